@@ -1,0 +1,27 @@
+"""A companion to two papers on losses and Bayes.
+
+Walder and Nock (2020) learn the loss; Lacoste-Julien, Huszár and Ghahramani (2011) calibrate
+approximate inference to the loss. The book treats both claim by claim; this package does its work, and
+serves on other data.
+"""
+
+__version__ = "0.1.0"
+
+from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
+from bayesloss.learning.isgp import GP, ISGP
+from bayesloss.learning.laplace import Posterior, laplace
+from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+
+__all__ = [
+    "GP",
+    "ISGP",
+    "EvidenceMaximum",
+    "Gaussian",
+    "ISGPRegressor",
+    "Posterior",
+    "TrigonometricKernel",
+    "laplace",
+    "maximise_evidence",
+]

@@ -1,0 +1,414 @@
+"""The ledger of claims, and the checks that settle them.
+
+``claims.yml`` lists what the two papers claim, with the verdict that the companion gives. On its page
+a claim is checked by one of the functions below, which derives the verdict from what was measured:
+
+- :func:`check_formula`: a printed formula against an independent truth (*holds*, *holds as corrected*
+  or *fails*);
+- :func:`check_statement`: a statement broken down into what can be true or false (the same three);
+- :func:`check_numbers`: printed numbers against ours (*reproduced*, *reproduced in pattern* or *not
+  reproduced*);
+- :func:`check_setting`: a setting that the paper leaves open (*under-specified* if the result depends
+  on it, *holds* if not).
+
+Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page nor
+the ledger can change alone. What it returns shows itself in the page, and carries its content in a form
+that the scorecard and the tests read back from the executed notebook.
+"""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import ArrayLike
+
+__all__ = [
+    "MIME",
+    "VERDICTS",
+    "Claim",
+    "Finding",
+    "LedgerMismatch",
+    "check_formula",
+    "check_numbers",
+    "check_setting",
+    "check_statement",
+    "findings_in",
+    "ledger",
+]
+
+NOT_YET = "not yet treated"
+VERDICTS = (
+    "holds",
+    "holds as corrected",
+    "fails",
+    "reproduced",
+    "reproduced in pattern",
+    "not reproduced",
+    "under-specified",
+    NOT_YET,
+)
+MIME = "application/vnd.bayesloss.claim+json"
+
+
+class LedgerMismatch(AssertionError):
+    """What was measured does not give the verdict that stands in the ledger."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One entry of the ledger.
+
+    Attributes
+    ----------
+    id : str
+    paper : {"W&N", "LHG"}
+    kind : str
+        Such as "theorem", "equation" or "table".
+    where : str
+        Where in the paper it stands.
+    statement : str
+        The claim in our words; formulas as printed, between dollar signs.
+    page : str
+        The page that treats it, such as "learning/auto_mpg".
+    verdict : str
+        One of :data:`VERDICTS`.
+    printed : dict
+        Printed numbers, if any.
+    doubt : str
+        Why it asks for a second look, if it does.
+    """
+
+    id: str
+    paper: str
+    kind: str
+    where: str
+    statement: str
+    page: str
+    verdict: str
+    printed: dict[str, Any] = field(default_factory=dict)
+    doubt: str = ""
+
+
+@cache
+def ledger() -> Mapping[str, Claim]:
+    """All claims by id, in the order of the papers.
+
+    Raises
+    ------
+    ValueError
+        If an id stands twice, or a verdict is not one of :data:`VERDICTS`.
+    """
+    text = resources.files("bayesloss.companion").joinpath("claims.yml").read_text("utf-8")
+    claims: dict[str, Claim] = {}
+    for entry in yaml.safe_load(text):
+        claim = Claim(**entry)
+        if claim.id in claims:
+            raise ValueError(f"the ledger has two claims {claim.id!r}")
+        if claim.verdict not in VERDICTS:
+            raise ValueError(f"{claim.id}: expected a verdict of {VERDICTS}, got {claim.verdict!r}")
+        claims[claim.id] = claim
+    return claims
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. In a notebook it shows itself as a box.
+
+    Attributes
+    ----------
+    id : str
+    verdict : str
+    rows : list of dict
+        What was compared: "what", "measured", "expected" (texts) and "ok".
+    note : str
+        What the reader should take from it.
+    """
+
+    id: str
+    verdict: str
+    rows: list[dict[str, Any]]
+    note: str = ""
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
+        return {
+            "text/plain": self._plain(),
+            "text/html": self._html(),
+            MIME: asdict(self),
+        }
+
+    def _plain(self) -> str:
+        claim = ledger()[self.id]
+        lines = [f"{claim.paper}, {claim.where}: {self.verdict}"]
+        lines += [
+            f"  {row['what']}: {row['measured']} (expected {row['expected']})"
+            f"{'' if row['ok'] else '  <- does not agree'}"
+            for row in self.rows
+        ]
+        return "\n".join([*lines, self.note] if self.note else lines)
+
+    def _html(self) -> str:
+        claim = ledger()[self.id]
+        body = "".join(
+            f"<tr><td>{with_math(row['what'])}</td><td>{with_math(row['measured'])}</td>"
+            f"<td>{with_math(row['expected'])}</td><td>{'yes' if row['ok'] else 'no'}</td></tr>"
+            for row in self.rows
+        )
+        note = f"<p>{with_math(self.note)}</p>" if self.note else ""
+        return (
+            f'<div class="claim claim-{slug(self.verdict)}" id="claim-{self.id}">'
+            f'<p class="claim-head"><span class="claim-verdict">{self.verdict}</span> '
+            f"{html.escape(claim.paper)}, {html.escape(claim.where)}</p>"
+            f"<p>{with_math(claim.statement)}</p>"
+            '<div class="claim-scroll"><table><thead><tr><th>What</th><th>Measured</th>'
+            f"<th>Expected</th><th>Agrees</th></tr></thead><tbody>{body}</tbody></table></div>"
+            f"{note}</div>"
+        )
+
+
+def check_formula(
+    id: str,
+    *,
+    truth: ArrayLike,
+    printed: ArrayLike,
+    corrected: ArrayLike | None = None,
+    tolerance: float,
+    by: str,
+    note: str = "",
+) -> Finding:
+    """Compare a printed formula, and a corrected one, with an independent truth.
+
+    Parameters
+    ----------
+    id : str
+    truth, printed, corrected : array-like
+        Values at the same points. Without a corrected form the printed one holds or fails.
+    tolerance : float
+        The largest difference that counts as none, as a multiple of the largest truth.
+    by : str
+        How the truth was computed, such as "quadrature".
+    note : str
+        What the reader should take from it.
+
+    Raises
+    ------
+    LedgerMismatch
+        If the verdict is not the ledger's.
+    """
+    forms = {"as printed": printed} | ({} if corrected is None else {"corrected": corrected})
+    agrees = {name: _agree(values, truth, tolerance) for name, values in forms.items()}
+    verdict = "holds" if agrees["as printed"] else "fails"
+    if not agrees["as printed"] and agrees.get("corrected"):
+        verdict = "holds as corrected"
+    rows = [
+        {
+            "what": f"the formula {name}",
+            "measured": f"within {tolerance:.0e}" if ok else f"off by {_gap(forms[name], truth)}",
+            "expected": f"{by}, to {tolerance:.0e}",
+            "ok": ok,
+        }
+        for name, ok in agrees.items()
+    ]
+    return _settle(Finding(id, verdict, rows, note))
+
+
+def check_statement(
+    id: str,
+    outcomes: Mapping[str, tuple[bool, str]],
+    *,
+    corrected: Mapping[str, tuple[bool, str]] | None = None,
+    note: str = "",
+) -> Finding:
+    """Check a statement by what it says in particular.
+
+    Parameters
+    ----------
+    id : str
+    outcomes : mapping
+        From what must be the case, if the claim is right, to whether it is, and the evidence.
+    corrected : mapping, optional
+        The same for the claim as we would correct it.
+    note : str
+        What the reader should take from it.
+
+    Raises
+    ------
+    LedgerMismatch
+        If the verdict is not the ledger's.
+    """
+    verdict = "holds" if all(ok for ok, _ in outcomes.values()) else "fails"
+    everything = dict(outcomes)
+    if corrected is not None:
+        everything |= corrected
+        if verdict == "fails" and all(ok for ok, _ in corrected.values()):
+            verdict = "holds as corrected"
+    rows = [
+        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
+        for what, (ok, evidence) in everything.items()
+    ]
+    return _settle(Finding(id, verdict, rows, note))
+
+
+def check_numbers(
+    id: str,
+    measured: Mapping[str, float],
+    printed: Mapping[str, float],
+    *,
+    tolerance: float | Mapping[str, float],
+    pattern: Mapping[str, tuple[bool, str]] | None = None,
+    digits: int = 3,
+    note: str = "",
+) -> Finding:
+    """Compare our numbers with printed ones.
+
+    Parameters
+    ----------
+    id : str
+    measured, printed : mapping of str to float
+        With the same keys.
+    tolerance : float or mapping of str to float
+        The largest difference that counts as agreement, in the unit of the numbers.
+    pattern : mapping, optional
+        What the numbers are said to show, whether ours show it, and the evidence.
+    digits : int
+        Significant digits shown.
+    note : str
+        What the reader should take from it.
+
+    Raises
+    ------
+    ValueError
+        If the keys differ.
+    LedgerMismatch
+        If the verdict is not the ledger's.
+    """
+    if set(measured) != set(printed):
+        odd = sorted(set(measured) ^ set(printed))
+        raise ValueError(f"{id}: expected the same keys in measured and printed, got alone {odd}")
+    rows = []
+    for key, value in measured.items():
+        allowed = tolerance[key] if isinstance(tolerance, Mapping) else tolerance
+        rows.append(
+            {
+                "what": key,
+                "measured": f"{value:.{digits}g}",
+                "expected": f"{printed[key]:.{digits}g} ± {allowed:.2g}",
+                "ok": bool(abs(value - printed[key]) <= allowed),
+            }
+        )
+    seen = pattern or {}
+    if all(row["ok"] for row in rows):
+        verdict = "reproduced"
+    elif seen and all(ok for ok, _ in seen.values()):
+        verdict = "reproduced in pattern"
+    else:
+        verdict = "not reproduced"
+    rows += [
+        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
+        for what, (ok, evidence) in seen.items()
+    ]
+    return _settle(Finding(id, verdict, rows, note))
+
+
+def check_setting(
+    id: str,
+    outcomes: Mapping[str, float],
+    *,
+    tolerance: float,
+    digits: int = 3,
+    note: str = "",
+) -> Finding:
+    """Show how a result depends on a setting that the paper leaves open.
+
+    Parameters
+    ----------
+    id : str
+    outcomes : mapping of str to float
+        The result under each reading of the paper.
+    tolerance : float
+        The spread of the results that would count as no dependence.
+    digits : int
+        Significant digits shown.
+    note : str
+        What the reader should take from it.
+
+    Raises
+    ------
+    LedgerMismatch
+        If the verdict is not the ledger's.
+    """
+    values = list(outcomes.values())
+    middle = float(np.median(values))
+    spread = max(values) - min(values)
+    rows = [
+        {
+            "what": reading,
+            "measured": f"{value:.{digits}g}",
+            "expected": f"{middle:.{digits}g} ± {tolerance / 2:.2g} if it did not matter",
+            "ok": bool(abs(value - middle) <= tolerance / 2),
+        }
+        for reading, value in outcomes.items()
+    ]
+    verdict = "under-specified" if spread > tolerance else "holds"
+    return _settle(Finding(id, verdict, rows, note))
+
+
+def findings_in(notebook: Path) -> Iterator[Finding]:
+    """The findings that an executed notebook carries in its outputs, in order."""
+    content = json.loads(notebook.read_text("utf-8"))
+    for cell in content["cells"]:
+        for output in cell.get("outputs", []):
+            if MIME in output.get("data", {}):
+                yield Finding(**output["data"][MIME])
+
+
+def slug(text: str) -> str:
+    """The text as part of a CSS class: "holds as corrected" to "holds-as-corrected"."""
+    return text.replace(" ", "-")
+
+
+def with_math(text: str) -> str:
+    """Text as HTML; what stands between dollar signs becomes a formula."""
+    parts = re.split(r"\$([^$]+)\$", text)
+    return "".join(
+        f'<span class="math notranslate nohighlight">\\({html.escape(part)}\\)</span>'
+        if position % 2
+        else html.escape(part)
+        for position, part in enumerate(parts)
+    )
+
+
+def _agree(values: ArrayLike, truth: ArrayLike, tolerance: float) -> bool:
+    scale = float(np.abs(np.asarray(truth, dtype=float)).max())
+    return bool(np.allclose(values, truth, rtol=0, atol=tolerance * scale))
+
+
+def _gap(values: ArrayLike, truth: ArrayLike) -> str:
+    """The largest difference as a part of the largest truth, to one digit: the last ones are noise."""
+    reference = np.asarray(truth, dtype=float)
+    gap = np.abs(np.asarray(values, dtype=float) - reference).max() / np.abs(reference).max()
+    return f"{gap:.0e}" if gap < 0.01 else f"{gap:.0%}"
+
+
+def _settle(finding: Finding) -> Finding:
+    if finding.id not in ledger():
+        raise LedgerMismatch(f"the ledger has no claim {finding.id!r}")
+    stands: str = ledger()[finding.id].verdict
+    if stands != finding.verdict:
+        failed: Sequence[str] = [
+            f"{row['what']}: {row['measured']} (expected {row['expected']})"
+            for row in finding.rows
+            if not row["ok"]
+        ]
+        raise LedgerMismatch(
+            f"{finding.id}: the ledger says {stands!r}, the check gives {finding.verdict!r}"
+            + ("; what does not agree: " + "; ".join(failed) if failed else "")
+        )
+    return finding

@@ -1,0 +1,314 @@
+r"""Choose the hyper-parameters by the evidence (W&N section 4.1 and appendix D).
+
+The mode moves with the hyper-parameters Theta, so the gradient of an approximation A(Theta, Gamma) of
+the log evidence, taken at the mode, has two parts:
+
+    dA/dTheta = partial_Theta A + (dGamma/dTheta)^T partial_Gamma A,
+    dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
+
+The second line follows by differentiating grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D
+prints it with a minus sign. As Skaug and Fournier (2006) do, automatic differentiation supplies every
+derivative, here on the condensed data: an evaluation costs O(M^4), however many data there are.
+
+Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w, or
+with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a near 1)
+has a ridge of modes at which it promises nats that are not there. The evidence lower bound of the
+*same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is Gaussian.
+So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for comparison.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.laplace import (
+    LogJoint,
+    Mode,
+    Posterior,
+    approximate,
+    check_data,
+    find_mode,
+)
+from bayesloss.learning.likelihoods import Gaussian, Observations
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
+
+__all__ = ["EvidenceMaximum", "evidence_gradient", "maximise_evidence"]
+
+Objective = Literal["bound", "laplace"]
+
+_RANGES = {
+    "a": (1.01, 31.0),
+    "b": (1e-10, 1e10),
+    "gamma": (1e-10, 1e10),
+    "mu": (-math.inf, math.inf),
+    "alpha": (1e-10, 1e10),
+}
+_FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
+_NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
+
+
+@dataclass(frozen=True)
+class EvidenceMaximum:
+    """What :func:`maximise_evidence` found.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        At the best hyper-parameters; it holds the prior and the likelihood with them.
+    converged : bool
+        Whether the best search met its tolerance and ended at a proper mode.
+    values : list of float
+        The objective at the end of each start's search, in nats; -inf where a search failed.
+    n_evaluations : int
+        Evaluations of the objective and its gradient, over all starts.
+    at_bound : tuple of str
+        The hyper-parameters that ended at the edge of their range.
+    """
+
+    posterior: Posterior
+    converged: bool
+    values: list[float]
+    n_evaluations: int
+    at_bound: tuple[str, ...]
+
+
+def _transform(values: Sequence[float]) -> np.ndarray:
+    """Theta: log(a - 1), log k(0, 0), log gamma, mu, log alpha.
+
+    The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
+    together, a and k(0, 0) hardly do.
+    """
+    a, variance, gamma, mu, alpha = values
+    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, math.log(alpha)])
+
+
+def _joint(theta: Tensor, prior: SourcePrior, data: Observations) -> LogJoint:
+    """The log joint density at theta, with c and M of the prior."""
+    kernel = _kernel(prior.kernel, 1 + theta[0].exp(), theta[1].exp())
+    there = type(prior)(kernel, mu=theta[3], gamma=theta[2].exp())
+    return LogJoint(there, Gaussian(theta[4].exp()), data)
+
+
+def evidence_gradient(
+    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
+) -> tuple[float, Tensor, Mode]:
+    """The objective at hyper-parameters theta, its total derivative, and the mode.
+
+    Parameters
+    ----------
+    theta : Tensor of shape (5,)
+    joint_of : callable
+        Makes the log joint density from theta, differentiably.
+    start : Tensor of shape (M + 1,)
+        Where the search for the mode begins.
+    objective : {"bound", "laplace"}
+
+    Returns
+    -------
+    value : float
+        In nats; -inf where no mode was found, and the gradient is then zero.
+    gradient : Tensor of shape (5,)
+    mode : Mode
+    """
+    theta = theta.detach().requires_grad_()
+    joint = joint_of(theta)
+    with torch.no_grad():
+        mode = find_mode(joint, start)
+    if not mode.converged:
+        return -math.inf, torch.zeros_like(theta), mode
+    Gamma = mode.Gamma.detach().requires_grad_()
+    value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
+    partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
+    # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v held fixed.
+    root = joint.root(Gamma).detach()
+    direction = root @ (root.T @ partial_Gamma)
+    (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
+    (drift,) = torch.autograd.grad(score @ direction, theta)
+    return float(value.detach()), partial_theta + drift, mode
+
+
+def maximise_evidence(
+    prior: SourcePrior,
+    likelihood: Gaussian,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+    smoothness: Sequence[float] = (8.0, 3.0, 1.5),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    objective: Objective = "bound",
+    max_iter: int = 200,
+) -> EvidenceMaximum:
+    """Maximise the approximate evidence over a, b, gamma, mu and alpha; c and M stay as they are.
+
+    Parameters
+    ----------
+    prior : SourcePrior
+    likelihood : Gaussian
+        Where the searches begin; all but a is taken from these two.
+    x, y : Tensor of shape (n,)
+    sample_weight : Tensor of shape (n,), optional
+        How many times each datum counts; positive.
+    smoothness : sequence of float
+        One search starts at each of these values of a. Smooth priors have few modes: begin there.
+    bounds : mapping of str to (float, float), optional
+        Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", "alpha".
+    objective : {"bound", "laplace"}
+        The evidence lower bound of Laplace's Gaussian, or Laplace's evidence as in the paper.
+    max_iter : int
+        The largest number of quasi-Newton iterations of each search.
+
+    Returns
+    -------
+    EvidenceMaximum
+
+    Raises
+    ------
+    ValueError
+        If the data are not finite, a bound is not known by name, or no search found a mode.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the best search did not meet its tolerance.
+    """
+    check_data(x, y)
+    data = likelihood.condense(prior.features, x, y, sample_weight)
+    limits = _limits(bounds or {})
+    with _one_thread():
+        searches = [
+            _search(_at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
+            for a in smoothness
+        ]
+    best = max(searches, key=lambda search: search.value)
+    if best.mode is None:
+        raise ValueError(
+            f"none of {len(searches)} searches found a mode of the posterior: the data may have no "
+            "trend in the direction asked for, or lie outside the kernel's domain"
+        )
+    converged = best.slope < _FLAT
+    if not converged:
+        warnings.warn(
+            f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit after "
+            f"{best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return EvidenceMaximum(
+        posterior=approximate(_joint(best.theta, prior, data), best.mode),
+        converged=converged,
+        values=[search.value for search in searches],
+        n_evaluations=sum(search.n_evaluations for search in searches),
+        at_bound=_at_bound(best.theta, limits),
+    )
+
+
+@dataclass(frozen=True)
+class _Search:
+    value: float
+    theta: Tensor
+    mode: Mode | None
+    slope: float
+    message: str
+    n_evaluations: int
+
+
+def _search(
+    prior: SourcePrior,
+    likelihood: Gaussian,
+    data: Observations,
+    x: Tensor,
+    limits: np.ndarray,
+    objective: Objective,
+    max_iter: int,
+) -> _Search:
+    """One search by L-BFGS-B; each mode is sought from the best one so far."""
+    kernel = prior.kernel
+    values = (kernel.a, kernel.variance, prior.gamma, prior.mu, likelihood.alpha)
+    theta = torch.from_numpy(_transform([as_number(value) for value in values]))
+    best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
+    start, n_evaluations = prior.start(x), 0
+
+    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, n_evaluations
+        n_evaluations += 1
+        theta = torch.from_numpy(vector.copy())
+        value, gradient, mode = evidence_gradient(
+            theta,
+            lambda t: _joint(t, prior, data),
+            start if best.mode is None else best.mode.Gamma,
+            objective,
+        )
+        if not math.isfinite(value):
+            return _NO_MODE, np.zeros_like(vector)
+        if value > best.value:
+            # The part of the gradient that does not push against an edge of the range.
+            uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
+            slope = float(np.abs(uphill).max())
+            best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
+        return -value, -gradient.numpy()
+
+    result = minimize(
+        negative,
+        np.clip(theta.numpy(), limits[:, 0], limits[:, 1]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10},
+    )
+    return replace(
+        best,
+        message=str(result.message),
+        n_evaluations=n_evaluations,
+    )
+
+
+def _at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
+    """The same prior at another a, its prior variance k(0, 0) kept."""
+    return type(prior)(
+        _kernel(prior.kernel, a, prior.kernel.variance), mu=prior.mu, gamma=prior.gamma
+    )
+
+
+def _kernel(
+    kernel: TrigonometricKernel, a: float | Tensor, variance: Tensor
+) -> TrigonometricKernel:
+    """The kernel with the same c and M, the given a, and b such that k(0, 0) is the variance."""
+    unit = TrigonometricKernel(a=a, c=kernel.c, n_basis=kernel.n_basis)
+    return TrigonometricKernel(a=a, c=kernel.c, n_basis=kernel.n_basis, b=unit.b * variance)
+
+
+def _limits(bounds: Mapping[str, tuple[float, float]]) -> np.ndarray:
+    """The ranges of theta, of shape (5, 2)."""
+    unknown = set(bounds) - set(_RANGES)
+    if unknown:
+        raise ValueError(f"expected bounds for some of {list(_RANGES)}, got {sorted(unknown)}")
+    ranges = {**_RANGES, **bounds}
+    low, high = zip(*ranges.values(), strict=True)
+    return np.stack([_transform(low), _transform(high)], axis=1)
+
+
+def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
+    touching = np.isclose(theta.numpy()[:, None], limits).any(axis=1)
+    return tuple(name for name, touches in zip(_RANGES, touching, strict=True) if touches)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The matrices are small: a second thread costs more than it brings, above all where it waits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,351 @@
+r"""Laplace's approximation to the posterior over sources (W&N section 4.1 and appendix D).
+
+The log joint density of data and parameters Gamma = (w, nu_0) is
+
+    log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
+
+Newton's method finds a mode. The Hessian there, eq. (11), gives the Gaussian q(Gamma | D) with
+covariance H^-1, and mode and Hessian give the approximate evidence of appendix D. Because nu is linear
+in features of x, and the features are fixed, every step works on the condensed data of the likelihood:
+O(M^3) a step with a Gaussian likelihood, however many data there are.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.likelihoods import Gaussian, Observations
+
+__all__ = ["LogJoint", "Mode", "Posterior", "approximate", "check_data", "find_mode", "laplace"]
+
+_EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
+_CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
+
+
+@dataclass(frozen=True)
+class LogJoint:
+    """The log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
+
+    prior: SourcePrior
+    likelihood: Gaussian
+    data: Observations
+
+    def __call__(self, Gamma: Tensor) -> Tensor:
+        """The log density, all constants included, as a scalar."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        precision = self.prior.precision
+        log_prior = torch.log(precision / (2 * math.pi))
+        log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2
+        return self.likelihood.log_density(nu, self.data) + 0.5 * log_prior.sum()
+
+    def gradient(self, Gamma: Tensor) -> Tensor:
+        """The derivative with respect to Gamma, of shape (M + 1,)."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        first, _ = self.likelihood.derivatives(nu, self.data)
+        pull = self.prior.jacobian(Gamma).T @ (self.data.features.T @ first)
+        return pull - self.prior.precision * (Gamma - self.prior.location)
+
+    def hessian(self, Gamma: Tensor) -> Tensor:
+        """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1).
+
+        nu is linear in coefficients u(Gamma), J = du/dGamma. With l' and l'' the derivatives of the log
+        likelihood at each datum,
+        H = precision - J^T (features^T l'' features) J - (features^T l') . d^2u/dGamma^2.
+        """
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        first, second = self.likelihood.derivatives(nu, self.data)
+        slopes = self.data.features @ self.prior.jacobian(Gamma)
+        bend = self.prior.curvature(self.data.features.T @ first)
+        return torch.diag(self.prior.precision) - slopes.T @ (second[:, None] * slopes) - bend
+
+    def curvature(self, Gamma: Tensor) -> Tensor:
+        """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
+        scale = self.prior.precision.rsqrt()
+        return scale[:, None] * self.hessian(Gamma) * scale
+
+    def root(self, Gamma: Tensor) -> Tensor:
+        """A matrix R with R R^T = H^-1, by way of the curvature: H itself may be ill-conditioned."""
+        factor = torch.linalg.cholesky(self.curvature(Gamma))
+        identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+        return self.prior.precision.rsqrt()[:, None] * inverse.T
+
+    def log_evidence(self, Gamma: Tensor) -> Tensor:
+        """Laplace's approximation to log p(D) with the mode at Gamma, as a scalar in nats.
+
+        Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and the
+        twin mode's share.
+        """
+        curvature = self.curvature(Gamma)
+        log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
+        return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)
+
+    def evidence_bound(self, Gamma: Tensor) -> Tensor:
+        """A lower bound on log p(D), as a scalar in nats: E_q[log p(D, Gamma)] + the entropy of q.
+
+        q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior has
+        one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in Gamma.
+        """
+        prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
+        mean = self.data.features @ prior.mean_coefficients(Gamma, root)
+        variance = (prior.fluctuations(Gamma, root, self.data.features) ** 2).sum(dim=1)
+        fit = self.likelihood.expected_log_density(mean, variance, self.data)
+        # The divergence of q from the prior, in units of the prior's standard deviations.
+        spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
+        divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
+        return fit - divergence + self._twin(Gamma, curvature)
+
+    def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
+        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
+
+        Two Gaussians at w and -w with one covariance S have a mixture whose entropy exceeds theirs by
+        at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's (2017) bound, with the
+        Bhattacharyya distance. S^-1 is the Schur complement of nu_0 in the Hessian.
+        """
+        if self.prior.n_twins == 1:
+            return Gamma.new_zeros(())
+        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
+        cross, corner = curvature[:-1, -1], curvature[-1, -1]
+        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
+        return math.log(2) - torch.nn.functional.softplus(-distance)
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where Newton's method ended.
+
+    Attributes
+    ----------
+    Gamma : Tensor of shape (M + 1,)
+    least_curvature : float
+        The smallest eigenvalue of the Hessian in units of the prior precision.
+    converged : bool
+    n_iter : int
+    """
+
+    Gamma: Tensor
+    least_curvature: float
+    converged: bool
+    n_iter: int
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A Gaussian approximation to the posterior of Gamma, and what it says of nu.
+
+    Attributes
+    ----------
+    prior : SourcePrior
+    likelihood : Gaussian
+    mode : Tensor of shape (M + 1,)
+        The weights w, then nu_0.
+    root : Tensor of shape (M + 1, M + 1)
+        A square root of the covariance: Gamma = mode + root @ standard normal.
+    log_evidence : float
+        Laplace's approximation to log p(D), all constants included, in nats.
+    evidence_bound : float
+        A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
+    least_curvature : float
+        The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone gives 1;
+        near zero the Gaussian is no approximation.
+    converged : bool
+    n_iter : int
+        Newton steps taken.
+    """
+
+    prior: SourcePrior
+    likelihood: Gaussian
+    mode: Tensor
+    root: Tensor
+    log_evidence: float
+    evidence_bound: float
+    least_curvature: float
+    converged: bool
+    n_iter: int
+
+    @property
+    def covariance(self) -> Tensor:
+        """The inverse of the Hessian (11) at the mode, of shape (M + 1, M + 1)."""
+        return self.root @ self.root.T
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The posterior mean of nu(x), of shape (n,): lemma 7, as corrected.
+
+        Where the last term of the print has Sigma_w, the derivation below it leads to psi(x).
+        """
+        return self.moments(x)[0]
+
+    def variance(self, x: Tensor) -> Tensor:
+        """The posterior variance of nu(x), of shape (n,), in squared units of nu.
+
+        The covariance of the intercept with the quadratic form in w is part of it.
+        """
+        return self.moments(x)[1]
+
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of nu(x) together, each of shape (n,)."""
+        mean = self.prior.mean_coefficients(self.mode, self.root)
+        units = torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
+        fluctuations = self.prior.fluctuations(self.mode, self.root, units)
+        covariance = fluctuations @ fluctuations.T
+        parts = [
+            (features @ mean, ((features @ covariance) * features).sum(dim=1))
+            for features in self.prior.feature_blocks(x)
+        ]
+        means, variances = zip(*parts, strict=True)
+        # Where the variance is zero to rounding error, the rounding may fall below zero.
+        return torch.cat(means), torch.cat(variances).clamp_min(0)
+
+    def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw n independent Gamma from the approximate posterior, of shape (n, M + 1)."""
+        noise = torch.randn((n, len(self.mode)), dtype=torch.float64, generator=generator)
+        return self.mode + noise.to(self.mode.device) @ self.root.T
+
+
+def laplace(
+    prior: SourcePrior,
+    likelihood: Gaussian,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+    start: Tensor | None = None,
+    max_iter: int = 200,
+) -> Posterior:
+    """Approximate the posterior of Gamma by a Gaussian at a mode.
+
+    Parameters
+    ----------
+    prior : SourcePrior
+    likelihood : Gaussian
+    x, y : Tensor of shape (n,)
+    sample_weight : Tensor of shape (n,), optional
+        How many times each datum counts; positive.
+    start : Tensor of shape (M + 1,), optional
+        Where Newton's method begins; by default near the prior mean of nu.
+    max_iter : int
+        The largest number of Newton steps.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    ValueError
+        If x and y are not one-dimensional, of one length, and finite.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If Newton's method did not reach a mode.
+    """
+    check_data(x, y)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+    mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
+    if not mode.converged:
+        warnings.warn(
+            f"Newton's method reached no mode in {mode.n_iter} steps (least curvature "
+            f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return approximate(joint, mode)
+
+
+def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
+    """Climb to a mode of the log joint density by Newton's method.
+
+    Steps are measured in the prior's standard deviations. Where the Hessian is not positive definite,
+    the absolute values of its eigenvalues lead away from saddle points. A backtracking line search
+    makes every step an ascent. Converged means that the Hessian is positive definite and the next step
+    would gain less than 1e-18 nats (1e-10 where rounding errors allow no better).
+    """
+    scale = joint.prior.precision.rsqrt()
+    Gamma, value, n_iter = start, joint(start), 0
+    while True:
+        slope = scale * joint.gradient(Gamma)
+        curvature = joint.curvature(Gamma)
+        factor, indefinite = torch.linalg.cholesky_ex(curvature)
+        step = _saddle_free_step(curvature, slope) if indefinite else _solve(factor, slope)
+        gain = 0.5 * float(slope @ step)
+        if gain < _EXACT or n_iter == max_iter:
+            break
+        moved = _ascend(joint, Gamma, scale * step, value, gain)
+        if moved is None:
+            break
+        Gamma, value = moved
+        n_iter += 1
+    return Mode(
+        Gamma=Gamma,
+        least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
+        converged=not indefinite and gain < _CLOSE,
+        n_iter=n_iter,
+    )
+
+
+def approximate(joint: LogJoint, mode: Mode) -> Posterior:
+    """The Gaussian approximation at a mode, with the evidence that it gives.
+
+    Raises
+    ------
+    ValueError
+        If the Hessian is not positive definite: there is no Gaussian at a saddle point.
+    """
+    if mode.least_curvature <= 0:
+        raise ValueError(
+            "expected a mode, where the Hessian is positive definite, got a least curvature of "
+            f"{mode.least_curvature:.3g}: the search ended at a saddle point; begin elsewhere"
+        )
+    return Posterior(
+        prior=joint.prior,
+        likelihood=joint.likelihood,
+        mode=mode.Gamma,
+        root=joint.root(mode.Gamma),
+        log_evidence=float(joint.log_evidence(mode.Gamma)),
+        evidence_bound=float(joint.evidence_bound(mode.Gamma)),
+        least_curvature=mode.least_curvature,
+        converged=mode.converged,
+        n_iter=mode.n_iter,
+    )
+
+
+def check_data(x: Tensor, y: Tensor) -> None:
+    """Refuse data that are not finite, or not one x for one y."""
+    if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
+        raise ValueError(
+            f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    for name, values in (("x", x), ("y", y)):
+        bad = int((~torch.isfinite(values)).sum())
+        if bad:
+            raise ValueError(f"expected finite {name}, got {bad} NaN or infinite of {len(values)}")
+
+
+def _solve(factor: Tensor, slope: Tensor) -> Tensor:
+    return torch.cholesky_solve(slope[:, None], factor)[:, 0]
+
+
+def _saddle_free_step(curvature: Tensor, slope: Tensor) -> Tensor:
+    values, vectors = torch.linalg.eigh(curvature)
+    return vectors @ ((vectors.T @ slope) / values.abs().clamp_min(1e-3))
+
+
+def _ascend(
+    joint: LogJoint, Gamma: Tensor, step: Tensor, value: Tensor, gain: float
+) -> tuple[Tensor, Tensor] | None:
+    """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
+    fraction, rounding = 1.0, 1e-14 * abs(float(value))
+    while fraction > 1e-10:
+        moved = Gamma + fraction * step
+        new_value = joint(moved)
+        if new_value >= value + 1e-4 * fraction * gain - rounding:
+            return moved, new_value
+        fraction /= 2
+    return None

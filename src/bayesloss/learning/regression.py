@@ -1,0 +1,285 @@
+"""Monotone regression with uncertainty: the ISGP as a scikit-learn estimator.
+
+W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process. Inputs
+and targets are shifted and scaled before the fit, so that its starting points suit any units, and the
+answers are scaled back.
+"""
+
+import math
+import warnings
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from bayesloss.learning.evidence import maximise_evidence
+from bayesloss.learning.isgp import GP, ISGP
+from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+
+__all__ = ["ISGPRegressor"]
+
+_PRIORS = {"isgp": ISGP, "gp": GP}
+
+# Ranges of the search, in units of the target's standard deviation. The intercept's prior never gets
+# narrower than the target is wide: with mu free as well, the evidence would take gamma to infinity, and
+# the band of nu to zero width at the centre of the inputs.
+_BOUNDS = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
+
+
+class ISGPRegressor(RegressorMixin, BaseEstimator):
+    """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
+
+    Parameters
+    ----------
+    n_basis : int, default=64
+        Number M of basis functions of the trigonometric kernel, even.
+    increasing : bool or "auto", default="auto"
+        Whether the target increases or decreases with the input. "auto" takes the sign of their
+        correlation, and warns where that could be an accident of sampling.
+    period_fraction : float, default=0.5
+        The part of the kernel's period that the training inputs cover, in (0, 1]. It sets c, which the
+        paper leaves open. Predictions are meant for inputs within one period.
+    prior : {"isgp", "gp"}, default="isgp"
+        "gp" drops monotonicity: the Gaussian process with the same kernel that the paper compares with.
+    max_iter : int, default=200
+        The largest number of quasi-Newton iterations of each of the three searches for the evidence's
+        maximum.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        The approximate posterior over nu, in units in which the training inputs span [-1, 1] and the
+        targets have mean 0 and standard deviation 1, increasing.
+    noise_variance_ : float
+        The variance of the noise, in squared units of the target.
+    log_evidence_, evidence_bound_ : float
+        Laplace's approximation to the log evidence of the targets as they came, in nats, and a lower
+        bound on it. Where they are far apart, distrust the band.
+    increasing_ : bool
+    n_iter_ : int
+        Evaluations of the evidence.
+    converged_ : bool
+    n_features_in_ : int
+        Always 1.
+
+    Notes
+    -----
+    W&N section 3 (the prior), section 4.1 and appendix D (inference); see
+    :func:`bayesloss.learning.evidence.maximise_evidence` for what is maximised. Time and memory beyond
+    one pass over the data do not depend on their number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import ISGPRegressor
+    >>> x = np.linspace(0, 1, 50)[:, None]
+    >>> y = np.sqrt(x[:, 0]) + 0.1 * np.sin(40 * x[:, 0])
+    >>> model = ISGPRegressor(n_basis=16).fit(x, y)
+    >>> mean, std = model.predict([[0.25], [0.81]], return_std=True)
+    >>> mean.round(1)
+    array([0.5, 0.9])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_basis": [Interval(Integral, 2, None, closed="left")],
+        "increasing": ["boolean", StrOptions({"auto"})],
+        "period_fraction": [Interval(Real, 0, 1, closed="right")],
+        "prior": [StrOptions(set(_PRIORS))],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        n_basis: int = 64,
+        increasing: bool | str = "auto",
+        period_fraction: float = 0.5,
+        prior: str = "isgp",
+        max_iter: int = 200,
+    ) -> None:
+        self.n_basis = n_basis
+        self.increasing = increasing
+        self.period_fraction = period_fraction
+        self.prior = prior
+        self.max_iter = max_iter
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the posterior, with hyper-parameters that maximise the evidence.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+            How many times each datum counts; data of weight zero are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If X has another number of columns than one, a value is not finite, fewer than two inputs
+            are distinct, or all targets are equal.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the maximum of the evidence was not found.
+        UserWarning
+            If ``increasing="auto"`` and the direction is in doubt.
+        """
+        self._validate_params()
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        x = self._one_feature(X)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        x, y, weight = (values[weight > 0] for values in (x, y.astype(np.float64), weight))
+        if len(np.unique(x)) < 2:
+            raise ValueError(f"expected at least 2 distinct inputs, got {len(np.unique(x))}")
+        if np.ptp(y) == 0:
+            raise ValueError(f"expected a target that varies, got {len(y)} times {y[0]}")
+
+        self._x_location = (x.max() + x.min()) / 2
+        self._x_scale = (x.max() - x.min()) / 2
+        self._y_location = np.average(y, weights=weight)
+        self._y_scale = np.sqrt(np.average((y - self._y_location) ** 2, weights=weight))
+        correlation = _correlation(x, y, weight)
+        self.increasing_ = self._direction(correlation, weight.sum())
+        if not self.increasing_:
+            self._y_scale = -self._y_scale
+
+        found = maximise_evidence(
+            *self._beginning(correlation, x, weight),
+            self._standard_input(x),
+            torch.from_numpy((y - self._y_location) / self._y_scale),
+            sample_weight=torch.from_numpy(weight),
+            bounds=_BOUNDS,
+            max_iter=self.max_iter,
+        )
+        self.posterior_ = found.posterior
+        self.converged_ = found.converged
+        self.n_iter_ = found.n_evaluations
+        self.noise_variance_ = float(self._y_scale**2 / self.posterior_.likelihood.alpha)
+        units = weight.sum() * math.log(abs(self._y_scale))
+        self.log_evidence_ = self.posterior_.log_evidence - units
+        self.evidence_bound_ = self.posterior_.evidence_bound - units
+        return self
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1)
+        return_std : bool, default=False
+            The standard deviation is that of nu; add ``noise_variance_`` for a new observation.
+
+        Returns
+        -------
+        mean : ndarray of shape (n,)
+        std : ndarray of shape (n,), if asked for
+
+        Warns
+        -----
+        UserWarning
+            If an input lies outside the kernel's period.
+        """
+        x = self._new_input(X)
+        mean, variance = (values.numpy() for values in self.posterior_.moments(x))
+        mean = self._y_location + self._y_scale * mean
+        return (mean, abs(self._y_scale) * np.sqrt(variance)) if return_std else mean
+
+    def sample_source(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> NDArray[np.float64]:
+        """Draw functions nu from the posterior; under the ISGP prior every one is monotone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1)
+        n_samples : int
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        ndarray of shape (n, n_samples)
+        """
+        x = self._new_input(X)
+        seed = int(check_random_state(random_state).randint(2**31))
+        Gamma = self.posterior_.sample(n_samples, torch.Generator().manual_seed(seed))
+        nu = self.posterior_.prior.source(x, Gamma).numpy().T
+        return self._y_location + self._y_scale * nu
+
+    def _one_feature(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        if X.shape[1] != 1:
+            raise ValueError(
+                f"{type(self).__name__} expects X with one feature, of shape (n, 1), got {X.shape}"
+            )
+        return X[:, 0]
+
+    def _new_input(self, X: ArrayLike) -> torch.Tensor:
+        check_is_fitted(self)
+        x = self._standard_input(
+            self._one_feature(validate_data(self, X, reset=False, dtype=np.float64))
+        )
+        edge = 1 / self.period_fraction
+        outside = int((x.abs() > edge).sum())
+        if outside:
+            low, high = (self._x_location + sign * edge * self._x_scale for sign in (-1, 1))
+            warnings.warn(
+                f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
+                "kernel's period ends: the fit says nothing there",
+                UserWarning,
+                stacklevel=3,
+            )
+        return x
+
+    def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
+        return torch.from_numpy((x - self._x_location) / self._x_scale)
+
+    def _direction(self, correlation: float, n: float) -> bool:
+        if self.increasing != "auto":
+            return bool(self.increasing)
+        # Fisher's transformation: atanh of a correlation has a standard error of 1 / sqrt(n - 3).
+        if n > 3 and abs(correlation) < math.tanh(1.96 / math.sqrt(n - 3)):
+            warnings.warn(
+                f"the correlation of target and input, {correlation:.2g}, may be an accident of "
+                'sampling: set increasing to True or False instead of "auto"',
+                UserWarning,
+                stacklevel=3,
+            )
+        return correlation >= 0
+
+    def _beginning(
+        self, correlation: float, x: NDArray[np.float64], weight: NDArray[np.float64]
+    ) -> tuple[ISGP | GP, Gaussian]:
+        """A prior and a likelihood where the search may begin: those of the straight line."""
+        location = np.average(x, weights=weight)
+        spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / self._x_scale
+        explained = min(abs(correlation), 0.999)
+        # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
+        variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
+        settings = {"a": 3.0, "c": float(self.period_fraction), "n_basis": self.n_basis}
+        unit = TrigonometricKernel(**settings)
+        kernel = TrigonometricKernel(**settings, b=variance * unit.b)
+        return _PRIORS[self.prior](kernel), Gaussian(1 / (1 - explained**2))
+
+
+def _correlation(
+    x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64]
+) -> float:
+    covariance = np.cov(np.stack([x, y]), aweights=weight, ddof=0)
+    return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))

@@ -1,0 +1,279 @@
+r"""The trigonometric kernel (W&N section 4.3 and appendix E) and the integrals that it makes cheap.
+
+The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
+
+    phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
+    lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
+
+The product of two basis functions is a sum of two harmonics, so the square of :math:`f = w^T phi` is
+a trigonometric polynomial of twice the degree, and its integral from 0 to x combines the
+:math:`2M + 1` functions
+
+    h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
+                                               D_k = (1 - cos(k pi c x)) / (k pi c).
+
+Every entry of psi(x), eq. (9), is a sum of at most two of them. Whatever is linear in psi is therefore
+computed from h, in O(M) a point, and no n x M x M array is needed.
+"""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+__all__ = ["TrigonometricKernel"]
+
+_BLOCK = (
+    2**20
+)  # numbers in a block of rows: 8 MB in float64, small enough for the processor's cache
+
+
+class TrigonometricKernel:
+    """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
+
+    Parameters
+    ----------
+    a : float or scalar Tensor
+        Decay of the eigenvalues, ``a > 1``: the larger, the smoother (an input length-scale).
+    c : float
+        Half the inverse period: functions repeat every ``2 / c``, in the units of x.
+    n_basis : int
+        Number M of basis functions, even.
+    b : float or scalar Tensor, optional
+        Scale of the eigenvalues, ``b > 0``. None makes the prior variance k(0, 0) equal to 1.
+
+    Raises
+    ------
+    ValueError
+        If a hyper-parameter lies outside its domain.
+
+    Notes
+    -----
+    W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
+    """
+
+    def __init__(
+        self,
+        *,
+        a: float | Tensor,
+        c: float,
+        n_basis: int = 64,
+        b: float | Tensor | None = None,
+    ) -> None:
+        if not 1 < as_number(a) < math.inf:
+            raise ValueError(f"expected a finite a > 1, got a={as_number(a)}")
+        if not 0 < c < math.inf:
+            raise ValueError(f"expected a finite c > 0, got c={c}")
+        if int(n_basis) != n_basis or n_basis < 2 or n_basis % 2:
+            raise ValueError(f"expected n_basis even and at least 2, got n_basis={n_basis}")
+        if b is not None and not 0 < as_number(b) < math.inf:
+            raise ValueError(f"expected a finite b > 0 or None, got b={as_number(b)}")
+        self.a = as_scalar(a)
+        self.c = float(c)
+        self.n_basis = int(n_basis)
+        harmonics = self.n_basis // 2
+        unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
+        self.b = 1 / unit_variance if b is None else as_scalar(b)
+        self.variance = self.b * unit_variance  # eq. (15)
+
+    def __repr__(self) -> str:
+        """Show the hyper-parameters."""
+        return (
+            f"TrigonometricKernel(a={as_number(self.a):.4g}, b={as_number(self.b):.4g}, c={self.c:.4g}, "
+            f"n_basis={self.n_basis})"
+        )
+
+    @property
+    def eigenvalues(self) -> Tensor:
+        """The diagonal of Lambda, eq. (14), of shape (M,)."""
+        harmonics = torch.arange(1, self.n_basis // 2 + 1, dtype=torch.float64)
+        half = self.b / self.a ** harmonics.to(self.a.device)
+        return torch.cat([half, half])
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """The kernel k(x, z) in closed form; x and z broadcast against each other.
+
+        A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the real
+        form of appendix E's expression.
+        """
+        angle = math.pi * self.c * (x - z)
+        ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
+        return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
+
+    def basis(self, x: Tensor) -> Tensor:
+        """The basis functions phi(x), eq. (14).
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+
+        Returns
+        -------
+        Tensor of shape (n, M)
+        """
+        waves = _powers(math.pi * self.c * _checked(x), self.n_basis // 2)
+        return torch.cat([waves.real, waves.imag], dim=1)
+
+    def integrals(self, x: Tensor) -> Tensor:
+        """The functions h(x) that the entries of psi(x) are made of.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+
+        Returns
+        -------
+        Tensor of shape (n, 2M + 1)
+            The columns x, S_1, ..., S_M, D_1, ..., D_M.
+        """
+        x = _checked(x)
+        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=x.device)
+        frequency = math.pi * self.c * harmonics
+        half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
+        # In half angles neither function loses digits near x = 0.
+        sines = 2 * half.real * half.imag / frequency
+        cosines = 2 * half.imag**2 / frequency
+        return torch.cat([x[:, None], sines, cosines], dim=1)
+
+    def square_coefficients(self, moment: Tensor) -> Tensor:
+        """The coefficients p with p^T h(x) = tr(psi(x) moment).
+
+        With ``moment = w w^T`` these are the Fourier coefficients of f^2: the self-convolution of
+        those of f = w^T phi.
+
+        Parameters
+        ----------
+        moment : Tensor of shape (..., M, M)
+            Symmetric.
+
+        Returns
+        -------
+        Tensor of shape (..., 2M + 1)
+        """
+        flat = moment.flatten(-2)
+        out = flat.new_zeros((*flat.shape[:-1], 2 * self.n_basis + 1))
+        for index, weight in _products(self.n_basis, moment.device):
+            out = out.index_add(-1, index.flatten(), flat * weight.flatten())
+        return out
+
+    def combine(self, s: Tensor) -> Tensor:
+        """The symmetric matrix with w^T combine(s) w = s^T square_coefficients(w w^T).
+
+        ``combine(integrals(x))`` is psi(x); ``combine(weights @ integrals(x))`` is a weighted sum of
+        psi over many points without any psi.
+
+        Parameters
+        ----------
+        s : Tensor of shape (..., 2M + 1)
+
+        Returns
+        -------
+        Tensor of shape (..., M, M)
+        """
+        (first, first_weight), (second, second_weight) = _products(self.n_basis, s.device)
+        return first_weight * s[..., first] + second_weight * s[..., second]
+
+    def jacobian(self, w: Tensor) -> Tensor:
+        """The derivative of square_coefficients(w w^T) with respect to w, of shape (2M + 1, M)."""
+        out = w.new_zeros((2 * self.n_basis + 1, self.n_basis))
+        columns = torch.arange(self.n_basis, device=w.device).expand(self.n_basis, -1)
+        for index, weight in _products(self.n_basis, w.device):
+            out = out.index_put((index, columns), 2 * weight * w[:, None], accumulate=True)
+        return out
+
+    def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
+        """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+        w : Tensor of shape (M,) or (S, M)
+
+        Returns
+        -------
+        Tensor of shape (n,) or (S, n)
+        """
+        coefficients = self.square_coefficients(w[..., :, None] * w[..., None, :])
+        rows = max(1, _BLOCK // (2 * self.n_basis + 1))
+        return torch.cat(
+            [coefficients @ self.integrals(part).T for part in _checked(x).split(rows)], dim=-1
+        )
+
+    def psi(self, x: Tensor) -> Tensor:
+        """The matrix psi(x) of eq. (9) by the closed forms of appendix E: the reference form.
+
+        The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the print
+        has ``sin(m..) sin(m..)``. Use :meth:`integrated_square` for anything but small checks.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+
+        Returns
+        -------
+        Tensor of shape (n, M, M)
+        """
+        harmonics = self.n_basis // 2
+        m = torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)[:, None]
+        n = m.T
+        pic = math.pi * self.c
+        x = _checked(x)[:, None, None]
+        sin_m, cos_m = torch.sin(pic * m * x), torch.cos(pic * m * x)
+        sin_n, cos_n = sin_m.mT, cos_m.mT
+        same = m == n
+        gap = pic * torch.where(same, torch.ones_like(m * n), m**2 - n**2)
+        double = torch.sin(2 * pic * m * x) / (4 * pic * m)
+        ss = torch.where(same, x / 2 - double, (n * sin_m * cos_n - m * cos_m * sin_n) / gap)
+        cc = torch.where(same, x / 2 + double, (m * sin_m * cos_n - n * cos_m * sin_n) / gap)
+        sc = torch.where(
+            same, sin_m**2 / (2 * pic * m), (m - n * sin_m * sin_n - m * cos_m * cos_n) / gap
+        )
+        return torch.cat([torch.cat([cc, sc.mT], dim=2), torch.cat([sc, ss], dim=2)], dim=1)
+
+
+@lru_cache(maxsize=16)
+def _products(n_basis: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """For each pair of basis functions: the two entries of h in its integral, and their weights.
+
+    cos m cos n = (cos(m - n) + cos(m + n)) / 2,  sin m sin n = (cos(m - n) - cos(m + n)) / 2,
+    sin m cos n = (sin(m + n) + sin(m - n)) / 2.
+    """
+    m = torch.arange(1, n_basis // 2 + 1, device=device)[:, None]
+    n = m.T
+    total, gap, sign = m + n, (m - n).abs(), (m - n).sign()
+    one = torch.ones_like(total)
+    # In h, x (the integral of 1) stands at 0, S_k at k and D_k at n_basis + k.
+    index_sum = _blocks(total, n_basis + total, n_basis + total, total)
+    index_gap = _blocks(gap, n_basis + gap, n_basis + gap, gap)
+    weight_sum = _blocks(one, one, one, -one).to(torch.float64) / 2
+    weight_gap = _blocks(one, -sign, sign, one).to(torch.float64) / 2
+    return [(index_sum, weight_sum), (index_gap, weight_gap)]
+
+
+def _blocks(cc: Tensor, cs: Tensor, sc: Tensor, ss: Tensor) -> Tensor:
+    return torch.cat([torch.cat([cc, cs], dim=1), torch.cat([sc, ss], dim=1)], dim=0)
+
+
+def _powers(angle: Tensor, degree: int) -> Tensor:
+    """exp(i k angle) for k = 1..degree, by doubling: one sine and cosine a point, then products."""
+    waves = torch.polar(torch.ones_like(angle), angle)[:, None]
+    while waves.shape[1] < degree:
+        waves = torch.cat([waves, waves * waves[:, -1:]], dim=1)
+    return waves[:, :degree]
+
+
+def as_number(value: float | Tensor) -> float:
+    """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
+    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+
+
+def as_scalar(value: float | Tensor) -> Tensor:
+    """A hyper-parameter as a float64 tensor of shape (), its gradient kept."""
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def _checked(x: Tensor) -> Tensor:
+    if x.ndim != 1:
+        raise ValueError(f"expected x of shape (n,), got {tuple(x.shape)}")
+    return x
