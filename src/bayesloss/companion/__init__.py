@@ -1,0 +1,1 @@
+"""What the book is made with: data, results, the ledger of claims, figures."""

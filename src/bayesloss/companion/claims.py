@@ -1,19 +1,22 @@
 """The ledger of claims, and the checks that settle them.
 
-``claims.yml`` lists what the two papers claim, with the verdict that the companion gives. On its page
-a claim is checked by one of the functions below, which derives the verdict from what was measured:
+``claims.yml`` lists what the two papers claim, with the verdict that the companion gives. On its
+page a claim is checked by one of the functions below, which derives the verdict from what was
+measured:
 
-- :func:`check_formula`: a printed formula against an independent truth (*holds*, *holds as corrected*
+- :func:`check_formula`: a printed formula against an independent truth (*holds*, *holds as
+corrected*
   or *fails*);
 - :func:`check_statement`: a statement broken down into what can be true or false (the same three);
 - :func:`check_numbers`: printed numbers against ours (*reproduced*, *reproduced in pattern* or *not
   reproduced*);
-- :func:`check_setting`: a setting that the paper leaves open (*under-specified* if the result depends
+- :func:`check_setting`: a setting that the paper leaves open (*under-specified* if the result
+depends
   on it, *holds* if not).
 
-Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page nor
-the ledger can change alone. What it returns shows itself in the page, and carries its content in a form
-that the scorecard and the tests read back from the executed notebook.
+Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page
+nor the ledger can change alone. What it returns shows itself in the page, and carries its content
+in a form that the scorecard and the tests read back from the executed notebook.
 """
 
 import html
@@ -391,7 +394,7 @@ def _agree(values: ArrayLike, truth: ArrayLike, tolerance: float) -> bool:
 
 
 def _gap(values: ArrayLike, truth: ArrayLike) -> str:
-    """The largest difference as a part of the largest truth, to one digit: the last ones are noise."""
+    """The largest difference as a part of the largest truth, to one digit."""
     reference = np.asarray(truth, dtype=float)
     gap = np.abs(np.asarray(values, dtype=float) - reference).max() / np.abs(reference).max()
     return f"{gap:.0e}" if gap < 0.01 else f"{gap:.0%}"

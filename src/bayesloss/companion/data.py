@@ -165,7 +165,7 @@ def _sha256(path: Path, mtime_ns: int, size: int) -> str:
 def _download(url: str, target: Path, expected: DataFile) -> Path:
     """Download `url` to `target`; `target` comes into being whole and verified, or not at all."""
 
-    def received(response: Any, **_: object) -> None:  # noqa: ANN401 (requests is untyped)
+    def received(response: Any, **_: object) -> None:
         # Some servers label a stored .gz "Content-Encoding: gzip", whatever the request asks for,
         # and requests would unpack it; the registry has the sum of the packed file.
         response.raw.headers.pop("Content-Encoding", None)

@@ -1,0 +1,1 @@
+"""Learn the loss: Walder and Nock (2020)."""

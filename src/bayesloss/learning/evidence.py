@@ -1,20 +1,22 @@
 r"""Choose the hyper-parameters by the evidence (W&N section 4.1 and appendix D).
 
-The mode moves with the hyper-parameters Theta, so the gradient of an approximation A(Theta, Gamma) of
-the log evidence, taken at the mode, has two parts:
+The mode moves with the hyper-parameters Theta, so the gradient of an approximation A(Theta, Gamma)
+of the log evidence, taken at the mode, has two parts:
 
     dA/dTheta = partial_Theta A + (dGamma/dTheta)^T partial_Gamma A,
     dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
 
 The second line follows by differentiating grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D
-prints it with a minus sign. As Skaug and Fournier (2006) do, automatic differentiation supplies every
-derivative, here on the condensed data: an evaluation costs O(M^4), however many data there are.
+prints it with a minus sign. As Skaug and Fournier (2006) do, automatic differentiation supplies
+every derivative, here on the condensed data: an evaluation costs O(M^4), however many data there
+are.
 
-Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w, or
-with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a near 1)
-has a ridge of modes at which it promises nats that are not there. The evidence lower bound of the
-*same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is Gaussian.
-So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for comparison.
+Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
+or with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a
+near 1) has a ridge of modes at which it promises nats that are not there. The evidence lower bound
+of the *same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is
+Gaussian. So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for
+comparison.
 """
 
 import math
@@ -28,6 +30,7 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
@@ -94,7 +97,9 @@ def _transform(values: Sequence[float]) -> np.ndarray:
 
 def _joint(theta: Tensor, prior: SourcePrior, data: Observations) -> LogJoint:
     """The log joint density at theta, with c and M of the prior."""
-    kernel = _kernel(prior.kernel, 1 + theta[0].exp(), theta[1].exp())
+    kernel = TrigonometricKernel(
+        a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
+    ).scaled(theta[1].exp())
     there = type(prior)(kernel, mu=theta[3], gamma=theta[2].exp())
     return LogJoint(there, Gaussian(theta[4].exp()), data)
 
@@ -144,7 +149,7 @@ def maximise_evidence(
     y: Tensor,
     *,
     sample_weight: Tensor | None = None,
-    smoothness: Sequence[float] = (8.0, 3.0, 1.5),
+    smoothness: Sequence[float] = (8.0, 2.0),
     bounds: Mapping[str, tuple[float, float]] | None = None,
     objective: Objective = "bound",
     max_iter: int = 200,
@@ -199,8 +204,8 @@ def maximise_evidence(
     converged = best.slope < _FLAT
     if not converged:
         warnings.warn(
-            f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit after "
-            f"{best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
+            f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
+            f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -275,17 +280,8 @@ def _search(
 
 def _at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
     """The same prior at another a, its prior variance k(0, 0) kept."""
-    return type(prior)(
-        _kernel(prior.kernel, a, prior.kernel.variance), mu=prior.mu, gamma=prior.gamma
-    )
-
-
-def _kernel(
-    kernel: TrigonometricKernel, a: float | Tensor, variance: Tensor
-) -> TrigonometricKernel:
-    """The kernel with the same c and M, the given a, and b such that k(0, 0) is the variance."""
-    unit = TrigonometricKernel(a=a, c=kernel.c, n_basis=kernel.n_basis)
-    return TrigonometricKernel(a=a, c=kernel.c, n_basis=kernel.n_basis, b=unit.b * variance)
+    kernel = TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=prior.kernel.n_basis)
+    return type(prior)(kernel.scaled(prior.kernel.variance), mu=prior.mu, gamma=prior.gamma)
 
 
 def _limits(bounds: Mapping[str, tuple[float, float]]) -> np.ndarray:
@@ -305,10 +301,11 @@ def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The matrices are small: a second thread costs more than it brings, above all where it waits."""
+    """The matrices are small: a second thread costs more than it brings."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(limits=1):
+            yield
     finally:
         torch.set_num_threads(before)

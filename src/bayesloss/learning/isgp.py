@@ -4,8 +4,8 @@ The generative model of the ISGP (W&N section 3, definition 2):
 
     nu_0 ~ N(mu, 1/gamma),   w ~ N(0, Lambda),   f = w^T phi,   nu(x) = nu_0 + int_0^x f(z)^2 dz.
 
-Both priors are Gaussian in the parameters Gamma = (w, nu_0), a vector with nu_0 last, and in both nu(x)
-is linear in features of x that Gamma does not enter:
+Both priors are Gaussian in the parameters Gamma = (w, nu_0), a vector with nu_0 last, and in both
+nu(x) is linear in features of x that Gamma does not enter:
 
     nu(x) = features(x) @ coefficients(Gamma).
 
@@ -37,6 +37,13 @@ class SourcePrior(ABC):
     gamma : float or scalar Tensor
         Prior precision of nu_0, positive.
 
+    Attributes
+    ----------
+    location : Tensor of shape (M + 1,)
+        The prior mean of Gamma.
+    precision : Tensor of shape (M + 1,)
+        The diagonal of its prior precision.
+
     Raises
     ------
     ValueError
@@ -59,21 +66,14 @@ class SourcePrior(ABC):
         self.kernel = kernel
         self.mu = as_scalar(mu)
         self.gamma = as_scalar(gamma)
+        zeros = self.mu.new_zeros(kernel.n_basis)
+        self.location = torch.cat([zeros, self.mu[None]])
+        self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])
 
     def __repr__(self) -> str:
         """Show the hyper-parameters."""
         mu, gamma = as_number(self.mu), as_number(self.gamma)
         return f"{type(self).__name__}({self.kernel!r}, mu={mu:.4g}, gamma={gamma:.4g})"
-
-    @property
-    def location(self) -> Tensor:
-        """The prior mean of Gamma, of shape (M + 1,)."""
-        return torch.cat([self.mu.new_zeros(self.kernel.n_basis), self.mu[None]])
-
-    @property
-    def precision(self) -> Tensor:
-        """The diagonal of the prior precision of Gamma, of shape (M + 1,)."""
-        return torch.cat([1 / self.kernel.eigenvalues, self.gamma[None]])
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent Gamma from the prior, of shape (n, M + 1)."""
@@ -208,8 +208,8 @@ class ISGP(SourcePrior):
     def start(self, x: Tensor) -> Tensor:
         """The Gamma whose f is nearly the constant sqrt(k(0, 0)) over the range of x.
 
-        w = 0 would be no start: it is a stationary point of every log posterior, because nu is even in
-        w. A ridge on the prior's scale keeps w where the prior lives: the basis has no constant.
+        w = 0 would be no start: it is a stationary point of every log posterior, because nu is even
+        in w. A ridge on the prior's scale keeps w where the prior lives: the basis has no constant.
         """
         size = 4 * self.kernel.n_basis
         grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
@@ -223,8 +223,8 @@ class ISGP(SourcePrior):
 class GP(SourcePrior):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
 
-    W&N section 5 compares it with the ISGP. Its paths need not increase. Outside [-1/c, 1/c] it is held
-    at its end value. Parameters as for :class:`SourcePrior`.
+    W&N section 5 compares it with the ISGP. Its paths need not increase. Outside [-1/c, 1/c] it is
+    held at its end value. Parameters as for :class:`SourcePrior`.
     """
 
     def features(self, x: Tensor) -> Tensor:

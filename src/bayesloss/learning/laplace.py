@@ -5,9 +5,9 @@ The log joint density of data and parameters Gamma = (w, nu_0) is
     log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
 
 Newton's method finds a mode. The Hessian there, eq. (11), gives the Gaussian q(Gamma | D) with
-covariance H^-1, and mode and Hessian give the approximate evidence of appendix D. Because nu is linear
-in features of x, and the features are fixed, every step works on the condensed data of the likelihood:
-O(M^3) a step with a Gaussian likelihood, however many data there are.
+covariance H^-1, and mode and Hessian give the approximate evidence of appendix D. Because nu is
+linear in features of x, and the features are fixed, every step works on the condensed data of the
+likelihood: O(M^3) a step with a Gaussian likelihood, however many data there are.
 """
 
 import math
@@ -53,9 +53,10 @@ class LogJoint:
     def hessian(self, Gamma: Tensor) -> Tensor:
         """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1).
 
-        nu is linear in coefficients u(Gamma), J = du/dGamma. With l' and l'' the derivatives of the log
+        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
         likelihood at each datum,
-        H = precision - J^T (features^T l'' features) J - (features^T l') . d^2u/dGamma^2.
+
+            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
         """
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
@@ -69,7 +70,7 @@ class LogJoint:
         return scale[:, None] * self.hessian(Gamma) * scale
 
     def root(self, Gamma: Tensor) -> Tensor:
-        """A matrix R with R R^T = H^-1, by way of the curvature: H itself may be ill-conditioned."""
+        """A matrix R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
         factor = torch.linalg.cholesky(self.curvature(Gamma))
         identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
@@ -78,8 +79,8 @@ class LogJoint:
     def log_evidence(self, Gamma: Tensor) -> Tensor:
         """Laplace's approximation to log p(D) with the mode at Gamma, as a scalar in nats.
 
-        Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and the
-        twin mode's share.
+        Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and
+        the twin mode's share.
         """
         curvature = self.curvature(Gamma)
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
@@ -88,8 +89,9 @@ class LogJoint:
     def evidence_bound(self, Gamma: Tensor) -> Tensor:
         """A lower bound on log p(D), as a scalar in nats: E_q[log p(D, Gamma)] + the entropy of q.
 
-        q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior has
-        one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in Gamma.
+        q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
+        has one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in
+        Gamma.
         """
         prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)
@@ -103,9 +105,9 @@ class LogJoint:
     def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
         """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
 
-        Two Gaussians at w and -w with one covariance S have a mixture whose entropy exceeds theirs by
-        at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's (2017) bound, with the
-        Bhattacharyya distance. S^-1 is the Schur complement of nu_0 in the Hessian.
+        Two Gaussians at w and -w with one covariance S have a mixture whose entropy exceeds theirs
+        by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's (2017) bound,
+        with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0 in the Hessian.
         """
         if self.prior.n_twins == 1:
             return Gamma.new_zeros(())
@@ -151,8 +153,8 @@ class Posterior:
     evidence_bound : float
         A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
     least_curvature : float
-        The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone gives 1;
-        near zero the Gaussian is no approximation.
+        The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone
+        gives 1; near zero the Gaussian is no approximation.
     converged : bool
     n_iter : int
         Newton steps taken.
@@ -261,10 +263,10 @@ def laplace(
 def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
-    Steps are measured in the prior's standard deviations. Where the Hessian is not positive definite,
-    the absolute values of its eigenvalues lead away from saddle points. A backtracking line search
-    makes every step an ascent. Converged means that the Hessian is positive definite and the next step
-    would gain less than 1e-18 nats (1e-10 where rounding errors allow no better).
+    Steps are measured in the prior's standard deviations. Where the Hessian is not positive
+    definite, the absolute values of its eigenvalues lead away from saddle points. A backtracking
+    line search makes every step an ascent. Converged means that the Hessian is positive definite
+    and the next step would gain less than 1e-18 nats (1e-10 where rounding errors allow no better).
     """
     scale = joint.prior.precision.rsqrt()
     Gamma, value, n_iter = start, joint(start), 0

@@ -69,7 +69,7 @@ class Gaussian:
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Observations:
-        """Rotate n rows into at most F + 1: the squared error depends on the data through these alone.
+        """Rotate n rows into at most F: the squared error needs no more of the data.
 
         Parameters
         ----------
@@ -79,12 +79,11 @@ class Gaussian:
         sample_weight : Tensor of shape (n,), optional
             How many times each datum counts; positive.
 
-        Notes
-        -----
-        The triangular factor R of a QR decomposition of (features, y) keeps the inner products of its
-        columns, so |features u - y|^2 = |R_features u - R_y|^2 for every u. Unlike the normal equations
-        it does not square the condition number. The rows are folded in block by block: memory does not
-        grow with n, and what follows costs the same however many data there are.
+        Notes ----- The triangular factor R of a QR decomposition of (features, y) keeps the inner
+        products of its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u.
+        Unlike the normal equations it does not square the condition number. The rows are folded in
+        block by block: memory does not grow with n, and what follows costs the same however many
+        data there are.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         size = features(x[:1]).shape[1]
@@ -94,8 +93,8 @@ class Gaussian:
             rows = torch.cat([features(x_part), y_part[:, None]], dim=1)
             rows = rows * weight_part.sqrt()[:, None]
             triangle = torch.linalg.qr(torch.cat([triangle, rows]), mode="r").R
-        # Directions that the data do not move, to rounding error, are of no use to anyone: on half a
-        # period more than a third of them. What is left of the target there is residual.
+        # Directions that the data do not move, to rounding error, are of no use to anyone: on half
+        # a period more than a third of them. What is left of the target there is residual.
         left, values, right = torch.linalg.svd(triangle[:, :size], full_matrices=False)
         kept = values > torch.finfo(x.dtype).eps * values[0]
         left, values, right = left[:, kept], values[kept], right[kept]

@@ -1,8 +1,8 @@
 """Monotone regression with uncertainty: the ISGP as a scikit-learn estimator.
 
-W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process. Inputs
-and targets are shifted and scaled before the fit, so that its starting points suit any units, and the
-answers are scaled back.
+W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process.
+Inputs and targets are shifted and scaled before the fit, so that its starting points suit any
+units, and the answers are scaled back.
 """
 
 import math
@@ -19,17 +19,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayesloss.learning.evidence import maximise_evidence
-from bayesloss.learning.isgp import GP, ISGP
+from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = ["ISGPRegressor"]
 
-_PRIORS = {"isgp": ISGP, "gp": GP}
+_PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
-# Ranges of the search, in units of the target's standard deviation. The intercept's prior never gets
-# narrower than the target is wide: with mu free as well, the evidence would take gamma to infinity, and
-# the band of nu to zero width at the centre of the inputs.
+# Ranges of the search, in units of the target's standard deviation. The intercept's prior never
+# gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
+# infinity, and the band of nu to zero width at the centre of the inputs.
 _BOUNDS = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
 
@@ -43,25 +43,26 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     increasing : bool or "auto", default="auto"
         Whether the target increases or decreases with the input. "auto" takes the sign of their
         correlation, and warns where that could be an accident of sampling.
-    period_fraction : float, default=0.5
-        The part of the kernel's period that the training inputs cover, in (0, 1]. It sets c, which the
-        paper leaves open. Predictions are meant for inputs within one period.
+    period_fraction : float, default=0.25
+        The part of the kernel's period that the training inputs cover, in (0, 1]. It sets c, which
+        the paper leaves open. Predictions are meant for inputs within one period.
     prior : {"isgp", "gp"}, default="isgp"
-        "gp" drops monotonicity: the Gaussian process with the same kernel that the paper compares with.
+        "gp" drops monotonicity: the Gaussian process with the same kernel that the paper compares
+        with.
     max_iter : int, default=200
-        The largest number of quasi-Newton iterations of each of the three searches for the evidence's
+        The largest number of quasi-Newton iterations of each of the two searches for the evidence's
         maximum.
 
     Attributes
     ----------
     posterior_ : Posterior
-        The approximate posterior over nu, in units in which the training inputs span [-1, 1] and the
-        targets have mean 0 and standard deviation 1, increasing.
+        The approximate posterior over nu, in units in which the training inputs span [-1, 1] and
+        the targets have mean 0 and standard deviation 1, increasing.
     noise_variance_ : float
         The variance of the noise, in squared units of the target.
     log_evidence_, evidence_bound_ : float
-        Laplace's approximation to the log evidence of the targets as they came, in nats, and a lower
-        bound on it. Where they are far apart, distrust the band.
+        Laplace's approximation to the log evidence of the targets as they came, in nats, and a
+        lower bound on it. Where they are far apart, distrust the band.
     increasing_ : bool
     n_iter_ : int
         Evaluations of the evidence.
@@ -69,11 +70,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     n_features_in_ : int
         Always 1.
 
-    Notes
-    -----
-    W&N section 3 (the prior), section 4.1 and appendix D (inference); see
-    :func:`bayesloss.learning.evidence.maximise_evidence` for what is maximised. Time and memory beyond
-    one pass over the data do not depend on their number.
+    Notes ----- W&N section 3 (the prior), section 4.1 and appendix D (inference); see
+    :func:`bayesloss.learning.evidence.maximise_evidence` for what is maximised. Time and memory
+    beyond one pass over the data do not depend on their number.
 
     Examples
     --------
@@ -100,7 +99,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         *,
         n_basis: int = 64,
         increasing: bool | str = "auto",
-        period_fraction: float = 0.5,
+        period_fraction: float = 0.25,
         prior: str = "isgp",
         max_iter: int = 200,
     ) -> None:
@@ -127,8 +126,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If X has another number of columns than one, a value is not finite, fewer than two inputs
-            are distinct, or all targets are equal.
+            If X has another number of columns than one, a value is not finite, fewer than two
+            inputs are distinct, or all targets are equal.
 
         Warns
         -----
@@ -138,20 +137,25 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             If ``increasing="auto"`` and the direction is in doubt.
         """
         self._validate_params()
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
-        x = self._one_feature(X)
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        x, y, weight = (values[weight > 0] for values in (x, y.astype(np.float64), weight))
+        features, target = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+        )
+        weight = _check_sample_weight(
+            sample_weight, features, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        x, weight = self._one_feature(features)[counted], weight[counted]
+        target = target.astype(np.float64)[counted]
         if len(np.unique(x)) < 2:
             raise ValueError(f"expected at least 2 distinct inputs, got {len(np.unique(x))}")
-        if np.ptp(y) == 0:
-            raise ValueError(f"expected a target that varies, got {len(y)} times {y[0]}")
+        if np.ptp(target) == 0:
+            raise ValueError(f"expected a target that varies, got {len(target)} times {target[0]}")
 
         self._x_location = (x.max() + x.min()) / 2
         self._x_scale = (x.max() - x.min()) / 2
-        self._y_location = np.average(y, weights=weight)
-        self._y_scale = np.sqrt(np.average((y - self._y_location) ** 2, weights=weight))
-        correlation = _correlation(x, y, weight)
+        self._y_location = np.average(target, weights=weight)
+        self._y_scale = np.sqrt(np.average((target - self._y_location) ** 2, weights=weight))
+        correlation = _correlation(x, target, weight)
         self.increasing_ = self._direction(correlation, weight.sum())
         if not self.increasing_:
             self._y_scale = -self._y_scale
@@ -159,7 +163,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         found = maximise_evidence(
             *self._beginning(correlation, x, weight),
             self._standard_input(x),
-            torch.from_numpy((y - self._y_location) / self._y_scale),
+            torch.from_numpy((target - self._y_location) / self._y_scale),
             sample_weight=torch.from_numpy(weight),
             bounds=_BOUNDS,
             max_iter=self.max_iter,
@@ -265,16 +269,16 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _beginning(
         self, correlation: float, x: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> tuple[ISGP | GP, Gaussian]:
+    ) -> tuple[SourcePrior, Gaussian]:
         """A prior and a likelihood where the search may begin: those of the straight line."""
         location = np.average(x, weights=weight)
         spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / self._x_scale
         explained = min(abs(correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
         variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
-        settings = {"a": 3.0, "c": float(self.period_fraction), "n_basis": self.n_basis}
-        unit = TrigonometricKernel(**settings)
-        kernel = TrigonometricKernel(**settings, b=variance * unit.b)
+        kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis).scaled(
+            variance
+        )
         return _PRIORS[self.prior](kernel), Gaussian(1 / (1 - explained**2))
 
 

@@ -5,15 +5,15 @@ The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
     phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
     lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
 
-The product of two basis functions is a sum of two harmonics, so the square of :math:`f = w^T phi` is
-a trigonometric polynomial of twice the degree, and its integral from 0 to x combines the
+The product of two basis functions is a sum of two harmonics, so the square of :math:`f = w^T phi`
+is a trigonometric polynomial of twice the degree, and its integral from 0 to x combines the
 :math:`2M + 1` functions
 
     h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
                                                D_k = (1 - cos(k pi c x)) / (k pi c).
 
-Every entry of psi(x), eq. (9), is a sum of at most two of them. Whatever is linear in psi is therefore
-computed from h, in O(M) a point, and no n x M x M array is needed.
+Every entry of psi(x), eq. (9), is a sum of at most two of them. Whatever is linear in psi is
+therefore computed from h, in O(M) a point, and no n x M x M array is needed.
 """
 
 import math
@@ -48,6 +48,13 @@ class TrigonometricKernel:
     ValueError
         If a hyper-parameter lies outside its domain.
 
+    Attributes
+    ----------
+    eigenvalues : Tensor of shape (M,)
+        The diagonal of Lambda, eq. (14).
+    variance : Tensor of shape ()
+        k(0, 0), eq. (15).
+
     Notes
     -----
     W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
@@ -76,26 +83,26 @@ class TrigonometricKernel:
         unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
         self.b = 1 / unit_variance if b is None else as_scalar(b)
         self.variance = self.b * unit_variance  # eq. (15)
+        powers = torch.arange(1, harmonics + 1, dtype=torch.float64, device=self.a.device)
+        self.eigenvalues = (self.b / self.a**powers).repeat(2)  # the diagonal of Lambda, eq. (14)
+
+    def scaled(self, variance: float | Tensor) -> "TrigonometricKernel":
+        """The kernel with the same a, c and M, and b such that k(0, 0) is the variance given."""
+        b = self.b / self.variance * variance
+        return TrigonometricKernel(a=self.a, c=self.c, n_basis=self.n_basis, b=b)
 
     def __repr__(self) -> str:
         """Show the hyper-parameters."""
         return (
-            f"TrigonometricKernel(a={as_number(self.a):.4g}, b={as_number(self.b):.4g}, c={self.c:.4g}, "
-            f"n_basis={self.n_basis})"
+            f"TrigonometricKernel(a={as_number(self.a):.4g}, b={as_number(self.b):.4g}, "
+            f"c={self.c:.4g}, n_basis={self.n_basis})"
         )
-
-    @property
-    def eigenvalues(self) -> Tensor:
-        """The diagonal of Lambda, eq. (14), of shape (M,)."""
-        harmonics = torch.arange(1, self.n_basis // 2 + 1, dtype=torch.float64)
-        half = self.b / self.a ** harmonics.to(self.a.device)
-        return torch.cat([half, half])
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         """The kernel k(x, z) in closed form; x and z broadcast against each other.
 
-        A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the real
-        form of appendix E's expression.
+        A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the
+        real form of appendix E's expression.
         """
         angle = math.pi * self.c * (x - z)
         ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
@@ -160,8 +167,8 @@ class TrigonometricKernel:
     def combine(self, s: Tensor) -> Tensor:
         """The symmetric matrix with w^T combine(s) w = s^T square_coefficients(w w^T).
 
-        ``combine(integrals(x))`` is psi(x); ``combine(weights @ integrals(x))`` is a weighted sum of
-        psi over many points without any psi.
+        ``combine(integrals(x))`` is psi(x); ``combine(weights @ integrals(x))`` is a weighted sum
+        of psi over many points without any psi.
 
         Parameters
         ----------
@@ -203,8 +210,9 @@ class TrigonometricKernel:
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x) of eq. (9) by the closed forms of appendix E: the reference form.
 
-        The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the print
-        has ``sin(m..) sin(m..)``. Use :meth:`integrated_square` for anything but small checks.
+        The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the
+        print has ``sin(m..) sin(m..)``. Use :meth:`integrated_square` for anything but small
+        checks.
 
         Parameters
         ----------

@@ -1,0 +1,87 @@
+# Two commands carry everything: `make book` and `make test`.
+# Every target does its own set-up and can be the first one run; run again with nothing
+# changed, it does little or nothing. `make help` lists the targets.
+
+# The interpreter that makes .venv: 3.11 or later, with venv (on Debian: apt install python3-venv).
+PYTHON ?= python3
+
+# More arguments for pip, for instance to get PyTorch without CUDA (about 3 GB less):
+#   make book PIP_ARGS='--extra-index-url https://download.pytorch.org/whl/cpu'
+PIP_ARGS ?=
+
+# Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
+PAGE ?=
+
+# Numbers in an executed page must depend neither on hash order nor on the number of cores.
+export PYTHONHASHSEED := 0
+export OMP_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+BUILT := _build/.built
+FRONT_PAGE := _build/html/index.html
+
+# What the built book depends on. Folders of book/ are listed too: their time changes when a
+# page is removed, which no remaining file would show.
+BOOK_FILES := _config.yml _toc.yml \
+    $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
+    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help book test notebooks paper verify lint format bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
+	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
+
+# `loadfile` keeps the cells of one notebook with one kernel.
+test: lint $(BUILT) ## lint, build the book, run the tests, re-execute and compare every notebook
+	@echo "== unit tests and guards"
+	$(BIN)/python -m pytest -n 2 --benchmark-disable tests
+	@echo "== every notebook executed again and compared with the committed one"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --benchmark-disable \
+	    --nbval --nbval-current-env --nbval-sanitize-with tools/nbval_sanitize.cfg book
+	@echo "All checks passed."
+
+notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
+	$(BIN)/python tools/notebooks.py make $(PAGE)
+
+paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
+	$(BIN)/python tools/notebooks.py paper $(PAGE)
+
+verify: $(INSTALLED) ## recompute a few stored results and compare
+	$(BIN)/python -m bayesloss.companion.verify
+
+lint: $(INSTALLED) ## ruff (rules and format) and mypy
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+
+format: $(INSTALLED) ## let ruff mend what it can
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+bench: $(INSTALLED) ## the benchmarks, never part of the tests
+	$(BIN)/python -m pytest benchmarks
+
+clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml requirements.lock
+	@echo "Installing the locked dependencies into .venv: 1.5 GB, a minute or more."
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) -c requirements.lock -e '.[book,test]'
+	@touch $@
+
+# Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
+# clean. Only the book's own folders go: _build/paper holds the results of long runs.
+$(BUILT): $(INSTALLED) $(BOOK_FILES)
+	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
+	$(BIN)/jupyter-book build . -q -W --keep-going
+	@touch $@

@@ -1,0 +1,247 @@
+"""Table 1 of W&N: four ways to regress miles per gallon on one feature of a car.
+
+A cell is one fit: an input, a size, a split, a method, and the seed of the partition into five
+splits. "Large" trains on four splits and tests on the fifth; "Small" trains on one and tests on the
+others.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import KFold
+
+from bayesloss.companion.claims import ledger
+from bayesloss.companion.data import load_auto_mpg
+from bayesloss.companion.figures import COLOURS
+from bayesloss.learning.regression import ISGPRegressor
+
+__all__ = ["INPUTS", "METHODS", "SIZES", "cells", "draw_fits", "measure", "printed", "rows_of"]
+
+INPUTS = {
+    "accel": "acceleration",
+    "displ": "displacement",
+    "power": "horsepower",
+    "weight": "weight",
+}
+SIZES = ("large", "small")
+METHODS = ("GP", "ISGP", "PAVA", "Linear")
+UNITS = {"accel": "s to 60 mph", "displ": "cubic inches", "power": "hp", "weight": "lb"}
+
+N_SPLITS = 5
+
+
+def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[dict[str, Any]]:
+    """All cells of Table 1, for each seed of a partition: 160 a partition with all four methods."""
+    return [
+        {"input": name, "size": size, "split": split, "method": method, "partition": partition}
+        for partition in partitions
+        for name in INPUTS
+        for size in SIZES
+        for split in range(N_SPLITS)
+        for method in methods
+    ]
+
+
+def measure(
+    *,
+    input: str,
+    size: str,
+    split: int,
+    method: str,
+    partition: int,
+    n_basis: int,
+    period_fraction: float,
+) -> dict[str, float]:
+    """Fit one method on one training set, and measure it on the test set.
+
+    Returns
+    -------
+    dict
+        ``mse``: mean squared error, in squared miles per gallon. ``nll``: negative log likelihood
+        of a Gaussian predictive density, in nats a test point. ``covered``: the share of test
+        points within its central 95 % interval. For GP and ISGP also ``log_evidence``,
+        ``evidence_bound``, ``smoothness`` (the kernel's a) and ``slope`` (how far the search was
+        from flat), else NaN.
+    """
+    x, y = rows_of(input)
+    train, test = split_of(len(x), size, split, partition)
+    inference = dict.fromkeys(
+        ("log_evidence", "evidence_bound", "smoothness", "converged"), math.nan
+    )
+    if method in ("GP", "ISGP"):
+        model = fit(method, x[train], y[train], n_basis, period_fraction)
+        mean, std = model.predict(x[test, None], return_std=True)
+        variance = std**2 + model.noise_variance_
+        inference = {
+            "log_evidence": model.log_evidence_,
+            "evidence_bound": model.evidence_bound_,
+            "smoothness": float(model.posterior_.prior.kernel.a),
+            "converged": float(model.converged_),
+        }
+    else:
+        mean, variance = _plug_in(method, x[train], y[train], x[test])
+    error = y[test] - mean
+    return {
+        "mse": float(np.mean(error**2)),
+        "nll": float(-np.mean(norm.logpdf(error, scale=np.sqrt(variance)))),
+        "covered": float(np.mean(np.abs(error) <= norm.ppf(0.975) * np.sqrt(variance))),
+        **inference,
+    }
+
+
+def fit(
+    method: str,
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    n_basis: int,
+    period_fraction: float,
+) -> ISGPRegressor:
+    """The GP or the ISGP, with hyper-parameters of maximal evidence."""
+    model = ISGPRegressor(n_basis=n_basis, period_fraction=period_fraction, prior=method.lower())
+    return model.fit(x[:, None], y)
+
+
+def rows_of(input: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Input and miles per gallon of all cars for which the input is known: 398, or 392 (power)."""
+    known = _cars()[["mpg", INPUTS[input]]].dropna()
+    return known[INPUTS[input]].to_numpy(), known["mpg"].to_numpy()
+
+
+def split_of(
+    n: int, size: str, split: int, partition: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The training and the test rows of one split of a random partition into five."""
+    folds = KFold(N_SPLITS, shuffle=True, random_state=partition)
+    train, test = list(folds.split(np.arange(n)))[split]
+    return (train, test) if size == "large" else (test, train)
+
+
+def printed() -> pd.Series:
+    """The numbers of Table 1 as printed, indexed by size, input and method."""
+    table = ledger()["wn-table-1"].printed
+    return pd.Series(
+        {
+            (size, name, method): table[size][name][method]
+            for size in SIZES
+            for name in INPUTS
+            for method in METHODS
+        }
+    ).rename_axis(["size", "input", "method"])
+
+
+def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
+    """Mean over splits, then mean and standard deviation over partitions, of one measure.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``mean`` and ``sd``, indexed by size, input and method in the order of the paper.
+        One partition is what the paper printed, so ``sd`` is the luck in its draw.
+    """
+    keys = ["size", "input", "method"]
+    averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
+    out = averaged.groupby(keys, sort=False).agg(mean="mean", sd="std")
+    return out.reindex(printed().index)
+
+
+def draw_fits(n_basis: int, period_fraction: float) -> Figure:
+    """The four methods on all cars: posterior means with bands of two standard deviations."""
+    figure, axes = subplots(2, 2, figsize=(8.0, 6.4), sharey=True)
+    for axis, name in zip(axes.flat, INPUTS, strict=True):
+        x, y = rows_of(name)
+        axis.plot(x, y, ".", color=COLOURS["data"], markersize=3, alpha=0.35, zorder=1)
+        grid = np.linspace(x.min(), x.max(), 200)
+        for method, dashes in (("GP", "--"), ("ISGP", "-")):
+            model = fit(method, x, y, n_basis, period_fraction)
+            mean, std = model.predict(grid[:, None], return_std=True)
+            _band(axis, grid, mean, std, method, dashes)
+        for method, dashes in (("PAVA", "-."), ("Linear", ":")):
+            mean, _ = _plug_in(method, x, y, grid)
+            axis.plot(grid, mean, dashes, color=COLOURS[method], label=method, linewidth=1.2)
+        axis.set(xlabel=f"{INPUTS[name]} ({UNITS[name]})")
+    for axis in axes[:, 0]:
+        axis.set(ylabel="miles per gallon")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
+    """Each printed number against our mean squared error, with the line of constant ratio."""
+    ours, table = summary(results), printed()
+    figure, axis = subplots(figsize=(6.4, 4.6))
+    reach = np.array([0.9 * ours["mean"].min(), 1.1 * ours["mean"].max()])
+    axis.plot(reach, ratio * reach, color="black", linewidth=0.8, zorder=0)
+    markers = {"GP": "o", "ISGP": "s", "PAVA": "^", "Linear": "x"}
+    for method in METHODS:
+        for size in SIZES:
+            mine = ours.loc[(size, slice(None), method), :]
+            axis.errorbar(
+                mine["mean"],
+                table.loc[(size, slice(None), method)],
+                xerr=2 * mine["sd"],
+                fmt=markers[method],
+                color=COLOURS[method],
+                fillstyle="full" if size == "large" else "none",
+                label=f"{method}, {size}",
+                markersize=6,
+                linewidth=1,
+            )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel="our mean squared test error (squared miles per gallon)",
+        ylabel="printed in Table 1",
+    )
+    axis.legend(ncols=2, fontsize="small")
+    return figure
+
+
+def _band(
+    axis: Axes,
+    grid: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    std: NDArray[np.float64],
+    method: str,
+    dashes: str,
+) -> None:
+    colour = COLOURS[method]
+    axis.fill_between(grid, mean - 2 * std, mean + 2 * std, color=colour, alpha=0.2, linewidth=0)
+    axis.plot(grid, mean, dashes, color=colour, label=method)
+
+
+def _plug_in(
+    method: str, x: NDArray[np.float64], y: NDArray[np.float64], x_new: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """PAVA or least squares: predictions, and the noise variance that the residuals suggest.
+
+    The residual sum of squares is divided by n less the parameters: two for the line, for PAVA the
+    number of its steps. Neither method has a predictive density of its own; this one is ours.
+    """
+    if method == "PAVA":
+        model = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit(x, y)
+        fitted, mean = model.predict(x), model.predict(x_new)
+        n_parameters = len(np.unique(fitted))
+    elif method == "Linear":
+        line = LinearRegression().fit(x[:, None], y)
+        fitted, mean = line.predict(x[:, None]), line.predict(x_new[:, None])
+        n_parameters = 2
+    else:
+        raise ValueError(f"expected a method of {METHODS}, got {method!r}")
+    variance = np.sum((y - fitted) ** 2) / (len(y) - n_parameters)
+    return mean, np.full(len(x_new), variance)
+
+
+@cache
+def _cars() -> pd.DataFrame:
+    return load_auto_mpg()

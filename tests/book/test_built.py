@@ -1,0 +1,228 @@
+"""The book as it is built: complete, whole in itself, and asking nothing of any network."""
+
+import functools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import notebooks
+import pytest
+
+HTML = notebooks.ROOT / "_build" / "html"
+
+# Pages that hold only what others include.
+PARTS = {"webpack-macros.html", "sbt-webpack-macros.html"}
+
+FETCHING = {"src", "srcset", "data", "poster", "action", "formaction", "background"}
+# <link> of another kind only says where something is; these make the browser get it.
+FETCHED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "preconnect"}
+FETCHED_LINKS |= {"dns-prefetch", "manifest", "apple-touch-icon", "mask-icon"}
+
+# A string in a script that is an address outside; comments and namespaces of XML are none.
+ADDRESS = re.compile(r"""["'`]\s*((?:https?:)?//[\w.-]+\.[a-z]{2,}[^"'`]*)""", re.IGNORECASE)
+IN_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*((?:https?:)?//[^"')\s]+)""")
+
+
+class Page(HTMLParser):
+    """What the guards need of one page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.links: list[str] = []  # to be followed by a reader
+        self.files: list[str] = []  # to be loaded with the page
+        self.anchors: set[str] = set()
+        self.images: list[dict[str, str]] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        values = {name: value or "" for name, value in attrs}
+        self._inside = tag if tag in ("script", "style") else ""
+        self.anchors.update(values[name] for name in ("id", "name") if name in values)
+        rel = set(values.get("rel", "").lower().split())
+        loaded = [values[name] for name in sorted(FETCHING & set(values)) if name != "srcset"]
+        loaded += [part.split()[0] for part in values.get("srcset", "").split(",") if part.strip()]
+        if (tag == "link" and rel & FETCHED_LINKS) or tag in ("use", "image"):
+            loaded += [values[name] for name in ("href", "xlink:href") if name in values]
+        for address in loaded:
+            self.files.append(address)
+            if is_outside(address):
+                self.outside.append(f"<{tag}> loads {address}")
+        if tag == "meta" and values.get("http-equiv", "").lower() == "refresh":
+            target = values.get("content", "").partition("url=")[2]
+            self.links.append(target)
+            if is_outside(target):
+                self.outside.append(f"<meta> goes to {target}")
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag == "img":
+            self.images.append(values)
+        self.outside += [f"a style loads {a}" for a in IN_STYLE.findall(values.get("style", ""))]
+
+    def handle_endtag(self, tag):
+        self._inside = ""
+
+    def handle_data(self, data):
+        if self._inside == "style":
+            self.outside += [f"a style loads {address}" for address in IN_STYLE.findall(data)]
+        if self._inside == "script":
+            self.outside += [f"a script names {address}" for address in ADDRESS.findall(data)]
+
+
+def is_outside(address: str) -> bool:
+    """Tell whether an address leaves the book."""
+    return address.strip().lower().startswith(("http:", "https:", "//", "ftp:", "ws:", "wss:"))
+
+
+def image_problems(page: Page) -> list[str]:
+    """Return the images that say nothing to who cannot see them.
+
+    Sphinx writes a path where a page gives no text, and a path is no description.
+    """
+    return [
+        f"{image.get('src')}: no alternative text (in the page: mystnb: image: alt:)"
+        for image in page.images
+        if not image.get("alt", "").strip() or re.search(r"\.(svg|png|jpe?g|gif)$", image["alt"])
+    ]
+
+
+def dead_links(path: Path, root: Path) -> list[str]:
+    """Return the links and files of a page that lead nowhere inside the book."""
+    page, found = read(path), []
+    for address in [*page.links, *page.files]:
+        parts = urlsplit(address)
+        if is_outside(address) or parts.scheme:
+            continue
+        target = (path.parent / unquote(parts.path)).resolve() if parts.path else path.resolve()
+        if target.is_dir():
+            target = target / "index.html"
+        if not target.is_relative_to(root.resolve()):
+            found.append(f"{address}: leads out of the built book")
+        elif not target.is_file():
+            found.append(f"{address}: no such file")
+        elif parts.fragment and unquote(parts.fragment) not in read(target).anchors:
+            found.append(f"{address}: no such place in {target.name}")
+    return found
+
+
+@functools.cache
+def read(path: Path) -> Page:
+    """Return a parsed page; its anchors are right for an SVG file too."""
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def built(suffix: str, own: bool = False) -> list[str]:
+    """Return the built files of one kind; with `own`, those that are not of a theme."""
+    paths = sorted(p.relative_to(HTML) for p in HTML.rglob(f"*{suffix}") if p.name not in PARTS)
+    return [p.as_posix() for p in paths if not own or p.parts[0] != "_static"]
+
+
+PAGES = built(".html", own=True)
+
+
+# -------------------------------------------------------------------------------- the built book
+
+
+def test_the_book_is_built():
+    assert (HTML / "index.html").is_file(), "run `make book` first"
+    assert "book/index.html" in read(HTML / "index.html").links
+
+
+@pytest.mark.parametrize("file", notebooks.toc_files())
+def test_every_page_of_the_table_of_contents_is_built(file):
+    path = (HTML / file).with_suffix(".html")
+    assert path.is_file(), "run `make book` first"
+    assert path.stat().st_size > 1000
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_asks_nothing_from_outside(page):
+    assert not read(HTML / page).outside
+
+
+@pytest.mark.parametrize("sheet", built(".css"))
+def test_stylesheet_asks_nothing_from_outside(sheet):
+    assert not IN_STYLE.findall((HTML / sheet).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_resolve(page):
+    assert not dead_links(HTML / page, HTML)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_images_have_alternative_text(page):
+    assert not image_problems(read(HTML / page))
+
+
+def test_mathematics_is_served_from_the_book():
+    assert list((HTML / "_static" / "mathjax").glob("tex-*.js"))
+    assert (HTML / "_static" / "mathjax" / "output" / "chtml" / "fonts").is_dir()
+
+
+# ------------------------------------------------------------ the guards see what they should
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<script src="https://cdn.example.org/a.js"></script>',
+        '<script src="//cdn.example.org/a.js"></script>',
+        '<link rel="stylesheet" href="https://fonts.example.org/css">',
+        '<link rel="preconnect" href="https://fonts.example.org">',
+        '<img src="http://example.org/a.png" alt="a">',
+        '<img srcset="a.png 1x, https://example.org/a.png 2x" alt="a">',
+        '<iframe src="https://example.org/"></iframe>',
+        '<video><source src="https://example.org/a.mp4"></video>',
+        '<object data="https://example.org/a.svg"></object>',
+        '<svg><image xlink:href="https://example.org/a.png"/></svg>',
+        '<p style="background: url(https://example.org/a.png)">a</p>',
+        '<style>@import "https://example.org/a.css";</style>',
+        "<style>p { background: url('//example.org/a.png') }</style>",
+        '<script>fetch("https://example.org/data.json")</script>',
+        '<script type="module">import a from "https://example.org/a.js"</script>',
+        '<script>const THEBE_JS_URL = "https://unpkg.com/thebe"</script>',
+        '<meta http-equiv="refresh" content="0; url=https://example.org/">',
+    ],
+)
+def test_guard_sees_a_request(html):
+    assert Page(html).outside
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<a href="https://example.org/">there</a>',
+        '<link rel="canonical" href="https://example.org/">',
+        '<script src="../_static/a.js?v=1"></script>',
+        '<script>const tex = "\\\\mathbb{E}"; // see https://example.org/</script>',
+        '<svg xmlns="http://www.w3.org/2000/svg"></svg>',
+        "<style>p { background: url(data:image/svg+xml;base64,AA) }</style>",
+    ],
+)
+def test_guard_lets_pass_what_fetches_nothing(html):
+    assert not Page(html).outside
+
+
+def test_guard_sees_images_without_text():
+    page = Page('<img src="a.svg" alt=""><img src="b.svg" alt="../_images/b.svg"><img src="c.svg">')
+    assert len(image_problems(page)) == 3
+    assert not image_problems(Page('<img src="a.svg" alt="a staircase">'))
+
+
+def test_guard_sees_dead_links(tmp_path):
+    (tmp_path / "b.html").write_text('<p id="here">b</p>')
+    (tmp_path / "a.html").write_text(
+        '<p id="top"></p><a href="#top">1</a><a href="b.html#here">2</a><a href="b.html">3</a>'
+        '<a href="#gone">4</a><a href="b.html#gone">5</a><a href="c.html">6</a>'
+        '<script src="gone.js"></script><a href="../../x.html">7</a>'
+    )
+    assert dead_links(tmp_path / "a.html", tmp_path) == [
+        "#gone: no such place in a.html",
+        "b.html#gone: no such place in b.html",
+        "c.html: no such file",
+        "../../x.html: leads out of the built book",
+        "gone.js: no such file",
+    ]

@@ -1,0 +1,250 @@
+"""The project itself: pinned dependencies, the layout, and files that travel."""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import notebooks
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+DIRECT = sorted({*PROJECT["dependencies"], *(line for lines in EXTRAS.values() for line in lines)})
+
+# The general Linux wheel of PyTorch brings these along; the CPU wheel, which the README
+# recommends and the lock was made with, does not.
+CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
+
+PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+*]+)$")
+
+
+def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
+    """Return the pins by canonical name, and what is wrong with the lock as a file."""
+    pins: dict[str, str] = {}
+    found = []
+    for line in text.splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = PIN.match(line)
+        if match is None:
+            found.append(f"{line!r} is no exact pin (name==version, no +local part)")
+        elif canonicalize_name(match[1]) in pins:
+            found.append(f"{match[1]} is pinned twice")
+        else:
+            pins[canonicalize_name(match[1])] = match[2]
+    return pins, found
+
+
+def lock_problems(requirements: list[str], pins: dict[str, str]) -> list[str]:
+    """Say which requirements the pins do not satisfy."""
+    found = []
+    for requirement in map(Requirement, requirements):
+        version = pins.get(canonicalize_name(requirement.name))
+        if version is None:
+            found.append(f"{requirement} is not in the lock")
+        elif not requirement.specifier.contains(version, prereleases=True):
+            found.append(f"{requirement} is locked at {version}")
+    return found
+
+
+def closure(name: str, extras: set[str]) -> dict[str, str | None]:
+    """Return all that an installed package needs here: names, and who asked first."""
+    todo = [(canonicalize_name(name), extra) for extra in ("", *extras)]
+    seen, needed = set(), {}
+    while todo:
+        package, extra = todo.pop()
+        if (package, extra) in seen:
+            continue
+        seen.add((package, extra))
+        try:
+            lines = importlib.metadata.requires(package) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of an extra that is not installed
+        for requirement in map(Requirement, lines):
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            child = canonicalize_name(requirement.name)
+            needed.setdefault(child, package)
+            todo += [(child, wanted) for wanted in ("", *requirement.extras)]
+    return needed
+
+
+PINS, LOCK_FILE_PROBLEMS = read_lock((ROOT / "requirements.lock").read_text(encoding="utf-8"))
+
+
+# --------------------------------------------------------------------------------- the lock
+
+
+def test_lock_is_made_of_exact_pins():
+    assert not LOCK_FILE_PROBLEMS
+
+
+@pytest.mark.parametrize("requirement", DIRECT)
+def test_lock_satisfies_pyproject(requirement):
+    assert not lock_problems([requirement], PINS)
+
+
+def test_lock_holds_everything_that_is_needed():
+    missing = [
+        f"{name} (for {parent})"
+        for name, parent in sorted(closure("bayesloss", set(EXTRAS)).items())
+        if name not in PINS and not CUDA.match(name)
+    ]
+    assert not missing, "requirements.lock leaves out packages"
+
+
+def test_environment_is_what_the_lock_says():
+    found = []
+    for name in sorted(closure("bayesloss", set(EXTRAS))):
+        try:
+            installed = Version(importlib.metadata.version(name))
+        except importlib.metadata.PackageNotFoundError:
+            continue  # of an extra that is not installed
+        if name in PINS and not SpecifierSet(f"=={PINS[name]}").contains(
+            installed, prereleases=True
+        ):
+            found.append(f"{name} {installed}, locked at {PINS[name]}")
+    assert not found, "rm .venv/.installed, then make book"
+
+
+def test_conda_environment_is_python_and_the_lock():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    *conda, pip = environment["dependencies"]
+    assert [re.split(r"[=<> ]", name)[0] for name in conda] == ["python", "pip"]
+    assert pip["pip"] == ["--constraint requirements.lock", "--editable .[book,test]"]
+
+
+def test_python_versions_agree():
+    classifiers = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
+    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == classifiers
+    assert PROJECT["requires-python"] == f">={classifiers[0]}"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("numpy>=2.0", "no exact pin"),
+        ("numpy", "no exact pin"),
+        ("torch==2.13.0+cpu", "no exact pin"),
+        ("numpy==2.*", "no exact pin"),
+        ("-e .", "no exact pin"),
+        ("scipy==1.0\nSciPy==1.1", "pinned twice"),
+    ],
+)
+def test_guard_sees_a_bad_lock_line(line, said):
+    assert said in read_lock(line)[1][0]
+
+
+def test_guard_sees_a_lock_that_does_not_satisfy():
+    pins = {"scikit-learn": "1.5.0"}
+    assert lock_problems(["Scikit_Learn>=1.6", "torch"], pins) == [
+        "Scikit_Learn>=1.6 is locked at 1.5.0",
+        "torch is not in the lock",
+    ]
+
+
+# ------------------------------------------------------------------------------- the layout
+
+
+def layout_problems(root: Path, pages: list[str]) -> list[str]:
+    """Say which pages lack the module or the test of their own name."""
+    found = []
+    for page in pages:
+        part, _, name = page.partition("/")
+        if part not in ("learning", "calibrating"):
+            continue
+        homes = [
+            home
+            for home in (part, "experiments")
+            if (root / f"src/bayesloss/{home}/{name}.py").is_file()
+        ]
+        if not homes:
+            found.append(f"book/{page}.md has no module {part}/{name}.py or experiments/{name}.py")
+        found += [
+            f"src/bayesloss/{home}/{name}.py has no test tests/{home}/test_{name}.py"
+            for home in homes
+            if not (root / f"tests/{home}/test_{name}.py").is_file()
+        ]
+    return found
+
+
+@pytest.mark.parametrize("page", notebooks.pages())
+def test_page_has_its_module_and_its_test(page):
+    assert not layout_problems(ROOT, [page])
+
+
+def test_guard_sees_a_page_without_module_or_test(tmp_path):
+    assert "no module" in layout_problems(tmp_path, ["learning/toy"])[0]
+    (tmp_path / "src/bayesloss/experiments").mkdir(parents=True)
+    (tmp_path / "src/bayesloss/experiments/toy.py").touch()
+    assert "tests/experiments/test_toy.py" in layout_problems(tmp_path, ["learning/toy"])[0]
+    assert layout_problems(tmp_path, ["index", "reference/errata"]) == []
+
+
+# -------------------------------------------------------------------- files that travel
+
+LIMIT = 1_500_000  # bytes
+DATA = re.compile(r"ubyte|auto-mpg\.(data|names)$|\.(gz|zip|tar|npy|npz|pt|pkl|pickle|h5|parquet)$")
+# Absolute paths of some machine, where nothing before them makes them part of an address.
+MACHINE = re.compile(r"(?<![\w./:~-])/(?:home|Users|root|work|tmp/ipykernel\w*)/[\w.-]+")
+
+
+def file_problems(path: Path, name: str) -> list[str]:
+    """Say why a file should not be committed."""
+    found = []
+    if path.stat().st_size > LIMIT:
+        found.append(f"{name}: {path.stat().st_size} bytes, more than {LIMIT}")
+    if DATA.search(name):
+        found.append(f"{name}: a data file; companion/data.py fetches those")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return found
+    here = {str(ROOT), str(Path.home()), sys.prefix} - {"/", "/usr", "/usr/local"}
+    seen = {match[0] for match in MACHINE.finditer(text)}
+    seen |= {p for p in here if re.search(rf"(?<![\w./:~-]){re.escape(p)}(?![\w-])", text)}
+    return [*found, *(f"{name}: names {place}, a path of one machine" for place in sorted(seen))]
+
+
+def repository_files() -> list[str]:
+    """Return what git has or would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_files_travel():
+    problems = [p for name in repository_files() for p in file_problems(ROOT / name, name)]
+    assert not problems
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("big.svg", b"x" * (LIMIT + 1), "more than"),
+        ("train-images-idx3-ubyte", b"", "a data file"),
+        ("rows.npz", b"", "a data file"),
+        ("page.md", b"see " + str(ROOT).encode() + b"/x", "a path of one machine"),
+        ("page.md", b'open("/ho' + b'me/someone/x")', "a path of one machine"),
+    ],
+)
+def test_guard_sees_a_file_that_should_stay(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    assert said in " ".join(file_problems(tmp_path / name, name))
+
+
+def test_guard_lets_addresses_pass(tmp_path):
+    (tmp_path / "page.md").write_text("https://example.org/home/someone and ~/work/x and ../root/x")
+    assert not file_problems(tmp_path / "page.md", "page.md")
