@@ -6,6 +6,7 @@ others.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -24,6 +25,7 @@ from sklearn.model_selection import KFold
 from bayesloss.companion.claims import ledger
 from bayesloss.companion.data import load_auto_mpg
 from bayesloss.companion.figures import COLOURS
+from bayesloss.companion.results import run_cells
 from bayesloss.learning.regression import ISGPRegressor
 
 __all__ = ["INPUTS", "METHODS", "SIZES", "cells", "draw_fits", "measure", "printed", "rows_of"]
@@ -39,6 +41,8 @@ METHODS = ("GP", "ISGP", "PAVA", "Linear")
 UNITS = {"accel": "s to 60 mph", "displ": "cubic inches", "power": "hp", "weight": "lb"}
 
 N_SPLITS = 5
+PERIOD_FRACTION = 0.25
+PERIOD_FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 
 def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[dict[str, Any]]:
@@ -51,6 +55,31 @@ def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[d
         for split in range(N_SPLITS)
         for method in methods
     ]
+
+
+def run(
+    folder: str | os.PathLike[str], *, n_partitions: int = 10, n_jobs: int | None = None
+) -> None:
+    """All that the page shows, at the paper's scale: M = 64, every split; resumable.
+
+    The paper has one partition; more of them show how much of Table 1 is the luck of the draw. A
+    second table, on the first partition, varies the part of the kernel's period that the inputs
+    cover, which the paper leaves open.
+    """
+    run_cells(
+        measure,
+        cells(range(n_partitions)),
+        folder,
+        "auto_mpg",
+        parameters={"n_basis": 64, "period_fraction": PERIOD_FRACTION},
+        n_jobs=n_jobs,
+    )
+    varied = [
+        {**cell, "period_fraction": fraction}
+        for fraction in PERIOD_FRACTIONS
+        for cell in cells([0], ("GP", "ISGP"))
+    ]
+    run_cells(measure, varied, folder, "auto_mpg_period", parameters={"n_basis": 64}, n_jobs=n_jobs)
 
 
 def measure(
@@ -71,8 +100,8 @@ def measure(
         ``mse``: mean squared error, in squared miles per gallon. ``nll``: negative log likelihood
         of a Gaussian predictive density, in nats a test point. ``covered``: the share of test
         points within its central 95 % interval. For GP and ISGP also ``log_evidence``,
-        ``evidence_bound``, ``smoothness`` (the kernel's a) and ``slope`` (how far the search was
-        from flat), else NaN.
+        ``evidence_bound``, ``smoothness`` (the kernel's a) and ``converged`` (0 or 1),
+        else NaN.
     """
     x, y = rows_of(input)
     train, test = split_of(len(x), size, split, partition)
