@@ -255,17 +255,20 @@ def test_a_killed_run_loses_only_the_running_cells(
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    if kill == signal.SIGINT:
-        os.killpg(process.pid, kill)  # as a terminal does, to the workers too
-    else:
-        process.send_signal(kill)
-    assert process.wait(20) == -kill
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        if kill == signal.SIGINT:
+            os.killpg(process.pid, kill)  # as a terminal does, to the workers too
+        else:
+            process.send_signal(kill)
+        assert process.wait(20) == -kill
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
+        process.wait()
     assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
     before = touched(calls)
 

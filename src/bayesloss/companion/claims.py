@@ -4,15 +4,14 @@
 page a claim is checked by one of the functions below, which derives the verdict from what was
 measured:
 
-- :func:`check_formula`: a printed formula against an independent truth (*holds*, *holds as
-corrected*
-  or *fails*);
-- :func:`check_statement`: a statement broken down into what can be true or false (the same three);
-- :func:`check_numbers`: printed numbers against ours (*reproduced*, *reproduced in pattern* or *not
-  reproduced*);
-- :func:`check_setting`: a setting that the paper leaves open (*under-specified* if the result
-depends
-  on it, *holds* if not).
+- :func:`check_formula`: a printed formula against an independent truth
+  (*holds*, *holds as corrected* or *fails*);
+- :func:`check_statement`: a statement broken down into what can be true or false
+  (the same three);
+- :func:`check_numbers`: printed numbers against ours
+  (*reproduced*, *reproduced in pattern* or *not reproduced*);
+- :func:`check_setting`: a setting that the paper leaves open
+  (*under-specified* if the result depends on it, *holds* if not).
 
 Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page
 nor the ledger can change alone. What it returns shows itself in the page, and carries its content
@@ -35,6 +34,7 @@ from numpy.typing import ArrayLike
 
 __all__ = [
     "MIME",
+    "NOT_YET",
     "VERDICTS",
     "Claim",
     "Finding",
@@ -48,16 +48,17 @@ __all__ = [
 ]
 
 NOT_YET = "not yet treated"
-VERDICTS = (
-    "holds",
-    "holds as corrected",
-    "fails",
-    "reproduced",
-    "reproduced in pattern",
-    "not reproduced",
-    "under-specified",
-    NOT_YET,
-)
+_TONES = {  # each verdict's colour in the book's style sheet
+    "holds": "holds",
+    "holds as corrected": "corrected",
+    "fails": "fails",
+    "reproduced": "holds",
+    "reproduced in pattern": "corrected",
+    "not reproduced": "fails",
+    "under-specified": "corrected",
+    NOT_YET: "open",
+}
+VERDICTS = tuple(_TONES)
 MIME = "application/vnd.bayesloss.claim+json"
 
 
@@ -166,8 +167,8 @@ class Finding:
         )
         note = f"<p>{with_math(self.note)}</p>" if self.note else ""
         return (
-            f'<div class="claim claim-{slug(self.verdict)}" id="claim-{self.id}">'
-            f'<p class="claim-head"><span class="claim-verdict">{self.verdict}</span> '
+            f'<div class="claim claim-{_TONES[self.verdict]}" id="claim-{self.id}">'
+            f'<p class="claim-head">{badge(self.verdict)} '
             f"{html.escape(claim.paper)}, {html.escape(claim.where)}</p>"
             f"<p>{with_math(claim.statement)}</p>"
             '<div class="claim-scroll"><table><thead><tr><th>What</th><th>Measured</th>'
@@ -372,9 +373,11 @@ def findings_in(notebook: Path) -> Iterator[Finding]:
                 yield Finding(**output["data"][MIME])
 
 
-def slug(text: str) -> str:
-    """The text as part of a CSS class: "holds as corrected" to "holds-as-corrected"."""
-    return text.replace(" ", "-")
+def badge(verdict: str) -> str:
+    """The verdict as HTML, in its colour; the word says it without the colour."""
+    return (
+        f'<span class="claim-{_TONES[verdict]}"><span class="claim-verdict">{verdict}</span></span>'
+    )
 
 
 def with_math(text: str) -> str:

@@ -16,6 +16,7 @@ import os
 import struct
 import sys
 import tempfile
+import warnings
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -27,9 +28,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pooch
 import yaml
 from numpy.typing import NDArray
+from tqdm import TqdmWarning
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
+    warnings.simplefilter("ignore", TqdmWarning)
+    import pooch
 
 __all__ = [
     "AUTO_MPG_COLUMNS",

@@ -7,6 +7,7 @@ others.
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -17,7 +18,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.stats import norm, t
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
@@ -26,9 +28,34 @@ from bayesloss.companion.claims import ledger
 from bayesloss.companion.data import load_auto_mpg
 from bayesloss.companion.figures import COLOURS
 from bayesloss.companion.results import run_cells
-from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.evidence import Objective, at_smoothness, maximise_evidence
+from bayesloss.learning.laplace import Posterior, laplace
+from bayesloss.learning.regression import SEARCH_RANGES, ISGPRegressor
 
-__all__ = ["INPUTS", "METHODS", "SIZES", "cells", "draw_fits", "measure", "printed", "rows_of"]
+__all__ = [
+    "INPUTS",
+    "METHODS",
+    "PERIOD_FRACTION",
+    "PERIOD_FRACTIONS",
+    "SIZES",
+    "UNITS",
+    "by_fraction",
+    "cells",
+    "compare_objectives",
+    "draw_fits",
+    "draw_samples",
+    "draw_trap",
+    "draw_units",
+    "fit",
+    "gains",
+    "measure",
+    "printed",
+    "ratio",
+    "rows_of",
+    "run",
+    "split_of",
+    "summary",
+]
 
 INPUTS = {
     "accel": "acceleration",
@@ -175,13 +202,164 @@ def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``mean`` and ``sd``, indexed by size, input and method in the order of the paper.
-        One partition is what the paper printed, so ``sd`` is the luck in its draw.
+        Columns ``mean``, ``sd`` and ``luck``, indexed by size, input and method in the order of the
+        paper. ``mean`` ± ``luck`` holds what another partition would give, the paper's for one,
+        with a probability of 99 %: a prediction interval by Student's t.
     """
     keys = ["size", "input", "method"]
     averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
     out = averaged.groupby(keys, sort=False).agg(mean="mean", sd="std")
+    n = results["partition"].nunique()
+    out["luck"] = t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n) * out["sd"]
     return out.reindex(printed().index)
+
+
+def ratio(results: pd.DataFrame) -> tuple[float, float]:
+    """The constant that takes our squared errors to the printed numbers.
+
+    From PAVA and Linear, of which nothing but the partition is left open.
+
+    Returns
+    -------
+    ratio, error : float
+        The weighted mean of printed over ours for these 16 numbers, and its standard error.
+    """
+    ours = summary(results)
+    fixed = [key for key in ours.index if key[2] in ("PAVA", "Linear")]
+    ours, ratios = ours.loc[fixed], (printed() / ours["mean"])[fixed]
+    # One partition made the print, so its spread is that of one partition.
+    spread = ratios * ours["sd"] / ours["mean"]
+    weight = 1 / spread**2
+    return float((weight * ratios).sum() / weight.sum()), float(weight.sum() ** -0.5)
+
+
+def gains(results: pd.DataFrame) -> pd.DataFrame:
+    """How much lower the squared error of one method is than that of another, as a fraction.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``mean`` and ``error`` (its standard error over partitions), indexed by size, pair
+        and input, with "all" for the average over inputs.
+    """
+    keys = ["size", "input", "partition"]
+    mse = results.groupby([*keys, "method"], sort=False)["mse"].mean().unstack("method")
+    columns = {}
+    for better, worse in (("GP", "PAVA"), ("ISGP", "PAVA"), ("ISGP", "GP")):
+        gain = (1 - mse[better] / mse[worse]).unstack("input")
+        columns[f"{better} over {worse}"] = gain.assign(all=gain.mean(axis=1)).stack()
+    long = pd.concat(columns, names=["pair"])
+    out = long.groupby(["size", "pair", "input"], sort=False).agg(["mean", "sem"])
+    return out.rename(columns={"sem": "error"})
+
+
+def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
+    """How the results depend on the part of the period that the inputs cover.
+
+    Parameters
+    ----------
+    results : DataFrame
+        Cells of one partition with a column ``period_fraction``.
+    target : Series
+        The printed mean squared errors, in squared miles per gallon.
+    """
+    keys = ["period_fraction", "size", "input", "method"]
+    mse = results.groupby(keys, sort=False)["mse"].mean()
+    off = np.log(mse / target.reindex(mse.index.droplevel(0)).to_numpy())
+    means = mse.groupby(["period_fraction", "method", "size"]).mean().unstack(["method", "size"])
+    out = pd.DataFrame(
+        {
+            f"{method}, {size.capitalize()}": means[method, size]
+            for method in ("ISGP", "GP")
+            for size in SIZES
+        }
+    )
+    isgp = results[results["method"] == "ISGP"]
+    out["bound, ISGP"] = isgp.groupby("period_fraction")["evidence_bound"].mean()
+    out["off the print"] = (off**2).groupby("period_fraction").mean().pow(0.5)
+    return out
+
+
+def compare_objectives(n_basis: int, starts: Sequence[float]) -> pd.DataFrame:
+    """Where two objectives lead from several starting values of a: acceleration, Large, one split.
+
+    The figures are coarse on purpose: where Laplace's evidence leads astray, its path is chaotic.
+    """
+    trial = _Trial(n_basis)
+    rows = []
+    objectives: tuple[Objective, ...] = ("laplace", "bound")
+    for objective in objectives:
+        for start in starts:
+            with warnings.catch_warnings():
+                # Where Laplace's evidence is chased to infinity there is no convergence.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                posterior = maximise_evidence(
+                    trial.prior,
+                    trial.likelihood,
+                    trial.x,
+                    trial.y,
+                    objective=objective,
+                    smoothness=[start],
+                    bounds=SEARCH_RANGES,
+                ).posterior
+            gap = posterior.log_evidence - posterior.evidence_bound
+            error = trial.test_error(posterior)
+            rows.append(
+                {
+                    "maximised": "Laplace's evidence" if objective == "laplace" else "lower bound",
+                    "start": f"a = {start:g}",
+                    "Laplace's evidence less bound": "over 10" if gap > 10 else f"{gap:.1f}",
+                    "mean squared test error": "over 80" if error > 80 else f"{error:.1f}",
+                }
+            )
+    return pd.DataFrame(rows).set_index(["maximised", "start"])
+
+
+def draw_trap(n_basis: int) -> Figure:
+    """Laplace's evidence, its lower bound and the test error as a alone varies; the same data."""
+    trial = _Trial(n_basis)
+    values = 1 + np.geomspace(0.03, 30, 24)
+    posteriors = [
+        laplace(at_smoothness(trial.prior, a), trial.likelihood, trial.x, trial.y) for a in values
+    ]
+    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    left.plot(
+        values - 1,
+        [posterior.log_evidence for posterior in posteriors],
+        "--",
+        color=COLOURS["GP"],
+        label="Laplace's evidence",
+    )
+    left.plot(
+        values - 1,
+        [posterior.evidence_bound for posterior in posteriors],
+        color=COLOURS["ISGP"],
+        label="lower bound on the evidence",
+    )
+    left.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="nats", ylim=(-435, -410))
+    left.legend()
+    errors = [trial.test_error(posterior) for posterior in posteriors]
+    right.plot(values - 1, errors, color=COLOURS["data"])
+    right.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
+    return figure
+
+
+class _Trial:
+    """Acceleration, Large, the first split, in the units of a fit, and where that fit ended."""
+
+    def __init__(self, n_basis: int) -> None:
+        x, y = rows_of("accel")
+        train, test = split_of(len(x), "large", 0, 0)
+        model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
+        self.prior, self.likelihood = model.posterior_.prior, model.posterior_.likelihood
+        self.x, self.y = model.standardise(x[train], y[train])
+        self._new_x, self._new_y = model.standardise(x[test], y[test])
+        self._unit = y[train].var()
+
+    def test_error(self, posterior: Posterior) -> float:
+        """The mean squared error of the posterior mean, in squared miles per gallon."""
+        error = posterior.mean(self._new_x) - self._new_y
+        return float((error**2).mean()) * self._unit
 
 
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
@@ -202,6 +380,20 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     for axis in axes[:, 0]:
         axis.set(ylabel="miles per gallon")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_samples(n_samples: int, seed: int) -> Figure:
+    """Monotone curves from the posterior of miles per gallon given horsepower, and their mean."""
+    x, y = rows_of("power")
+    model = fit("ISGP", x, y, 64, PERIOD_FRACTION)
+    grid = np.linspace(x.min(), x.max(), 200)
+    curves = model.sample_source(grid[:, None], n_samples, random_state=seed)
+    figure, axis = subplots(figsize=(7.2, 4.0))
+    axis.plot(x, y, ".", color=COLOURS["data"], markersize=4, alpha=0.4)
+    axis.plot(grid, curves, color=COLOURS["ISGP"], linewidth=0.6, alpha=0.45)
+    axis.plot(grid, model.predict(grid[:, None]), color="black", linewidth=1.8)
+    axis.set(xlabel="horsepower", ylabel="miles per gallon")
     return figure
 
 
@@ -258,7 +450,8 @@ def _plug_in(
     number of its steps. Neither method has a predictive density of its own; this one is ours.
     """
     if method == "PAVA":
-        model = IsotonicRegression(increasing="auto", out_of_bounds="clip").fit(x, y)
+        increasing = bool(np.corrcoef(x, y)[0, 1] >= 0)  # as ISGPRegressor decides
+        model = IsotonicRegression(increasing=increasing, out_of_bounds="clip").fit(x, y)
         fitted, mean = model.predict(x), model.predict(x_new)
         n_parameters = len(np.unique(fitted))
     elif method == "Linear":

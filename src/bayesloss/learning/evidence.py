@@ -45,7 +45,7 @@ from bayesloss.learning.laplace import (
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
 
-__all__ = ["EvidenceMaximum", "evidence_gradient", "maximise_evidence"]
+__all__ = ["EvidenceMaximum", "at_smoothness", "evidence_gradient", "maximise_evidence"]
 
 Objective = Literal["bound", "laplace"]
 
@@ -192,7 +192,7 @@ def maximise_evidence(
     limits = _limits(bounds or {})
     with _one_thread():
         searches = [
-            _search(_at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
+            _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
             for a in smoothness
         ]
     best = max(searches, key=lambda search: search.value)
@@ -278,7 +278,7 @@ def _search(
     )
 
 
-def _at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
+def at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
     """The same prior at another a, its prior variance k(0, 0) kept."""
     kernel = TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=prior.kernel.n_basis)
     return type(prior)(kernel.scaled(prior.kernel.variance), mu=prior.mu, gamma=prior.gamma)

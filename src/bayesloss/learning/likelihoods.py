@@ -79,11 +79,13 @@ class Gaussian:
         sample_weight : Tensor of shape (n,), optional
             How many times each datum counts; positive.
 
-        Notes ----- The triangular factor R of a QR decomposition of (features, y) keeps the inner
-        products of its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u.
-        Unlike the normal equations it does not square the condition number. The rows are folded in
-        block by block: memory does not grow with n, and what follows costs the same however many
-        data there are.
+        Notes
+        -----
+        The triangular factor R of a QR decomposition of (features, y) keeps the inner products of
+        its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u. Unlike the
+        normal equations it does not square the condition number. The rows are folded in block by
+        block: memory does not grow with n, and what follows costs the same however many data
+        there are.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         size = features(x[:1]).shape[1]

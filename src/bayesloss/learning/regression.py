@@ -23,14 +23,14 @@ from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
-__all__ = ["ISGPRegressor"]
+__all__ = ["SEARCH_RANGES", "ISGPRegressor"]
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 # Ranges of the search, in units of the target's standard deviation. The intercept's prior never
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
 # infinity, and the band of nu to zero width at the centre of the inputs.
-_BOUNDS = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
+SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
 
 class ISGPRegressor(RegressorMixin, BaseEstimator):
@@ -70,7 +70,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     n_features_in_ : int
         Always 1.
 
-    Notes ----- W&N section 3 (the prior), section 4.1 and appendix D (inference); see
+    Notes
+    -----
+    W&N section 3 (the prior), section 4.1 and appendix D (inference); see
     :func:`bayesloss.learning.evidence.maximise_evidence` for what is maximised. Time and memory
     beyond one pass over the data do not depend on their number.
 
@@ -162,10 +164,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         found = maximise_evidence(
             *self._beginning(correlation, x, weight),
-            self._standard_input(x),
-            torch.from_numpy((target - self._y_location) / self._y_scale),
+            *self.standardise(x, target),
             sample_weight=torch.from_numpy(weight),
-            bounds=_BOUNDS,
+            bounds=SEARCH_RANGES,
             max_iter=self.max_iter,
         )
         self.posterior_ = found.posterior
@@ -250,6 +251,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
                 stacklevel=3,
             )
         return x
+
+    def standardise(
+        self, x: NDArray[np.float64], y: NDArray[np.float64]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Inputs and targets, each of shape (n,), in the units that ``posterior_`` is in."""
+        return self._standard_input(x), torch.from_numpy((y - self._y_location) / self._y_scale)
 
     def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
         return torch.from_numpy((x - self._x_location) / self._x_scale)
