@@ -1,24 +1,16 @@
-"""The ledger, the checks, and the guard that holds them and the executed pages together."""
+"""The ledger, the findings, and the guard that holds them and the executed pages together."""
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
 
-from bayesloss.companion import claims
 from bayesloss.companion.claims import (
     MIME,
     NOT_YET,
-    VERDICTS,
     Claim,
     Finding,
-    LedgerMismatch,
-    check_formula,
-    check_numbers,
-    check_setting,
-    check_statement,
     findings_in,
     ledger,
     with_math,
@@ -141,87 +133,6 @@ def test_every_numbered_item_of_the_papers_is_in_the_ledger():
     text = " ".join(entry.where for entry in ledger().values())
     missing = [m for m in missing if f"({m.rsplit('-', 1)[1]})" not in text]
     assert missing == []
-
-
-@pytest.fixture
-def verdict_of(monkeypatch):
-    """Put one claim into the ledger with the verdict that a test wants to be there."""
-
-    def put(verdict: str) -> str:
-        monkeypatch.setattr(claims, "ledger", lambda: {"wn-x": claim("wn-x", verdict)})
-        return "wn-x"
-
-    return put
-
-
-# ----------------------------------------------------------------------------------- the checks
-
-
-@pytest.mark.parametrize(
-    ("printed", "corrected", "verdict"),
-    [
-        ([1.0, 2.0], None, "holds"),
-        ([1.0, 2.0], [9.0, 9.0], "holds"),
-        ([1.0, 3.0], [1.0, 2.0], "holds as corrected"),
-        ([1.0, 3.0], None, "fails"),
-        ([1.0, 3.0], [1.0, 4.0], "fails"),
-        ([1.0, np.nan], None, "fails"),
-    ],
-)
-def test_formula(verdict_of, printed, corrected, verdict):
-    given = {"truth": [1.0, 2.0], "printed": printed, "corrected": corrected}
-    finding = check_formula(verdict_of(verdict), **given, tolerance=1e-10, by="hand")
-    assert finding.verdict == verdict
-    for other in set(VERDICTS) - {verdict}:
-        with pytest.raises(LedgerMismatch, match=verdict):
-            check_formula(verdict_of(other), **given, tolerance=1e-10, by="hand")
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "corrected", "verdict"),
-    [
-        ({"a": (True, "1")}, None, "holds"),
-        ({"a": (True, "1"), "b": (False, "2")}, None, "fails"),
-        ({"a": (False, "1")}, {"b": (True, "2")}, "holds as corrected"),
-        ({"a": (False, "1")}, {"b": (False, "2")}, "fails"),
-    ],
-)
-def test_statement(verdict_of, outcomes, corrected, verdict):
-    finding = check_statement(verdict_of(verdict), outcomes, corrected=corrected)
-    assert finding.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("measured", "pattern", "verdict"),
-    [
-        ({"a": 1.05, "b": 2.0}, None, "reproduced"),
-        ({"a": 1.05, "b": 2.0}, {"p": (False, "")}, "reproduced"),
-        ({"a": 1.2, "b": 2.0}, {"p": (True, "")}, "reproduced in pattern"),
-        ({"a": 1.2, "b": 2.0}, {"p": (False, "")}, "not reproduced"),
-        ({"a": 1.2, "b": 2.0}, None, "not reproduced"),
-        ({"a": np.nan, "b": 2.0}, None, "not reproduced"),
-    ],
-)
-def test_numbers(verdict_of, measured, pattern, verdict):
-    printed = {"a": 1.0, "b": 2.0}
-    finding = check_numbers(verdict_of(verdict), measured, printed, tolerance=0.1, pattern=pattern)
-    assert finding.verdict == verdict
-
-
-def test_numbers_want_the_same_keys(verdict_of):
-    with pytest.raises(ValueError, match="same keys"):
-        check_numbers(verdict_of("reproduced"), {"a": 1}, {"b": 1}, tolerance=0.1)
-
-
-@pytest.mark.parametrize(("second", "verdict"), [(1.05, "holds"), (1.5, "under-specified")])
-def test_setting(verdict_of, second, verdict):
-    outcomes = {"one": 1.0, "other": second}
-    assert check_setting(verdict_of(verdict), outcomes, tolerance=0.1).verdict == verdict
-
-
-def test_unknown_claim_is_refused():
-    with pytest.raises(LedgerMismatch, match="no claim 'wn-nonsense'"):
-        check_statement("wn-nonsense", {"a": (True, "1")})
 
 
 def test_finding_survives_the_notebook(tmp_path):

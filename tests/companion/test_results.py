@@ -26,11 +26,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from joblib.externals import cloudpickle
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_info
 
-from bayesloss.companion import results
+from bayesloss.companion import provenance
 from bayesloss.companion.results import load_provenance, load_results, run_cells, verify
+
+# So that workers find these functions whatever folder pytest was started from.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CELLS = [{"kind": kind, "seed": seed} for kind in ("a", "b") for seed in range(3)]
 
@@ -356,20 +360,6 @@ def test_a_failed_cell_is_named_and_costs_no_other(tmp_path: Path, n_jobs: int) 
     assert load_provenance(tmp_path, "test")["runs"][-1]["cells"] == 2
 
 
-def deadly(seed: int) -> dict[str, int]:
-    """Take the worker down, as the kernel does when memory runs out."""
-    if seed == 5:
-        time.sleep(0.5)
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"value": seed}
-
-
-def test_a_dead_worker_raises_and_the_rows_stay(tmp_path: Path) -> None:
-    with pytest.raises(TerminatedWorkerError):
-        run_cells(deadly, [{"seed": seed} for seed in range(6)], tmp_path, "test", n_jobs=2)
-    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     "value",
     [None, "text", [1.0], np.ones(1).astype(str), {}],
@@ -556,21 +546,21 @@ def test_the_commit_is_marked_when_code_was_changed(
     code = tmp_path / "package"
     code.mkdir()
     (code / "module.py").write_text("x = 1\n")
-    assert results._commit(code) is None  # no repository
+    assert provenance._commit(code) is None  # no repository
     git("init")
-    assert results._commit(code) is None  # no commit
+    assert provenance._commit(code) is None  # no commit
     git("add", ".")
     git("commit", "--no-gpg-sign", "-m", "first")
     commit = git("rev-parse", "HEAD")
-    assert results._commit(code) == commit
+    assert provenance._commit(code) == commit
     (tmp_path / "result.csv").write_text("1\n")
-    assert results._commit(code) == commit
+    assert provenance._commit(code) == commit
     (code / "module.py").write_text("x = 2\n")
-    assert results._commit(code) == f"{commit}-dirty"
+    assert provenance._commit(code) == f"{commit}-dirty"
     git("checkout", ".")
     (tmp_path / "new.py").touch()
-    assert results._commit(code) == f"{commit}-dirty"
-    assert results._commit(tmp_path / "absent") is None
+    assert provenance._commit(code) == f"{commit}-dirty"
+    assert provenance._commit(tmp_path / "absent") is None
 
 
 # --- verification
@@ -687,3 +677,20 @@ def test_progress_on_a_terminal_counts_missing_cells(
     monkeypatch.setattr(sys, "stderr", terminal)
     run_cells(measure, CELLS, tmp_path, "test")
     assert "4/4" in terminal.getvalue() and "test" in terminal.getvalue()
+
+
+# --- last, since the workers that the tests before shared do not outlive it
+
+
+def deadly(seed: int) -> dict[str, int]:
+    """Take the worker down, as the kernel does when memory runs out."""
+    if seed == 5:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"value": seed}
+
+
+def test_a_dead_worker_raises_and_the_rows_stay(tmp_path: Path) -> None:
+    with pytest.raises(TerminatedWorkerError):
+        run_cells(deadly, [{"seed": seed} for seed in range(6)], tmp_path, "test", n_jobs=2)
+    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3, 4]

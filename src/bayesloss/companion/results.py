@@ -22,17 +22,13 @@ import json
 import math
 import os
 import pkgutil
-import platform
 import random
-import re
-import subprocess
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +37,8 @@ import torch
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
+
+from bayesloss.companion.provenance import environment
 
 __all__ = ["load_provenance", "load_results", "run_cells", "verify"]
 
@@ -120,7 +118,7 @@ def run_cells(
     missing = [dict(cell) for k, cell in asked.items() if k not in rows]
     if missing:
         run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
-        run |= {"n_jobs": effective_n_jobs(n_jobs), **_environment(measure)}
+        run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
         begin = time.perf_counter()
         failures = []
         # Not in batches: a kill would lose the finished cells of a batch with the running one.
@@ -128,7 +126,7 @@ def run_cells(
         work = (delayed(_measure_cell)(measure, origin, cell) for cell in missing)
         with (
             closing(parallel(work)) as results,
-            tqdm(results, total=len(missing), desc=name, disable=None) as progress,
+            tqdm(results, total=len(missing), desc=name, disable=_quiet()) as progress,
         ):
             for cell, measures in progress:
                 if isinstance(measures, str):
@@ -384,35 +382,10 @@ def _replace(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _environment(measure: Measure) -> dict[str, Any]:
-    """Return what measures may depend on beside their parameters: code, libraries, machine."""
-    libraries = ("bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas")
-    cpuinfo = Path("/proc/cpuinfo")  # the only place where Linux names the processor
-    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
-    return {
-        "commit": _commit(Path(inspect.getfile(measure)).parent),
-        "versions": {"python": platform.python_version()} | {n: version(n) for n in libraries},
-        "processor": model[1] if model else platform.processor() or platform.machine(),
-        "platform": platform.platform(),
-    }
-
-
-def _commit(folder: Path) -> str | None:
-    """Return the commit of the repository around `folder`, marked if its code was changed."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "--no-optional-locks", *arguments]
-        return subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=True
-        ).stdout
-
-    try:
-        # Of changes only code counts: the results of one run would mark all runs after it.
-        dirty = git("status", "--porcelain", "--", ":/*.py")
-        return git("rev-parse", "HEAD").strip() + ("-dirty" if dirty else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _quiet() -> bool | None:
+    """No progress bar off a terminal, unless the caller asks for one, as `make paper` does."""
+    return False if os.environ.get("BAYESLOSS_PROGRESS") else None

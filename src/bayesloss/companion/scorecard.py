@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from bayesloss.companion.claims import (
+    NOT_YET,
     VERDICTS,
     Claim,
     Finding,
@@ -16,7 +17,7 @@ from bayesloss.companion.claims import (
     with_math,
 )
 
-__all__ = ["HTMLTable", "all_findings", "claims_table", "counts"]
+__all__ = ["HTMLTable", "all_findings", "claims_table", "counts", "quote"]
 
 
 class HTMLTable:
@@ -54,8 +55,23 @@ def counts() -> pd.DataFrame:
     return frame
 
 
+def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
+    """A finding shown again on another page, with a link to where it was made.
+
+    Parameters
+    ----------
+    found : tuple of str and Finding
+        The page and the finding, from :func:`all_findings`.
+    root : str
+        The way from the page to the top of the book, such as "..".
+    """
+    page, finding = found
+    link = f'<p>Checked on <a href="{root}/{page}.html#claim-{finding.id}">{page}</a>.</p>'
+    return HTMLTable(finding.html(anchor=False) + link, finding.plain())
+
+
 def claims_table(paper: str, findings: dict[str, tuple[str, Finding]], root: str) -> HTMLTable:
-    """All claims of a paper, in its order, with verdicts and links to the checks.
+    """All claims of a paper, in its order: the treated ones, and behind a click the others.
 
     Parameters
     ----------
@@ -66,23 +82,31 @@ def claims_table(paper: str, findings: dict[str, tuple[str, Finding]], root: str
         The way from the page to the top of the book, such as "..".
     """
     claims = [claim for claim in ledger().values() if claim.paper == paper]
+    treated = [claim for claim in claims if claim.verdict != NOT_YET]
+    others = [claim for claim in claims if claim.verdict == NOT_YET]
+    content = _table(treated, findings, root) if treated else "<p>None is treated yet.</p>"
+    if others:
+        content += (
+            f'<details class="scorecard-open"><summary>{len(others)} claims not yet treated'
+            f"</summary>{_table(others, findings, root)}</details>"
+        )
+    return HTMLTable(content, "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims))
+
+
+def _table(claims: list[Claim], findings: dict[str, tuple[str, Finding]], root: str) -> str:
     rows = "".join(_row(claim, findings, root) for claim in claims)
-    content = (
-        '<div class="claim-scroll"><table class="scorecard"><thead><tr><th>Where</th><th>Claim</th>'
-        f"<th>Verdict</th><th>Page</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    return (
+        '<div class="claim-scroll"><table class="scorecard"><thead><tr><th>Where</th>'
+        "<th>Claim</th><th>Verdict</th><th>Page</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
     )
-    return HTMLTable(content, "\n".join(f"{c.id}: {c.verdict}" for c in claims))
 
 
 def _row(claim: Claim, findings: dict[str, tuple[str, Finding]], root: str) -> str:
     place = html.escape(claim.page)
     if claim.id in findings:
-        page, finding = findings[claim.id]
-        agreed = sum(row["ok"] for row in finding.rows)
-        place = (
-            f'<a href="{root}/{page}.html#claim-{claim.id}">{html.escape(page)}</a>: '
-            f"{agreed} of {len(finding.rows)} agree"
-        )
+        page, _ = findings[claim.id]
+        place = f'<a href="{root}/{page}.html#claim-{claim.id}">{html.escape(page)}</a>'
     return (
         f"<tr><td>{html.escape(claim.where)}</td><td>{with_math(claim.statement)}</td>"
         f"<td>{badge(claim.verdict)}</td><td>{place}</td></tr>"

@@ -7,7 +7,6 @@ others.
 
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -19,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from numpy.typing import NDArray
 from scipy.stats import norm, t
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
@@ -28,9 +26,7 @@ from bayesloss.companion.claims import ledger
 from bayesloss.companion.data import load_auto_mpg
 from bayesloss.companion.figures import COLOURS
 from bayesloss.companion.results import run_cells
-from bayesloss.learning.evidence import Objective, at_smoothness, maximise_evidence
-from bayesloss.learning.laplace import Posterior, laplace
-from bayesloss.learning.regression import SEARCH_RANGES, ISGPRegressor
+from bayesloss.learning.regression import ISGPRegressor
 
 __all__ = [
     "INPUTS",
@@ -41,10 +37,8 @@ __all__ = [
     "UNITS",
     "by_fraction",
     "cells",
-    "compare_objectives",
     "draw_fits",
     "draw_samples",
-    "draw_trap",
     "draw_units",
     "fit",
     "gains",
@@ -280,88 +274,6 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
     return out
 
 
-def compare_objectives(n_basis: int, starts: Sequence[float]) -> pd.DataFrame:
-    """Where two objectives lead from several starting values of a: acceleration, Large, one split.
-
-    The figures are coarse on purpose: where Laplace's evidence leads astray, its path is chaotic.
-    """
-    trial = _Trial(n_basis)
-    rows = []
-    objectives: tuple[Objective, ...] = ("laplace", "bound")
-    for objective in objectives:
-        for start in starts:
-            with warnings.catch_warnings():
-                # Where Laplace's evidence is chased to infinity there is no convergence.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                posterior = maximise_evidence(
-                    trial.prior,
-                    trial.likelihood,
-                    trial.x,
-                    trial.y,
-                    objective=objective,
-                    smoothness=[start],
-                    bounds=SEARCH_RANGES,
-                ).posterior
-            gap = posterior.log_evidence - posterior.evidence_bound
-            error = trial.test_error(posterior)
-            rows.append(
-                {
-                    "maximised": "Laplace's evidence" if objective == "laplace" else "lower bound",
-                    "start": f"a = {start:g}",
-                    "Laplace's evidence less bound": "over 10" if gap > 10 else f"{gap:.1f}",
-                    "mean squared test error": "over 80" if error > 80 else f"{error:.1f}",
-                }
-            )
-    return pd.DataFrame(rows).set_index(["maximised", "start"])
-
-
-def draw_trap(n_basis: int) -> Figure:
-    """Laplace's evidence, its lower bound and the test error as a alone varies; the same data."""
-    trial = _Trial(n_basis)
-    values = 1 + np.geomspace(0.03, 30, 24)
-    posteriors = [
-        laplace(at_smoothness(trial.prior, a), trial.likelihood, trial.x, trial.y) for a in values
-    ]
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
-    left.plot(
-        values - 1,
-        [posterior.log_evidence for posterior in posteriors],
-        "--",
-        color=COLOURS["GP"],
-        label="Laplace's evidence",
-    )
-    left.plot(
-        values - 1,
-        [posterior.evidence_bound for posterior in posteriors],
-        color=COLOURS["ISGP"],
-        label="lower bound on the evidence",
-    )
-    left.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="nats", ylim=(-435, -410))
-    left.legend()
-    errors = [trial.test_error(posterior) for posterior in posteriors]
-    right.plot(values - 1, errors, color=COLOURS["data"])
-    right.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
-    return figure
-
-
-class _Trial:
-    """Acceleration, Large, the first split, in the units of a fit, and where that fit ended."""
-
-    def __init__(self, n_basis: int) -> None:
-        x, y = rows_of("accel")
-        train, test = split_of(len(x), "large", 0, 0)
-        model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
-        self.prior, self.likelihood = model.posterior_.prior, model.posterior_.likelihood
-        self.x, self.y = model.standardise(x[train], y[train])
-        self._new_x, self._new_y = model.standardise(x[test], y[test])
-        self._unit = y[train].var()
-
-    def test_error(self, posterior: Posterior) -> float:
-        """The mean squared error of the posterior mean, in squared miles per gallon."""
-        error = posterior.mean(self._new_x) - self._new_y
-        return float((error**2).mean()) * self._unit
-
-
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     """The four methods on all cars: posterior means with bands of two standard deviations."""
     figure, axes = subplots(2, 2, figsize=(8.0, 6.4), sharey=True)
@@ -418,9 +330,11 @@ def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
                 markersize=6,
                 linewidth=1,
             )
+    axis.set(xscale="log", yscale="log")
+    axis.set_xticks([20, 30, 40, 50], ["20", "30", "40", "50"])
+    axis.set_yticks([800, 1000, 1500, 2000], ["800", "1000", "1500", "2000"])
+    axis.minorticks_off()
     axis.set(
-        xscale="log",
-        yscale="log",
         xlabel="our mean squared test error (squared miles per gallon)",
         ylabel="printed in Table 1",
     )

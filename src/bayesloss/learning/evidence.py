@@ -24,7 +24,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -180,14 +180,17 @@ def maximise_evidence(
     Raises
     ------
     ValueError
-        If the data are not finite, a bound is not known by name, or no search found a mode.
+        If the data are not finite, a bound or the objective is not known by name, or no search
+        found a mode.
 
     Warns
     -----
     ConvergenceWarning
         If the best search did not meet its tolerance.
     """
-    check_data(x, y)
+    check_data(x, y, sample_weight)
+    if objective not in get_args(Objective):
+        raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     data = likelihood.condense(prior.features, x, y, sample_weight)
     limits = _limits(bounds or {})
     with _one_thread():

@@ -240,14 +240,14 @@ def laplace(
     Raises
     ------
     ValueError
-        If x and y are not one-dimensional, of one length, and finite.
+        If x and y are not one-dimensional, of one length, and finite, or a weight is not positive.
 
     Warns
     -----
     ConvergenceWarning
         If Newton's method did not reach a mode.
     """
-    check_data(x, y)
+    check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
@@ -317,8 +317,8 @@ def approximate(joint: LogJoint, mode: Mode) -> Posterior:
     )
 
 
-def check_data(x: Tensor, y: Tensor) -> None:
-    """Refuse data that are not finite, or not one x for one y."""
+def check_data(x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> None:
+    """Refuse data that are not finite, or not one x for one y, and weights that are no weights."""
     if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
         raise ValueError(
             f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
@@ -328,6 +328,18 @@ def check_data(x: Tensor, y: Tensor) -> None:
         bad = int((~torch.isfinite(values)).sum())
         if bad:
             raise ValueError(f"expected finite {name}, got {bad} NaN or infinite of {len(values)}")
+    if sample_weight is None:
+        return
+    if sample_weight.shape != x.shape:
+        raise ValueError(
+            f"expected sample_weight of shape {tuple(x.shape)}, got {tuple(sample_weight.shape)}"
+        )
+    good = (sample_weight > 0) & torch.isfinite(sample_weight)
+    if not good.all():
+        raise ValueError(
+            "expected sample_weight positive and finite, got "
+            f"{int((~good).sum())} of {len(x)} that are not"
+        )
 
 
 def _solve(factor: Tensor, slope: Tensor) -> Tensor:
@@ -344,7 +356,9 @@ def _ascend(
 ) -> tuple[Tensor, Tensor] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
     fraction, rounding = 1.0, 1e-14 * abs(float(value))
-    while fraction > 1e-10:
+    # What rounding errors hide from a full step, no smaller one finds.
+    least = 1.0 if gain < _CLOSE else 1e-10
+    while fraction >= least:
         moved = Gamma + fraction * step
         new_value = joint(moved)
         if new_value >= value + 1e-4 * fraction * gain - rounding:

@@ -284,4 +284,4 @@ def as_scalar(value: float | Tensor) -> Tensor:
 def _checked(x: Tensor) -> Tensor:
     if x.ndim != 1:
         raise ValueError(f"expected x of shape (n,), got {tuple(x.shape)}")
-    return x
+    return x.to(torch.float64)  # integers would be taken in single precision

@@ -1,0 +1,42 @@
+"""Say where a result comes from: the code, the libraries and the machine."""
+
+import inspect
+import platform
+import re
+import subprocess
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["environment"]
+
+
+def environment(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return what measures may depend on beside their parameters: code, libraries, machine."""
+    libraries = ("bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas")
+    cpuinfo = Path("/proc/cpuinfo")  # the only place where Linux names the processor
+    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
+    return {
+        "commit": _commit(Path(inspect.getfile(function)).parent),
+        "versions": {"python": platform.python_version()} | {n: version(n) for n in libraries},
+        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "platform": platform.platform(),
+    }
+
+
+def _commit(folder: Path) -> str | None:
+    """Return the commit of the repository around `folder`, marked if its code was changed."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "--no-optional-locks", *arguments]
+        return subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=True
+        ).stdout
+
+    try:
+        # Of changes only code counts: the results of one run would mark all runs after it.
+        dirty = git("status", "--porcelain", "--", ":/*.py")
+        return git("rev-parse", "HEAD").strip() + ("-dirty" if dirty else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
