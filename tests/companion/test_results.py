@@ -21,12 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import cloudpickle
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from joblib.externals import cloudpickle
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_info
 
