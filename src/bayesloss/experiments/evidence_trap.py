@@ -68,7 +68,7 @@ def free_intercept(n_basis: int) -> pd.DataFrame:
         kept = model.posterior_
         freed = maximise_evidence(
             kept.prior,
-            kept.likelihood,
+            model.likelihood_,
             *model.standardise(x, y),
             bounds={**SEARCH_RANGES, "gamma": (SEARCH_RANGES["gamma"][0], 1e6)},
         ).posterior
@@ -119,7 +119,7 @@ class _Trial:
         x, y = rows_of("accel")
         train, test = split_of(len(x), "large", 0, 0)
         model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
-        self.prior, self.likelihood = model.posterior_.prior, model.posterior_.likelihood
+        self.prior, self.likelihood = model.posterior_.prior, model.likelihood_
         self.x, self.y = model.standardise(x[train], y[train])
         self._new_x, self._new_y = model.standardise(x[test], y[test])
         self._unit = y[train].var()

@@ -67,7 +67,9 @@ class EvidenceMaximum:
     Attributes
     ----------
     posterior : Posterior
-        At the best hyper-parameters; it holds the prior and the likelihood with them.
+        At the best hyper-parameters; it holds the prior with them.
+    likelihood : Gaussian
+        The same likelihood as the posterior's.
     converged : bool
         Whether the best search met its tolerance and ended at a proper mode.
     values : list of float
@@ -79,6 +81,7 @@ class EvidenceMaximum:
     """
 
     posterior: Posterior
+    likelihood: Gaussian
     converged: bool
     values: list[float]
     n_evaluations: int
@@ -95,13 +98,12 @@ def _transform(values: Sequence[float]) -> np.ndarray:
     return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, math.log(alpha)])
 
 
-def _joint(theta: Tensor, prior: SourcePrior, data: Observations) -> LogJoint:
-    """The log joint density at theta, with c and M of the prior."""
+def _model(theta: Tensor, prior: SourcePrior) -> tuple[SourcePrior, Gaussian]:
+    """Prior and likelihood at theta, with c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
     ).scaled(theta[1].exp())
-    there = type(prior)(kernel, mu=theta[3], gamma=theta[2].exp())
-    return LogJoint(there, Gaussian(theta[4].exp()), data)
+    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), Gaussian(theta[4].exp())
 
 
 def evidence_gradient(
@@ -212,8 +214,10 @@ def maximise_evidence(
             ConvergenceWarning,
             stacklevel=2,
         )
+    there, noise = _model(best.theta, prior)
     return EvidenceMaximum(
-        posterior=approximate(_joint(best.theta, prior, data), best.mode),
+        posterior=approximate(LogJoint(there, noise, data), best.mode),
+        likelihood=noise,
         converged=converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
@@ -253,7 +257,7 @@ def _search(
         theta = torch.from_numpy(vector.copy())
         value, gradient, mode = evidence_gradient(
             theta,
-            lambda t: _joint(t, prior, data),
+            lambda t: LogJoint(*_model(t, prior), data),
             start if best.mode is None else best.mode.Gamma,
             objective,
         )
