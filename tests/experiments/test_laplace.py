@@ -39,9 +39,9 @@ def test_true_evidence_is_an_integral():
         w = torch.tensor([[first, second]], dtype=torch.float64)
         return math.exp(float(toys.log_density_of_weights(prior, likelihood, x, y, w)))
 
-    integral, _ = dblquad(density, -6, 6, -6, 6, epsabs=1e-9, epsrel=1e-7)
+    integral, _ = dblquad(density, -5, 5, -5, 5, epsabs=1e-7, epsrel=1e-5)
     found = toys.true_log_evidence(prior, likelihood, x, y)
-    assert found == pytest.approx(math.log(integral), abs=1e-6)
+    assert found == pytest.approx(math.log(integral), abs=1e-5)
 
 
 def test_grid_is_fine_enough():
@@ -49,14 +49,14 @@ def test_grid_is_fine_enough():
     prior = toys.small_prior()
     x, y, likelihood = toys.regression(256, seed=0)
     coarse, fine = (
-        toys.true_log_evidence(prior, likelihood, x, y, half=half) for half in (300, 600)
+        toys.true_log_evidence(prior, likelihood, x, y, half=half) for half in (220, 400)
     )
-    assert coarse == pytest.approx(fine, abs=1e-6)
+    assert coarse == pytest.approx(fine, abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_bound_is_below_the_truth_and_laplace_tends_to_it(seed):
-    table = toys.evidence_table((2, 8, 32, 128), seed)
+    table = toys.evidence_table((4, 128), seed)
     assert (table["lower bound"] <= 1e-9).all()
     assert abs(table["with both constants"].iloc[-1]) < 0.05
     # What the print lacks: (M + 1)/2 log(2 pi) + log 2 with M = 2.

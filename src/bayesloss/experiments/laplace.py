@@ -77,7 +77,7 @@ def log_density_of_weights(
 
 
 def true_log_evidence(
-    prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, *, half: int = 300
+    prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, *, half: int = 220
 ) -> float:
     """The log evidence under an ISGP with two basis functions, by a sum over a grid of weights.
 
