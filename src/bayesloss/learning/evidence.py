@@ -45,7 +45,14 @@ from bayesloss.learning.laplace import (
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
 
-__all__ = ["EvidenceMaximum", "at_smoothness", "evidence_gradient", "maximise_evidence"]
+__all__ = [
+    "EvidenceMaximum",
+    "Objective",
+    "at_smoothness",
+    "evidence_gradient",
+    "maximise_evidence",
+    "one_thread",
+]
 
 Objective = Literal["bound", "laplace"]
 
@@ -195,7 +202,7 @@ def maximise_evidence(
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     data = likelihood.condense(prior.features, x, y, sample_weight)
     limits = _limits(bounds or {})
-    with _one_thread():
+    with one_thread():
         searches = [
             _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
             for a in smoothness
@@ -307,7 +314,7 @@ def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """The matrices are small: a second thread costs more than it brings."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
