@@ -12,11 +12,12 @@ every derivative, here on the condensed data: an evaluation costs O(M^4), howeve
 are.
 
 Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
-or with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a
-near 1) has a ridge of modes at which it promises nats that are not there. The evidence lower bound
-of the *same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is
-Gaussian. So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for
-comparison.
+or with a saddle point, det H goes to zero and Laplace's evidence to infinity. Even where its value
+is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian that predicts. The
+evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
+posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
+hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
+``objective="laplace"`` is the paper's recipe, for comparison.
 """
 
 import math
