@@ -122,7 +122,7 @@ class LogLoss(ProperLoss):
     """The log loss, whose canonical link is the logit: L = -pi log pi - (1 - pi) log(1 - pi)."""
 
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        return -torch.log1p(-u), -torch.log(u)
+        return 0 - torch.log1p(-u), 0 - torch.log(u)  # 0 - 0 is 0, and not -0
 
     def _link(self, u: Tensor) -> Tensor:
         return torch.log(u) - torch.log1p(-u)

@@ -164,7 +164,7 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     axis.axis("off")
     _node(axis, (1.7, 1.0), "probability $u$", u)
     _node(axis, (5.0, 5.0), "prediction $x$", x)
-    _node(axis, (8.3, 1.0), "canonical prediction $a$", direct)
+    _node(axis, (8.3, 1.0), "canonical prediction $a$", by_source, direct)
     if not torch.allclose(by_source, direct, atol=1e-9):
         raise ValueError("expected a source whose inverse is found: the diagram does not commute")
     _arrow(axis, (2.2, 1.7), (4.2, 4.3), r"composite link $\chi$", (2.0, 3.2), "ISGP")
@@ -201,15 +201,13 @@ def draw_margin_losses(composite: CompositeLoss) -> Figure:
     return figure
 
 
-def _node(axis: Axes, place: tuple[float, float], name: str, values: Tensor) -> None:
-    numbers = ",  ".join(f"{value:.2f}" for value in values.tolist())
-    axis.text(
-        *place,
-        f"{name}\n{numbers}",
-        ha="center",
-        va="center",
-        bbox={"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "0.4"},
-    )
+def _node(axis: Axes, place: tuple[float, float], name: str, *values: Tensor) -> None:
+    # 0 is added so that no rounding error shows as -0.00
+    lines = [",  ".join(f"{round(number, 2) + 0:.2f}" for number in one.tolist()) for one in values]
+    if len(lines) == 2:
+        lines = [f"by way of $x$:  {lines[0]}", f"directly:  {lines[1]}"]
+    box = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "0.4"}
+    axis.text(*place, "\n".join([name, *lines]), ha="center", va="center", bbox=box)
 
 
 def _arrow(
