@@ -1,0 +1,318 @@
+"""Tests of the priors over sources, against psi, brute force, and Monte Carlo.
+
+The closed form of psi is itself tested against quadrature in ``test_trigonometric_kernel.py``; here
+it stands for the definition nu(x) = nu_0 + w^T psi(x) w, in dense algebra that the package avoids.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bayesloss import GP, ISGP, TrigonometricKernel
+
+# torch.func compiles a helper by torch.jit, which recent releases deprecate.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+bounded = settings(max_examples=25, deadline=None, derandomize=True)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def prior_of(kind, *, a=1.6, c=0.5, n_basis=6, b=0.9, mu=0.4, gamma=2.5):
+    return kind(TrigonometricKernel(a=a, c=c, n_basis=n_basis, b=b), mu=mu, gamma=gamma)
+
+
+def points(n, reach=2.0, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).uniform(-reach, reach, n))
+
+
+def by_psi(prior, x, Gamma):
+    """nu(x) as the papers define it, eqs. (8) and (9), for Gamma of shape (S, M + 1): (S, n)."""
+    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
+    if isinstance(prior, GP):
+        return nu_0 + w @ prior.kernel.basis(x).T
+    return nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
+
+
+def random_gaussian(prior, seed):
+    """A location and a full root for Gamma: no independence anywhere."""
+    generator = np.random.default_rng(seed)
+    size = len(prior.precision)
+    scale = prior.precision.rsqrt().numpy()
+    location = generator.normal(size=size) * scale
+    root = scale[:, None] * generator.normal(size=(size, size)) / math.sqrt(size)
+    return torch.from_numpy(location), torch.from_numpy(root)
+
+
+@pytest.mark.parametrize("kind", [ISGP, GP])
+class TestBoth:
+    def test_prior_of_gamma(self, kind):
+        """Definition 2: w ~ N(0, Lambda), nu_0 ~ N(mu, 1/gamma), nu_0 last."""
+        prior = prior_of(kind)
+        variance = [*(0.9 / 1.6 ** np.array([1, 2, 3, 1, 2, 3])), 1 / 2.5]
+        np.testing.assert_allclose(1 / prior.precision, variance, rtol=1e-14)
+        np.testing.assert_array_equal(prior.location, [0] * 6 + [0.4])
+
+    def test_samples_have_the_priors_mean_and_covariance(self, kind):
+        prior, n = prior_of(kind), 20_000
+        Gamma = prior.sample(n, torch.Generator().manual_seed(1)).numpy()
+        scaled = (Gamma - prior.location.numpy()) * np.sqrt(prior.precision.numpy())
+        # Of 7 means and 28 covariances, each within four standard errors; a variance has 2/n.
+        assert np.abs(scaled.mean(axis=0)).max() < 4 / math.sqrt(n)
+        errors = np.sqrt((1 + np.eye(7)) / n)
+        assert np.all(np.abs(scaled.T @ scaled / n - np.eye(7)) < 4 * errors)
+
+    def test_samples_are_repeatable(self, kind):
+        prior = prior_of(kind)
+        first, second = (prior.sample(3, torch.Generator().manual_seed(5)) for _ in range(2))
+        assert torch.equal(first, second)
+        assert first.shape == (3, 7)
+
+    def test_prior_mean_and_variance_of_nu(self, kind):
+        """Theorem 5, mu + k(0, 0) x for the ISGP, and the variance: Monte Carlo at ten points."""
+        prior, n = prior_of(kind), 20_000
+        x = points(10, seed=2)
+        paths = by_psi(prior, x, prior.sample(n, torch.Generator().manual_seed(3))).numpy()
+        mean, variance = paths.mean(axis=0), paths.var(axis=0)
+        assert np.all(np.abs(mean - prior.mean(x).numpy()) < 4 * np.sqrt(variance / n))
+        fourth = ((paths - mean) ** 4).mean(axis=0)
+        Z = prior.fluctuations(
+            prior.location, torch.diag(prior.precision.rsqrt()), prior.features(x)
+        )
+        errors = np.sqrt((fourth - variance**2) / n)
+        assert np.all(np.abs(variance - (Z**2).sum(dim=1).numpy()) < 4 * errors)
+
+    def test_source_is_the_definition(self, kind):
+        """Features times coefficients, and `source`, for one Gamma and for many."""
+        prior = prior_of(kind)
+        x, Gamma = points(9), prior.sample(4, torch.Generator().manual_seed(0))
+        expected = by_psi(prior, x, Gamma)
+        # Sums of a dozen terms of size one.
+        torch.testing.assert_close(prior.source(x, Gamma), expected, rtol=1e-12, atol=1e-13)
+        torch.testing.assert_close(prior.source(x, Gamma[1]), expected[1], rtol=1e-12, atol=1e-13)
+        u = prior.coefficients(Gamma)
+        assert u.shape == (4, prior.features(x).shape[1])
+        torch.testing.assert_close(u @ prior.features(x).T, expected, rtol=1e-12, atol=1e-13)
+
+    def test_source_joins_blocks_in_order(self, kind):
+        """More points than a block of features holds (16,131 at M = 64)."""
+        prior = prior_of(kind, n_basis=64)
+        x = points(40_000)
+        Gamma = prior.sample(2, torch.Generator().manual_seed(0))
+        rows = [0, 16_130, 16_131, 32_261, 32_262, 39_999]
+        got = prior.source(x, Gamma)
+        assert got.shape == (2, 40_000)
+        torch.testing.assert_close(got[:, rows], by_psi(prior, x[rows], Gamma), rtol=1e-10, atol=0)
+
+    def test_jacobian_and_curvature(self, kind):
+        """Derivatives of the coefficients, against automatic differentiation."""
+        prior = prior_of(kind)
+        Gamma = prior.sample(1, torch.Generator().manual_seed(6))[0]
+        expected = torch.func.jacrev(prior.coefficients)(Gamma)
+        torch.testing.assert_close(prior.jacobian(Gamma), expected, rtol=0, atol=1e-14)
+        s = torch.from_numpy(np.random.default_rng(7).normal(size=len(expected)))
+        second = torch.func.hessian(lambda g: s @ prior.coefficients(g))(Gamma)
+        torch.testing.assert_close(prior.curvature(s), second, rtol=0, atol=1e-13)
+
+    def test_jacobian_and_curvature_of_nu_by_finite_differences(self, kind):
+        """The same, of nu(x) by psi: nu is quadratic in Gamma, so central differences are exact."""
+        prior, x = prior_of(kind), points(3, seed=8)
+        Gamma = prior.sample(1, torch.Generator().manual_seed(9))[0]
+        identity, features = torch.eye(7, dtype=torch.float64), prior.features(x)
+
+        def nu(shift):
+            return by_psi(prior, x, (Gamma + shift)[None])[0]
+
+        slopes = torch.stack([(nu(e) - nu(-e)) / 2 for e in identity], dim=1)
+        torch.testing.assert_close(features @ prior.jacobian(Gamma), slopes, rtol=0, atol=1e-12)
+        for row in range(3):
+            second = [
+                [(nu(e + f) - nu(e - f) - nu(f - e) + nu(-e - f))[row] / 4 for f in identity]
+                for e in identity
+            ]
+            torch.testing.assert_close(
+                prior.curvature(features[row]),
+                torch.tensor(second, dtype=torch.float64),
+                rtol=0,
+                atol=1e-12,
+            )
+
+    @pytest.mark.parametrize("shape", [(), (2,)])
+    def test_derivative_by_finite_differences(self, kind, shape):
+        """Eq. (13): nu' = f^2 for the ISGP; for the GP the slope of w^T phi."""
+        prior, x, step = prior_of(kind), points(12, reach=1.9, seed=10), 1e-5
+        Gamma = prior.sample(2, torch.Generator().manual_seed(11))
+        Gamma = Gamma if shape else Gamma[0]
+        ends = [by_psi(prior, x + s, Gamma.reshape(-1, 7)) for s in (step, -step)]
+        slopes = ((ends[0] - ends[1]) / (2 * step)).reshape(*shape, 12)
+        # Truncation step^2 and rounding 1e-16 / step, both times derivatives of size 100 at most.
+        torch.testing.assert_close(prior.derivative(x, Gamma), slopes, rtol=0, atol=1e-7)
+
+    def test_start_is_near_the_prior_mean(self, kind):
+        """Over the range of x, and where w = 0 would be a trap, away from it."""
+        prior, x = prior_of(kind, n_basis=16), torch.linspace(-1, 1, 50, dtype=torch.float64)
+        start = prior.start(x)
+        assert start.shape == (17,)
+        gap = prior.source(x, start) - prior.mean(x)
+        # The prior mean of the ISGP rises by 2 k(0, 0) = 3 here; a fifth of it is near.
+        assert float(gap.abs().max()) < 0.2 * 3
+        if kind is ISGP:
+            assert float(start[:-1].norm()) > 0.1
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"gamma": 0.0}, "expected a finite gamma > 0, got gamma=0.0"),
+            ({"gamma": -1.0}, "expected a finite gamma > 0, got gamma=-1.0"),
+            ({"gamma": math.inf}, "expected a finite gamma > 0, got gamma=inf"),
+            ({"gamma": math.nan}, "expected a finite gamma > 0, got gamma=nan"),
+            ({"mu": math.nan}, "expected a finite mu, got mu=nan"),
+            ({"mu": -math.inf}, "expected a finite mu, got mu=-inf"),
+        ],
+    )
+    def test_bad_hyper_parameters_are_refused(self, kind, settings, message):
+        with pytest.raises(ValueError, match=message):
+            prior_of(kind, **settings)
+
+    def test_inputs_of_a_wrong_shape_are_refused(self, kind):
+        prior = prior_of(kind)
+        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \(3, 1\)"):
+            prior.source(torch.zeros((3, 1), dtype=torch.float64), prior.location)
+
+    def test_repr_names_the_kind_and_the_hyper_parameters(self, kind):
+        shown = repr(prior_of(kind))
+        assert shown.startswith(f"{kind.__name__}(TrigonometricKernel(a=1.6, ")
+        assert shown.endswith("mu=0.4, gamma=2.5)")
+
+
+class TestMoments:
+    """Mean and covariance of nu under any Gaussian over Gamma (lemma 7 as corrected)."""
+
+    @bounded
+    @given(seeds)
+    def test_isgp_against_dense_formulas(self, seed):
+        """E = nu_0 + w^T psi w + tr(psi S_w); the covariance with every cross term."""
+        prior = prior_of(ISGP, n_basis=4)
+        location, root = random_gaussian(prior, seed)
+        x = points(5, seed=seed)
+        psi, w, nu_0 = prior.kernel.psi(x).numpy(), location[:-1].numpy(), float(location[-1])
+        S = (root @ root.T).numpy()
+        S_w, cross, var_0 = S[:-1, :-1], S[:-1, -1], S[-1, -1]
+        mean = [nu_0 + w @ p @ w + np.trace(p @ S_w) for p in psi]
+        covariance = [
+            [
+                2 * np.trace(p @ S_w @ q @ S_w)
+                + 4 * w @ p @ S_w @ q @ w
+                + var_0
+                + 2 * w @ p @ cross
+                + 2 * w @ q @ cross
+                for q in psi
+            ]
+            for p in psi
+        ]
+        features = prior.features(x)
+        got = (features @ prior.mean_coefficients(location, root)).numpy()
+        Z = prior.fluctuations(location, root, features).numpy()
+        # Traces of 4 x 4 products of numbers of size ten at most.
+        np.testing.assert_allclose(got, mean, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(Z @ Z.T, covariance, rtol=1e-11, atol=1e-11)
+
+    @bounded
+    @given(seeds)
+    def test_gp_against_dense_formulas(self, seed):
+        prior = prior_of(GP, n_basis=4)
+        location, root = random_gaussian(prior, seed)
+        features = prior.features(points(5, seed=seed))
+        Z = prior.fluctuations(location, root, features)
+        expected = features @ root @ root.T @ features.T
+        torch.testing.assert_close(prior.mean_coefficients(location, root), location)
+        torch.testing.assert_close(Z @ Z.T, expected, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("kind", [ISGP, GP])
+    def test_against_monte_carlo(self, kind):
+        """Within four standard errors at ten points, Gamma drawn with a full covariance."""
+        prior, n = prior_of(kind), 20_000
+        location, root = random_gaussian(prior, 3)
+        x = points(10, seed=4)
+        noise = torch.from_numpy(np.random.default_rng(5).normal(size=(n, 7)))
+        paths = by_psi(prior, x, location + noise @ root.T).numpy()
+        features = prior.features(x)
+        mean = (features @ prior.mean_coefficients(location, root)).numpy()
+        variance = (prior.fluctuations(location, root, features) ** 2).sum(dim=1).numpy()
+        assert np.all(np.abs(paths.mean(axis=0) - mean) < 4 * paths.std(axis=0) / math.sqrt(n))
+        squares = (paths - mean) ** 2
+        errors = squares.std(axis=0) / math.sqrt(n)
+        assert np.all(np.abs(squares.mean(axis=0) - variance) < 4 * errors)
+
+    def test_printed_lemma_7_is_wrong(self):
+        """The print has w^T Sigma_w w where w^T psi(x) w stands: Monte Carlo tells them apart."""
+        prior, n = prior_of(ISGP, n_basis=4), 20_000
+        location, root = random_gaussian(prior, 6)
+        x = torch.tensor([0.7], dtype=torch.float64)
+        noise = torch.from_numpy(np.random.default_rng(7).normal(size=(n, 5)))
+        paths = by_psi(prior, x, location + noise @ root.T)[:, 0]
+        w, S_w = location[:-1], root[:-1] @ root[:-1].T
+        psi = prior.kernel.psi(x)[0]
+        spread = location[-1] + torch.trace(psi @ S_w)
+        corrected, printed = spread + w @ psi @ w, spread + w @ S_w @ w
+        error = float(paths.std()) / math.sqrt(n)
+        assert abs(float(paths.mean() - corrected)) < 4 * error
+        assert abs(float(paths.mean() - printed)) > 10 * error
+
+
+class TestPaths:
+    @bounded
+    @given(seeds, st.floats(1.02, 5), st.floats(0.1, 2))
+    def test_isgp_paths_never_decrease(self, seed, a, c):
+        """Definition 2: on any points, within the period and beyond."""
+        prior = prior_of(ISGP, a=a, c=c)
+        x = points(200, reach=3 / c, seed=seed).sort().values
+        paths = prior.source(x, prior.sample(3, torch.Generator().manual_seed(seed)))
+        # Rounding: 1e-15 of the largest value, which is reached at the ends.
+        assert float(paths.diff(dim=1).min()) >= -1e-13 * float(paths.abs().max())
+
+    def test_gp_paths_do_decrease_somewhere(self):
+        prior = prior_of(GP)
+        x = torch.linspace(-2, 2, 200, dtype=torch.float64)
+        paths = prior.source(x, prior.sample(20, torch.Generator().manual_seed(0)))
+        assert bool((paths.diff(dim=1).min(dim=1).values < -1e-3).all())
+
+    def test_isgp_climbs_a_repeating_staircase(self):
+        """Outside [-1/c, 1/c] f repeats: nu rises by 2/c times the mean square of f a period."""
+        prior = prior_of(ISGP, c=0.5)
+        Gamma = prior.sample(3, torch.Generator().manual_seed(0))
+        x = points(40, reach=6)
+        rise = prior.source(x + 4, Gamma) - prior.source(x, Gamma)
+        # By Parseval: every basis function has mean square 1/2.
+        expected = 4 * 0.5 * (Gamma[:, :-1] ** 2).sum(dim=1, keepdim=True)
+        torch.testing.assert_close(rise, expected.expand(-1, 40), rtol=1e-12, atol=1e-12)
+
+    def test_gp_is_held_outside_the_period(self):
+        """At the value of the near end, with slope zero there and the true slope inside."""
+        prior = prior_of(GP, c=0.5)
+        Gamma = prior.sample(2, torch.Generator().manual_seed(0))
+        ends = by_psi(prior, torch.tensor([-2.0, 2.0], dtype=torch.float64), Gamma)
+        outside = torch.tensor([-2.5, -9.0, 2.01, 30.0], dtype=torch.float64)
+        got = prior.source(outside, Gamma)
+        torch.testing.assert_close(got, ends.repeat_interleave(2, dim=1), rtol=1e-12, atol=1e-13)
+        assert torch.equal(prior.derivative(outside, Gamma), torch.zeros_like(got))
+        assert bool((prior.derivative(outside / 20, Gamma) != 0).all())
+
+    def test_isgp_is_even_in_w(self):
+        """The twin: w and -w give one nu, and `n_twins` says so; the GP has none."""
+        prior, x = prior_of(ISGP), points(10)
+        Gamma = prior.sample(1, torch.Generator().manual_seed(0))[0]
+        twin = torch.cat([-Gamma[:-1], Gamma[-1:]])
+        assert torch.equal(prior.source(x, Gamma), prior.source(x, twin))
+        assert (ISGP.n_twins, GP.n_twins) == (2, 1)
+
+    def test_root_is_the_gaussian_process_under_the_square(self):
+        prior, x = prior_of(ISGP), points(10)
+        Gamma = prior.sample(3, torch.Generator().manual_seed(0))
+        angle = math.pi * 0.5 * x[:, None] * torch.arange(1, 4)
+        f = Gamma[:, :-1] @ torch.cat([angle.cos(), angle.sin()], dim=1).T
+        torch.testing.assert_close(prior.root(x, Gamma), f, rtol=0, atol=1e-13)
+        torch.testing.assert_close(prior.derivative(x, Gamma), f**2, rtol=0, atol=1e-12)

@@ -1,0 +1,428 @@
+"""Tests of the trigonometric kernel against its definition: the Mercer sum, and quadrature.
+
+Independent routes: NumPy sums over the basis functions for the kernel, ``scipy.integrate.quad``
+entry by entry for psi, Gauss-Legendre nodes for integrals of squares, ``numpy.convolve`` for the
+Fourier coefficients of a square, finite differences and ``torch.func`` for derivatives.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from sklearn.exceptions import ConvergenceWarning
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
+
+EPS = np.finfo(float).eps
+bounded = settings(max_examples=30, deadline=None, derandomize=True)
+kernels = st.builds(
+    TrigonometricKernel,
+    a=st.floats(1.05, 8),
+    c=st.floats(0.1, 2),
+    n_basis=st.integers(1, 8).map(lambda half: 2 * half),
+    b=st.one_of(st.none(), st.floats(0.1, 10)),
+)
+
+
+def phi(x, c, n_basis):
+    """Eq. (14) as printed, in NumPy: (len(x), n_basis)."""
+    angle = np.pi * c * np.multiply.outer(x, np.arange(1, n_basis // 2 + 1))
+    return np.concatenate([np.cos(angle), np.sin(angle)], axis=-1)
+
+
+def weights_for(kernel, *shape, seed=0):
+    """Draws of w from the prior."""
+    noise = np.random.default_rng(seed).normal(size=(*shape, kernel.n_basis))
+    return noise * np.sqrt(kernel.eigenvalues.numpy())
+
+
+def quadrature(x, w, c):
+    """The integral of (w^T phi)^2 from 0 to x by 200 Gauss-Legendre nodes.
+
+    Exact to rounding for a trigonometric polynomial of fewer than about 60 waves on (0, x), and of
+    full *relative* accuracy: the nodes scale with x and all terms are positive.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    inner = 0.5 * np.multiply.outer(x, nodes + 1)
+    return 0.5 * x * (((phi(inner, c, w.shape[-1]) @ w) ** 2) @ weights)
+
+
+class TestKernel:
+    @bounded
+    @given(kernels, st.floats(-3, 3), st.floats(-3, 3))
+    def test_closed_form_is_the_mercer_sum(self, kernel, x, z):
+        """Appendix E: the geometric series against the sum over the eigenfunctions (14)."""
+        product = phi(x, kernel.c, kernel.n_basis) * phi(z, kernel.c, kernel.n_basis)
+        expected = product @ kernel.eigenvalues.numpy()
+        x, z = (torch.tensor(value, dtype=torch.float64) for value in (x, z))
+        got = float(kernel(x, z))
+        # Angles up to pi c M/2 |x| ~ 150 are rounded before their cosine is taken; k <= k(0, 0).
+        assert got == pytest.approx(expected, abs=1e3 * EPS * float(kernel.variance))
+
+    @bounded
+    @given(kernels, st.floats(-2, 2), st.floats(-2, 2), st.floats(-2, 2))
+    def test_translation_invariant_and_symmetric(self, kernel, x, z, shift):
+        """Section 4.3: k(x + s, z + s) = k(x, z) = k(z, x)."""
+        x, z, shift = (torch.tensor(v, dtype=torch.float64) for v in (x, z, shift))
+        tolerance = 1e3 * EPS * float(kernel.variance)  # x + s is rounded, then times pi c M/2
+        assert float(kernel(x + shift, z + shift) - kernel(x, z)) == pytest.approx(0, abs=tolerance)
+        assert float(kernel(z, x) - kernel(x, z)) == pytest.approx(0, abs=tolerance)
+
+    def test_eigenvalues(self):
+        """Eq. (14): b / a^m, once for the cosines and once for the sines."""
+        kernel = TrigonometricKernel(a=2.0, b=3.0, c=1.0, n_basis=6)
+        assert kernel.eigenvalues.tolist() == [1.5, 0.75, 0.375] * 2
+
+    @bounded
+    @given(kernels)
+    def test_prior_variance(self, kernel):
+        """Eq. (15): k(0, 0) = b (1 - a^(-M/2)) / (a - 1), half the sum of all eigenvalues."""
+        expected = kernel.eigenvalues.sum() / 2
+        # a - 1 and 1 - a^(-M/2) lose at most a factor 1 / (a - 1) = 20 of the last digit.
+        assert float(kernel.variance) == pytest.approx(float(expected), rel=100 * EPS)
+        zero = torch.zeros((), dtype=torch.float64)
+        assert float(kernel(zero, zero)) == pytest.approx(float(expected), rel=100 * EPS)
+
+    @pytest.mark.parametrize("n_basis", [2, 8, 64])
+    @pytest.mark.parametrize("a", [1.001, 1.5, 10.0])
+    def test_without_b_the_prior_variance_is_one(self, a, n_basis):
+        kernel = TrigonometricKernel(a=a, c=0.7, n_basis=n_basis)
+        zero = torch.zeros((), dtype=torch.float64)
+        assert float(kernel(zero, zero)) == pytest.approx(1, rel=1e-12)  # digits of a - 1 are lost
+        assert float(kernel.eigenvalues.sum()) == pytest.approx(2, rel=1e-12)
+
+    @bounded
+    @given(kernels, st.floats(1e-6, 1e4))
+    def test_scaled_to_a_given_prior_variance(self, kernel, variance):
+        scaled = kernel.scaled(variance)
+        # k(0, 0) by its own sum, with the digits that a - 1 loses.
+        assert float(scaled.eigenvalues.sum()) / 2 == pytest.approx(variance, rel=1e-13)
+        same = (float(kernel.a), kernel.c, kernel.n_basis)
+        assert (float(scaled.a), scaled.c, scaled.n_basis) == same
+
+    def test_broadcasts_to_a_positive_definite_gram_matrix(self):
+        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=10)
+        x = torch.linspace(-2, 1.5, 8, dtype=torch.float64)  # fewer than basis functions, a period
+        gram = kernel(x[:, None], x)
+        assert gram.shape == (8, 8)
+        assert float(torch.linalg.eigvalsh(gram)[0]) > 0
+
+    @pytest.mark.parametrize("n_basis", [2, 6, 64])
+    def test_basis(self, n_basis):
+        """Eq. (14), also beyond one period."""
+        kernel = TrigonometricKernel(a=2.0, c=0.8, n_basis=n_basis)
+        x = np.random.default_rng(1).uniform(-4, 4, 20)
+        # Products of up to M/2 unit complex numbers, each off by the rounding of an angle of 10.
+        np.testing.assert_allclose(
+            kernel.basis(torch.from_numpy(x)), phi(x, 0.8, n_basis), atol=1e3 * EPS
+        )
+
+    @pytest.mark.parametrize("b", [None, 2.0])
+    def test_gradients_flow_through_a_and_b(self, b):
+        """Automatic differentiation against finite differences, for all that depends on a and b."""
+        x = torch.tensor([-0.7, 0.1, 1.3], dtype=torch.float64)
+
+        def outputs(a, scale=None):
+            kernel = TrigonometricKernel(a=a, b=scale, c=0.6, n_basis=6)
+            return kernel.eigenvalues, kernel.variance, kernel(x[:, None], x)
+
+        theta = [1.7] if b is None else [1.7, b]
+        inputs = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in theta]
+        assert torch.autograd.gradcheck(outputs, inputs)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"a": 1.0}, "expected a finite a > 1, got a=1.0"),
+            ({"a": 0.5}, "expected a finite a > 1, got a=0.5"),
+            ({"a": math.nan}, "expected a finite a > 1, got a=nan"),
+            ({"a": math.inf}, "expected a finite a > 1, got a=inf"),
+            ({"a": torch.tensor(0.9)}, "expected a finite a > 1, got a=0.89"),
+            ({"c": 0.0}, "expected a finite c > 0, got c=0.0"),
+            ({"c": -1.0}, "expected a finite c > 0, got c=-1.0"),
+            ({"c": math.nan}, "expected a finite c > 0, got c=nan"),
+            ({"n_basis": 0}, "expected n_basis even and at least 2, got n_basis=0"),
+            ({"n_basis": 7}, "expected n_basis even and at least 2, got n_basis=7"),
+            ({"n_basis": 2.5}, "expected n_basis even and at least 2, got n_basis=2.5"),
+            ({"b": 0.0}, "expected a finite b > 0 or None, got b=0.0"),
+            ({"b": -2.0}, "expected a finite b > 0 or None, got b=-2.0"),
+            ({"b": math.nan}, "expected a finite b > 0 or None, got b=nan"),
+        ],
+    )
+    def test_bad_hyper_parameters_are_refused(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            TrigonometricKernel(**{"a": 2.0, "c": 1.0, "n_basis": 4} | settings)
+
+    @pytest.mark.parametrize("method", ["basis", "integrals", "psi"])
+    @pytest.mark.parametrize("shape", [(), (3, 1), (2, 3)])
+    def test_inputs_of_a_wrong_shape_are_refused(self, method, shape):
+        kernel = TrigonometricKernel(a=2.0, c=1.0, n_basis=4)
+        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \("):
+            getattr(kernel, method)(torch.zeros(shape, dtype=torch.float64))
+
+    @pytest.mark.parametrize("method", ["basis", "integrals", "psi"])
+    def test_whole_and_single_precision_inputs_lose_no_digits(self, method):
+        """Integers are as good as floats; torch alone would take them in single precision."""
+        kernel = TrigonometricKernel(a=2.0, c=0.3, n_basis=4)
+        for x in (torch.tensor([-3, 0, 2]), torch.tensor([-1.5, 0.25], dtype=torch.float32)):
+            got = getattr(kernel, method)(x)
+            assert got.dtype == torch.float64
+            assert torch.equal(got, getattr(kernel, method)(x.double()))
+
+    def test_integrated_square_refuses_a_wrong_shape(self):
+        kernel = TrigonometricKernel(a=2.0, c=1.0, n_basis=4)
+        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \(3, 1\)"):
+            kernel.integrated_square(torch.zeros((3, 1)), torch.zeros(4, dtype=torch.float64))
+
+    def test_repr_shows_the_hyper_parameters(self):
+        kernel = TrigonometricKernel(a=torch.tensor(2.0, requires_grad=True), c=0.5, n_basis=4, b=3)
+        assert repr(kernel) == "TrigonometricKernel(a=2, b=3, c=0.5, n_basis=4)"
+
+
+class TestPsi:
+    c = 0.75
+    kernel = TrigonometricKernel(a=1.6, c=c, n_basis=6)
+    # Within one period, negative, at its end, and beyond 1/c = 1.33.
+    x = np.array([1e-3, 1 / c, -1 / c, *np.random.default_rng(0).uniform(-4, 4, 6)])
+
+    def test_every_entry_is_an_integral(self):
+        """Eq. (9) and appendix E's closed forms (one index corrected) against ``quad``."""
+        psi = self.kernel.psi(torch.from_numpy(self.x)).numpy()
+        for row, x in zip(psi, self.x, strict=True):
+            for i in range(6):
+                for j in range(6):
+                    product = lambda z, i=i, j=j: np.prod(phi(z, self.c, 6)[[i, j]])  # noqa: E731
+                    expected, error = quad(product, 0, x, epsabs=1e-12, epsrel=1e-12)
+                    assert error < 2e-11
+                    assert row[i, j] == pytest.approx(expected, abs=1e-10)  # as the issue asks
+
+    def test_printed_index_is_wrong(self):
+        """Appendix E prints sin(m..) sin(m..) in sine times cosine: that is not the integral."""
+        m, n, x, pic = 2, 1, 0.31, np.pi * self.c
+        expected, _ = quad(lambda z: np.sin(m * pic * z) * np.cos(n * pic * z), 0, x)
+        gap = pic * (m**2 - n**2)
+        sines = np.sin(pic * m * x) * np.sin(pic * np.array([m, n]) * x)
+        printed, corrected = (
+            (m - n * s - m * np.cos(pic * m * x) * np.cos(pic * n * x)) / gap for s in sines
+        )
+        assert abs(printed - expected) > 1e-2
+        assert corrected == pytest.approx(expected, abs=1e-12)
+        ours = self.kernel.psi(torch.tensor([x], dtype=torch.float64))[0, 3 + m - 1, n - 1]
+        assert float(ours) == pytest.approx(expected, abs=1e-12)
+
+    def test_symmetric_odd_and_positive_for_positive_inputs(self):
+        """Eq. (9): psi(x) is positive semi-definite for x > 0, and psi(-x) = -D psi(x) D.
+
+        D turns the sign of the sines: cosines are even, sines odd.
+        """
+        x = torch.from_numpy(np.abs(self.x))
+        psi, mirrored = self.kernel.psi(x), self.kernel.psi(-x)
+        flip = torch.tensor([1.0] * 3 + [-1.0] * 3, dtype=torch.float64)
+        torch.testing.assert_close(psi, psi.mT, rtol=0, atol=1e-15)
+        torch.testing.assert_close(mirrored, -flip[:, None] * psi * flip, rtol=0, atol=1e-15)
+        # Near x = 0 the least eigenvalue is zero to rounding.
+        assert float(torch.linalg.eigvalsh(psi).min()) > -1e-15
+
+    @pytest.mark.parametrize("x", [0.4, -0.9, 2.6, -5.1])
+    def test_integrals_are_the_integrals_they_are_called(self, x):
+        """h(x) = integrals of 1, cos(k pi c z), sin(k pi c z), k = 1..M."""
+        waves = [lambda z: 1.0]
+        waves += [lambda z, k=k: np.cos(k * np.pi * self.c * z) for k in range(1, 7)]
+        waves += [lambda z, k=k: np.sin(k * np.pi * self.c * z) for k in range(1, 7)]
+        expected = [quad(wave, 0, x, epsabs=1e-13)[0] for wave in waves]
+        got = self.kernel.integrals(torch.tensor([x], dtype=torch.float64))[0].tolist()
+        assert got == pytest.approx(expected, abs=1e-12)
+
+    def test_integrals_keep_their_digits_near_zero(self):
+        """S_k = x and D_k = k pi c x^2 / 2 to leading order: no cancellation, at any small x."""
+        x = 1e-9
+        h = self.kernel.integrals(torch.tensor([x], dtype=torch.float64))[0].numpy()
+        k = np.arange(1, 7)
+        # The next terms are smaller by (6 pi c x)^2 ~ 1e-16.
+        np.testing.assert_allclose(h[1:7], x, rtol=20 * EPS)
+        np.testing.assert_allclose(h[7:], k * np.pi * self.c * x**2 / 2, rtol=20 * EPS)
+
+    @pytest.mark.parametrize("n_basis", [2, 6, 24])
+    def test_combined_integrals_are_psi(self, n_basis):
+        """The product formulas: every entry of psi is a sum of two of the functions h."""
+        kernel = TrigonometricKernel(a=1.6, c=self.c, n_basis=n_basis)
+        x = torch.from_numpy(self.x)
+        # Two closed forms of numbers up to 4, each with rounding errors of its own.
+        torch.testing.assert_close(
+            kernel.combine(kernel.integrals(x)), kernel.psi(x), rtol=0, atol=1e-13
+        )
+
+    def test_combination_is_a_weighted_sum_of_psi(self):
+        x = torch.from_numpy(self.x)
+        weights = torch.from_numpy(np.random.default_rng(2).normal(size=(3, len(x))))
+        expected = torch.einsum("sn,nij->sij", weights, self.kernel.psi(x))
+        got = self.kernel.combine(weights @ self.kernel.integrals(x))
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-13)
+
+
+class TestIntegratedSquare:
+    @pytest.mark.parametrize("n_basis", [2, 6, 64])
+    def test_equals_psi_to_ten_digits(self, n_basis):
+        """Eq. (8): w^T psi(x) w, as the issue asks to 1e-10 relative; for several w at once."""
+        kernel = TrigonometricKernel(a=1.2, c=0.6, n_basis=n_basis)
+        x = torch.from_numpy(np.random.default_rng(3).uniform(-4, 4, 50))
+        w = torch.from_numpy(weights_for(kernel, 5))
+        expected = torch.einsum("si,nij,sj->sn", w, kernel.psi(x), w)
+        got = kernel.integrated_square(x, w)
+        assert got.shape == (5, 50)
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=0)
+        torch.testing.assert_close(kernel.integrated_square(x, w[0]), got[0], rtol=1e-12, atol=0)
+
+    @pytest.mark.parametrize("n_basis", [2, 64, 256])
+    @pytest.mark.parametrize("a", [1.01, 2.0])
+    @pytest.mark.parametrize("size", [1e-9, 1e-4, 0.1, 1.5])
+    def test_relative_accuracy_at_any_scale_of_x(self, n_basis, a, size):
+        """Also at small x, where the entries of psi itself cancel; Gauss-Legendre loses nothing."""
+        kernel = TrigonometricKernel(a=a, c=0.5, n_basis=n_basis)
+        x = size * np.array([-1.0, -0.37, 0.2, 0.71])
+        w = weights_for(kernel, seed=4)
+        got = kernel.integrated_square(torch.from_numpy(x), torch.from_numpy(w))
+        np.testing.assert_allclose(got, quadrature(x, w, 0.5), rtol=1e-10)
+
+    @bounded
+    @given(kernels, st.integers(0, 1000), st.lists(st.floats(-5, 5), min_size=2, max_size=8))
+    def test_non_decreasing_and_odd_when_mirrored(self, kernel, seed, points):
+        """An integral of a square: ordered as x is, zero at zero; x -> -x mirrors the sines."""
+        w = weights_for(kernel, seed=seed)
+        x = np.sort(points)
+        values = kernel.integrated_square(torch.from_numpy(x), torch.from_numpy(w)).numpy()
+        largest = np.sum(np.abs(w)) ** 2 * 5
+        assert np.diff(values).min() >= -100 * EPS * largest
+        assert np.all(np.sign(values) * np.sign(x) >= 0) or np.abs(values).min() < EPS * largest
+        flipped = np.concatenate([w[: len(w) // 2], -w[len(w) // 2 :]])
+        mirrored = kernel.integrated_square(torch.from_numpy(-x), torch.from_numpy(flipped))
+        np.testing.assert_allclose(mirrored, -values, atol=100 * EPS * largest)
+
+    def test_derivative_is_the_square(self):
+        """The fundamental theorem: d/dx of eq. (8) is (w^T phi(x))^2."""
+        kernel = TrigonometricKernel(a=1.5, c=0.5, n_basis=12)
+        x, step = np.random.default_rng(5).uniform(-3, 3, 20), 1e-5
+        w = weights_for(kernel, seed=6)
+        ends = [kernel.integrated_square(torch.from_numpy(x + s), torch.from_numpy(w)).numpy()
+                for s in (-step, step)]  # fmt: skip
+        # Central differences: truncation step^2, rounding EPS / step; both near 1e-10.
+        slope = (ends[1] - ends[0]) / (2 * step)
+        np.testing.assert_allclose(slope, (phi(x, 0.5, 12) @ w) ** 2, atol=1e-7)
+
+    def test_differentiable_in_x_and_w(self):
+        kernel = TrigonometricKernel(a=1.5, c=0.5, n_basis=6)
+        x = torch.tensor([-1.1, 0.0, 0.4, 2.5], dtype=torch.float64, requires_grad=True)
+        w = torch.from_numpy(weights_for(kernel, 2)).requires_grad_()
+        assert torch.autograd.gradcheck(kernel.integrated_square, (x, w))
+
+    def test_blocks_of_rows_are_joined_in_order(self):
+        """More points than a block holds (8,128 at M = 64): checked on both sides of each seam."""
+        kernel = TrigonometricKernel(a=1.3, c=0.5, n_basis=64)
+        x = np.random.default_rng(7).uniform(-2, 2, 20_000)
+        w = weights_for(kernel, seed=8)
+        got = kernel.integrated_square(torch.from_numpy(x), torch.from_numpy(w))
+        assert got.shape == (20_000,)
+        rows = [0, 8127, 8128, 8129, 16255, 16256, 19_999]
+        np.testing.assert_allclose(got[rows], quadrature(x[rows], w, 0.5), rtol=1e-10)
+
+    def test_no_points(self):
+        kernel = TrigonometricKernel(a=1.3, c=0.5, n_basis=4)
+        none = torch.zeros(0, dtype=torch.float64)
+        assert kernel.integrated_square(none, torch.ones(3, 4, dtype=torch.float64)).shape == (3, 0)
+
+
+class TestCoefficients:
+    def test_are_the_self_convolution_of_the_fourier_coefficients(self):
+        """f = sum_k z_k exp(i k pi c x) has z_k = (cosine - i sine) / 2; those of f^2 convolve."""
+        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=10)
+        w = weights_for(kernel, seed=9)
+        positive = (w[:5] - 1j * w[5:]) / 2
+        z = np.concatenate([positive[::-1].conj(), [0], positive])
+        square = np.convolve(z, z)[10:]  # harmonics 0..M
+        expected = np.concatenate([[square[0].real], 2 * square[1:].real, -2 * square[1:].imag])
+        got = kernel.square_coefficients(torch.from_numpy(np.outer(w, w)))
+        np.testing.assert_allclose(got, expected, atol=100 * EPS)
+
+    def test_of_any_symmetric_matrix(self):
+        """p^T h(x) = tr(psi(x) moment), for a batch of moments."""
+        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=8)
+        x = torch.from_numpy(np.random.default_rng(10).uniform(-3, 3, 9))
+        root = torch.from_numpy(np.random.default_rng(11).normal(size=(2, 3, 8, 8)))
+        moment = root @ root.mT
+        got = kernel.square_coefficients(moment) @ kernel.integrals(x).T
+        expected = torch.einsum("nij,...ij->...n", kernel.psi(x), moment)
+        torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-11)
+
+    def test_are_adjoint_to_combine(self):
+        """<combine(s), moment> = s . square_coefficients(moment): one bilinear form."""
+        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=8)
+        generator = np.random.default_rng(12)
+        s = torch.from_numpy(generator.normal(size=17))
+        root = torch.from_numpy(generator.normal(size=(8, 8)))
+        left = (kernel.combine(s) * (root + root.T)).sum()
+        right = s @ kernel.square_coefficients(root + root.T)
+        torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("n_basis", [2, 10])
+    def test_jacobian(self, n_basis):
+        """Against the convolution, differentiated: d(z*z)/dw = 2 z * dz/dw."""
+        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=n_basis)
+        w = torch.from_numpy(weights_for(kernel, seed=13))
+        expected = torch.func.jacrev(lambda v: kernel.square_coefficients(torch.outer(v, v)))(w)
+        got = kernel.jacobian(w)
+        torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
+        # Without the code under test: the map is quadratic, so a difference is exact.
+        half = n_basis // 2
+        for column in range(n_basis):
+            step = np.zeros(n_basis)
+            step[column] = 1.0
+            product = []
+            for v in (w.numpy(), step):
+                positive = (v[:half] - 1j * v[half:]) / 2
+                product.append(np.concatenate([positive[::-1].conj(), [0], positive]))
+            cross = 2 * np.convolve(*product)[n_basis:]
+            slope = np.concatenate([[cross[0].real], 2 * cross[1:].real, -2 * cross[1:].imag])
+            np.testing.assert_allclose(got[:, column], slope, atol=100 * EPS)
+
+
+class Largest(TorchDispatchMode):
+    """Records the largest tensor that any operation of torch made."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(tensor, torch.Tensor):
+                # An expanded tensor owns less than it shows.
+                owned = tensor.untyped_storage().nbytes() // tensor.element_size()
+                self.numel = max(self.numel, min(tensor.numel(), owned))
+        return out
+
+
+@pytest.mark.parametrize("make", [ISGP, GP])
+def test_the_packages_own_path_builds_no_array_of_n_by_m_by_m(make, monkeypatch):
+    """Fit, moments, paths: psi is never called, no tensor is larger than twice 2^20 numbers."""
+
+    def refuse(self, x):
+        raise AssertionError("psi is the reference, not the package's path")
+
+    monkeypatch.setattr(TrigonometricKernel, "psi", refuse)
+    n, n_basis = 50_000, 32  # n M^2 = 5e7, n (2M + 1) = 3e6
+    x = torch.linspace(-1, 1, n, dtype=torch.float64)
+    y = torch.tanh(3 * x) + 0.1 * torch.sin(1e4 * x)
+    prior = make(TrigonometricKernel(a=2.0, c=0.5, n_basis=n_basis))
+    with Largest() as largest:
+        posterior = laplace(prior, Gaussian(100.0), x, y)
+        posterior.moments(x)
+        prior.source(x, posterior.sample(2))
+        prior.kernel.integrated_square(x, posterior.mode[:-1])
+        with pytest.warns(ConvergenceWarning):
+            maximise_evidence(prior, Gaussian(100.0), x, y, smoothness=(2.0,), max_iter=1)
+    # A block of 2^20 numbers, which doubling the harmonics may overshoot by a factor of two.
+    assert largest.numel <= 2 * 2**20
