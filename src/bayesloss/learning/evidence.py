@@ -12,11 +12,12 @@ every derivative, here on the condensed data: an evaluation costs O(M^4), howeve
 are.
 
 Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
-or with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a
-near 1) has a ridge of modes at which it promises nats that are not there. The evidence lower bound
-of the *same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is
-Gaussian. So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for
-comparison.
+or with a saddle point, det H goes to zero and Laplace's evidence to infinity. Even where its value
+is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian that predicts. The
+evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
+posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
+hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
+``objective="laplace"`` is the paper's recipe, for comparison.
 """
 
 import math
@@ -45,7 +46,14 @@ from bayesloss.learning.laplace import (
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
 
-__all__ = ["EvidenceMaximum", "at_smoothness", "evidence_gradient", "maximise_evidence"]
+__all__ = [
+    "EvidenceMaximum",
+    "Objective",
+    "at_smoothness",
+    "evidence_gradient",
+    "maximise_evidence",
+    "one_thread",
+]
 
 Objective = Literal["bound", "laplace"]
 
@@ -67,7 +75,9 @@ class EvidenceMaximum:
     Attributes
     ----------
     posterior : Posterior
-        At the best hyper-parameters; it holds the prior and the likelihood with them.
+        At the best hyper-parameters; it holds the prior with them.
+    likelihood : Gaussian
+        The same likelihood as the posterior's.
     converged : bool
         Whether the best search met its tolerance and ended at a proper mode.
     values : list of float
@@ -79,6 +89,7 @@ class EvidenceMaximum:
     """
 
     posterior: Posterior
+    likelihood: Gaussian
     converged: bool
     values: list[float]
     n_evaluations: int
@@ -95,13 +106,12 @@ def _transform(values: Sequence[float]) -> np.ndarray:
     return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, math.log(alpha)])
 
 
-def _joint(theta: Tensor, prior: SourcePrior, data: Observations) -> LogJoint:
-    """The log joint density at theta, with c and M of the prior."""
+def _model(theta: Tensor, prior: SourcePrior) -> tuple[SourcePrior, Gaussian]:
+    """Prior and likelihood at theta, with c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
     ).scaled(theta[1].exp())
-    there = type(prior)(kernel, mu=theta[3], gamma=theta[2].exp())
-    return LogJoint(there, Gaussian(theta[4].exp()), data)
+    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), Gaussian(theta[4].exp())
 
 
 def evidence_gradient(
@@ -193,7 +203,7 @@ def maximise_evidence(
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     data = likelihood.condense(prior.features, x, y, sample_weight)
     limits = _limits(bounds or {})
-    with _one_thread():
+    with one_thread():
         searches = [
             _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
             for a in smoothness
@@ -212,8 +222,10 @@ def maximise_evidence(
             ConvergenceWarning,
             stacklevel=2,
         )
+    there, noise = _model(best.theta, prior)
     return EvidenceMaximum(
-        posterior=approximate(_joint(best.theta, prior, data), best.mode),
+        posterior=approximate(LogJoint(there, noise, data), best.mode),
+        likelihood=noise,
         converged=converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
@@ -253,7 +265,7 @@ def _search(
         theta = torch.from_numpy(vector.copy())
         value, gradient, mode = evidence_gradient(
             theta,
-            lambda t: _joint(t, prior, data),
+            lambda t: LogJoint(*_model(t, prior), data),
             start if best.mode is None else best.mode.Gamma,
             objective,
         )
@@ -303,7 +315,7 @@ def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """The matrices are small: a second thread costs more than it brings."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

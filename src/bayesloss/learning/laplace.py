@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.likelihoods import Gaussian, Observations
+from bayesloss.learning.likelihoods import Likelihood, Observations
 
 __all__ = ["LogJoint", "Mode", "Posterior", "approximate", "check_data", "find_mode", "laplace"]
 
@@ -32,16 +32,20 @@ class LogJoint:
     """The log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
 
     prior: SourcePrior
-    likelihood: Gaussian
+    likelihood: Likelihood
     data: Observations
 
     def __call__(self, Gamma: Tensor) -> Tensor:
         """The log density, all constants included, as a scalar."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
         precision = self.prior.precision
         log_prior = torch.log(precision / (2 * math.pi))
         log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2
-        return self.likelihood.log_density(nu, self.data) + 0.5 * log_prior.sum()
+        return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
+
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log density log p(D | Gamma), as a scalar."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        return self.likelihood.log_density(nu, self.data)
 
     def gradient(self, Gamma: Tensor) -> Tensor:
         """The derivative with respect to Gamma, of shape (M + 1,)."""
@@ -97,6 +101,8 @@ class LogJoint:
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)
         variance = (prior.fluctuations(Gamma, root, self.data.features) ** 2).sum(dim=1)
         fit = self.likelihood.expected_log_density(mean, variance, self.data)
+        if fit is None:
+            return Gamma.new_tensor(math.nan)
         # The divergence of q from the prior, in units of the prior's standard deviations.
         spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
         divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
@@ -143,7 +149,7 @@ class Posterior:
     Attributes
     ----------
     prior : SourcePrior
-    likelihood : Gaussian
+    likelihood : Likelihood
     mode : Tensor of shape (M + 1,)
         The weights w, then nu_0.
     root : Tensor of shape (M + 1, M + 1)
@@ -152,6 +158,7 @@ class Posterior:
         Laplace's approximation to log p(D), all constants included, in nats.
     evidence_bound : float
         A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
+        NaN where the likelihood's expectation has no closed form.
     least_curvature : float
         The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone
         gives 1; near zero the Gaussian is no approximation.
@@ -161,7 +168,7 @@ class Posterior:
     """
 
     prior: SourcePrior
-    likelihood: Gaussian
+    likelihood: Likelihood
     mode: Tensor
     root: Tensor
     log_evidence: float
@@ -211,7 +218,7 @@ class Posterior:
 
 def laplace(
     prior: SourcePrior,
-    likelihood: Gaussian,
+    likelihood: Likelihood,
     x: Tensor,
     y: Tensor,
     *,
@@ -224,7 +231,7 @@ def laplace(
     Parameters
     ----------
     prior : SourcePrior
-    likelihood : Gaussian
+    likelihood : Likelihood
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.

@@ -8,13 +8,14 @@ nu = features @ coefficients of those rows.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from bayesloss.learning.trigonometric_kernel import as_number, as_scalar
 
-__all__ = ["Gaussian", "Observations"]
+__all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
 
 _ROWS = 4096  # data folded in at a time
 
@@ -31,12 +32,39 @@ class Observations:
         The number of data, or the sum of their weights.
     residual : float
         For the Gaussian likelihood: the squared error that no coefficients can lower.
+    weights : Tensor of shape (rows,)
+        How many times each row counts; condensed rows count once.
     """
 
     features: Tensor
     targets: Tensor
     total_weight: float
     residual: float
+    weights: Tensor
+
+
+class Likelihood(Protocol):
+    """What inference asks of a likelihood."""
+
+    def condense(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Observations:
+        """The data in as few rows as the likelihood needs."""
+
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """The log density of all data, constants included, as a scalar."""
+
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the log density with respect to each nu."""
+
+    def expected_log_density(
+        self, mean: Tensor, variance: Tensor, data: Observations
+    ) -> Tensor | None:
+        """The mean of the log density given mean and variance of each nu, if they determine it."""
 
 
 class Gaussian:
@@ -106,6 +134,7 @@ class Gaussian:
             targets=targets,
             total_weight=float(weight.sum()),
             residual=float(((triangle[:, size] - left @ targets) ** 2).sum()),
+            weights=torch.ones_like(targets),
         )
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
@@ -121,3 +150,55 @@ class Gaussian:
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
         """The mean of the log density when each nu has the given mean and variance, exactly."""
         return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()
+
+
+class Bernoulli:
+    """Labels 0 and 1 with probability sigma(nu) of a 1, eq. (19) with the log loss's link.
+
+    sigma(nu) = 1 / (1 + exp(-nu)). Values and derivatives stay accurate however large nu is.
+    """
+
+    def __repr__(self) -> str:
+        """Show the name."""
+        return "Bernoulli()"
+
+    def condense(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Observations:
+        """All rows: no fewer would do.
+
+        Raises
+        ------
+        ValueError
+            If a label is neither 0 nor 1.
+        """
+        odd = (y != 0) & (y != 1)
+        if odd.any():
+            raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
+        weight = torch.ones_like(y) if sample_weight is None else sample_weight
+        return Observations(
+            features=features(x),
+            targets=y,
+            total_weight=float(weight.sum()),
+            residual=0.0,
+            weights=weight,
+        )
+
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """The log probability of all labels, y log sigma(nu) + (1 - y) log sigma(-nu), summed."""
+        margin = (2 * data.targets - 1) * nu
+        return (data.weights * torch.nn.functional.logsigmoid(margin)).sum()
+
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the log probability with respect to each nu."""
+        # sigma(-nu) rather than 1 - sigma(nu), which is 0 in floating point from nu = 37 on.
+        up, down = torch.sigmoid(nu), torch.sigmoid(-nu)
+        return data.weights * torch.where(data.targets == 1, down, -up), -data.weights * up * down
+
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> None:
+        """None: it depends on more of the distribution of nu than mean and variance."""
+        return None

@@ -58,6 +58,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     posterior_ : Posterior
         The approximate posterior over nu, in units in which the training inputs span [-1, 1] and
         the targets have mean 0 and standard deviation 1, increasing.
+    likelihood_ : Gaussian
+        The noise, in the same units as ``posterior_``.
     noise_variance_ : float
         The variance of the noise, in squared units of the target.
     log_evidence_, evidence_bound_ : float
@@ -172,7 +174,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.posterior_ = found.posterior
         self.converged_ = found.converged
         self.n_iter_ = found.n_evaluations
-        self.noise_variance_ = float(self._y_scale**2 / self.posterior_.likelihood.alpha)
+        self.likelihood_ = found.likelihood
+        self.noise_variance_ = float(self._y_scale**2 / self.likelihood_.alpha)
         units = weight.sum() * math.log(abs(self._y_scale))
         self.log_evidence_ = self.posterior_.log_evidence - units
         self.evidence_bound_ = self.posterior_.evidence_bound - units
