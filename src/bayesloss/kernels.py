@@ -1,0 +1,65 @@
+"""The squared-exponential kernel, used on both sides of the companion."""
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["SquaredExponential"]
+
+
+class SquaredExponential:
+    r"""The kernel :math:`k(x, z) = b \exp(-\frac{a}{2} \lVert x - z\rVert^2)`.
+
+    W&N appendix F. The length scale is :math:`1/\sqrt a`: unlike the a of the trigonometric kernel,
+    a larger one means *rougher* functions.
+
+    Parameters
+    ----------
+    a : float or scalar Tensor
+        Inverse square of the length scale, positive, in inverse squared units of x.
+    b : float or scalar Tensor
+        Prior variance, positive.
+
+    Raises
+    ------
+    ValueError
+        If a or b is not positive and finite.
+    """
+
+    def __init__(self, *, a: float | Tensor, b: float | Tensor = 1.0) -> None:
+        self.a = torch.as_tensor(a, dtype=torch.float64)
+        self.b = torch.as_tensor(b, dtype=torch.float64)
+        for name, value in (("a", self.a), ("b", self.b)):
+            if value.ndim or not 0 < float(value.detach()) < math.inf:
+                raise ValueError(f"expected a finite number {name} > 0, got {name}={value}")
+
+    def __repr__(self) -> str:
+        """Show the hyper-parameters."""
+        return f"SquaredExponential(a={float(self.a.detach()):.4g}, b={float(self.b.detach()):.4g})"
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """The matrix of all k(x_i, z_j).
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,) or (n, D)
+        z : Tensor of shape (m,) or (m, D)
+
+        Returns
+        -------
+        Tensor of shape (n, m)
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit together.
+        """
+        if x.ndim not in (1, 2) or x.ndim != z.ndim or x.shape[1:] != z.shape[1:]:
+            raise ValueError(
+                "expected x and z of shape (n,) and (m,), or (n, D) and (m, D), got "
+                f"{tuple(x.shape)} and {tuple(z.shape)}"
+            )
+        gap = x[:, None].to(torch.float64) - z[None].to(torch.float64)
+        square = gap**2 if x.ndim == 1 else (gap**2).sum(dim=-1)
+        return self.b * torch.exp(-0.5 * self.a * square)

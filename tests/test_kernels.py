@@ -1,0 +1,57 @@
+"""The squared exponential: its definition, its spectrum, its errors."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss.kernels import SquaredExponential
+
+
+def test_values():
+    kernel = SquaredExponential(a=2.0, b=3.0)
+    x, z = torch.tensor([0.0, 1.0]), torch.tensor([0.5, 1.0, -2.0])
+    expected = [[3 * math.exp(-((p - q) ** 2)) for q in z.tolist()] for p in x.tolist()]
+    got = kernel(x, z)
+    assert got.dtype == torch.float64
+    np.testing.assert_allclose(got, expected, rtol=1e-14)
+
+
+def test_several_dimensions():
+    kernel = SquaredExponential(a=0.5, b=2.0)
+    x, z = torch.randn((2, 4, 3), generator=torch.Generator().manual_seed(0)).double()
+    one = SquaredExponential(a=0.5)
+    expected = 2 * torch.stack([one(x[:, i], z[:, i]) for i in range(3)]).prod(dim=0)
+    np.testing.assert_allclose(kernel(x, z), expected, rtol=1e-13)
+
+
+def test_is_a_mixture_of_cosines():
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    gap = np.linspace(-3, 3, 13)
+    expected = np.cos(np.sqrt(1.3) * gap[:, None] * nodes) @ weights / np.sqrt(2 * np.pi)
+    got = SquaredExponential(a=1.3)(torch.from_numpy(gap), torch.zeros(1))[:, 0]
+    np.testing.assert_allclose(got, expected, atol=1e-13)
+
+
+def test_gradients_flow():
+    x = torch.linspace(-1, 1, 4, dtype=torch.float64)
+    theta = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (1.5, 0.7)]
+    assert torch.autograd.gradcheck(lambda a, b: SquaredExponential(a=a, b=b)(x, x), theta)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_bad_hyper_parameters(name, bad):
+    with pytest.raises(ValueError, match=f"expected a finite number {name} > 0, got {name}="):
+        SquaredExponential(**({"a": 1.0, "b": 1.0} | {name: bad}))
+
+
+@pytest.mark.parametrize("shapes", [((), ()), ((2,), (2, 1)), ((2, 2), (2, 3)), ((1, 1, 1),) * 2])
+def test_bad_shapes(shapes):
+    with pytest.raises(ValueError, match="expected x and z of shape"):
+        SquaredExponential(a=1.0)(*(torch.zeros(shape) for shape in shapes))
+
+
+def test_repr():
+    assert repr(SquaredExponential(a=1.5, b=2)) == "SquaredExponential(a=1.5, b=2)"
