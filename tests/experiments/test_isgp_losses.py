@@ -73,6 +73,15 @@ def test_slopes_that_stay_apart_from_zero_do_not_reach_all_probabilities():
     assert np.all(il.stationary_share(il.MARGINS["linear"], x) == 0.5)
 
 
+def test_16_is_one_half_at_the_start_of_the_source_and_not_at_zero():
+    prior = make_prior(c=0.25, n_basis=16)
+    for Gamma in prior.sample(5, torch.Generator().manual_seed(2)):
+        at = il.inverse_source(prior, Gamma, np.array([0.0, float(Gamma[-1])]))
+        zero, start = il.stationary_share(il.MARGINS["logistic"], at)
+        assert start == pytest.approx(0.5, abs=1e-9)
+        assert abs(zero - 0.5) > 1e-3
+
+
 def test_brute_force_and_the_condition_agree_on_calibration():
     table = il.calibration_trials(
         ("logistic", "exponential", "square", "truncated square"), n_paths=150, gamma=1.0, seed=3
@@ -88,6 +97,21 @@ def test_a_source_through_the_origin_keeps_calibration():
     Gamma[-1] = 0.0
     gaps = il.calibration_gap([il.MARGINS["square"]], prior, Gamma, (0.55, 0.7, 0.9, 1.0), 4.0)
     assert (gaps > 0).all()
+
+
+def test_the_slope_of_the_margin_loss_is_taken_at_the_preimage_of_zero():
+    """G_nu(nu(t)) = G(t): the slope along the path, with no inverse anywhere."""
+    prior = make_prior(a=2.0, c=0.25, n_basis=16)
+    margin, h = il.MARGINS["square"], 1e-5
+    for Gamma in prior.sample(5, torch.Generator().manual_seed(1)):
+        t = il.inverse_source(prior, Gamma, np.zeros(1))
+        ends = torch.from_numpy(np.concatenate([t - h, t + h]))
+        nu = prior.source(ends, Gamma).numpy()
+        value = margin.value(ends.numpy())
+        f = prior.root(torch.from_numpy(t), Gamma).numpy()
+        slope = (value[1] - value[0]) / (nu[1] - nu[0])
+        assert slope == pytest.approx((margin.slope(t) / f**2)[0], rel=1e-4)
+        assert abs(slope * f[0] ** 2 - margin.slope(np.zeros(1))[0]) > 1e-3
 
 
 @pytest.mark.parametrize("gamma", [0.01, 1.0, 30.0])

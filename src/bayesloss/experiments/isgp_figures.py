@@ -107,7 +107,7 @@ def draw_cost(
         xlabel="part of the period on which $f$ is near 1",
         ylabel="least $w^\\top\\Lambda^{-1}w$",
     )
-    axis.legend(fontsize="small", ncols=3)
+    figure.legend(loc="outside upper center", fontsize="small", ncols=3)
     return figure
 
 
