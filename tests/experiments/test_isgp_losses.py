@@ -91,6 +91,21 @@ def test_brute_force_and_the_condition_agree_on_calibration():
     assert (table.loc[["square", "truncated square"], "calibrated"] < 1).all()
 
 
+def test_calibration_gaps_against_a_table_of_the_source():
+    """One path, the conditional risks written out, the inverse by interpolation."""
+    prior = make_prior(a=2.0, c=0.25, n_basis=16)
+    Gamma = prior.sample(1, torch.Generator().manual_seed(4))[0]
+    t = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
+    nu = prior.source(t, Gamma).numpy()
+    alpha = np.linspace(-3, 3, 60_001)
+    with_sign, against = (np.interp(sign * alpha, nu, t.numpy()) for sign in (1, -1))
+    risk = 0.7 * np.exp(-with_sign) + 0.3 * np.exp(-against)
+    expected = risk[alpha <= 0].min() - risk.min()
+    margin = il.MARGINS["exponential"]
+    gap = il.calibration_gap([margin], prior, Gamma, (0.7,), reach=4.0)[0, 0]
+    assert gap == pytest.approx(expected, rel=1e-2)
+
+
 def test_a_source_through_the_origin_keeps_calibration():
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
     Gamma = prior.sample(1, torch.Generator().manual_seed(0))[0]

@@ -187,8 +187,9 @@ def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
     for a, colour, dashes in ((1.2, "ISGP", "-"), (8.0, "GP", "--")):
         exact = [failure_probability(make_prior(a=a, gamma=gamma), turn) for gamma in gammas]
         axis.plot(gammas, exact, dashes, color=COLOURS[colour], label=f"exact, $a$ = {a:g}")
-        for gamma in gammas[::6]:
-            share, _ = failure_frequency(make_prior(a=a, gamma=gamma), turn, n_paths, seed)
+        for number, gamma in enumerate(gammas[::6]):
+            prior = make_prior(a=a, gamma=gamma)
+            share, _ = failure_frequency(prior, turn, n_paths, seed + number)
             axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5)
     axis.axvline(0.01, color="black", linewidth=0.8, linestyle=":")
     axis.set(
