@@ -157,7 +157,10 @@ def test_guard_sees_a_lock_that_does_not_satisfy():
 
 
 def layout_problems(root: Path, pages: list[str]) -> list[str]:
-    """Say which pages lack the module or the test of their own name."""
+    """Say which pages lack the module or the test of their own name.
+
+    The module is in the page's part, in experiments, or a ground module of the package itself.
+    """
     found = []
     for page in pages:
         part, _, name = page.partition("/")
@@ -165,15 +168,17 @@ def layout_problems(root: Path, pages: list[str]) -> list[str]:
             continue
         homes = [
             home
-            for home in (part, "experiments")
-            if (root / f"src/bayesloss/{home}/{name}.py").is_file()
+            for home in (f"{part}/", "experiments/", "")
+            if (root / f"src/bayesloss/{home}{name}.py").is_file()
         ]
         if not homes:
-            found.append(f"book/{page}.md has no module {part}/{name}.py or experiments/{name}.py")
+            found.append(
+                f"book/{page}.md has no module {part}/{name}.py, experiments/{name}.py or {name}.py"
+            )
         found += [
-            f"src/bayesloss/{home}/{name}.py has no test tests/{home}/test_{name}.py"
+            f"src/bayesloss/{home}{name}.py has no test tests/{home}test_{name}.py"
             for home in homes
-            if not (root / f"tests/{home}/test_{name}.py").is_file()
+            if not (root / f"tests/{home}test_{name}.py").is_file()
         ]
     return found
 
@@ -189,6 +194,17 @@ def test_guard_sees_a_page_without_module_or_test(tmp_path):
     (tmp_path / "src/bayesloss/experiments/toy.py").touch()
     assert "tests/experiments/test_toy.py" in layout_problems(tmp_path, ["learning/toy"])[0]
     assert layout_problems(tmp_path, ["index", "reference/errata"]) == []
+
+
+def test_guard_sees_a_ground_module_without_its_test(tmp_path):
+    (tmp_path / "src/bayesloss").mkdir(parents=True)
+    (tmp_path / "src/bayesloss/toy.py").touch()
+    assert layout_problems(tmp_path, ["learning/toy"]) == [
+        "src/bayesloss/toy.py has no test tests/test_toy.py"
+    ]
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_toy.py").touch()
+    assert layout_problems(tmp_path, ["learning/toy"]) == []
 
 
 # -------------------------------------------------------------------- files that travel

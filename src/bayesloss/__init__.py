@@ -7,20 +7,27 @@ and serves on other data.
 
 __version__ = "0.1.0"
 
+from bayesloss.composite_losses import CompositeLoss
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 __all__ = [
     "GP",
     "ISGP",
+    "CompositeLoss",
     "EvidenceMaximum",
     "Gaussian",
     "ISGPRegressor",
+    "LogLoss",
+    "MatsushitaLoss",
     "Posterior",
+    "SkewedLogLoss",
+    "SquareLoss",
     "TrigonometricKernel",
     "laplace",
     "maximise_evidence",

@@ -1,12 +1,13 @@
 """What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1.
 
-Near a singular Hessian, and for rough priors, Laplace's evidence promises what is not there; the
-lower bound by the same Gaussian does not. And with a free prior mean the evidence wants a prior of
-the intercept that is infinitely narrow.
+A cell is one setting of the hyper-parameters: on a slice on which the smoothness a alone varies, or
+where a search ended that maximised one of two objectives. There Laplace's evidence, its lower bound
+and the predictions of its Gaussian are compared with the truth, by annealed importance sampling.
 """
 
+import os
 import warnings
-from collections.abc import Sequence
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,49 +15,108 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
 from bayesloss.companion.figures import COLOURS
+from bayesloss.companion.results import run_cells
 from bayesloss.experiments.auto_mpg import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
-from bayesloss.learning.evidence import Objective, at_smoothness, maximise_evidence
-from bayesloss.learning.laplace import Posterior, laplace
+from bayesloss.learning.evidence import (
+    EvidenceMaximum,
+    Objective,
+    at_smoothness,
+    maximise_evidence,
+    one_thread,
+)
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.regression import SEARCH_RANGES
+from bayesloss.sampling import AnnealedSample, annealed_importance_sampling
 
-__all__ = ["compare_objectives", "draw_trap", "free_intercept"]
+__all__ = ["STARTS", "cells", "draw_trap", "free_intercept", "measure", "run", "search_ends"]
+
+STARTS = (8.0, 2.0, 1.2)
 
 
-def compare_objectives(n_basis: int, starts: Sequence[float]) -> pd.DataFrame:
-    """Where two objectives lead from several starting values of a: acceleration, Large, one split.
+def cells() -> list[dict[str, Any]]:
+    """A slice through nine values of a, and the ends of three searches for each objective."""
+    values = [round(float(1 + gap), 4) for gap in np.geomspace(0.03, 30, 9)]
+    points = [("slice", a) for a in values]
+    points += [(objective, a) for objective in get_args(Objective) for a in STARTS]
+    return [{"path": path, "a": a, "seed": seed} for path, a in points for seed in (0, 1)]
 
-    The figures are coarse on purpose: where Laplace's evidence leads astray, its path is chaotic.
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells, with 32 basis functions; resumable."""
+    run_cells(measure, cells(), folder, "evidence_trap", parameters={"n_basis": 32}, n_jobs=n_jobs)
+
+
+def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]:
+    """Compare Laplace's approximation with the truth at one setting.
+
+    Returns
+    -------
+    dict
+        ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard
+        error ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
+        ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
+        Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
     """
     trial = _Trial(n_basis)
-    rows = []
-    objectives: tuple[Objective, ...] = ("laplace", "bound")
-    for objective in objectives:
-        for start in starts:
-            with warnings.catch_warnings():
-                # Where Laplace's evidence is chased to infinity there is no convergence.
-                warnings.simplefilter("ignore", ConvergenceWarning)
-                posterior = maximise_evidence(
-                    trial.prior,
-                    trial.likelihood,
-                    trial.x,
-                    trial.y,
-                    objective=objective,
-                    smoothness=[start],
-                    bounds=SEARCH_RANGES,
-                ).posterior
-            gap = posterior.log_evidence - posterior.evidence_bound
-            error = trial.test_error(posterior)
-            rows.append(
-                {
-                    "maximised": "Laplace's evidence" if objective == "laplace" else "lower bound",
-                    "start": f"a = {start:g}",
-                    "Laplace's evidence less bound": "over 10" if gap > 10 else f"{gap:.1f}",
-                    "mean squared test error": "over 80" if error > 80 else f"{error:.1f}",
-                }
-            )
-    return pd.DataFrame(rows).set_index(["maximised", "start"])
+    if path == "slice":
+        prior, likelihood = at_smoothness(trial.prior, a), trial.likelihood
+        posterior = laplace(prior, likelihood, trial.x, trial.y)
+    else:
+        found = _search(trial, "laplace" if path == "laplace" else "bound", a)
+        posterior, likelihood = found.posterior, found.likelihood
+    sample, exact = trial.anneal(posterior.prior, likelihood, seed)
+    return {
+        "a_end": float(posterior.prior.kernel.a),
+        "laplace": posterior.log_evidence,
+        "bound": posterior.evidence_bound,
+        "annealed": sample.log_evidence,
+        "annealed_error": sample.error,
+        "effective_size": sample.effective_size,
+        "error_laplace": trial.test_error(posterior.mean(trial.new_x)),
+        "error_exact": trial.test_error(exact),
+    }
+
+
+def draw_trap(results: pd.DataFrame) -> Figure:
+    """The slice: three log evidences on the left, two test errors on the right."""
+    on_slice = results[results["path"] == "slice"].groupby("a").mean(numeric_only=True)
+    gap = on_slice.index - 1
+    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    for axis, styles in (
+        (
+            left,
+            {
+                "annealed": ("-", "data", "the truth, annealed"),
+                "laplace": ("--", "GP", "Laplace's"),
+                "bound": (":", "ISGP", "lower bound"),
+            },
+        ),
+        (
+            right,
+            {
+                "error_exact": ("-", "data", "exact posterior"),
+                "error_laplace": ("--", "GP", "Laplace's Gaussian"),
+            },
+        ),
+    ):
+        for name, (dashes, colour, label) in styles.items():
+            axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+        axis.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)")
+        axis.legend()
+    left.set(ylabel="log evidence in nats")
+    right.set(ylabel="mean squared test error")
+    return figure
+
+
+def search_ends(results: pd.DataFrame) -> pd.DataFrame:
+    """Where the searches ended, one row an objective and start."""
+    ends = results[results["path"] != "slice"]
+    return ends.groupby(["path", "a"], sort=False).mean(numeric_only=True)
 
 
 def free_intercept(n_basis: int) -> pd.DataFrame:
@@ -83,35 +143,6 @@ def free_intercept(n_basis: int) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("input")
 
 
-def draw_trap(n_basis: int) -> Figure:
-    """Laplace's evidence, its lower bound and the test error as a alone varies; the same data."""
-    trial = _Trial(n_basis)
-    values = 1 + np.geomspace(0.03, 30, 24)
-    posteriors = [
-        laplace(at_smoothness(trial.prior, a), trial.likelihood, trial.x, trial.y) for a in values
-    ]
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
-    left.plot(
-        values - 1,
-        [posterior.log_evidence for posterior in posteriors],
-        "--",
-        color=COLOURS["GP"],
-        label="Laplace's evidence",
-    )
-    left.plot(
-        values - 1,
-        [posterior.evidence_bound for posterior in posteriors],
-        color=COLOURS["ISGP"],
-        label="lower bound on the evidence",
-    )
-    left.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="nats", ylim=(-435, -410))
-    left.legend()
-    errors = [trial.test_error(posterior) for posterior in posteriors]
-    right.plot(values - 1, errors, color=COLOURS["data"])
-    right.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
-    return figure
-
-
 class _Trial:
     """Acceleration, Large, the first split, in the units of a fit, and where that fit ended."""
 
@@ -121,10 +152,42 @@ class _Trial:
         model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
         self.prior, self.likelihood = model.posterior_.prior, model.likelihood_
         self.x, self.y = model.standardise(x[train], y[train])
-        self._new_x, self._new_y = model.standardise(x[test], y[test])
+        self.new_x, self._new_y = model.standardise(x[test], y[test])
         self._unit = y[train].var()
 
-    def test_error(self, posterior: Posterior) -> float:
-        """The mean squared error of the posterior mean, in squared miles per gallon."""
-        error = posterior.mean(self._new_x) - self._new_y
-        return float((error**2).mean()) * self._unit
+    def test_error(self, mean: Tensor) -> float:
+        """The mean squared error of predictions, in squared miles per gallon."""
+        return float(((mean - self._new_y) ** 2).mean()) * self._unit
+
+    def anneal(
+        self, prior: SourcePrior, likelihood: Gaussian, seed: int
+    ) -> tuple[AnnealedSample, Tensor]:
+        """A sample from the exact posterior, and its mean of nu at the test inputs."""
+        data = likelihood.condense(prior.features, self.x, self.y)
+        joint = torch.vmap(LogJoint(prior, likelihood, data).log_likelihood)
+        scale = prior.precision.rsqrt()
+        with one_thread():
+            sample = annealed_importance_sampling(
+                lambda z: joint(prior.location + scale * z),
+                len(scale),
+                n_chains=64,
+                n_temperatures=120,
+                seed=seed,
+            )
+        nu = prior.source(self.new_x, prior.location + scale * sample.points)
+        return sample, sample.weights @ nu
+
+
+def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
+    with warnings.catch_warnings():
+        # Where Laplace's evidence is chased to infinity there is no convergence.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return maximise_evidence(
+            trial.prior,
+            trial.likelihood,
+            trial.x,
+            trial.y,
+            objective=objective,
+            smoothness=[start],
+            bounds=SEARCH_RANGES,
+        )

@@ -12,11 +12,12 @@ every derivative, here on the condensed data: an evaluation costs O(M^4), howeve
 are.
 
 Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
-or with a saddle point, det H goes to zero and Laplace's evidence to infinity; and a rough prior (a
-near 1) has a ridge of modes at which it promises nats that are not there. The evidence lower bound
-of the *same* Gaussian cannot exceed the true evidence, and equals Laplace's where the posterior is
-Gaussian. So the bound is what is maximised; ``objective="laplace"`` is the paper's recipe, for
-comparison.
+or with a saddle point, det H goes to zero and Laplace's evidence to infinity. Even where its value
+is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian that predicts. The
+evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
+posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
+hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
+``objective="laplace"`` is the paper's recipe, for comparison.
 """
 
 import math
@@ -45,7 +46,14 @@ from bayesloss.learning.laplace import (
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
 
-__all__ = ["EvidenceMaximum", "at_smoothness", "evidence_gradient", "maximise_evidence"]
+__all__ = [
+    "EvidenceMaximum",
+    "Objective",
+    "at_smoothness",
+    "evidence_gradient",
+    "maximise_evidence",
+    "one_thread",
+]
 
 Objective = Literal["bound", "laplace"]
 
@@ -195,7 +203,7 @@ def maximise_evidence(
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     data = likelihood.condense(prior.features, x, y, sample_weight)
     limits = _limits(bounds or {})
-    with _one_thread():
+    with one_thread():
         searches = [
             _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
             for a in smoothness
@@ -307,7 +315,7 @@ def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """The matrices are small: a second thread costs more than it brings."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

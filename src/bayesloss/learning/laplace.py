@@ -37,11 +37,15 @@ class LogJoint:
 
     def __call__(self, Gamma: Tensor) -> Tensor:
         """The log density, all constants included, as a scalar."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
         precision = self.prior.precision
         log_prior = torch.log(precision / (2 * math.pi))
         log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2
-        return self.likelihood.log_density(nu, self.data) + 0.5 * log_prior.sum()
+        return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
+
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log density log p(D | Gamma), as a scalar."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        return self.likelihood.log_density(nu, self.data)
 
     def gradient(self, Gamma: Tensor) -> Tensor:
         """The derivative with respect to Gamma, of shape (M + 1,)."""

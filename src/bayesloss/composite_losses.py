@@ -1,0 +1,136 @@
+r"""Composite and margin losses: a proper loss seen through another link (W&N section 2).
+
+A source nu, differentiable and strictly increasing, stands between the score x that a model gives
+and the canonical score of the loss. It makes the composite link chi and its inverse, eqs. (3), (4):
+
+    chi = nu^{-1} o (-L'),      chi^{-1} = (-L')^{-1} o nu.
+"""
+
+from collections.abc import Callable
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from bayesloss.proper_losses import ProperLoss
+
+__all__ = ["CompositeLoss", "margin_representation"]
+
+_FAR = 2.0**60  # the inverse of a source is looked for up to here
+
+
+class CompositeLoss:
+    """A proper loss completed with a source: the composite loss of equation (5).
+
+    Parameters
+    ----------
+    loss : ProperLoss
+    source : callable
+        nu: takes a float64 tensor of scores of shape (n,) to a tensor of shape (n,), strictly
+        increasing.
+
+    Notes
+    -----
+    Scores and probabilities are of shape (n,), or numbers. Every probability strictly between 0
+    and 1 has a score only if the source takes every value that the canonical link takes.
+    """
+
+    def __init__(self, loss: ProperLoss, source: Callable[[Tensor], Tensor]) -> None:
+        if not isinstance(loss, ProperLoss):
+            raise ValueError(f"expected a ProperLoss, got {type(loss).__name__}")
+        self.canonical = loss
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"CompositeLoss({self.canonical!r})"
+
+    def loss(self, y: ArrayLike | Tensor, x: ArrayLike | Tensor) -> Tensor:
+        """What the score x costs when the label is y, -1 or 1: equation (5)."""
+        return self.canonical.canonical_loss(y, self._source(x))
+
+    def inverse_link(self, x: ArrayLike | Tensor) -> Tensor:
+        """The probability of a score, chi^{-1}(x): equation (4)."""
+        return self.canonical.inverse_canonical_link(self._source(x))
+
+    def link(self, u: ArrayLike | Tensor) -> Tensor:
+        """The score of a probability, chi(u) = nu^{-1}(-L'(u)); without gradients.
+
+        Raises
+        ------
+        ValueError
+            If the source does not take the value that is needed.
+        """
+        return self.inverse_source(self.canonical.canonical_link(u))
+
+    def inverse_source(self, a: ArrayLike | Tensor) -> Tensor:
+        """The x at which the source takes the value a, by bisection.
+
+        To the last digit, or to 1e-17. Infinite values have infinite scores. Without gradients.
+
+        Raises
+        ------
+        ValueError
+            If the source does not take a finite value a between -2^60 and 2^60.
+        """
+        a = torch.as_tensor(a, dtype=torch.float64).detach()
+        low, high = torch.full_like(a, -1.0), torch.full_like(a, 1.0)
+        finite = torch.isfinite(a)
+        while True:
+            below = finite & (self._source(high) < a)
+            above = finite & (self._source(low) > a)
+            if not bool((below | above).any()):
+                break
+            if float(torch.maximum(high, -low).max()) >= _FAR:
+                lost = float(a[below | above].flatten()[0])
+                raise ValueError(f"expected values that the source takes, got {lost:.6g}")
+            high = torch.where(below, 2 * high, high)
+            low = torch.where(above, 2 * low, low)
+        middle = (low + high) / 2
+        while bool(((middle > low) & (middle < high) & (high - low > 1e-17)).any()):
+            less = self._source(middle) < a
+            low, high = torch.where(less, middle, low), torch.where(less, high, middle)
+            middle = (low + high) / 2
+        return torch.where(finite, middle, a)
+
+    def margin_loss(self, margin: Callable[[Tensor], Tensor], z: ArrayLike | Tensor) -> Tensor:
+        """The margin loss G(nu^{-1}(z)), as Theorem 2 (ii) writes it.
+
+        Equation (6) gives the same, for a margin z that is the canonical score times the label,
+        only if the source is odd.
+        """
+        return margin(self.inverse_source(z))
+
+    def _source(self, x: ArrayLike | Tensor) -> Tensor:
+        x = torch.as_tensor(x, dtype=torch.float64)
+        return self.source(x.reshape(-1)).reshape(x.shape)
+
+
+def margin_representation(
+    margin: Callable[[Tensor], Tensor], x: ArrayLike | Tensor
+) -> tuple[Tensor, Tensor]:
+    """Which inverse link equation (2) gives to a margin loss G, and whether it is a minimum.
+
+    Parameters
+    ----------
+    margin : callable
+        G, elementwise on tensors; its derivative is taken by automatic differentiation.
+    x : array-like
+        Scores.
+
+    Returns
+    -------
+    inverse_link : Tensor
+        q(x) = G'(-x) / (G'(-x) + G'(x)), equation (2); ``nan`` where both slopes vanish.
+    total_slope : Tensor
+        S(x) = G'(x) + G'(-x). The conditional risk at probability pi has the derivative
+        S(x) (pi - q(x)). So if q increases, q is the inverse link of a proper loss where S is
+        negative; where S is positive the risk is not least at pi = q(x), but greatest.
+    """
+    x = torch.as_tensor(x, dtype=torch.float64).detach()
+    slopes = []
+    for point in (x, -x):
+        at = point.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(margin(at).sum(), at)
+        slopes.append(slope)
+    total = slopes[0] + slopes[1]
+    return slopes[1] / total, total

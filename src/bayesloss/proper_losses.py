@@ -1,0 +1,300 @@
+r"""Proper losses: four of them, each with its link, its weight and its conjugate (W&N section 2).
+
+A loss :math:`\ell(y, u)` is paid when the label y, -1 or 1, meets the predicted probability u of
+y = 1. Three functions say the same as a proper loss, and each follows from any other:
+
+* its Bayes risk, the concave :math:`\underline{L}(\pi) = \inf_u E_\pi\, \ell(Y, u)`;
+* its canonical link :math:`-\underline{L}'`, which takes probabilities to scores;
+* its weight :math:`-\underline{L}''`, the slope of that link.
+
+All losses here are normalised by :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and
+right prediction costs nothing. Equation (1) needs that.
+
+Limits are values: at u = 0 and u = 1 links and losses may be infinite, at infinite scores
+probabilities are 0 or 1, and no ``nan`` comes of it. Derivatives are for the open interval.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+__all__ = ["LogLoss", "MatsushitaLoss", "ProperLoss", "SkewedLogLoss", "SquareLoss", "bregman"]
+
+
+class ProperLoss(ABC):
+    """A strictly proper loss for two classes, with its canonical link.
+
+    Arguments are tensors, arrays or numbers of shapes that broadcast; results are tensors in
+    float64 that keep the gradients of tensors. Probabilities outside [0, 1], ``nan``, and labels
+    other than -1 and 1 raise a ValueError.
+
+    Attributes
+    ----------
+    link_range : tuple of float
+        The infimum and the supremum of the canonical link.
+    symmetric : bool
+        Whether the Bayes risk is symmetric around 1/2: both labels cost alike.
+    """
+
+    link_range: tuple[float, float] = (-math.inf, math.inf)
+    symmetric: bool = True
+
+    def loss(self, y: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
+        """What the prediction u costs when the label turns out to be y, -1 or 1."""
+        minus, plus = self._partial_losses(_probabilities(u))
+        return torch.where(_labels(y) > 0, plus, minus)
+
+    def conditional_risk(self, pi: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
+        """The expected loss of the prediction u when y = 1 has probability pi."""
+        pi = _probabilities(pi)
+        minus, plus = self._partial_losses(_probabilities(u))
+        return _times(pi, plus) + _times(1 - pi, minus)
+
+    def bayes_risk(self, pi: ArrayLike | Tensor) -> Tensor:
+        """The least expected loss when y = 1 has probability pi: by properness, that of pi."""
+        return self.conditional_risk(pi, pi)
+
+    def canonical_link(self, u: ArrayLike | Tensor) -> Tensor:
+        """The score of a probability: minus the derivative of the Bayes risk."""
+        return self._link(_probabilities(u))
+
+    def inverse_canonical_link(self, a: ArrayLike | Tensor) -> Tensor:
+        """The probability of a score; 0 or 1 outside the range of the link."""
+        return self._inverse_link(_scores(a))
+
+    def weight(self, u: ArrayLike | Tensor) -> Tensor:
+        """Minus the second derivative of the Bayes risk: how much it matters to be right near u."""
+        return self._weight(_probabilities(u))
+
+    def conjugate(self, a: ArrayLike | Tensor) -> Tensor:
+        """The Legendre conjugate of minus the Bayes risk: sup over u in [0, 1] of a u + L(u)."""
+        return self._conjugates(_scores(a))[0]
+
+    def canonical_loss(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> Tensor:
+        """What the score a costs: the second form of (1), for the canonical link.
+
+        Within the range of the link: ``loss(y, inverse_canonical_link(a))``. Beyond it the loss
+        goes on as a straight line, and stays convex in a.
+        """
+        minus, plus = self._conjugates(_scores(a))
+        return torch.where(_labels(y) > 0, plus, minus)
+
+    def divergence(self, p: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
+        """The Bregman divergence of minus the Bayes risk: first form of (1), limits included."""
+        return self.conditional_risk(p, u) - self.bayes_risk(p)
+
+    def dual_divergence(self, a: ArrayLike | Tensor, b: ArrayLike | Tensor) -> Tensor:
+        """The Bregman divergence of the conjugate: second form of (1), limits included.
+
+        With q the probability of b, Fenchel's equality turns the definition into
+        ``conjugate(a) - a q - bayes_risk(q)``, which has a limit as b grows.
+        """
+        q = self.inverse_canonical_link(b)
+        minus, plus = self._conjugates(_scores(a))
+        return _times(q, plus) + _times(1 - q, minus) - self.bayes_risk(q)
+
+    @abstractmethod
+    def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of u when the label is -1, and when it is 1."""
+
+    @abstractmethod
+    def _link(self, u: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _inverse_link(self, a: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _weight(self, u: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """The conjugate at a, and the same less a, each without cancellation."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class LogLoss(ProperLoss):
+    """The log loss, whose canonical link is the logit: L = -pi log pi - (1 - pi) log(1 - pi)."""
+
+    def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        return 0 - torch.log1p(-u), 0 - torch.log(u)  # 0 - 0 is 0, and not -0
+
+    def _link(self, u: Tensor) -> Tensor:
+        return torch.log(u) - torch.log1p(-u)
+
+    def _inverse_link(self, a: Tensor) -> Tensor:
+        return torch.sigmoid(a)
+
+    def _weight(self, u: Tensor) -> Tensor:
+        return 1 / (u * (1 - u))
+
+    def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        return _softplus(a), _softplus(-a)
+
+
+class SquareLoss(ProperLoss):
+    """The square loss, L = pi (1 - pi); its canonical link 2u - 1 stays within [-1, 1]."""
+
+    link_range = (-1.0, 1.0)
+
+    def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        return u**2, (1 - u) ** 2
+
+    def _link(self, u: Tensor) -> Tensor:
+        return 2 * u - 1
+
+    def _inverse_link(self, a: Tensor) -> Tensor:
+        return (1 + a.clamp(-1, 1)) / 2
+
+    def _weight(self, u: Tensor) -> Tensor:
+        return torch.full_like(u, 2.0)
+
+    def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        inside = a.clamp(-1, 1)
+        return (1 + inside) ** 2 / 4 + torch.relu(a - 1), (1 - inside) ** 2 / 4 + torch.relu(-a - 1)
+
+
+class MatsushitaLoss(ProperLoss):
+    """Matsushita's loss: L = 2 sqrt(pi (1 - pi)).
+
+    The exponential loss of boosting, exp(-y x), is this loss under another link than the canonical
+    one, x = log(u / (1 - u)) / 2: one loss, two links.
+    """
+
+    def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        hit, miss = torch.sqrt(u), torch.sqrt(1 - u)
+        return hit / miss, miss / hit
+
+    def _link(self, u: Tensor) -> Tensor:
+        return (2 * u - 1) / torch.sqrt(u * (1 - u))
+
+    def _inverse_link(self, a: Tensor) -> Tensor:
+        # (1 + a / root) / 2, written so that a small tail is no difference of large numbers.
+        root, below, above = self._parts(a)
+        return torch.where(a < 0, 2 / (root * (root - below)), 1 - 2 / (root * (root + above)))
+
+    def _weight(self, u: Tensor) -> Tensor:
+        return 0.5 * (u * (1 - u)) ** -1.5
+
+    def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        root, below, above = self._parts(a)
+        minus = torch.where(a < 0, 2 / (root - below), (root + above) / 2)
+        plus = torch.where(a > 0, 2 / (root + above), (root - below) / 2)
+        return minus, plus
+
+    def _parts(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.hypot(a, torch.full_like(a, 2.0)), a.clamp(max=0), a.clamp(min=0)
+
+
+class SkewedLogLoss(ProperLoss):
+    r"""An asymmetric loss: its inverse canonical link is a power of the sigmoid (scobit).
+
+    With s = u^(1/k) and the harmonic number H = 1 + 1/2 + ... + 1/(k - 1), the canonical link is
+    log(s / (1 - s)) - H, onto all real numbers, and
+
+        loss(-1, u) = -log(1 - s) - sum_{j<k} s^j / j,
+        loss(1, u) = -log s + sum_{j<k} (1 - s^j) / j.
+
+    Parameters
+    ----------
+    power : int
+        The power k, at least 1; with 1 it is the log loss. The larger it is, the less a missed 1
+        costs (u near 0, label 1) compared with a false alarm (u near 1, label -1).
+
+    Raises
+    ------
+    ValueError
+        If the power is not a positive integer.
+    """
+
+    symmetric = False
+
+    def __init__(self, power: int = 3) -> None:
+        if int(power) != power or power < 1:
+            raise ValueError(f"expected an integer power of at least 1, got {power}")
+        self.power = int(power)
+        self.symmetric = self.power == 1
+        self._shift = sum(1 / j for j in range(1, self.power))
+
+    def __repr__(self) -> str:
+        return f"SkewedLogLoss(power={self.power})"
+
+    def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        log_s = torch.log(u) / self.power
+        return self._minus(log_s, torch.log(-torch.expm1(log_s))), self._plus(log_s)
+
+    def _link(self, u: Tensor) -> Tensor:
+        log_s = torch.log(u) / self.power
+        return log_s - torch.log(-torch.expm1(log_s)) - self._shift
+
+    def _inverse_link(self, a: Tensor) -> Tensor:
+        return torch.exp(-self.power * _softplus(-(a + self._shift)))
+
+    def _weight(self, u: Tensor) -> Tensor:
+        return 1 / (self.power * u * torch.expm1(torch.log(u) / self.power).abs())
+
+    def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        b = a + self._shift
+        log_s = -_softplus(-b)
+        return self._minus(log_s, -_softplus(b)), self._plus(log_s)
+
+    def _minus(self, log_s: Tensor, log_rest: Tensor) -> Tensor:
+        s = torch.exp(log_s)
+        direct = -log_rest - sum(s**j / j for j in range(1, self.power))
+        # For small s the difference cancels; what is left are the further terms of the series.
+        small = s.clamp(max=0.1)
+        series = small**self.power * sum(small**i / (self.power + i) for i in range(18))
+        return torch.where(s < 0.1, series, direct)
+
+    def _plus(self, log_s: Tensor) -> Tensor:
+        return -log_s + sum(-torch.expm1(j * log_s) / j for j in range(1, self.power))
+
+
+def bregman(
+    generator: Callable[[Tensor], Tensor], x: ArrayLike | Tensor, x0: ArrayLike | Tensor
+) -> Tensor:
+    """The Bregman divergence D_G(x || x0) = G(x) - G(x0) - (x - x0) G'(x0), without limits.
+
+    The generator G works elementwise on tensors, and is differentiated automatically.
+    """
+    x = torch.as_tensor(x, dtype=torch.float64)
+    x0 = torch.as_tensor(x0, dtype=torch.float64).detach().requires_grad_()
+    value = generator(x0)
+    (slope,) = torch.autograd.grad(value.sum(), x0)
+    return (generator(x) - value - (x - x0) * slope).detach()
+
+
+def _probabilities(values: ArrayLike | Tensor) -> Tensor:
+    return _checked(values, lambda u: (u >= 0) & (u <= 1), "probabilities in [0, 1]")
+
+
+def _labels(values: ArrayLike | Tensor) -> Tensor:
+    return _checked(values, lambda y: y.abs() == 1, "labels -1 and 1")
+
+
+def _scores(values: ArrayLike | Tensor) -> Tensor:
+    return _checked(values, lambda a: ~torch.isnan(a), "scores, finite or infinite")
+
+
+def _checked(values: ArrayLike | Tensor, good: Callable[[Tensor], Tensor], what: str) -> Tensor:
+    x = torch.as_tensor(values, dtype=torch.float64)
+    bad = ~good(x)
+    if bool(bad.any()):
+        raise ValueError(f"expected {what}, got {float(x[bad].flatten()[0])}")
+    return x
+
+
+def _times(probability: Tensor, value: Tensor) -> Tensor:
+    """The product, in which an event of probability 0 costs nothing, even if its loss is inf."""
+    product = probability * value
+    return torch.where(probability == 0, torch.zeros_like(product), product)
+
+
+def _softplus(a: Tensor) -> Tensor:
+    # torch's softplus is linear above 20, to 2e-9 only.
+    return torch.logaddexp(a, torch.zeros_like(a))

@@ -1,0 +1,214 @@
+"""Composite losses against root finding, brute force, and known pairs of margin loss and link."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import expit, logit
+
+from bayesloss.composite_losses import CompositeLoss, margin_representation
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
+
+LOSSES = [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)]
+PROBABILITIES = np.array([0.02, 0.3, 0.5, 0.81, 0.97])
+
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+many = settings(max_examples=1000, derandomize=True, deadline=None)
+
+
+def bumpy(x, start=0.5, slope=1.0, bump=0.8):
+    """A source that is not odd: strictly increasing while |bump| < slope."""
+    return start + slope * x + bump * torch.sin(x)
+
+
+@each_loss
+def test_link_and_inverse_link_by_root_finding(loss):
+    """Equations (3) and (4), with SciPy's root finder on the source in plain Python."""
+    composite = CompositeLoss(loss, bumpy)
+    expected = [
+        brentq(lambda x, a=a: 0.5 + x + 0.8 * math.sin(x) - a, -100, 100, xtol=1e-13)
+        for a in loss.canonical_link(PROBABILITIES).tolist()
+    ]
+    assert composite.link(PROBABILITIES).numpy() == pytest.approx(expected, abs=1e-11)
+    assert composite.inverse_link(expected).numpy() == pytest.approx(PROBABILITIES, abs=1e-11)
+
+
+@each_loss
+@pytest.mark.parametrize("y", [-1, 1])
+def test_composite_loss_is_the_loss_of_the_probability(loss, y):
+    """Equation (5) against ``loss(y, u)`` at u = chi^{-1}(x)."""
+    x = torch.linspace(-3, 3, 13, dtype=torch.float64)
+    composite = CompositeLoss(loss, bumpy)
+    expected = loss.loss(y, composite.inverse_link(x))
+    assert composite.loss(y, x).numpy() == pytest.approx(expected.numpy(), rel=1e-10)
+
+
+@each_loss
+def test_labels_of_equation_5(loss):
+    """With y* = (y + 1) / 2, the label 0 would be a coin; the labels are -1 and 1."""
+    composite = CompositeLoss(loss, bumpy)
+    x = composite.link(PROBABILITIES)
+    for y, expected in ((1, True), (-1, True), (0, False)):
+        target = loss.canonical_link((y + 1) / 2)
+        found = loss.dual_divergence(composite._source(x), target).numpy()
+        truth = loss.loss(1 if y == 1 else -1, PROBABILITIES).numpy()
+        assert np.allclose(found, truth, rtol=1e-9) == expected
+
+
+@each_loss
+def test_name_of_the_structure(loss):
+    """The gradient of the generator, by differences, is nu o chi and not nu o chi^{-1}."""
+    composite = CompositeLoss(loss, bumpy)
+    risk = [loss.bayes_risk(PROBABILITIES + step) for step in (-1e-6, 1e-6)]
+    gradient = -((risk[1] - risk[0]) / 2e-6).numpy()
+    assert composite._source(composite.link(PROBABILITIES)).numpy() == pytest.approx(
+        gradient, abs=1e-6
+    )
+    literal = composite._source(composite.inverse_link(PROBABILITIES)).numpy()
+    assert np.abs(literal - gradient).max() > 1
+
+
+@each_loss
+@pytest.mark.parametrize("pi", [0.05, 0.4, 0.9])
+def test_composite_loss_is_proper(loss, pi):
+    """The best score, found numerically, is that of the true probability."""
+    composite = CompositeLoss(loss, bumpy)
+    best = minimize_scalar(
+        lambda x: float(pi * composite.loss(1, x) + (1 - pi) * composite.loss(-1, x)),
+        bounds=(-10, 10),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    assert best.fun == pytest.approx(float(loss.bayes_risk(pi)), abs=1e-9)
+    assert float(composite.inverse_link(best.x)) == pytest.approx(pi, abs=1e-5)
+
+
+def test_bounded_source_leaves_probabilities_out():
+    """A source is differentiable and increasing; arctan is one, and reaches 0.83 at most."""
+    composite = CompositeLoss(LogLoss(), torch.arctan)
+    x = torch.linspace(-1e6, 1e6, 200001, dtype=torch.float64)
+    risk = 0.95 * composite.loss(1, x) + 0.05 * composite.loss(-1, x)
+    q = expit(math.pi / 2)
+    infimum = -0.95 * math.log(q) - 0.05 * math.log(1 - q)
+    assert float(risk.min()) >= infimum - 1e-12
+    assert infimum > float(LogLoss().bayes_risk(0.95)) + 0.05
+    with pytest.raises(ValueError, match=r"expected values that the source takes, got 2\.94"):
+        composite.link(0.95)
+
+
+def test_wider_source_than_the_link_keeps_properness():
+    """The square loss, with a source onto all real numbers: convex, the minimum where it was."""
+    composite = CompositeLoss(SquareLoss(), bumpy)
+    for pi in (0.1, 0.6):
+        risk = lambda x, pi=pi: float(  # noqa: E731
+            pi * composite.loss(1, x) + (1 - pi) * composite.loss(-1, x)
+        )
+        best = minimize_scalar(risk, bounds=(-10, 10), method="bounded", options={"xatol": 1e-9})
+        assert float(composite.inverse_link(best.x)) == pytest.approx(pi, abs=1e-5)
+        assert best.fun == pytest.approx(pi * (1 - pi), abs=1e-9)
+
+
+def test_inverse_source_at_the_limits():
+    composite = CompositeLoss(LogLoss(), lambda x: 1e-3 * x + x**3)
+    assert composite.link([0.0, 1.0]).tolist() == [-math.inf, math.inf]
+    assert float(composite.inverse_source(0.0)) == pytest.approx(0, abs=1e-12)
+    assert float(composite.inverse_source(1e9)) == pytest.approx(1e3, rel=1e-6)
+    assert composite.inverse_source(torch.zeros(2, 3)).shape == (2, 3)
+
+
+def test_bad_loss_is_refused():
+    with pytest.raises(ValueError, match="expected a ProperLoss, got str"):
+        CompositeLoss("log", bumpy)
+
+
+@many
+@given(
+    start=st.floats(-3, 3),
+    slope=st.floats(0.5, 3),
+    part=st.floats(0, 0.9),
+    u=st.floats(1e-6, 1 - 1e-6),
+)
+def test_figure_1_commutes(start, slope, part, u):
+    """From a probability to the canonical score, directly and by way of x."""
+    composite = CompositeLoss(LogLoss(), lambda x: bumpy(x, start, slope, part * slope))
+    x = composite.link(u)
+    assert float(composite._source(x)) == pytest.approx(logit(u), abs=1e-9)
+    assert float(composite.inverse_link(x)) == pytest.approx(u, abs=1e-9)
+
+
+@many
+@given(
+    start=st.floats(-3, 3),
+    slope=st.floats(0.5, 3),
+    part=st.floats(0, 0.9),
+    a=st.floats(-10, 10),
+)
+def test_two_margin_losses_agree_just_for_odd_sources(start, slope, part, a):
+    """Equation (6) for the label -1 and Theorem 2 (ii), with a strictly decreasing G."""
+    composite = CompositeLoss(LogLoss(), lambda x: bumpy(x, start, slope, part * slope))
+    theorem, plus = composite.inverse_source([-a, a])
+    equation = -plus
+    # nu(-x) + nu(x) = 2 start, so the two arguments of G differ by what undoes 2 start.
+    low, high = (2 * abs(start) / (slope * (1 + sign * part)) for sign in (1, -1))
+    gap = abs(float(theorem - equation))
+    assert low - 1e-9 <= gap <= high + 1e-9
+
+
+# --------------------------------------------------------------------------------- equation (2)
+
+X = torch.linspace(-4, 4, 17, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("margin", "inverse_link"),
+    [
+        (lambda z: torch.nn.functional.softplus(-z), expit),
+        (lambda z: torch.exp(-z), lambda x: expit(2 * x)),
+        (lambda z: torch.sigmoid(-z) ** 2, expit),  # Savage's: not convex
+        (
+            lambda z: (torch.hypot(z, torch.tensor(2.0)) - z) / 2,
+            lambda x: (1 + x / np.hypot(x, 2)) / 2,
+        ),
+    ],
+    ids=["logistic", "exponential", "Savage", "Matsushita"],
+)
+def test_known_pairs_of_margin_loss_and_link(margin, inverse_link):
+    found, slope = margin_representation(margin, X)
+    assert found.numpy() == pytest.approx(inverse_link(X.numpy()), rel=1e-9)
+    assert (slope < 0).all()
+    for pi in (0.2, 0.7):  # brute force: the risk is least where the link says
+        x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
+        best = x[(pi * margin(x) + (1 - pi) * margin(-x)).argmin()]
+        assert inverse_link(float(best)) == pytest.approx(pi, abs=1e-4)
+
+
+def test_minus_the_exponential_satisfies_equation_2_and_is_not_proper():
+    """Brute force and derivation: the stationary point is the worst prediction."""
+    inverse_link, slope = margin_representation(lambda z: -torch.exp(-z), X)
+    assert inverse_link.numpy() == pytest.approx(expit(2 * X.numpy()), rel=1e-12)
+    assert (slope > 0).all()
+    pi, x = 0.7, np.linspace(-6, 6, 120001)
+    risk = -pi * np.exp(-x) - (1 - pi) * np.exp(x)
+    assert x[risk.argmax()] == pytest.approx(logit(pi) / 2, abs=1e-4)
+    assert risk.max() == pytest.approx(-2 * math.sqrt(pi * (1 - pi)), abs=1e-8)
+
+
+def test_derivative_of_the_conditional_risk():
+    """R'(x) = S(x) (pi - q(x)), by finite differences, for a loss that is not convex."""
+    margin = lambda z: torch.sigmoid(-z) ** 2 + 0.1 * torch.sigmoid(-3 * z)  # noqa: E731
+    inverse_link, slope = margin_representation(margin, X)
+    step = 1e-5
+    for pi in (0.1, 0.5, 0.8):
+        risk = [pi * margin(x) + (1 - pi) * margin(-x) for x in (X - step, X + step)]
+        numerical = (risk[1] - risk[0]) / (2 * step)
+        assert (slope * (pi - inverse_link)).numpy() == pytest.approx(numerical.numpy(), abs=1e-9)
+
+
+def test_flat_margin_has_no_link():
+    inverse_link, slope = margin_representation(lambda z: torch.relu(1 - z) ** 2 * 0, X)
+    assert torch.isnan(inverse_link).all()
+    assert (slope == 0).all()

@@ -1,0 +1,280 @@
+"""The losses against textbook formulas, numerical infima, derivatives and integrals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import digamma
+
+from bayesloss.proper_losses import (
+    LogLoss,
+    MatsushitaLoss,
+    SkewedLogLoss,
+    SquareLoss,
+    bregman,
+)
+
+LOSSES = [LogLoss(), SquareLoss(), MatsushitaLoss(), SkewedLogLoss(2), SkewedLogLoss(5)]
+INSIDE = np.array([1e-6, 0.01, 0.2, 0.5, 0.73, 0.99, 1 - 1e-6])
+
+# The least weight: by Taylor's theorem the regret is at least half of it times (u - pi)^2. The
+# skewed losses' is the least of 1 / (k u (1 - u^(1/k))), where u^(1/k) = k / (k + 1).
+LEAST_WEIGHT = {
+    repr(loss): weight for loss, weight in zip(LOSSES, [4, 2, 4, 27 / 8, 6**6 / 5**6], strict=True)
+}
+
+each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
+many = settings(max_examples=1000, derandomize=True, deadline=None)
+some_loss = st.sampled_from(LOSSES)
+probability = st.floats(0, 1)
+inner = st.floats(1e-9, 1 - 1e-9)
+score = st.floats(-50, 50)
+
+
+def textbook(loss, y, u):
+    """The losses as one writes them down, without care for rounding, in plain Python."""
+    hit = u if y == 1 else 1 - u
+    if isinstance(loss, LogLoss):
+        return -math.log(hit)
+    if isinstance(loss, SquareLoss):
+        return (1 - hit) ** 2
+    if isinstance(loss, MatsushitaLoss):
+        return math.sqrt((1 - hit) / hit)
+    # Schervish: the weight's integral; the weight from the slope of sigmoid(a + H)^k.
+    k = loss.power
+    if y == 1:
+        return quad(lambda c: (1 - c) / (k * c * (1 - c ** (1 / k))), u, 1, epsabs=1e-13)[0]
+    return quad(lambda c: 1 / (k * (1 - c ** (1 / k))), 0, u, epsabs=1e-13)[0]
+
+
+@each_loss
+@pytest.mark.parametrize("y", [-1, 1])
+def test_loss_is_the_textbook_loss(loss, y):
+    u = INSIDE[1:-1]
+    expected = [textbook(loss, y, value) for value in u]
+    assert loss.loss(y, u).numpy() == pytest.approx(expected, rel=1e-10)
+
+
+@each_loss
+@pytest.mark.parametrize("pi", [0.003, 0.4, 0.77, 0.99])
+def test_bayes_risk_is_the_infimum(loss, pi):
+    def risk(u):
+        return pi * textbook(loss, 1, u) + (1 - pi) * textbook(loss, -1, u)
+
+    best = minimize_scalar(risk, bounds=(1e-9, 1 - 1e-9), method="bounded", options={"xatol": 1e-9})
+    assert float(loss.bayes_risk(pi)) == pytest.approx(best.fun, abs=1e-8)
+    assert abs(best.x - pi) < 1e-4
+
+
+@each_loss
+def test_link_and_weight_are_derivatives(loss):
+    """By automatic differentiation of the Bayes risk."""
+    u = torch.tensor(INSIDE[1:-1], requires_grad=True)
+    (slope,) = torch.autograd.grad(loss.bayes_risk(u).sum(), u, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), u)
+    assert loss.canonical_link(u).detach().numpy() == pytest.approx(-slope.detach().numpy())
+    assert loss.weight(u).detach().numpy() == pytest.approx(-curvature.numpy(), rel=1e-9)
+
+
+@each_loss
+def test_link_and_its_inverse(loss):
+    u = torch.tensor(INSIDE)
+    assert loss.inverse_canonical_link(loss.canonical_link(u)).numpy() == pytest.approx(
+        INSIDE, rel=1e-12
+    )
+    low, high = loss.link_range
+    assert loss.canonical_link([0.0, 1.0]).tolist() == [low, high]
+
+
+@each_loss
+def test_conjugate_is_the_supremum(loss):
+    for a in (-30.0, -3.0, -1.0, 0.4, 1.0, 2.0, 30.0):
+        best = minimize_scalar(
+            lambda u, a=a: -float(a * u + loss.bayes_risk(u)),
+            bounds=(0, 1),
+            method="bounded",
+            options={"xatol": 1e-13},
+        )
+        ends = max(0.0, a)
+        assert float(loss.conjugate(a)) == pytest.approx(max(-best.fun, ends), abs=1e-9)
+
+
+@each_loss
+def test_conjugate_is_the_integral_of_the_inverse_link(loss):
+    for a in (-4.0, -0.5, 1.5):
+        value, _ = quad(
+            lambda t: float(loss.inverse_canonical_link(t)), -math.inf, a, epsabs=1e-12, limit=200
+        )
+        rest, _ = quad(
+            lambda t: 1 - float(loss.inverse_canonical_link(t)),
+            a,
+            math.inf,
+            epsabs=1e-12,
+            limit=200,
+        )
+        assert float(loss.canonical_loss(-1, a)) == pytest.approx(value, abs=1e-9)
+        assert float(loss.canonical_loss(1, a)) == pytest.approx(rest, abs=1e-9)
+
+
+@each_loss
+def test_normalised_and_the_inverse_link_has_mean_zero(loss):
+    """L(0) = L(1) = 0 says that the distribution function (-L')^{-1} has mean zero."""
+    assert loss.bayes_risk([0.0, 1.0]).tolist() == [0, 0]
+    mean, _ = quad(lambda u: float(loss.canonical_link(u)), 0, 1, epsabs=1e-10, limit=200)
+    assert mean == pytest.approx(0, abs=1e-8)
+
+
+def test_shift_of_the_skewed_loss_is_the_mean_of_its_distribution():
+    for k in (1, 2, 5):
+        loss = SkewedLogLoss(k)
+        middle = float(loss.canonical_link(0.5**k))  # where s = 1/2 and its logit is 0
+        assert -middle == pytest.approx(digamma(k) - digamma(1), rel=1e-12)
+
+
+def test_skewed_loss_with_power_one_is_the_log_loss():
+    a = torch.linspace(-40, 40, 81, dtype=torch.float64)
+    for y in (-1, 1):
+        skewed, log = (loss.canonical_loss(y, a) for loss in (SkewedLogLoss(1), LogLoss()))
+        assert skewed.numpy() == pytest.approx(log.numpy(), rel=1e-10)
+
+
+@each_loss
+def test_limits(loss):
+    """At 0 and 1 and at infinite scores: values, never nan."""
+    inf = math.inf
+    assert loss.loss([1, -1], [1.0, 0.0]).tolist() == [0, 0]
+    worst = 1.0 if isinstance(loss, SquareLoss) else inf
+    assert loss.loss([1, -1], [0.0, 1.0]).tolist() == [worst, worst]
+    assert loss.inverse_canonical_link([-inf, inf]).tolist() == [0, 1]
+    assert loss.canonical_loss([1, -1], [inf, -inf]).tolist() == [0, 0]
+    assert loss.canonical_loss([1, -1], [-inf, inf]).tolist() == [inf, inf]
+    assert loss.conjugate([-inf, inf]).tolist() == [0, inf]
+    assert (loss.weight([0.0, 1.0]) > 0).all()
+    assert float(loss.divergence(1.0, 1.0)) == float(loss.dual_divergence(inf, inf)) == 0
+    far = loss.canonical_loss([1, -1], [1e3, -1e3])
+    assert ((far >= 0) & (far <= 1e-2)).all()
+
+
+@each_loss
+def test_small_tails_do_not_cancel(loss):
+    """The loss of a nearly certain, right prediction, against the integral of the tail."""
+    a = float(loss.canonical_link(1e-4))
+    tail, _ = quad(lambda t: float(loss.inverse_canonical_link(t)), loss.link_range[0], a, epsabs=0)
+    assert float(loss.canonical_loss(-1, a)) == pytest.approx(tail, rel=1e-7)
+
+
+@each_loss
+@pytest.mark.parametrize("y", [-1, 1])
+def test_both_forms_of_equation_1(loss, y):
+    """Each divergence from its definition, the generator differentiated automatically."""
+    u = torch.tensor([0.05, 0.3, 0.6, 0.9], dtype=torch.float64)
+    label = torch.full_like(u, (y + 1) / 2)
+    a = loss.canonical_link(u)
+    # -L'(y*) is infinite for most; the limit, from near.
+    near = loss.canonical_link(abs(label - 1e-13))
+    first = bregman(lambda p: -loss.bayes_risk(p), label, u)
+    second = bregman(loss.conjugate, a, near)
+    expected = [textbook(loss, y, float(value)) for value in u]
+    assert first.numpy() == pytest.approx(expected, rel=1e-9)
+    # For Matsushita's loss the limit is approached as the square root of the distance.
+    assert second.numpy() == pytest.approx(expected, rel=1e-4)
+    limit = loss.dual_divergence(a, loss.canonical_link(label))
+    assert limit.numpy() == pytest.approx(expected, rel=1e-9)
+    assert loss.divergence(label, u).numpy() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("y", [-1, 1])
+def test_equation_1_needs_a_normalised_loss(y):
+    """The log loss plus a toll on each label is proper; its divergence leaves the toll out."""
+    toll = {1: 0.1, -1: 0.3}
+
+    def expected_loss(pi, u):
+        return pi * (0.1 - math.log(u)) + (1 - pi) * (0.3 - math.log(1 - u))
+
+    for u in (0.2, 0.5, 0.9):
+        slope = (expected_loss(u + 1e-6, u + 1e-6) - expected_loss(u - 1e-6, u - 1e-6)) / 2e-6
+        star = (y + 1) / 2
+        divergence = -toll[y] + expected_loss(u, u) + (star - u) * slope  # -L(y*) is minus the toll
+        loss = toll[y] - math.log(u if y == 1 else 1 - u)
+        assert divergence == pytest.approx(loss - toll[y], abs=1e-8)
+        assert abs(divergence - loss) > 0.09
+
+
+@many
+@given(loss=some_loss, pi=probability, u=inner)
+def test_strictly_proper(loss, pi, u):
+    """The regret is at least half the least weight times (u - pi)^2."""
+    regret = float(loss.divergence(pi, u))
+    assert regret >= LEAST_WEIGHT[repr(loss)] / 2 * (u - pi) ** 2 - 1e-12
+
+
+@many
+@given(loss=some_loss, p=probability, q=probability, t=probability)
+def test_bayes_risk_is_concave(loss, p, q, t):
+    between = float(loss.bayes_risk(min(1.0, t * p + (1 - t) * q)))
+    chord = t * float(loss.bayes_risk(p)) + (1 - t) * float(loss.bayes_risk(q))
+    assert between >= chord - 1e-12
+
+
+@many
+@given(loss=some_loss, u=probability, a=score)
+def test_fenchel_and_young(loss, u, a):
+    assert float(loss.conjugate(a) - loss.bayes_risk(u)) >= a * u - 1e-12
+
+
+@many
+@given(loss=some_loss, p=inner, u=inner)
+def test_dual_divergences_agree(loss, p, u):
+    """D_{-L}(p || u) = D_{(-L)*}(-L'(u) || -L'(p)), and neither is negative."""
+    first = float(loss.divergence(p, u))
+    second = float(loss.dual_divergence(*(loss.canonical_link(v) for v in (u, p))))
+    scale = 1 + abs(float(loss.canonical_link(u))) + float(loss.weight(u)) * 1e-3
+    assert first == pytest.approx(second, abs=1e-11 * scale)
+    assert min(first, second) >= -1e-11 * scale
+
+
+@many
+@given(loss=some_loss, y=st.sampled_from([-1, 1]), a=score, b=score)
+def test_canonical_losses_are_one_lipschitz(loss, y, a, b):
+    gap = abs(float(loss.canonical_loss(y, a) - loss.canonical_loss(y, b)))
+    assert gap <= abs(a - b) * (1 + 1e-12) + 1e-12
+
+
+@many
+@given(x=st.floats(-5, 5), x0=st.floats(-5, 5))
+def test_bregman_is_the_remainder_of_taylor(x, x0):
+    """For G = exp: the integral of (x - t) exp(t) from x0 to x, in closed form."""
+    expected = math.exp(x) - math.exp(x0) * (1 + x - x0)
+    found = float(bregman(torch.exp, x, x0))
+    assert found == pytest.approx(expected, abs=1e-11)
+    assert found >= -1e-11
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
+def test_bad_probabilities_are_refused(bad):
+    for call in (LogLoss().canonical_link, LogLoss().bayes_risk, LogLoss().weight):
+        with pytest.raises(ValueError, match=r"expected probabilities in \[0, 1\], got"):
+            call([0.5, bad])
+
+
+def test_other_bad_input_is_refused():
+    with pytest.raises(ValueError, match="expected labels -1 and 1, got 0"):
+        LogLoss().loss([0, 1], 0.5)
+    with pytest.raises(ValueError, match="expected scores, finite or infinite, got nan"):
+        LogLoss().conjugate(math.nan)
+    for power in (0, 1.5, -1):
+        with pytest.raises(ValueError, match="expected an integer power of at least 1, got"):
+            SkewedLogLoss(power)
+
+
+@each_loss
+def test_gradients_are_finite_inside(loss):
+    a = torch.tensor([-30.0, -0.5, 0.0, 0.7, 30.0], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(loss.canonical_loss(torch.ones(5), a).sum(), a)
+    expected = loss.inverse_canonical_link(a).detach() - 1  # the slope of (1) is u - y*
+    assert slope.numpy() == pytest.approx(expected.numpy(), abs=1e-12)
