@@ -1,0 +1,332 @@
+r"""What the ISGP prior believes: zeros of f, slopes of nu, what a straight line costs, its origin.
+
+W&N section 3 and appendix B, for the basis (14). Three facts carry most of it. f is a stationary
+Gaussian process, so Rice's formula counts its level crossings: with r the root mean square of the
+harmonic number under the eigenvalues,
+
+    E #{zeros of f in a period} = 2 r,        r^2 = sum m^2 lambda_m / sum lambda_m.
+
+f has no constant term, so it averages to zero over a period and cannot stay above a level all the
+way round: to exceed it, f must cross it. And nu(x) is a quadratic form in Gaussian weights, so all
+its cumulants are traces.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+
+__all__ = [
+    "best_root",
+    "count_zeros",
+    "cumulants",
+    "expected_zeros",
+    "flipped_root",
+    "inverse_source",
+    "level_cost",
+    "make_prior",
+    "origin_quadratic",
+    "rms_harmonic",
+    "slope_table",
+    "steepest",
+    "tail_bound",
+    "whole_period",
+    "zeros_table",
+]
+
+Array = NDArray[np.float64]
+
+
+def make_prior(
+    *, a: float = 2.0, c: float = 1.0, n_basis: int = 64, mu: float = 0.0, gamma: float = 1.0
+) -> ISGP:
+    """An ISGP with k(0, 0) = 1, which is unbiased if mu = 0."""
+    return ISGP(TrigonometricKernel(a=a, c=c, n_basis=n_basis), mu=mu, gamma=gamma)
+
+
+def whole_period(kernel: TrigonometricKernel, n: int) -> torch.Tensor:
+    """A grid of n points on [-1/c, 1/c), evenly spaced round the circle."""
+    return (2 * torch.arange(n, dtype=torch.float64) / n - 1) / kernel.c
+
+
+# ---------------------------------------------------------------------------------------- zeros
+
+
+def rms_harmonic(kernel: TrigonometricKernel, constant: float = 0.0) -> float:
+    """The root mean square r of the harmonic number, weighted with the eigenvalues.
+
+    Parameters
+    ----------
+    kernel : TrigonometricKernel
+    constant : float
+        Prior variance of a constant basis function, an option beyond the paper.
+    """
+    half = kernel.n_basis // 2
+    weight = kernel.eigenvalues[:half].numpy()
+    return math.sqrt((np.arange(1, half + 1) ** 2) @ weight / (constant + weight.sum()))
+
+
+def expected_zeros(kernel: TrigonometricKernel, constant: float = 0.0) -> float:
+    """Rice's formula: the mean number of zeros of f in a period, 2 r."""
+    return 2 * rms_harmonic(kernel, constant)
+
+
+def count_zeros(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> NDArray[np.int64]:
+    """How often f changes sign in a period, for each row of Gamma."""
+    sign = np.sign(prior.root(whole_period(prior.kernel, n_grid), Gamma).numpy())
+    return (sign != np.roll(sign, -1, axis=-1)).sum(axis=-1)
+
+
+def zeros_table(
+    smoothness: Sequence[float], *, n_basis: int, n_paths: int, seed: int
+) -> pd.DataFrame:
+    """Zeros of f in a period: Rice's formula and simulated paths.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by a. ``rice`` is exact; ``counted``, ``error``, ``fewest``, ``most`` come from the
+        paths; ``half free`` is the share of paths without a zero in the middle half of the period.
+    """
+    rows = {}
+    for a in smoothness:
+        prior = make_prior(a=a, n_basis=n_basis)
+        Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+        counts = count_zeros(prior, Gamma)
+        middle = prior.root(torch.linspace(-0.5, 0.5, 1025, dtype=torch.float64), Gamma).numpy()
+        rows[a] = {
+            "rice": expected_zeros(prior.kernel),
+            "counted": counts.mean(),
+            "error": counts.std(ddof=1) / math.sqrt(n_paths),
+            "fewest": counts.min(),
+            "most": counts.max(),
+            "odd counts": (counts % 2).sum(),
+            "half free": (np.abs(np.sign(middle).sum(axis=1)) == middle.shape[1]).mean(),
+        }
+    return pd.DataFrame(rows).T.rename_axis("a")
+
+
+def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
+    """The x with nu(x) = value, by bisection on one path.
+
+    Parameters
+    ----------
+    prior : ISGP
+    Gamma : Tensor of shape (M + 1,)
+    values : array of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If f vanishes: then nu is a constant and has no inverse.
+    """
+    climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
+    if not climb > 0:
+        raise ValueError(f"expected a path with f != 0, got |w|^2 = {climb * prior.kernel.c}")
+    wanted = torch.as_tensor(values, dtype=torch.float64)
+    periods = torch.floor((wanted - Gamma[-1]) / climb)
+    low = 2 / prior.kernel.c * periods
+    high = low + 2 / prior.kernel.c
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = prior.source(middle, Gamma) < wanted
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return ((low + high) / 2).numpy()
+
+
+# --------------------------------------------------------------------------------------- slopes
+
+
+def steepest(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> Array:
+    """The largest f^2 in a period, for each row of Gamma: the steepest slope of nu."""
+    return prior.derivative(whole_period(prior.kernel, n_grid), Gamma).numpy().max(axis=-1)
+
+
+def tail_bound(kernel: TrigonometricKernel, probability: float) -> float:
+    """A level that sup f^2 exceeds with at most the given probability.
+
+    To exceed u on a closed period without staying above it, f has to cross u upwards; so
+    P(sup f > u) is at most the mean number of upcrossings, r exp(-u^2 / 2 k(0, 0)) by Rice. The
+    same for -f, hence P(sup f^2 > s) <= 2 r exp(-s / 2 k(0, 0)).
+    """
+    if not 0 < probability < 1:
+        raise ValueError(f"expected a probability between 0 and 1, got {probability}")
+    return 2 * float(kernel.variance) * math.log(2 * rms_harmonic(kernel) / probability)
+
+
+def slope_table(
+    smoothness: Sequence[float], *, n_basis: int, n_paths: int, seed: int
+) -> pd.DataFrame:
+    """Three handles on the steepest slope of nu, and the slope itself.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by a. The medians of the slope of the log loss, of sup f^2 and of Lemma 6's bound;
+        then the 95 % quantiles of the last two with Rice's level between them.
+    """
+    rows = {}
+    for a in smoothness:
+        prior = make_prior(a=a, n_basis=n_basis, gamma=0.01)
+        Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+        grid = whole_period(prior.kernel, 2048)
+        sup = steepest(prior, Gamma, 2048)
+        lemma = n_basis / 2 * (Gamma[:, :-1] ** 2).sum(dim=1).numpy()  # sup |phi|^2 = M / 2
+        # For y = -1 the log loss has slope sigma(nu(x)) f(x)^2.
+        slope = torch.sigmoid(prior.source(grid, Gamma)) * prior.derivative(grid, Gamma)
+        rows[a] = {
+            "log loss, median": float(slope.max(dim=1).values.median()),
+            "sup f², median": np.median(sup),
+            "Lemma 6, median": np.median(lemma),
+            "sup f², 95 %": np.quantile(sup, 0.95),
+            "Rice, 95 %": tail_bound(prior.kernel, 0.05),
+            "Lemma 6, 95 %": np.quantile(lemma, 0.95),
+            "tightest": (lemma / sup).min(),
+        }
+    return pd.DataFrame(rows).T.rename_axis("a")
+
+
+# ------------------------------------------------------------------------- what the prior can do
+
+
+def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Array, Array]:
+    """Basis functions at x and their prior variances, with a constant in front if asked."""
+    basis, variance = kernel.basis(torch.from_numpy(x)).numpy(), kernel.eigenvalues.numpy()
+    if constant > 0:
+        basis = np.column_stack([np.ones(len(x)), basis])
+        variance = np.concatenate([[constant], variance])
+    return basis, variance
+
+
+def level_cost(
+    kernel: TrigonometricKernel, fraction: float, *, tolerance: float, constant: float = 0.0
+) -> float:
+    """The least w^T Lambda^-1 w for which f stays near 1 on the middle part of the period.
+
+    "Near" means a root mean square deviation of at most the tolerance. Under the prior
+    w^T Lambda^-1 w is chi-squared with M degrees of freedom, and half of it is the price in nats.
+
+    Parameters
+    ----------
+    kernel : TrigonometricKernel
+    fraction : float
+        The part of the period, in (0, 1].
+    tolerance : float
+        In (0, 1).
+    constant : float
+        Prior variance of a constant basis function, an option beyond the paper.
+
+    Returns
+    -------
+    float
+        Infinite where no w does it.
+
+    Raises
+    ------
+    ValueError
+        If fraction or tolerance lie outside their range.
+    """
+    if not 0 < fraction <= 1:
+        raise ValueError(f"expected a fraction in (0, 1], got {fraction}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"expected a tolerance in (0, 1), got {tolerance}")
+    # Whole periods of the highest harmonic are sampled evenly, the ends included by symmetry.
+    n = 16 * kernel.n_basis
+    x = fraction * (2 * (np.arange(n) + 0.5) / n - 1) / kernel.c
+    basis, variance = _design(kernel, x, constant)
+    left, values, _ = np.linalg.svd(basis * np.sqrt(variance / n), full_matrices=False)
+    target = left.T @ np.full(n, 1 / math.sqrt(n))
+    outside = max(0.0, 1 - float(target @ target))
+
+    def deviation(ridge: float) -> float:
+        return outside + float(((ridge / (values**2 + ridge) * target) ** 2).sum())
+
+    low, high = -32.0, 4.0  # the logarithm (base 10) of the ridge
+    if deviation(10**low) > tolerance**2:
+        return math.inf
+    for _ in range(80):  # the deviation rises with the ridge
+        middle = (low + high) / 2
+        low, high = (middle, high) if deviation(10**middle) <= tolerance**2 else (low, middle)
+    return float(((values / (values**2 + 10**low) * target) ** 2).sum())
+
+
+def best_root(
+    slope: Callable[[Array], Array], kernel: TrigonometricKernel, reach: float
+) -> tuple[float, float]:
+    """The best f for a target slope on [-reach, reach], by least squares.
+
+    Returns
+    -------
+    root_error, source_error : float
+        The largest deviations of f from the square root of the slope, and of nu from the target.
+    """
+    x = np.linspace(-reach, reach, 4001)
+    basis, _ = _design(kernel, x, 0.0)
+    root = np.sqrt(slope(x))
+    f = basis @ np.linalg.lstsq(basis, root, rcond=1e-13)[0]
+    return float(np.abs(f - root).max()), _source_gap(x, f**2 - root**2)
+
+
+def flipped_root(slope: Callable[[Array], Array], kernel: TrigonometricKernel) -> float:
+    """The error in nu on the whole period of a root that changes sign once, so as to have mean 0.
+
+    The best f in least squares for it is its Fourier series, in which no constant is missing.
+    """
+    x = (2 * (np.arange(2**14) + 0.5) / 2**14 - 1) / kernel.c
+    root = np.sqrt(slope(x))
+    mass = np.cumsum(root)
+    root = np.where(mass <= mass[-1] / 2, -root, root)
+    basis, _ = _design(kernel, x, 0.0)
+    f = basis @ (2 * basis.T @ root / len(x))
+    return _source_gap(x, f**2 - root**2)
+
+
+def _source_gap(x: Array, excess: Array) -> float:
+    """The largest integral of the excess from the middle of x."""
+    integral = np.concatenate([[0.0], np.cumsum((excess[1:] + excess[:-1]) / 2 * np.diff(x))])
+    return float(np.abs(integral - integral[len(x) // 2]).max())
+
+
+# -------------------------------------------------------------------------------------- origins
+
+
+def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:
+    """Mean, standard deviation and skewness of w^T matrix w under the prior: traces of powers."""
+    product = matrix @ torch.diag(prior.kernel.eigenvalues)
+    first = float(product.trace())
+    second = 2 * float((product @ product).trace())
+    third = 8 * float((product @ product @ product).trace())
+    return first, math.sqrt(second), third / second**1.5 if second > 0 else 0.0
+
+
+def origin_quadratic(prior: ISGP, x: float, r: float, form: str) -> tuple[torch.Tensor, float]:
+    """Appendix B's process at x as w^T matrix w + shift.
+
+    Parameters
+    ----------
+    prior : ISGP
+    x, r : float
+        r <= 0 is where the integration begins.
+    form : {"paths", "law", "printed"}
+        ``paths``: the integral from r to x, less its mean up to 0. ``law``: a process with the same
+        law, with psi shifted. ``printed``: psi(x + r) and -r k(0, 0).
+
+    Raises
+    ------
+    ValueError
+        If r is positive or the form unknown.
+    """
+    if r > 0:
+        raise ValueError(f"expected r <= 0, got {r}")
+    level = float(prior.kernel.variance)
+    at = {"paths": [x, r], "law": [x - r, 0.0], "printed": [x + r, 0.0]}
+    if form not in at:
+        raise ValueError(f"expected a form of {list(at)}, got {form!r}")
+    psi = prior.kernel.psi(torch.tensor(at[form], dtype=torch.float64))
+    return psi[0] - psi[1], -r * level if form == "printed" else r * level
