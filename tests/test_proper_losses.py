@@ -1,5 +1,6 @@
 """The losses against textbook formulas, numerical infima, derivatives and integrals."""
 
+import decimal
 import math
 
 import numpy as np
@@ -165,7 +166,25 @@ def test_small_tails_do_not_cancel(loss):
     """The loss of a nearly certain, right prediction, against the integral of the tail."""
     a = float(loss.canonical_link(1e-4))
     tail, _ = quad(lambda t: float(loss.inverse_canonical_link(t)), loss.link_range[0], a, epsabs=0)
-    assert float(loss.canonical_loss(-1, a)) == pytest.approx(tail, rel=1e-7)
+    assert float(loss.canonical_loss(-1, a)) == pytest.approx(tail, rel=1e-7, abs=0)
+
+
+@pytest.mark.parametrize("power", [2, 3, 5])
+def test_skewed_loss_of_tiny_probabilities(power):
+    """Against the formula in 80 decimal digits, where it may cancel."""
+    with decimal.localcontext(prec=80):
+        s = decimal.Decimal("1e-8")
+        exact = -(1 - s).ln() - sum(s**j / j for j in range(1, power))
+        u = s**power
+    assert float(SkewedLogLoss(power).loss(-1, float(u))) == pytest.approx(
+        float(exact), rel=1e-12, abs=0
+    )
+
+
+def test_log_loss_of_large_scores_keeps_its_digits():
+    """Where a softplus with a threshold would be linear already."""
+    loss = float(LogLoss().canonical_loss(-1, 20.5))
+    assert loss - 20.5 == pytest.approx(math.exp(-20.5), abs=1e-14)
 
 
 @each_loss
