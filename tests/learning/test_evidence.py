@@ -269,15 +269,20 @@ class TestMaximum:
         assert answers[0].values == answers[1].values
         assert torch.equal(answers[0].posterior.mode, answers[1].posterior.mode)
 
-    def test_every_mode_is_sought_on_one_thread(self, monkeypatch):
+    def test_everything_is_done_on_one_thread(self, monkeypatch):
         """For speed: two threads on matrices this small wait for each other."""
-        seen = set()
+        seen, condense = set(), Gaussian.condense
 
         def watched(*args, **settings):
             seen.add(torch.get_num_threads())
             return find_mode(*args, **settings)
 
+        def condense_watched(*args):
+            seen.add(torch.get_num_threads())
+            return condense(*args)
+
         monkeypatch.setattr(evidence, "find_mode", watched)
+        monkeypatch.setattr(Gaussian, "condense", condense_watched)
         before = torch.get_num_threads()
         try:
             torch.set_num_threads(2)
@@ -321,3 +326,11 @@ class TestMaximum:
         self.y = good[:-1]
         with pytest.raises(ValueError, match="expected x and y of one shape"):
             self.maximise()
+
+
+@pytest.mark.parametrize("bounds", [{"alpha": (0, 1)}, {"a": (1, 3)}, {"gamma": (2, 1)}])
+def test_impossible_bounds_are_refused(bounds):
+    x = torch.linspace(-1, 1, 9, dtype=torch.float64)
+    prior = GP(TrigonometricKernel(a=2.0, c=0.25, n_basis=2))
+    with pytest.raises(ValueError, match="low <= high"):
+        maximise_evidence(prior, Gaussian(1.0), x, x, bounds=bounds)

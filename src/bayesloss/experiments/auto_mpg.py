@@ -35,6 +35,7 @@ __all__ = [
     "PERIOD_FRACTIONS",
     "SIZES",
     "UNITS",
+    "affine_fit",
     "by_fraction",
     "cells",
     "draw_fits",
@@ -43,6 +44,7 @@ __all__ = [
     "fit",
     "gains",
     "measure",
+    "paired_gains",
     "printed",
     "ratio",
     "rows_of",
@@ -227,6 +229,43 @@ def ratio(results: pd.DataFrame) -> tuple[float, float]:
     return float((weight * ratios).sum() / weight.sum()), float(weight.sum() ** -0.5)
 
 
+def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
+    """Printed numbers as an affine function of our squared errors, for PAVA and Linear.
+
+    Returns
+    -------
+    slope, intercept, intercept_error : float
+        By least squares, weighted with the luck of one draw of the partition.
+    """
+    ours = summary(results)
+    fixed = [key for key in ours.index if key[2] in ("PAVA", "Linear")]
+    x, y = ours.loc[fixed, "mean"], printed()[fixed]
+    weight = x / (y * ours.loc[fixed, "sd"])
+    coefficients, covariance = np.polyfit(x, y, 1, w=weight, cov="unscaled")
+    return float(coefficients[0]), float(coefficients[1]), float(np.sqrt(covariance[1, 1]))
+
+
+def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
+    """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck.
+
+    The two methods share the partition, so their ratio has less luck in it than either.
+    """
+    mse = results.groupby(["size", "input", "partition", "method"], sort=False)["mse"].mean()
+    mse = mse.unstack("method")
+    gain = 100 * (1 - mse["ISGP"] / mse["GP"])
+    ours = gain.groupby(["size", "input"], sort=False).agg(["mean", "std"])
+    n = results["partition"].nunique()
+    table = printed().unstack("method")
+    out = pd.DataFrame(
+        {
+            "printed": 100 * (1 - table["ISGP"] / table["GP"]),
+            "ours": ours["mean"],
+            "luck of one draw": t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n) * ours["std"],
+        }
+    )
+    return out.reindex(ours.index)
+
+
 def gains(results: pd.DataFrame) -> pd.DataFrame:
     """How much lower the squared error of one method is than that of another, as a fraction.
 
@@ -269,6 +308,7 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
         }
     )
     isgp = results[results["method"] == "ISGP"]
+    out["ISGP over GP, Small, %"] = 100 * (1 - means["ISGP", "small"] / means["GP", "small"])
     out["bound, ISGP"] = isgp.groupby("period_fraction")["evidence_bound"].mean()
     out["off the print"] = (off**2).groupby("period_fraction").mean().pow(0.5)
     return out

@@ -111,9 +111,10 @@ class LogJoint:
     def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
         """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
 
-        Two Gaussians at w and -w with one covariance S have a mixture whose entropy exceeds theirs
-        by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's (2017) bound,
-        with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0 in the Hessian.
+        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
+        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
+        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
+        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
         """
         if self.prior.n_twins == 1:
             return Gamma.new_zeros(())
@@ -293,7 +294,7 @@ def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
     return Mode(
         Gamma=Gamma,
         least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
-        converged=not indefinite and gain < _CLOSE,
+        converged=not indefinite and gain < max(_CLOSE, 1e-14 * abs(float(value))),
         n_iter=n_iter,
     )
 
