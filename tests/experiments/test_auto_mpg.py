@@ -132,6 +132,29 @@ def test_luck_is_a_prediction_interval():
     assert (summary["luck"] / summary["sd"]).between(2.7, 2.8).all()
 
 
+def test_affine_fit_is_recovered():
+    """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
+    slope, intercept, error = auto_mpg.affine_fit(made_up(40.0, 0.02))
+    assert slope == pytest.approx(40.0, rel=0.02)
+    assert abs(intercept) < 4 * error
+
+
+def test_paired_gains_are_recovered():
+    found = auto_mpg.paired_gains(made_up(40.0, 1e-4))
+    assert np.allclose(found["ours"], found["printed"], atol=0.02)  # noise of 1e-4, in per cent
+    assert (found["luck of one draw"] < 0.1).all()
+
+
+def test_gain_by_fraction_is_the_average_over_inputs():
+    results = made_up(40.0, 1e-6).assign(period_fraction=0.5, evidence_bound=0.0)
+    results = results[results["method"].isin(["GP", "ISGP"])]
+    found = auto_mpg.by_fraction(results, auto_mpg.printed() / 40)
+    table = auto_mpg.printed().unstack("method").loc["small"]
+    expected = (100 * (1 - table["ISGP"] / table["GP"])).mean()
+    assert found["ISGP over GP, Small, %"].iloc[0] == pytest.approx(expected, abs=1e-3)
+    assert found["off the print"].iloc[0] < 1e-5
+
+
 @pytest.mark.parametrize(("name", "rows"), [("auto_mpg", 1600), ("auto_mpg_period", 400)])
 def test_stored_results_are_whole(name, rows):
     stored = load_results(RESULTS, name)

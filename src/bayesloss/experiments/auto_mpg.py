@@ -308,7 +308,9 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
         }
     )
     isgp = results[results["method"] == "ISGP"]
-    out["ISGP over GP, Small, %"] = 100 * (1 - means["ISGP", "small"] / means["GP", "small"])
+    pairs = mse.unstack("method").xs("small", level="size")
+    gain = 100 * (1 - pairs["ISGP"] / pairs["GP"])
+    out["ISGP over GP, Small, %"] = gain.groupby("period_fraction").mean()
     out["bound, ISGP"] = isgp.groupby("period_fraction")["evidence_bound"].mean()
     out["off the print"] = (off**2).groupby("period_fraction").mean().pow(0.5)
     return out
