@@ -17,6 +17,7 @@ nor the ledger can change alone.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -112,11 +113,7 @@ def check_statement(
         everything |= corrected
         if verdict == "fails" and all(ok for ok, _ in corrected.values()):
             verdict = "holds as corrected"
-    rows = [
-        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
-        for what, (ok, evidence) in everything.items()
-    ]
-    return _settle(Finding(id, verdict, rows, note))
+    return _settle(Finding(id, verdict, _outcome_rows(everything), note))
 
 
 def check_numbers(
@@ -173,10 +170,7 @@ def check_numbers(
         verdict = "reproduced in pattern"
     else:
         verdict = "not reproduced"
-    rows += [
-        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
-        for what, (ok, evidence) in seen.items()
-    ]
+    rows += _outcome_rows(seen)
     return _settle(Finding(id, verdict, rows, note))
 
 
@@ -221,6 +215,13 @@ def check_setting(
     ]
     verdict = "under-specified" if spread > tolerance else "holds"
     return _settle(Finding(id, verdict, rows, note))
+
+
+def _outcome_rows(outcomes: Mapping[str, tuple[bool, str]]) -> list[dict[str, Any]]:
+    return [
+        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
+        for what, (ok, evidence) in outcomes.items()
+    ]
 
 
 def _agree(values: ArrayLike, truth: ArrayLike, tolerance: float) -> bool:

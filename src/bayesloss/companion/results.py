@@ -26,19 +26,18 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from bayesloss.companion.provenance import environment
+from bayesloss.threads import fixed_threads
 
 __all__ = ["load_provenance", "load_results", "run_cells", "verify"]
 
@@ -235,7 +234,7 @@ def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
     # A copy: what a cell did to its parameters would reach the next one, in the same process.
     parameters = copy.deepcopy(origin["parameters"])
-    with _process_with_threads(origin["threads"]):
+    with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]):
         try:
             begin = time.perf_counter()
             measures = measure(**parameters, **cell)
@@ -249,19 +248,6 @@ def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[
             return cell, {**numbers, "seconds": seconds}
         except Exception:  # as text: not every exception can travel between processes
             return cell, traceback.format_exc()
-
-
-@contextmanager
-def _process_with_threads(threads: int) -> Iterator[None]:
-    """Have the process alone, with this number of threads in BLAS, OpenMP and torch."""
-    with _ONE_CELL_AT_A_TIME:
-        before = torch.get_num_threads()
-        try:
-            with threadpool_limits(limits=threads):
-                torch.set_num_threads(threads)  # for the MKL in it, which threadpoolctl cannot see
-                yield
-        finally:
-            torch.set_num_threads(before)
 
 
 def _agree(then: float | None, now: float | None, rtol: float) -> bool:

@@ -199,8 +199,7 @@ def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
     keys = ["size", "input", "method"]
     averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
     out = averaged.groupby(keys, sort=False).agg(mean="mean", sd="std")
-    n = results["partition"].nunique()
-    out["luck"] = t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n) * out["sd"]
+    out["luck"] = _luck(results) * out["sd"]
     return out.reindex(printed().index)
 
 
@@ -214,13 +213,9 @@ def ratio(results: pd.DataFrame) -> tuple[float, float]:
     ratio, error : float
         The weighted mean of printed over ours for these 16 numbers, and its standard error.
     """
-    ours = summary(results)
-    fixed = [key for key in ours.index if key[2] in ("PAVA", "Linear")]
-    ours, ratios = ours.loc[fixed], (printed() / ours["mean"])[fixed]
-    # One partition made the print, so its spread is that of one partition.
-    spread = ratios * ours["sd"] / ours["mean"]
+    x, y, spread = _without_settings(results)
     weight = 1 / spread**2
-    return float((weight * ratios).sum() / weight.sum()), float(weight.sum() ** -0.5)
+    return float((weight * (y / x)).sum() / weight.sum()), float(weight.sum() ** -0.5)
 
 
 def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
@@ -231,11 +226,8 @@ def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
     slope, intercept, intercept_error : float
         By least squares, weighted with the luck of one draw of the partition.
     """
-    ours = summary(results)
-    fixed = [key for key in ours.index if key[2] in ("PAVA", "Linear")]
-    x, y = ours.loc[fixed, "mean"], printed()[fixed]
-    weight = x / (y * ours.loc[fixed, "sd"])
-    coefficients, covariance = np.polyfit(x, y, 1, w=weight, cov="unscaled")
+    x, y, spread = _without_settings(results)
+    coefficients, covariance = np.polyfit(x, y, 1, w=1 / (x * spread), cov="unscaled")
     return float(coefficients[0]), float(coefficients[1]), float(np.sqrt(covariance[1, 1]))
 
 
@@ -248,13 +240,12 @@ def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
     mse = mse.unstack("method")
     gain = 100 * (1 - mse["ISGP"] / mse["GP"])
     ours = gain.groupby(["size", "input"], sort=False).agg(["mean", "std"])
-    n = results["partition"].nunique()
     table = printed().unstack("method")
     out = pd.DataFrame(
         {
             "printed": 100 * (1 - table["ISGP"] / table["GP"]),
             "ours": ours["mean"],
-            "luck of one draw": t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n) * ours["std"],
+            "luck of one draw": _luck(results) * ours["std"],
         }
     )
     return out.reindex(ours.index)
@@ -331,6 +322,23 @@ def plug_in(
         raise ValueError(f"expected a method of {METHODS}, got {method!r}")
     variance = np.sum((y - fitted) ** 2) / (len(y) - n_parameters)
     return mean, np.full(len(x_new), variance)
+
+
+def _without_settings(results: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """For PAVA and Linear: our errors, the printed numbers, and the luck in their ratio.
+
+    One partition made the print, so the spread is that of one partition.
+    """
+    ours = summary(results)
+    ours = ours[ours.index.get_level_values("method").isin(["PAVA", "Linear"])]
+    table = printed()[ours.index]
+    return ours["mean"], table, table / ours["mean"] * ours["sd"] / ours["mean"]
+
+
+def _luck(results: pd.DataFrame) -> float:
+    """Half the width, in standard deviations, of a 99 % interval for one more partition."""
+    n = results["partition"].nunique()
+    return float(t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n))
 
 
 @cache

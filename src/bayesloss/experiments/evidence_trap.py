@@ -25,13 +25,13 @@ from bayesloss.learning.evidence import (
     Objective,
     at_smoothness,
     maximise_evidence,
-    one_thread,
 )
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.regression import SEARCH_RANGES
 from bayesloss.sampling import AnnealedSample, annealed_importance_sampling
+from bayesloss.threads import fixed_threads
 
 __all__ = ["STARTS", "cells", "draw_trap", "free_intercept", "measure", "run", "search_ends"]
 
@@ -166,7 +166,7 @@ class _Trial:
         data = likelihood.condense(prior.features, self.x, self.y)
         joint = torch.vmap(LogJoint(prior, likelihood, data).log_likelihood)
         scale = prior.precision.rsqrt()
-        with one_thread():
+        with fixed_threads(1):
             sample = annealed_importance_sampling(
                 lambda z: joint(prior.location + scale * z),
                 len(scale),

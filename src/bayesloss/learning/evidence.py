@@ -22,8 +22,7 @@ hyper-parameters at which the Gaussian can be trusted. So the bound is what is m
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -31,7 +30,6 @@ import numpy as np
 import torch
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
@@ -45,6 +43,7 @@ from bayesloss.learning.laplace import (
 )
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
+from bayesloss.threads import fixed_threads
 
 __all__ = [
     "EvidenceMaximum",
@@ -52,7 +51,6 @@ __all__ = [
     "at_smoothness",
     "evidence_gradient",
     "maximise_evidence",
-    "one_thread",
 ]
 
 Objective = Literal["bound", "laplace"]
@@ -202,7 +200,7 @@ def maximise_evidence(
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     limits = _limits(bounds or {})
-    with one_thread():
+    with fixed_threads(1):
         data = likelihood.condense(prior.features, x, y, sample_weight)
         searches = [
             _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
@@ -319,15 +317,3 @@ def _limits(bounds: Mapping[str, tuple[float, float]]) -> np.ndarray:
 def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
     touching = np.isclose(theta.numpy()[:, None], limits).any(axis=1)
     return tuple(name for name, touches in zip(_RANGES, touching, strict=True) if touches)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """The matrices are small: a second thread costs more than it brings."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(limits=1):
-            yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,0 +1,28 @@
+"""Fix the number of threads of a piece of work."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from threadpoolctl import threadpool_limits
+
+__all__ = ["fixed_threads"]
+
+
+@contextmanager
+def fixed_threads(threads: int) -> Iterator[None]:
+    """Give BLAS, OpenMP and torch this number of threads, and restore torch's afterwards.
+
+    Parameters
+    ----------
+    threads : int
+        One is best for small matrices, where a second thread costs more than it brings. A fixed
+        number makes the last digits of a result the same whatever else the machine does.
+    """
+    before = torch.get_num_threads()
+    try:
+        with threadpool_limits(limits=threads):
+            torch.set_num_threads(threads)  # for the MKL in it, which threadpoolctl cannot see
+            yield
+    finally:
+        torch.set_num_threads(before)
