@@ -83,6 +83,41 @@ class ProperLoss(ABC):
         minus, plus = self._conjugates(_scores(a))
         return torch.where(_labels(y) > 0, plus, minus)
 
+    def log_probabilities(self, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log probabilities of the labels -1 and 1 at the score a, and their derivatives.
+
+        Accurate to the last digits in both tails, where 1 - u would be rounded.
+
+        Parameters
+        ----------
+        a : array-like of any shape
+            Finite scores.
+
+        Returns
+        -------
+        value, first, second : Tensor of shape (2, ...)
+            log(1 - u) and log u for u the inverse canonical link of a; their first and their second
+            derivatives with respect to a.
+
+        Raises
+        ------
+        ValueError
+            If the canonical link is bounded: u reaches 0 and 1 at finite scores.
+        """
+        if self.link_range != (-math.inf, math.inf):
+            raise ValueError(
+                "expected a loss whose canonical link maps onto all real numbers, got "
+                f"{self!r} with a link onto {list(self.link_range)}"
+            )
+        one = self._log_probability(_scores(a))
+        if not self.symmetric:
+            zero = self._log_complement(_scores(a))
+        else:  # 1 - u(a) = u(-a)
+            mirrored = self._log_probability(-_scores(a))
+            zero = (mirrored[0], -mirrored[1], mirrored[2])
+        value, first, second = (torch.stack(pair) for pair in zip(zero, one, strict=True))
+        return value, first, second
+
     def divergence(self, p: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The Bregman divergence of minus the Bayes risk: first form of (1), limits included."""
         return self.conditional_risk(p, u) - self.bayes_risk(p)
@@ -114,6 +149,14 @@ class ProperLoss(ABC):
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
         """The conjugate at a, and the same less a, each without cancellation."""
 
+    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log of the inverse link with two derivatives, for a link onto the real line."""
+        raise NotImplementedError
+
+    def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for one minus the inverse link, where the loss is not symmetric."""
+        raise NotImplementedError
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
@@ -135,6 +178,10 @@ class LogLoss(ProperLoss):
 
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
         return _softplus(a), _softplus(-a)
+
+    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        up, down = torch.sigmoid(a), torch.sigmoid(-a)
+        return -_softplus(-a), down, -up * down
 
 
 class SquareLoss(ProperLoss):
@@ -186,6 +233,13 @@ class MatsushitaLoss(ProperLoss):
         minus = torch.where(a < 0, 2 / (root - below), (root + above) / 2)
         plus = torch.where(a > 0, 2 / (root + above), (root - below) / 2)
         return minus, plus
+
+    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # u = (root + a) / (2 root) = 2 / (root (root - a)): whichever adds.
+        root, below, above = self._parts(a)
+        rise = torch.where(a > 0, 4 / (root + above), root - below)  # root - a
+        value = math.log(2) - torch.log(root) - torch.log(rise)
+        return value, rise / root**2, -rise * (root + 2 * a) / root**4
 
     def _parts(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return torch.hypot(a, torch.full_like(a, 2.0)), a.clamp(max=0), a.clamp(min=0)
@@ -242,6 +296,20 @@ class SkewedLogLoss(ProperLoss):
         b = a + self._shift
         log_s = -_softplus(-b)
         return self._minus(log_s, -_softplus(b)), self._plus(log_s)
+
+    def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        b = a + self._shift
+        s, rest = torch.sigmoid(b), torch.sigmoid(-b)
+        return -self.power * _softplus(-b), self.power * rest, -self.power * s * rest
+
+    def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # 1 - s^k = (1 - s) total, total = 1 + s + ... + s^(k - 1): no small difference is taken.
+        b, k = a + self._shift, self.power
+        s, rest, u = torch.sigmoid(b), torch.sigmoid(-b), torch.exp(-k * _softplus(-b))
+        total = torch.stack([s**j for j in range(k)]).sum(0)
+        spread = torch.stack([(k - j) * s**j for j in range(k)]).sum(0)
+        value = torch.where(s < 0.5, torch.log1p(-u), torch.log(total) - _softplus(b))
+        return value, -k * u / total, -k * u * rest * spread / total**2
 
     def _minus(self, log_s: Tensor, log_rest: Tensor) -> Tensor:
         s = torch.exp(log_s)

@@ -214,7 +214,7 @@ class TestBernoulli:
     def test_no_expectation_in_closed_form(self):
         data = self.likelihood.condense(polynomials, self.x, self.y)
         assert self.likelihood.expected_log_density(self.nu, torch.ones(30), data) is None
-        assert repr(self.likelihood) == "Bernoulli()"
+        assert repr(self.likelihood) == "Bernoulli(LogLoss())"
 
 
 def test_observations_cannot_be_changed():

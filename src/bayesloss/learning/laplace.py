@@ -272,9 +272,10 @@ def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
     Steps are measured in the prior's standard deviations. Where the Hessian is not positive
-    definite, the absolute values of its eigenvalues lead away from saddle points. A backtracking
-    line search makes every step an ascent. Converged means that the Hessian is positive definite
-    and the next step would gain less than 1e-18 nats (1e-10 where rounding errors allow no better).
+    definite, the absolute values of its eigenvalues lead away from saddle points; on one, its
+    lowest eigenvector does. A backtracking line search makes every step an ascent. Converged means
+    that the Hessian is positive definite and the next step would gain less than 1e-18 nats (1e-10
+    where rounding errors allow no better).
     """
     scale = joint.prior.precision.rsqrt()
     Gamma, value, n_iter = start, joint(start), 0
@@ -284,6 +285,8 @@ def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
         factor, indefinite = torch.linalg.cholesky_ex(curvature)
         step = _saddle_free_step(curvature, slope) if indefinite else _solve(factor, slope)
         gain = 0.5 * float(slope @ step)
+        if gain < _EXACT and indefinite:
+            step, gain = _off_the_saddle(curvature)
         if gain < _EXACT or n_iter == max_iter:
             break
         moved = _ascend(joint, Gamma, scale * step, value, gain)
@@ -357,6 +360,12 @@ def _solve(factor: Tensor, slope: Tensor) -> Tensor:
 def _saddle_free_step(curvature: Tensor, slope: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh(curvature)
     return vectors @ ((vectors.T @ slope) / values.abs().clamp_min(1e-3))
+
+
+def _off_the_saddle(curvature: Tensor) -> tuple[Tensor, float]:
+    """A step along the lowest eigenvector, where the gradient is zero, and what it should gain."""
+    values, vectors = torch.linalg.eigh(curvature)
+    return vectors[:, 0], -0.5 * float(values[0])
 
 
 def _ascend(

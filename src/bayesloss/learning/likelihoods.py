@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bayesloss.learning.trigonometric_kernel import as_number, as_scalar
+from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
 
@@ -153,14 +154,29 @@ class Gaussian:
 
 
 class Bernoulli:
-    """Labels 0 and 1 with probability sigma(nu) of a 1, eq. (19) with the log loss's link.
+    """Labels 0 and 1, the probability of a 1 being the inverse canonical link of nu, eq. (19).
 
-    sigma(nu) = 1 / (1 + exp(-nu)). Values and derivatives stay accurate however large nu is.
+    Values and derivatives stay accurate however large nu is.
+
+    Parameters
+    ----------
+    loss : ProperLoss, optional
+        Gives the link, which must map onto all real numbers; by default the log loss, whose inverse
+        link is the sigmoid.
+
+    Raises
+    ------
+    ValueError
+        If the loss has a bounded canonical link.
     """
 
+    def __init__(self, loss: ProperLoss | None = None) -> None:
+        self.loss = LogLoss() if loss is None else loss
+        self.loss.log_probabilities(0.0)  # refuses bounded links
+
     def __repr__(self) -> str:
-        """Show the name."""
-        return "Bernoulli()"
+        """Show the loss."""
+        return f"Bernoulli({self.loss!r})"
 
     def condense(
         self,
@@ -169,7 +185,7 @@ class Bernoulli:
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Observations:
-        """All rows: no fewer would do.
+        """All rows: no fewer would do without an error; see :meth:`spread`.
 
         Raises
         ------
@@ -180,25 +196,65 @@ class Bernoulli:
         if odd.any():
             raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
-        return Observations(
-            features=features(x),
-            targets=y,
-            total_weight=float(weight.sum()),
-            residual=0.0,
-            weights=weight,
+        return self._observations(features(x), y, weight)
+
+    def spread(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor,
+        nodes: Tensor,
+    ) -> Observations:
+        """The data moved to a grid: each datum shared between its two neighbours, linearly.
+
+        Every g(x_n) is replaced by its linear interpolation, so with spacing h the log likelihood
+        is wrong by less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x,
+        a datum. From then on, the number of data no longer matters.
+
+        Parameters
+        ----------
+        features : callable
+            Takes points of shape (rows,) to features of shape (rows, F).
+        x, y, sample_weight : Tensor of shape (n,)
+        nodes : Tensor of shape (G,)
+            Equally spaced, ascending, covering x.
+        """
+        last = len(nodes) - 1
+        position = ((x - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp(0, last)
+        cell = position.to(torch.int64).clamp(max=last - 1)
+        share = position - cell
+        weights, ones = (
+            torch.bincount(cell, values * (1 - share), minlength=len(nodes))
+            + torch.bincount(cell + 1, values * share, minlength=len(nodes))
+            for values in (sample_weight, sample_weight * y)
         )
+        kept = weights > 0
+        return self._observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log probability of all labels, y log sigma(nu) + (1 - y) log sigma(-nu), summed."""
-        margin = (2 * data.targets - 1) * nu
-        return (data.weights * torch.nn.functional.logsigmoid(margin)).sum()
+        """The log probability of all labels, summed with their weights."""
+        value, _, _ = self.loss.log_probabilities(nu)
+        return (data.weights * _mix(data.targets, value)).sum()
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log probability with respect to each nu."""
-        # sigma(-nu) rather than 1 - sigma(nu), which is 0 in floating point from nu = 37 on.
-        up, down = torch.sigmoid(nu), torch.sigmoid(-nu)
-        return data.weights * torch.where(data.targets == 1, down, -up), -data.weights * up * down
+        _, first, second = self.loss.log_probabilities(nu)
+        return data.weights * _mix(data.targets, first), data.weights * _mix(data.targets, second)
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> None:
         """None: it depends on more of the distribution of nu than mean and variance."""
         return None
+
+    def _observations(self, features: Tensor, ones: Tensor, weights: Tensor) -> Observations:
+        return Observations(
+            features=features,
+            targets=ones,
+            total_weight=float(weights.sum()),
+            residual=0.0,
+            weights=weights,
+        )
+
+
+def _mix(share_of_ones: Tensor, by_label: Tensor) -> Tensor:
+    return (1 - share_of_ones) * by_label[0] + share_of_ones * by_label[1]

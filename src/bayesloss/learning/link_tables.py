@@ -1,0 +1,104 @@
+r"""A posterior over links as functions of one variable, tabulated (W&N section 4.2).
+
+In the M-step the posterior of nu enters through two functions of the score x alone,
+
+    E_q[log u(nu(x))]   and   E_q[log(1 - u(nu(x)))],   u the loss's inverse canonical link,
+
+and a prediction through a third, the log odds of E_q[u(nu(x))]. With their derivatives, which (13)
+gives, they are tabulated once an E-step and interpolated: what an M-step costs depends neither on
+the number of basis functions nor on that of posterior draws.
+"""
+
+import torch
+from torch import Tensor
+
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.proper_losses import ProperLoss
+
+__all__ = ["HermiteTable", "expected_log_probabilities", "predictive_log_odds", "table_nodes"]
+
+_PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
+_NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
+
+
+class HermiteTable:
+    """Functions of one variable given by values and slopes at equally spaced nodes.
+
+    Between two nodes each is the cubic with their values and slopes; outside, a straight line. The
+    error is (step)^4 / 384 times the largest fourth derivative.
+
+    Parameters
+    ----------
+    nodes : Tensor of shape (T,)
+        Equally spaced, ascending.
+    values, slopes : Tensor of shape (R, T)
+        A row for each of R functions.
+    """
+
+    def __init__(self, nodes: Tensor, values: Tensor, slopes: Tensor) -> None:
+        self.low, self.high = float(nodes[0]), float(nodes[-1])
+        self.cells = len(nodes) - 1
+        self.step = (self.high - self.low) / self.cells
+        start, end = values[:, :-1], values[:, 1:]
+        rise, fall = self.step * slopes[:, :-1], self.step * slopes[:, 1:]
+        gain = end - start
+        cubic = [start, rise, 3 * gain - 2 * rise - fall, rise + fall - 2 * gain]
+        self.coefficients = torch.stack(cubic, dim=2).reshape(-1, 4)  # a row for each cell
+
+    def __call__(self, x: Tensor, row: Tensor | int = 0) -> tuple[Tensor, Tensor]:
+        """Value and slope at x of the functions in the rows given, both of the shape of x.
+
+        Parameters
+        ----------
+        x : Tensor of any shape
+        row : int, or Tensor of int64 of the shape of x
+        """
+        inside = x.clamp(self.low, self.high)
+        position = (inside - self.low) / self.step
+        cell = position.to(torch.int64).clamp_(max=self.cells - 1)
+        t = position - cell
+        zero, one, two, three = self.coefficients[cell + row * self.cells].unbind(-1)
+        slope = (one + t * (2 * two + 3 * t * three)) / self.step
+        return zero + t * (one + t * (two + t * three)) + slope * (x - inside), slope
+
+    def to(self, device: torch.device) -> "HermiteTable":
+        """The same table on another device."""
+        other = object.__new__(HermiteTable)
+        other.__dict__.update(self.__dict__, coefficients=self.coefficients.to(device))
+        return other
+
+
+def table_nodes(prior: SourcePrior) -> Tensor:
+    """Where functions of nu are tabulated: three of the kernel's periods, 800 nodes each."""
+    edge = _PERIODS / prior.kernel.c
+    return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
+
+
+def expected_log_probabilities(prior: SourcePrior, loss: ProperLoss, Gamma: Tensor) -> HermiteTable:
+    """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
+
+    Parameters
+    ----------
+    prior : SourcePrior
+    loss : ProperLoss
+        With a canonical link onto all real numbers.
+    Gamma : Tensor of shape (S, M + 1)
+    """
+    nodes = table_nodes(prior)
+    value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
+    slope = first * prior.derivative(nodes, Gamma)
+    return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))
+
+
+def predictive_log_odds(prior: SourcePrior, loss: ProperLoss, Gamma: Tensor) -> HermiteTable:
+    """The log odds of the mean of u(nu(x)) over draws of Gamma, as a table of one row.
+
+    Both tails are averaged on the log scale: the odds keep their digits where a probability would
+    be rounded to 0 or 1.
+    """
+    nodes = table_nodes(prior)
+    value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
+    slope = first * prior.derivative(nodes, Gamma)
+    mean = value.logsumexp(dim=1)  # less log S, which cancels
+    slopes = (torch.softmax(value, dim=1) * slope).sum(dim=1)
+    return HermiteTable(nodes, (mean[1] - mean[0])[None], (slopes[1] - slopes[0])[None])

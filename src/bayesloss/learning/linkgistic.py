@@ -1,0 +1,411 @@
+r"""Linkgistic regression: a generalised linear model whose link is learned (W&N section 4.2).
+
+    y_n | z_n ~ Bernoulli(u(nu(x_n))),   x_n = beta . (z_n - mean z),   nu ~ an ISGP or a GP,
+
+eq. (12), with u the inverse canonical link of a proper loss. EM alternates between the Laplace
+posterior of nu with the scores x held (E-step) and the weights beta with that posterior held
+(M-step). Neither costs more than a logistic regression: the E-step sees the scores on a grid, the
+M-step sees the posterior as two tables of one variable.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
+
+from bayesloss.learning.isgp import GP, ISGP, SourcePrior
+from bayesloss.learning.laplace import Posterior
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_em import LinkFit, fit_links
+from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.proper_losses import ProperLoss
+
+__all__ = ["FittedLink", "LinkgisticClassifier"]
+
+_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
+
+
+@dataclass(frozen=True)
+class FittedLink:
+    """The posterior over the link of one class against the rest.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        Of nu, a function of the score.
+    loss : ProperLoss
+        Whose inverse canonical link follows nu.
+    draws : Tensor of shape (S, M + 1)
+        Parameters drawn from the posterior, which the averages are taken over.
+    low, high : float
+        The least and the largest score in the training data.
+    """
+
+    posterior: Posterior
+    loss: ProperLoss
+    draws: Tensor
+    low: float
+    high: float
+
+    def source(self, x: ArrayLike) -> NDArray[np.float64]:
+        """The posterior mean of nu at scores x of shape (n,), in closed form."""
+        return self.posterior.mean(_points(x)).numpy()
+
+    def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
+        """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
+        return self._probabilities(x).mean(axis=0)
+
+    def source_band(
+        self, x: ArrayLike, level: float = 0.95
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end of the central posterior interval of nu(x), each of shape (n,)."""
+        nu = self.posterior.prior.source(_points(x), self.draws).numpy()
+        return _central(nu, level)
+
+    def inverse_link_band(
+        self, x: ArrayLike, level: float = 0.95
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Lower and upper end of the central posterior interval of u(nu(x)), each of shape (n,)."""
+        return _central(self._probabilities(x), level)
+
+    @cached_property
+    def log_odds(self) -> HermiteTable:
+        """The log odds of :meth:`inverse_link` as a table, for many scores."""
+        return predictive_log_odds(self.posterior.prior, self.loss, self.draws)
+
+    def _probabilities(self, x: ArrayLike) -> NDArray[np.float64]:
+        nu = self.posterior.prior.source(_points(x), self.draws)
+        return self.loss.inverse_canonical_link(nu).numpy()
+
+
+class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
+    """Logistic regression with a learned link, by EM; many classes by one-vs-rest.
+
+    Parameters
+    ----------
+    prior : {"isgp", "gp"}, default="isgp"
+        The prior of the source nu. Only under "isgp" is every learned link monotone.
+    loss : ProperLoss, default=None
+        The fixed part of the link; None for the log loss. Its canonical link must map onto all real
+        numbers.
+    n_basis : int, default=64
+        Number M of basis functions, even.
+    a : float, default=1.2
+        Decay of the kernel's eigenvalues, above 1: the larger, the smoother the link.
+    c : float or None, default=None
+        Half the inverse period of the kernel, in units of the inverse score. None takes it from the
+        fit with the fixed link, separately for each class: its scores fill half of [-1/c, 1/c].
+    variance : float or None, default=None
+        k(0, 0), the prior mean of the slope of nu under "isgp", the prior variance of nu under
+        "gp". None for 1 under "isgp", which makes nu(x) = x the prior mean, and for the mean square
+        of the scores of the fixed link under "gp".
+    gamma : float, default=0.01
+        Prior precision of the intercept nu_0.
+    C : float, default=1.0
+        Inverse strength of the L2 penalty on the weights, as in scikit-learn; ``inf`` for none, as
+        in the paper.
+    tol : float, default=1e-4
+        EM ends when a round changes the log evidence, less the penalty, by less than tol nats a
+        datum. The fit with the fixed link, where it begins, ends when no derivative of the mean log
+        likelihood exceeds tol, as scikit-learn's logistic regression does.
+    max_iter : int, default=30
+        The largest number of rounds.
+    n_samples : int, default=64
+        Posterior draws that stand for the posterior, the same normal numbers in each round.
+    device : str, default="cpu"
+        Where the inputs and the scores are kept, as torch names it.
+    verbose : int, default=0
+        Whether a progress bar is shown.
+    random_state : int, RandomState or None, default=None
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) for two classes, else (n_classes, n_features)
+    centre_ : ndarray of shape (n_features,)
+        The mean of the training inputs. Scores are ``(X - centre_) @ coef_.T``.
+    link_ : FittedLink
+        For two classes.
+    links_ : list of FittedLink
+        One a problem.
+    n_iter_ : int
+        Rounds of EM: E-steps.
+    converged_ : bool
+    history_ : dict of ndarray of shape (rounds, n_problems)
+        "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
+        expected log likelihood less the penalty, in nats a datum, before and after each M-step;
+        "change", the relative change of the weights in it. The last round has no M-step.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Notes
+    -----
+    The hyper-parameters' defaults are those of W&N section 5. The paper leaves c open and has no
+    penalty. Inputs are not rescaled. See :class:`FittedLink` for the learned link and its band.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from bayesloss import LinkgisticClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LinkgisticClassifier(random_state=0).fit(scale(X), y)
+    >>> bool(model.score(scale(X), y) > 0.98)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "prior": [StrOptions({"isgp", "gp"})],
+        "loss": [ProperLoss, None],
+        "n_basis": [Interval(Integral, 2, None, closed="left")],
+        "a": [Interval(Real, 1, None, closed="neither")],
+        "c": [Interval(Real, 0, None, closed="neither"), None],
+        "variance": [Interval(Real, 0, None, closed="neither"), None],
+        "gamma": [Interval(Real, 0, None, closed="neither")],
+        "C": [Interval(Real, 0, None, closed="right")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_samples": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "verbose": ["verbose"],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        prior: str = "isgp",
+        *,
+        loss: ProperLoss | None = None,
+        n_basis: int = 64,
+        a: float = 1.2,
+        c: float | None = None,
+        variance: float | None = None,
+        gamma: float = 0.01,
+        C: float = 1.0,
+        tol: float = 1e-4,
+        max_iter: int = 30,
+        n_samples: int = 64,
+        device: str = "cpu",
+        verbose: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.prior = prior
+        self.loss = loss
+        self.n_basis = n_basis
+        self.a = a
+        self.c = c
+        self.variance = variance
+        self.gamma = gamma
+        self.C = C
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_samples = n_samples
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit weights and links.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+            Labels of any kind, at least two different ones.
+        sample_weight : array-like of shape (n,), optional
+            How many times each datum counts; data of weight zero are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, there is one class only, or the loss has a bounded link.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If EM did not converge, an E-step found no mode, or, without a penalty, a class can be
+            separated from the rest: the optimum then is at infinity.
+        """
+        self._validate_params()
+        likelihood = Bernoulli(self.loss)
+        checked = validate_data(self, X, y, dtype=np.float64, order="C")
+        inputs, y = np.asarray(checked[0]), np.asarray(checked[1])
+        check_classification_targets(y)
+        weight = _check_sample_weight(
+            sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        if not counted.all():
+            inputs, y, weight = inputs[counted], y[counted], weight[counted]
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs at least two classes, got one class only: "
+                f"{self.classes_[0]!r}"
+            )
+        positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+        device = torch.device(self.device)
+        data = LinearScores(
+            torch.from_numpy(inputs).to(device),
+            torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
+            torch.from_numpy(weight).to(device),
+            self.C,
+        )
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        noise = torch.randn(
+            (self.n_samples, self.n_basis + 1),
+            dtype=torch.float64,
+            generator=torch.Generator().manual_seed(seed),
+        )
+        fit = fit_links(
+            data,
+            likelihood,
+            lambda scores: self._make_prior(scores, data.weight.cpu()),
+            noise,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            progress=bool(self.verbose),
+        )
+        self._keep(fit, likelihood.loss, data)
+        self._warn(fit, data)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The log odds of each class against the rest, nu averaged over its posterior.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n,) for two classes, else (n, n_classes)
+
+        Warns
+        -----
+        UserWarning
+            If a score lies outside the kernel's period.
+        """
+        scores = self._scores(X)
+        odds = [
+            link.log_odds(torch.from_numpy(x))[0].numpy()
+            for link, x in zip(self.links_, scores, strict=True)
+        ]
+        return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The probabilities of the classes, nu averaged over its posterior: of (n, n_classes).
+
+        For more than two classes those of one-vs-rest are scaled to sum to 1.
+        """
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.stack([expit(-odds), expit(odds)], axis=1)
+        positive = expit(odds)
+        return positive / positive.sum(axis=1, keepdims=True)
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """The most probable class, of shape (n,)."""
+        odds = self.decision_function(X)
+        return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
+
+    def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
+        """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
+        reach = float(scores.abs().max())
+        c = self.c or (_FILLED / reach if reach > 0 else 1.0)
+        kernel = TrigonometricKernel(a=self.a, c=c, n_basis=self.n_basis)
+        if self.prior == "isgp":
+            return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
+        mean_square = float(weight @ scores**2 / weight.sum())
+        return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
+
+    def _keep(self, fit: LinkFit, loss: ProperLoss, data: LinearScores) -> None:
+        self.coef_ = fit.beta.cpu().numpy()
+        self.centre_ = data.centre.cpu().numpy()
+        self.links_ = [
+            FittedLink(posterior, loss, draws, float(x.min()), float(x.max()))
+            for posterior, draws, x in zip(fit.posteriors, fit.draws, fit.scores.cpu(), strict=True)
+        ]
+        if len(self.links_) == 1:
+            self.link_ = self.links_[0]
+        self.n_iter_ = len(fit.history["log_evidence"])
+        self.converged_ = not fit.unsettled
+        self.history_ = {
+            name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(self.links_)))
+            for name, rows in fit.history.items()
+        }
+
+    def _warn(self, fit: LinkFit, data: LinearScores) -> None:
+        if fit.unsettled:
+            warnings.warn(
+                f"not converged: {'; '.join(fit.unsettled)}. Raise max_iter={self.max_iter}, "
+                "scale the inputs, or lower C",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if not math.isinf(self.C):
+            return
+        apart = [
+            bool(x[labels == 0].max() < x[labels == 1].min())
+            for x, labels in zip(fit.scores, data.labels, strict=True)
+        ]
+        if any(apart):
+            warnings.warn(
+                f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
+                f"likelihood is largest at infinite weights, and what tol={self.tol} stopped at is "
+                "no maximum. A finite C has one",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The scores of every problem, of shape (K, n)."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        scores = self.coef_ @ (inputs - self.centre_).T
+        edges = np.array([1 / link.posterior.prior.kernel.c for link in self.links_])
+        outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
+        if outside:
+            warnings.warn(
+                f"{outside} of {len(inputs)} inputs have a score outside [-1/c, 1/c], where the "
+                "kernel's period ends: the learned link says nothing there",
+                UserWarning,
+                stacklevel=3,
+            )
+        return scores
+
+
+def _points(x: ArrayLike) -> Tensor:
+    points = torch.as_tensor(np.asarray(x, dtype=np.float64))
+    if points.ndim != 1:
+        raise ValueError(f"expected scores of shape (n,), got {tuple(points.shape)}")
+    return points
+
+
+def _central(
+    values: NDArray[np.float64], level: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    if not 0 < level < 1:
+        raise ValueError(f"expected a level in (0, 1), got {level}")
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
