@@ -3,6 +3,7 @@
 import decimal
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -297,3 +298,28 @@ def test_gradients_are_finite_inside(loss):
     (slope,) = torch.autograd.grad(loss.canonical_loss(torch.ones(5), a).sum(), a)
     expected = loss.inverse_canonical_link(a).detach() - 1  # the slope of (1) is u - y*
     assert slope.numpy() == pytest.approx(expected.numpy(), abs=1e-12)
+
+
+class TestLogProbabilities:
+    """Against forty digits: in the tails, where 1 - u is lost in floating point."""
+
+    LINKS = (
+        (LogLoss(), lambda a: 1 / (1 + mpmath.exp(-a))),
+        (MatsushitaLoss(), lambda a: (1 + a / mpmath.sqrt(4 + a * a)) / 2),
+        (SkewedLogLoss(3), lambda a: (1 / (1 + mpmath.exp(-a - 1.5))) ** 3),
+    )
+
+    @pytest.mark.parametrize(("loss", "link"), LINKS, ids=[repr(loss) for loss, _ in LINKS])
+    @pytest.mark.parametrize("a", [-40.0, -7.3, -0.6, 0.0, 0.4, 3.0, 20.0, 40.0])
+    def test_values_and_derivatives(self, loss, link, a):
+        with mpmath.workdps(80):
+            functions = (lambda t: mpmath.log(1 - link(t)), lambda t: mpmath.log(link(t)))
+            found = loss.log_probabilities(a)
+            for order, values in enumerate(found):
+                for value, function in zip(values.tolist(), functions, strict=True):
+                    truth = mpmath.diff(function, mpmath.mpf(a), order, h=mpmath.mpf(10) ** -20)
+                    assert value == pytest.approx(float(truth), rel=1e-11)
+
+    def test_bounded_links_have_none(self):
+        with pytest.raises(ValueError, match=r"all real numbers, got SquareLoss\(\)"):
+            SquareLoss().log_probabilities(0.3)

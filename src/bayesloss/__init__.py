@@ -12,6 +12,7 @@ from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
@@ -21,8 +22,10 @@ __all__ = [
     "ISGP",
     "CompositeLoss",
     "EvidenceMaximum",
+    "FittedLink",
     "Gaussian",
     "ISGPRegressor",
+    "LinkgisticClassifier",
     "LogLoss",
     "MatsushitaLoss",
     "Posterior",

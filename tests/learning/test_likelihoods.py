@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.special import expit
 from scipy.stats import bernoulli, norm
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel
+from bayesloss import GP, ISGP, Gaussian, SkewedLogLoss, SquareLoss, TrigonometricKernel
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 
 bounded = settings(max_examples=30, deadline=None, derandomize=True)
@@ -226,3 +226,75 @@ def test_observations_cannot_be_changed():
 
 def test_repr_shows_the_noise_precision():
     assert repr(Gaussian(torch.tensor(2.0, requires_grad=True))) == "Gaussian(alpha=2)"
+
+
+class TestBernoulliWithAnotherLoss:
+    likelihood = Bernoulli(SkewedLogLoss(3))
+    x = torch.linspace(-2, 2, 40, dtype=torch.float64)
+    y = (torch.arange(40) % 3 == 0).double()
+
+    def test_log_density_is_that_of_the_link(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        nu = 3 * self.x
+        u = SkewedLogLoss(3).inverse_canonical_link(nu)
+        expected = torch.where(self.y == 1, u, 1 - u).log().sum()
+        torch.testing.assert_close(self.likelihood.log_density(nu, data), expected)
+
+    def test_derivatives(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        nu = (3 * self.x).requires_grad_()
+        (first,) = torch.autograd.grad(self.likelihood.log_density(nu, data), nu, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), nu)
+        found = self.likelihood.derivatives(nu.detach(), data)
+        torch.testing.assert_close(found, (first.detach(), second), rtol=1e-10, atol=1e-12)
+
+    def test_bounded_links_are_refused(self):
+        with pytest.raises(ValueError, match="all real numbers"):
+            Bernoulli(SquareLoss())
+
+
+class TestSpread:
+    """Data on a grid: every function of x is replaced by its linear interpolation."""
+
+    x = torch.rand(500, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 4 - 2
+    weight = torch.arange(1, 501, dtype=torch.float64) % 4 + 0.5
+    y = (torch.arange(500) % 3 == 0).double()
+
+    def spread(self, size):
+        nodes = torch.linspace(-2, 2, size, dtype=torch.float64)
+        return Bernoulli().spread(lambda t: t[:, None], self.x, self.y, self.weight, nodes)
+
+    def test_straight_functions_are_kept(self):
+        """Weights, and their product with x, by label."""
+        data = self.spread(9)
+        nodes = data.features[:, 0]
+        for share, labels in ((data.targets, self.y), (1 - data.targets, 1 - self.y)):
+            for power in (0, 1):
+                expected = (self.weight * labels * self.x**power).sum()
+                torch.testing.assert_close((data.weights * share * nodes**power).sum(), expected)
+        assert data.total_weight == pytest.approx(float(self.weight.sum()))
+
+    def test_error_falls_with_the_square_of_the_spacing(self):
+        likelihood = Bernoulli()
+
+        def value(data):
+            return float(likelihood.log_density(torch.sinh(data.features[:, 0]), data))
+
+        exact = value(likelihood.condense(lambda t: t[:, None], self.x, self.y, self.weight))
+        coarse, fine = (abs(value(self.spread(size)) - exact) for size in (41, 81))
+        # h^2 / 8 times the largest second derivative of log p in x, about 5, a datum.
+        assert fine < float(self.weight.sum()) * 0.05**2 / 8 * 5
+        assert coarse / fine == pytest.approx(4, rel=0.1)
+
+    def test_nodes_without_data_are_left_out(self):
+        data = self.spread(100_001)
+        assert len(data.weights) <= 1000
+        assert bool((data.weights > 0).all())
+
+    def test_the_last_node(self):
+        """A datum at the very end of the grid belongs to its last cell."""
+        nodes = torch.linspace(0, 1, 5, dtype=torch.float64)
+        one = torch.ones(1, dtype=torch.float64)
+        data = Bernoulli().spread(lambda t: t[:, None], one, one, one, nodes)
+        assert data.features.tolist() == [[1.0]]
+        assert data.weights.tolist() == [1.0]

@@ -5,9 +5,9 @@ problems share their inputs, so that all their scores are one matrix product. Wh
 
     mean_n log p(y_nk | x_nk) - |beta_k|^2 / (2 C n),
 
-by L-BFGS for all k together. The curvature is close to a multiple of the inputs' covariance.
-A sample of the inputs gives its eigenvectors; in coordinates in which that matrix is the identity,
-a few steps suffice where the plain method takes many.
+by L-BFGS for all k together. The curvature is close to a multiple of the inputs' covariance, plus
+the penalty's. In coordinates in which that matrix, estimated from a sample, is the identity, a few
+steps suffice where the plain method takes many, whatever the units of the columns.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,8 @@ from torch import Tensor
 __all__ = ["LinearScores", "WeightFit", "maximise_weights"]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
+_WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
+_ROWS = 4096  # data in a block
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
 LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -49,17 +51,26 @@ class LinearScores:
         ones = (labels.to(weight.dtype) @ weight) / self.total
         # sigma'(x) is p (1 - p) before anything is learned, and falls as the labels are told apart.
         self.level = (ones * (1 - ones) / 4).clamp_min(1e-6)
-        rows = torch.linspace(0, len(Z) - 1, min(len(Z), _SAMPLE), device=Z.device).long()
-        share = weight[rows] / weight[rows].sum()
-        sample = (Z[rows] - self.centre) * share.sqrt()[:, None]
-        variances, vectors = _principal(sample)
-        kept = variances > 1e-12 * variances.max()
-        self.vectors = vectors[:, kept]
-        curvature = self.level[:, None] * variances[kept]
-        # Directions that the sample does not know have little variance, or the ridge alone.
-        rest = self.ridge + (1e-6 * curvature.amax(1) if bool(kept.any()) else self.level)
-        self.rest = rest.rsqrt()  # (K,)
-        self.stretch = (curvature + rest[:, None]).rsqrt() - self.rest[:, None]  # (K, r)
+        self.scale, self.vectors = self._coordinates(float(self.level.mean()))
+        self.stretch = (self.level.mean() / self.level).sqrt()[:, None]
+
+    def _coordinates(self, level: float) -> tuple[Tensor, Tensor | None]:
+        """Scales of the columns, (d,), and what rotates and stretches scaled columns, (d, d)."""
+        variance = torch.zeros_like(self.centre)
+        for part, share in zip(self.Z.split(_ROWS), self.weight.split(_ROWS), strict=True):
+            variance += (share / self.total) @ (part - self.centre) ** 2
+        constant = variance.sqrt() <= 1e-12 * self.centre.abs()
+        scale = torch.where(constant, 0.0, (level * variance + self.ridge).rsqrt())
+        if len(scale) > _WIDE:
+            return scale, None
+        rows = torch.linspace(0, len(self.Z) - 1, min(len(self.Z), _SAMPLE)).long()
+        share = self.weight[rows] / self.weight[rows].sum()
+        sample = (self.Z[rows] - self.centre) * (level * share).sqrt()[:, None] * scale
+        curvature = sample.T @ sample + torch.diag(self.ridge * scale**2)
+        # Columns that vary, but not in the sample: on their own scale, which is 1.
+        curvature.diagonal()[curvature.diagonal() < 0.1] += 1
+        values, vectors = torch.linalg.eigh(curvature)
+        return scale, vectors * values.clamp_min(1e-12 * float(values[-1])).rsqrt()
 
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""
@@ -69,10 +80,15 @@ class LinearScores:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
         return slopes @ self.Z - slopes.sum(1, keepdim=True) * self.centre
 
-    def precondition(self, coordinates: Tensor) -> Tensor:
-        """Weights from coordinates, or gradients back: a symmetric map, (K, d) to (K, d)."""
-        along = (coordinates @ self.vectors) * self.stretch
-        return self.rest[:, None] * coordinates + along @ self.vectors.T
+    def weights(self, coordinates: Tensor) -> Tensor:
+        """Weights from coordinates, both of shape (K, d)."""
+        turned = coordinates if self.vectors is None else coordinates @ self.vectors.T
+        return self.stretch * self.scale * turned
+
+    def slopes(self, gradient: Tensor) -> Tensor:
+        """Slopes along the coordinates from a gradient with respect to the weights: the adjoint."""
+        scaled = self.stretch * self.scale * gradient
+        return scaled if self.vectors is None else scaled @ self.vectors
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,9 @@ class WeightFit:
     objective : Tensor of shape (K,)
         Mean log probability less the penalty, in nats a datum.
     slope : Tensor of shape (K,)
-        The largest derivative of that, in absolute value: zero at a maximum.
+        The largest derivative of that with respect to a weight, in absolute value.
+    gain : Tensor of shape (K,)
+        How much the objective would rise if it were quadratic with the curvature expected.
     scores : Tensor of shape (K, n)
     start : Tensor of shape (K,)
         The objective where the search began.
@@ -97,9 +115,14 @@ class WeightFit:
     offset: Tensor
     objective: Tensor
     slope: Tensor
+    gain: Tensor
     scores: Tensor
     start: Tensor
     n_iter: int
+
+    def settled(self, tol: float) -> bool:
+        """Whether neither slope nor gain, which does not depend on units, exceeds tol."""
+        return max(float(self.slope.max()), float(self.gain.max())) <= tol
 
 
 def maximise_weights(
@@ -112,7 +135,7 @@ def maximise_weights(
     tol: float,
     max_iter: int,
 ) -> WeightFit:
-    """Raise the penalised likelihood of every problem until no slope exceeds tol.
+    """Raise the penalised likelihood of every problem until all have settled.
 
     Parameters
     ----------
@@ -125,7 +148,8 @@ def maximise_weights(
     free_offset : bool
         Whether the offset is fitted, too.
     tol : float
-        The largest derivative of the objective at which the search ends.
+        The largest derivative of the objective, and the largest gain in sight, at which the search
+        ends.
     max_iter : int
         The largest number of L-BFGS iterations; with 0 the start is evaluated.
 
@@ -134,52 +158,38 @@ def maximise_weights(
     WeightFit
     """
     shape = beta.shape
-    fit = _evaluate(data, log_probability, beta, offset, free_offset)[0]
+    fit, _ = _evaluate(data, log_probability, beta, offset, free_offset)
     best, begun, n_iter = fit, fit.objective, 0
     start_beta, start_offset = beta, offset
-    unit = data.level.rsqrt()
 
     def negative(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         nonlocal fit
         moved = torch.from_numpy(vector.copy()).to(beta.device).reshape(shape[0], shape[1] + 1)
-        fit, gradient = _evaluate(
+        fit, slopes = _evaluate(
             data,
             log_probability,
-            start_beta + data.precondition(moved[:, :-1]),
-            start_offset + unit * moved[:, -1],
+            start_beta + data.weights(moved[:, :-1]),
+            start_offset + data.level.rsqrt() * moved[:, -1],
             free_offset,
         )
-        back = torch.cat(
-            [data.precondition(gradient[:, :-1]), (unit * gradient[:, -1])[:, None]], dim=1
-        )
-        return -float(fit.objective.sum()), -back.flatten().cpu().numpy()
+        return -float(fit.objective.sum()), -slopes.flatten().cpu().numpy()
 
-    def settled(intermediate_result: OptimizeResult) -> None:
+    def stop(intermediate_result: OptimizeResult) -> None:
         nonlocal best, n_iter
         best, n_iter = fit, n_iter + 1
-        if float(best.slope.max()) <= tol:
+        if best.settled(tol):
             raise StopIteration
 
-    if max_iter > 0 and float(best.slope.max()) > tol:
+    if max_iter > 0 and not best.settled(tol):
         minimize(
             negative,
             np.zeros(shape[0] * (shape[1] + 1)),
             jac=True,
             method="L-BFGS-B",
-            callback=settled,
+            callback=stop,
             options={"maxiter": max_iter, "ftol": 0.0, "gtol": 0.0, "maxls": 30},
         )
     return replace(best, start=begun, n_iter=n_iter)
-
-
-def _principal(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues of ``rows^T rows`` and their eigenvectors, (d, r), from the smaller Gram."""
-    if rows.shape[0] >= rows.shape[1]:
-        values, vectors = torch.linalg.eigh(rows.T @ rows)
-        return values, vectors
-    values, vectors = torch.linalg.eigh(rows @ rows.T)
-    values = values.clamp_min(0)
-    return values, (rows.T @ vectors) / values.sqrt().clamp_min(1e-150)
 
 
 def _evaluate(
@@ -189,14 +199,22 @@ def _evaluate(
     offset: Tensor,
     free_offset: bool,
 ) -> tuple[WeightFit, Tensor]:
-    """The objective at these weights, and its gradient, of shape (K, d + 1)."""
+    """The objective at these weights, and its slopes along the coordinates, (K, d + 1)."""
     scores = data.scores(beta, offset)
     values, slopes = log_probability(scores)
     share = data.weight / data.total
     slopes = slopes * share
     gradient = data.pull_back(slopes) - data.ridge * beta
     shift = slopes.sum(1) if free_offset else torch.zeros_like(offset)
-    objective = values @ share - 0.5 * data.ridge * (beta**2).sum(1)
-    gradient = torch.cat([gradient, shift[:, None]], dim=1)
-    slope = gradient.abs().amax(1)
-    return WeightFit(beta, offset, objective, slope, scores, start=objective, n_iter=0), gradient
+    along = torch.cat([data.slopes(gradient), (data.level.rsqrt() * shift)[:, None]], dim=1)
+    fit = WeightFit(
+        beta=beta,
+        offset=offset,
+        objective=values @ share - 0.5 * data.ridge * (beta**2).sum(1),
+        slope=torch.maximum(gradient.abs().amax(1), shift.abs()),
+        gain=0.5 * (along**2).sum(1),
+        scores=scores,
+        start=torch.full_like(offset, torch.nan),
+        n_iter=0,
+    )
+    return fit, along

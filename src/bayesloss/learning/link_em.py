@@ -79,8 +79,7 @@ def fit_links(
         Standard normal numbers that become draws from each posterior.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
-        datum in a round. Of the mean log likelihood, no derivative with respect to a weight may
-        exceed it after the fit with the fixed link.
+        datum in a round; see also :func:`maximise_weights`.
     max_iter : int
         The largest number of rounds.
     progress : bool
@@ -91,7 +90,7 @@ def fit_links(
     LinkFit
     """
     fit, start = _fixed_link(data, likelihood.loss, tol)
-    unsettled = ["the fit with the fixed link"] if float(fit.slope.max()) > tol else []
+    unsettled = [] if fit.settled(tol) else ["the fit with the fixed link"]
     priors = [prior_of(x) for x in fit.scores.cpu()]
     modes = [
         torch.cat([prior.start(x)[:-1], nu_0[None]])
@@ -134,10 +133,10 @@ def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
     derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
     posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
-    functions vary. A hundredth of one is allowed, so the grid grows with the fourth root of n.
+    functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
     """
     scale = math.log(float(prior.kernel.a)) / (math.pi * prior.kernel.c)
-    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.12)) + 1)
+    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
 def _fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> tuple[WeightFit, Tensor]:

@@ -249,7 +249,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self._validate_params()
         likelihood = Bernoulli(self.loss)
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
-        inputs, y = np.asarray(checked[0]), np.asarray(checked[1])
+        inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
         check_classification_targets(y)
         weight = _check_sample_weight(
             sample_weight, inputs, dtype=np.float64, ensure_non_negative=True

@@ -1,0 +1,131 @@
+"""Tests of the search for weights against scikit-learn and automatic differentiation."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss import LogLoss
+from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+
+
+def problem(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):
+    """Inputs far from the origin, on very different scales; labels that depend on them."""
+    generator = np.random.default_rng(seed)
+    spread = scale * np.geomspace(1, 50, d)
+    z = generator.normal(size=(n, d)) * spread + 20 * spread
+    truth = generator.normal(size=(k, d)) / spread
+    odds = truth @ (z - z.mean(0)).T
+    labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
+    weight = generator.integers(1, 4, n).astype(float)
+    arrays = (torch.from_numpy(a) for a in (z, labels, weight))
+    return LinearScores(*arrays, C)
+
+
+def logistic(data):
+    def log_probability(scores):
+        value, first, _ = LogLoss().log_probabilities(scores)
+        one = data.labels == 1
+        return torch.where(one, value[1], value[0]), torch.where(one, first[1], first[0])
+
+    return log_probability
+
+
+def fit(data, tol=1e-10, **options):
+    k, d = len(data.labels), data.Z.shape[1]
+    start = (torch.zeros((k, d), dtype=torch.float64), torch.zeros(k, dtype=torch.float64))
+    options = {"free_offset": True, "tol": tol, "max_iter": 500, **options}
+    return maximise_weights(data, logistic(data), *start, **options)
+
+
+def reference(data, C, k):
+    model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    z = (data.Z - data.centre).numpy()
+    return model.fit(z, data.labels[k].numpy(), data.weight.numpy())
+
+
+@pytest.mark.parametrize(("n", "d", "C"), [(200, 5, 0.7), (200, 5, 1e4), (30, 60, 0.7)])
+def test_agrees_with_scikit_learn(n, d, C):
+    """All problems at once, with weights, on inputs that are neither centred nor scaled."""
+    data = problem(n=n, d=d, C=C)
+    found = fit(data, tol=1e-8)  # rounding of the objective hides slopes of about 1e-9
+    assert float(found.slope.max()) <= 1e-8
+    for k in range(3):
+        expected = reference(data, C, k)
+        # The flattest direction has a curvature of about 1e-4 in units of the largest.
+        atol = 1e-4 * np.abs(expected.coef_).max()
+        np.testing.assert_allclose(found.beta[k], expected.coef_[0], rtol=0, atol=atol)
+        np.testing.assert_allclose(found.offset[k], expected.intercept_[0], rtol=0, atol=1e-3)
+
+
+def test_gradient_is_the_objectives():
+    """The largest slope that a search of no step reports, against automatic differentiation."""
+    data = problem()
+    beta = torch.randn((3, 5), dtype=torch.float64, generator=torch.Generator().manual_seed(1)) / 9
+    beta.requires_grad_()
+    offset = torch.zeros(3, dtype=torch.float64)
+    scores = (data.Z - data.centre) @ beta.T
+    margins = (2 * data.labels - 1) * scores.T
+    share = data.weight / data.weight.sum()
+    objective = torch.nn.functional.logsigmoid(margins) @ share
+    objective = objective - (beta**2).sum(1) / (2 * 0.7 * data.weight.sum())
+    (slope,) = torch.autograd.grad(objective.sum(), beta)
+    still = maximise_weights(
+        data, logistic(data), beta.detach(), offset, free_offset=False, tol=0, max_iter=0
+    )
+    torch.testing.assert_close(still.objective, objective.detach(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(still.slope, slope.abs().amax(1), rtol=1e-10, atol=1e-14)
+    assert still.n_iter == 0
+    torch.testing.assert_close(still.beta, beta.detach(), rtol=0, atol=0)
+
+
+def test_offset_stays_unless_it_is_free():
+    data = problem()
+    held = fit(data, free_offset=False)
+    assert not held.offset.any()
+    torch.testing.assert_close(held.scores, data.scores(held.beta, held.offset), rtol=0, atol=1e-12)
+
+
+def test_coordinates_make_all_directions_alike():
+    """In them the covariance of the inputs, times the level, plus the ridge is the identity."""
+    data = problem(n=400)
+    centred = data.Z - data.centre
+    covariance = centred.T @ (centred * (data.weight / data.total)[:, None])
+    curvature = data.level.mean() * covariance + data.ridge * torch.eye(5, dtype=torch.float64)
+    for k in range(3):
+        units = torch.zeros((5, 3, 5), dtype=torch.float64)
+        units[:, k] = torch.eye(5, dtype=torch.float64)
+        P = torch.stack([data.weights(unit)[k] for unit in units], dim=1)
+        adjoint = torch.stack([data.slopes(unit)[k] for unit in units])
+        torch.testing.assert_close(P, adjoint, rtol=1e-12, atol=0)
+        identity = torch.eye(5, dtype=torch.float64) * data.level.mean() / data.level[k]
+        torch.testing.assert_close(P.T @ curvature @ P, identity, rtol=0, atol=1e-8)
+
+
+def test_few_iterations_whatever_the_scales():
+    """Plain L-BFGS needs hundreds when columns differ by factors of 10^6."""
+    assert fit(problem(scale=1e-6), tol=1e-6).n_iter < 30
+    wide = problem()
+    wide = LinearScores(wide.Z * torch.logspace(-3, 3, 5), wide.labels, wide.weight, math.inf)
+    assert fit(wide, tol=1e-6).n_iter < 30
+
+
+def test_constant_columns_get_no_weight():
+    data = problem()
+    Z = torch.cat([data.Z, torch.full((200, 2), 3.0, dtype=torch.float64)], dim=1)
+    for C in (1.0, math.inf):
+        beta = fit(LinearScores(Z, data.labels, data.weight, C), tol=1e-8).beta
+        assert float(beta[:, 5:].abs().max()) < 1e-8
+        assert bool(beta.isfinite().all())
+    nothing = LinearScores(torch.ones_like(data.Z), data.labels, data.weight, math.inf)
+    assert not fit(nothing, tol=1e-8).beta.any()
+
+
+def test_search_reports_what_is_left():
+    data = problem()
+    short = fit(data, max_iter=2)
+    assert short.n_iter == 2
+    assert float(short.slope.max()) > 1e-10
+    assert bool((short.objective > short.start).all())

@@ -1,0 +1,138 @@
+"""Tests of EM against the paper's own recipe: with psi, and by automatic differentiation."""
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_em import fit_links, grid_size
+
+KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
+N_BASIS = 16
+
+
+def data_of(n=600, d=3, k=2, C=10.0, seed=0):
+    """Log odds that bend at zero: no straight link fits."""
+    generator = np.random.default_rng(seed)
+    z = generator.normal(size=(n, d))
+    x = generator.normal(size=(k, d)) @ z.T
+    odds = np.where(x < 0, 0.5 * x, 3 * x) - 0.3
+    labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
+    weight = generator.integers(1, 3, n).astype(float)
+    return LinearScores(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
+
+
+def prior_of(kind):
+    def make(scores):
+        kernel = TrigonometricKernel(a=1.5, c=0.5 / float(scores.abs().max()), n_basis=N_BASIS)
+        return kind(kernel, gamma=0.01)
+
+    return make
+
+
+def noise(n_draws=16):
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn((n_draws, N_BASIS + 1), dtype=torch.float64, generator=generator)
+
+
+def run(kind=ISGP, loss=None, data=None, **options):
+    options = {"tol": 1e-5, "max_iter": 20, **options}
+    return fit_links(data or data_of(), Bernoulli(loss), prior_of(kind), noise(), **options)
+
+
+def plain_expectation(prior, loss, Gamma, x, labels):
+    """E_q[log p(y | nu(x))] a datum: every draw through the array psi, as in the paper."""
+    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
+    if isinstance(prior, ISGP):
+        nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
+    else:
+        nu = nu_0 + w @ prior.kernel.basis(x).T
+    u = loss.inverse_canonical_link(nu)
+    return torch.where(labels == 1, u.log(), torch.log1p(-u)).mean(0)
+
+
+@KINDS
+@pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss()], ids=repr)
+def test_m_step_maximises_the_papers_expectation(kind, loss):
+    """At the end of an M-step, the plain objective has the value and the slope that were told."""
+    data = data_of(k=1)
+    found = run(kind, loss, data, max_iter=1)
+    # One round: E-step at the fixed link, M-step, E-step. Redo the first E-step without the grid.
+    fixed = run(kind, loss, data, max_iter=0)
+    (posterior,), (Gamma,) = fixed.posteriors, fixed.draws
+    beta = found.beta.clone().requires_grad_()
+    x = ((data.Z - data.centre) @ beta.T)[:, 0]
+    values = plain_expectation(posterior.prior, loss, Gamma, x, data.labels[0])
+    objective = values @ data.weight / data.total - 0.5 * data.ridge * (beta**2).sum()
+    told = float(found.history["expected"][0])
+    assert float(objective.detach()) == pytest.approx(told, abs=1e-6)  # the tables' error
+    (slope,) = torch.autograd.grad(objective, beta)
+    assert float(slope.abs().max()) < 1e-4  # the M-step ends at 1e-5, and the tables' error
+    assert told > float(found.history["expected_before"][0]) + 1e-5
+
+
+@KINDS
+def test_grid_is_not_felt(kind):
+    """E-step on the grid and on the data themselves: a thousandth of a standard deviation."""
+    data = data_of(k=1, n=3000)
+    found = run(kind, None, data, max_iter=0)
+    (posterior,) = found.posteriors
+    plain = laplace(
+        posterior.prior,
+        Bernoulli(),
+        found.scores[0],
+        data.labels[0].double(),
+        sample_weight=data.weight,
+        start=posterior.mode,
+    )
+    scale = plain.covariance.diagonal().sqrt()
+    assert float(((posterior.mode - plain.mode) / scale).abs().max()) < 0.002
+    x = torch.linspace(float(found.scores.min()), float(found.scores.max()), 50).double()
+    shift = (posterior.mean(x) - plain.mean(x)) / plain.variance(x).sqrt()
+    assert float(shift.abs().max()) < 0.004
+    assert posterior.log_evidence == pytest.approx(plain.log_evidence, abs=0.1)
+
+
+def test_grid_grows_with_the_fourth_root():
+    prior = prior_of(ISGP)(torch.tensor([8.0]))
+    sizes = [grid_size(prior, 16.0, n) for n in (10**4, 16 * 10**4, 256 * 10**4)]
+    assert sizes[1] / sizes[0] == pytest.approx(2, rel=0.01)
+    assert sizes[2] / sizes[1] == pytest.approx(2, rel=0.01)
+    assert grid_size(prior, 0.0, 10) == 64
+
+
+@KINDS
+def test_m_steps_ascend_and_evidence_rises(kind):
+    """The first is certain. The second is not, with Laplace's E-step, but is seen here."""
+    found = run(kind, max_iter=60)
+    history = {name: torch.stack(rows) for name, rows in found.history.items()}
+    assert bool((history["expected"] > history["expected_before"]).all())
+    assert len(history["log_evidence"]) == len(history["expected"]) + 1
+    assert bool((history["log_evidence"][-1] > history["log_evidence"][0]).all())
+    assert found.unsettled == ()
+
+
+def test_problems_do_not_disturb_each_other():
+    """Fitted together or alone: the same to the tolerance of the search."""
+    both = data_of()
+    together = run(data=both, tol=1e-7, max_iter=60)
+    for k in range(2):
+        alone = run(
+            data=LinearScores(both.Z, both.labels[k : k + 1], both.weight, 10.0),
+            tol=1e-7,
+            max_iter=60,
+        )
+        torch.testing.assert_close(alone.beta[0], together.beta[k], rtol=2e-2, atol=0)
+
+
+def test_what_did_not_settle_is_named():
+    found = run(max_iter=1, tol=1e-12)
+    assert "the fit with the fixed link" in found.unsettled
+    assert any("its last round still changed the evidence" in what for what in found.unsettled)
+
+
+def test_bar(capsys):
+    run(max_iter=2, progress=True)
+    assert "EM" in capsys.readouterr().err

@@ -1,0 +1,234 @@
+"""Tests of the estimator: what it learns, what it promises, and what it refuses."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from scipy.special import expit
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss
+
+PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
+
+
+@parametrize_with_checks(
+    [
+        LinkgisticClassifier(prior, n_basis=16, max_iter=5, random_state=0)
+        for prior in ("isgp", "gp")
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*outside")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def kinked(n, seed=0, d=4):
+    """Log odds that rise slowly below zero and steeply above: far from any straight link."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, d)) + 5
+    x = 2 * (X - 5) @ np.array([1.0, -1.0, 0.5, 0.0])[:d]
+    odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
+    return X, (generator.random(n) < expit(odds)).astype(int), odds
+
+
+def fit(X, y, prior="isgp", **options):
+    options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
+    return LinkgisticClassifier(prior, **options).fit(X, y)
+
+
+class TestLearnedLink:
+    X, y, odds = kinked(3000)
+
+    @PRIORS
+    def test_learns_what_a_fixed_link_cannot(self, prior):
+        model = fit(self.X, self.y, prior)
+        X, y, odds = kinked(20_000, seed=1)
+        learned = log_loss(y, model.predict_proba(X))
+        fixed = log_loss(y, LogisticRegression().fit(self.X, self.y).predict_proba(X))
+        best = log_loss(y, expit(odds))
+        assert learned - best < 0.25 * (fixed - best)
+
+    def test_band_covers_the_truth(self):
+        """The link is identified up to the scale of the weights: compare it at the data."""
+        model = fit(self.X, self.y, n_samples=400)
+        scores = (self.X - model.centre_) @ model.coef_[0]
+        inner = np.abs(scores - np.median(scores)) < np.quantile(np.abs(scores), 0.9)
+        low, high = model.link_.source_band(scores[inner], level=0.95)
+        covered = (low <= self.odds[inner]) & (self.odds[inner] <= high)
+        # It takes weights and scale as known, so it is narrower than 95 % say.
+        assert covered.mean() > 0.7
+
+    def test_links_of_the_isgp_increase(self):
+        link = fit(self.X, self.y).link_
+        x = np.linspace(link.low, link.high, 300)
+        nu = link.posterior.prior.source(torch.from_numpy(x), link.draws)
+        assert float(nu.diff(dim=1).min()) >= -1e-12
+        for curve in (link.source(x), link.inverse_link(x)):
+            assert (np.diff(curve) >= -1e-12).all()
+
+    def test_link_and_classifier_agree(self):
+        model = fit(self.X, self.y)
+        scores = (self.X - model.centre_) @ model.coef_[0]
+        probability = model.predict_proba(self.X)[:, 1]
+        np.testing.assert_allclose(model.link_.inverse_link(scores), probability, atol=1e-6)
+        np.testing.assert_allclose(expit(model.decision_function(self.X)), probability, atol=1e-15)
+        low, high = model.link_.inverse_link_band(scores[:50])
+        assert ((low < probability[:50]) & (probability[:50] < high)).all()
+
+    @pytest.mark.parametrize("loss", [MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
+    def test_other_losses(self, loss):
+        """Whatever is underneath, the learned link comes near the same probabilities."""
+        model, usual = fit(self.X, self.y, loss=loss), fit(self.X, self.y)
+        gap = np.abs(model.predict_proba(self.X) - usual.predict_proba(self.X))
+        assert np.median(gap) < 0.02
+
+    def test_bounded_link_is_refused_by_name(self):
+        with pytest.raises(ValueError, match=r"SquareLoss\(\) with a link onto \[-1\.0, 1\.0\]"):
+            fit(self.X, self.y, loss=SquareLoss())
+
+    def test_c_follows_the_scores_unless_given(self):
+        """The scores of the fixed link fill half of the period, before EM moves them."""
+        model = fit(self.X, self.y, tol=0.1)
+        scores = np.abs((self.X - model.centre_) @ model.coef_[0]).max()
+        assert model.link_.posterior.prior.kernel.c * scores == pytest.approx(0.5, rel=0.2)
+        assert fit(self.X, self.y, c=0.01).link_.posterior.prior.kernel.c == 0.01
+
+    def test_gp_variance_follows_the_scores(self):
+        model = fit(self.X, self.y, "gp", tol=0.1)
+        variance = float(model.link_.posterior.prior.kernel.variance)
+        assert variance > 1
+        assert fit(
+            self.X, self.y, "gp", variance=3.0
+        ).link_.posterior.prior.kernel.variance == pytest.approx(3)
+        assert fit(self.X, self.y).link_.posterior.prior.kernel.variance == pytest.approx(1)
+
+
+class TestManyClasses:
+    X, y = load_iris(return_X_y=True)
+
+    def test_probabilities(self):
+        model = fit(self.X, self.y, C=10.0)
+        probability = model.predict_proba(self.X)
+        assert probability.shape == (150, 3)
+        np.testing.assert_allclose(probability.sum(axis=1), 1, atol=1e-14)
+        assert (model.predict(self.X) == model.classes_[probability.argmax(1)]).all()
+        assert model.score(self.X, self.y) > 0.95
+        assert len(model.links_) == 3
+        assert not hasattr(model, "link_")
+        assert all(rows.shape[1] == 3 for rows in model.history_.values())
+
+    def test_string_labels(self):
+        names = np.array(["setosa", "versicolor", "virginica"])
+        model, coded = (fit(self.X, y, C=10.0) for y in (names[self.y], self.y))
+        assert (model.predict(self.X) == names[coded.predict(self.X)]).all()
+        np.testing.assert_allclose(model.coef_, coded.coef_, rtol=1e-9)
+
+
+class TestReproducible:
+    X, y, _ = kinked(500)
+
+    def test_same_seed_same_numbers(self):
+        first, second = (fit(self.X, self.y).predict_proba(self.X) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+        other = fit(self.X, self.y, random_state=1).predict_proba(self.X)
+        assert 0 < np.abs(first - other).max() < 0.1
+
+    def test_survives_pickling(self):
+        model = fit(self.X, self.y)
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict_proba(self.X), model.predict_proba(self.X))
+
+    def test_weight_zero_is_absence(self):
+        weight = np.r_[np.ones(400), np.zeros(100)]
+        model = LinkgisticClassifier(n_basis=16, random_state=0).fit(self.X, self.y, weight)
+        without = LinkgisticClassifier(n_basis=16, random_state=0).fit(self.X[:400], self.y[:400])
+        np.testing.assert_array_equal(model.coef_, without.coef_)
+
+    def test_in_a_pipeline_with_a_data_frame(self):
+        X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        model = make_pipeline(StandardScaler(), LinkgisticClassifier(n_basis=16, random_state=0))
+        assert cross_val_score(model, X, y, cv=3).mean() > 0.95
+        model[-1].fit(X, y)
+        assert isinstance(X, pd.DataFrame)
+        assert list(model[-1].feature_names_in_) == list(X.columns)
+
+
+class TestBadInput:
+    X, y, _ = kinked(200)
+
+    def test_one_class(self):
+        with pytest.raises(ValueError, match="needs at least two classes, got one class only"):
+            fit(self.X, np.ones(200))
+
+    def test_nan_and_sparse(self):
+        X = self.X.copy()
+        X[0, 0] = np.nan
+        with pytest.raises(ValueError, match="contains NaN"):
+            fit(X, self.y)
+        with pytest.raises(TypeError, match="Sparse data was passed"):
+            fit(sparse.csr_array(self.X), self.y)
+
+    @pytest.mark.parametrize("C", [1.0, np.inf])
+    def test_constant_columns_weigh_nothing(self, C):
+        X = np.hstack([self.X, np.full((200, 1), 7.0)])
+        assert fit(X, self.y, C=C).coef_[0, -1] == 0
+
+    def test_nothing_but_constant_columns(self):
+        probability = fit(np.ones((200, 2)), self.y).predict_proba(np.ones((1, 2)))[0, 1]
+        assert probability == pytest.approx(self.y.mean(), abs=0.02)
+
+    def test_more_columns_than_rows(self):
+        X = np.random.default_rng(0).normal(size=(40, 300))
+        assert fit(X, self.y[:40], C=1.0).score(X, self.y[:40]) == 1
+
+    @pytest.mark.parametrize("scale", [1e6, 1e-6])
+    def test_units_do_not_matter_without_a_penalty(self, scale):
+        usual, scaled = fit(self.X, self.y, C=np.inf), fit(scale * self.X, self.y, C=np.inf)
+        gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
+        assert np.abs(gap).max() < 0.05
+
+    def test_separable_without_a_penalty(self):
+        """The optimum is at infinity: the fit stays finite, says so, and predicts sensibly."""
+        X = np.linspace(-1, 1, 60)[:, None]
+        y = (X[:, 0] > 0.1).astype(int)
+        with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems can be separated"):
+            model = fit(X, y, C=np.inf)
+        assert np.isfinite(model.coef_).all()
+        assert model.score(X, y) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit(X, y, C=1.0)
+
+    def test_too_few_rounds(self):
+        with pytest.warns(ConvergenceWarning, match=r"not converged: EM .* Raise max_iter=1,"):
+            model = fit(self.X, self.y, max_iter=1, tol=1e-9)
+        assert not model.converged_
+        assert model.n_iter_ == 2
+
+    def test_far_away(self):
+        """Beyond the kernel's period the formula stands, and the user is told."""
+        model = fit(self.X, self.y)
+        far = self.X[:1] + 1e4 * model.coef_
+        with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside"):
+            probability = model.predict_proba(far)
+        assert probability[0, 1] == pytest.approx(1, abs=1e-3)
+
+    def test_a_band_of_no_level(self):
+        link = fit(self.X, self.y).link_
+        with pytest.raises(ValueError, match=r"expected a level in \(0, 1\), got 95"):
+            link.source_band([0.0], level=95)
+        with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 1\)"):
+            link.source([[0.0]])
