@@ -1,0 +1,330 @@
+"""The power plant of LHG section 2.2, and toys for the other claims of that section.
+
+The paper gives no numbers. Ours: temperatures in degrees Celsius, a posterior of two Gaussians, and
+costs such that the Bayes decision is to shut down.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr
+from scipy.stats import norm
+from torch import Tensor
+
+from bayesloss.calibrating.decision_theory import (
+    bayes_action,
+    discretise,
+    loss_divergence,
+    posterior_risk,
+)
+from bayesloss.calibrating.families import gaussians
+from bayesloss.companion.figures import COLOURS
+
+__all__ = [
+    "ACTIONS",
+    "PowerPlant",
+    "approximations",
+    "decision_table",
+    "divergence_map",
+    "draw_decision_map",
+    "draw_figure_1",
+    "draw_thresholds",
+    "expectation_propagation",
+    "predictive_divergence",
+    "probit_factors",
+    "tail_matching",
+]
+
+ACTIONS = ("on", "off")
+# Each distribution's colour and dashes, as in the paper's figure: solid, dotted, dashed, dash-dotted.
+STYLES = {
+    "posterior": (COLOURS["ISGP"], "-"),
+    "min KL(q‖p)": (COLOURS["GP"], ":"),
+    "min KL(p‖q)": (COLOURS["PAVA"], "--"),
+    "min d_L(p‖q)": (COLOURS["accent"], "-."),
+}
+
+
+@dataclass(frozen=True)
+class PowerPlant:
+    """A reactor of unknown temperature: keep it on, or shut it down?
+
+    Attributes
+    ----------
+    weights, means, deviations : tuple of float
+        The posterior, a mixture of Gaussians; degrees Celsius.
+    critical : float
+        The temperature above which a running plant melts down.
+    meltdown, shutdown : float
+        The cost of a meltdown, and of shutting down at any temperature.
+    """
+
+    weights: tuple[float, ...] = (0.85, 0.15)
+    means: tuple[float, ...] = (280.0, 350.0)
+    deviations: tuple[float, ...] = (15.0, 10.0)
+    critical: float = 345.0
+    meltdown: float = 100.0
+    shutdown: float = 5.0
+
+    @property
+    def states(self) -> Tensor:
+        """The middles of 1,360 cells of a quarter of a degree; whole degrees are their borders."""
+        edges = torch.linspace(130, 470, 1361, dtype=torch.float64)
+        return (edges[1:] + edges[:-1]) / 2
+
+    @property
+    def posterior(self) -> Tensor:
+        """The masses of the cells, of shape (1360,)."""
+        return discretise(torch.as_tensor(np.log(self.density(self.states.numpy()))))
+
+    @property
+    def losses(self) -> Tensor:
+        """The loss of "on" and "off" in each cell, of shape (1360, 2)."""
+        hot = self.states > self.critical
+        on = torch.where(hot, self.meltdown, 0.0).to(torch.float64)
+        return torch.stack([on, torch.full_like(on, self.shutdown)], dim=1)
+
+    def density(self, theta: np.ndarray) -> np.ndarray:
+        """The posterior's density."""
+        return self._mix(norm.pdf, theta)
+
+    def tail(self, theta: np.ndarray | float) -> np.ndarray:
+        """The posterior's probability of a temperature above theta."""
+        return self._mix(norm.sf, theta)
+
+    def moments(self) -> tuple[float, float]:
+        """The posterior's mean and standard deviation."""
+        w, m, s = (np.array(part) for part in (self.weights, self.means, self.deviations))
+        mean = float(w @ m)
+        return mean, float(np.sqrt(w @ (s**2 + (m - mean) ** 2)))
+
+    def gaussian(self, mean: float, deviation: float) -> Tensor:
+        """The masses of a Gaussian in the plant's cells."""
+        return discretise(-0.5 * ((self.states - mean) / deviation) ** 2)
+
+    def _mix(self, function: object, theta: np.ndarray | float) -> np.ndarray:
+        parts = zip(self.weights, self.means, self.deviations, strict=True)
+        return sum(w * function(theta, m, s) for w, m, s in parts)  # type: ignore[operator,return-value,misc]
+
+
+def tail_matching(plant: PowerPlant) -> tuple[float, float]:
+    """Mean and standard deviation of a Gaussian that minimises d_L(p || q).
+
+    Infinitely many do. Ours gives the temperatures above the critical one the probability that
+    they have under the posterior, so that both q-risks are the posterior risks, whatever the costs.
+    Of the Gaussians with that property it has the least KL(p || q).
+    """
+    mean, deviation = plant.moments()
+    z = float(norm.isf(plant.tail(plant.critical)))
+
+    def cross_entropy(log_sigma: float) -> float:
+        sigma = math.exp(log_sigma)
+        centre = plant.critical - z * sigma
+        return log_sigma + ((mean - centre) ** 2 + deviation**2) / (2 * sigma**2)
+
+    found = minimize_scalar(
+        cross_entropy,
+        bracket=(math.log(deviation) - 1, math.log(deviation)),
+        options={"xtol": 1e-10},
+    )
+    sigma = math.exp(found.x)
+    return plant.critical - z * sigma, sigma
+
+
+def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of the three Gaussians of LHG figure 1, by optimisation."""
+    states, p = plant.states, plant.posterior
+    family = gaussians(states)
+    half = float(states[-1] - states[0]) / 2
+    middle = float(states[-1] + states[0]) / 2
+
+    def in_degrees(parameters: Tensor) -> tuple[float, float]:
+        return middle + half * float(parameters[0]), half * math.exp(float(parameters[1]))
+
+    return {
+        "min KL(q‖p)": in_degrees(family.nearest(p.log()).parameters),
+        "min KL(p‖q)": in_degrees(family.moment_matching(p).parameters),
+        "min d_L(p‖q)": tail_matching(plant),
+    }
+
+
+def decision_table(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> pd.DataFrame:
+    """Each distribution's moments, its risk of staying on, its decision and what that costs."""
+    p, losses = plant.posterior, plant.losses
+    rows = {}
+    for name, (mean, deviation) in {"posterior": plant.moments(), **fits}.items():
+        q = p if name == "posterior" else plant.gaussian(mean, deviation)
+        rows[name] = {
+            "mean": mean,
+            "deviation": deviation,
+            "P(θ > T)": float(q[plant.states > plant.critical].sum()),
+            "q-risk of on": float(posterior_risk(q, losses)[0]),
+            "decision": ACTIONS[int(bayes_action(q, losses))],
+            "d_L": float(loss_divergence(p, q, losses)),
+        }
+    return pd.DataFrame(rows).T.infer_objects()
+
+
+def divergence_map(plant: PowerPlant, means: Tensor, deviations: Tensor) -> Tensor:
+    """d_L(p || q) for Gaussians on a grid, of shape (means, deviations)."""
+    pairs = torch.cartesian_prod(means, deviations)
+    z = (plant.states - pairs[:, :1]) / pairs[:, 1:]
+    q = discretise(-0.5 * z**2)
+    values = loss_divergence(plant.posterior, q, plant.losses)
+    return values.reshape(len(means), len(deviations))
+
+
+def expectation_propagation(
+    states: Tensor, log_prior: Tensor, log_factors: Tensor, *, max_sweeps: int = 200
+) -> tuple[float, float]:
+    """Mean and variance of expectation propagation's Gaussian, in one dimension.
+
+    Each factor's tilted distribution is integrated on the grid, so that nothing but the
+    factor-by-factor matching separates the result from KL(p || q).
+
+    Parameters
+    ----------
+    states : Tensor of shape (K,)
+        An even grid.
+    log_prior : Tensor of shape (K,)
+        Of a standard normal prior, up to a constant; it is not approximated.
+    log_factors : Tensor of shape (n, K)
+    max_sweeps : int
+
+    Raises
+    ------
+    RuntimeError
+        If the sites still move after `max_sweeps`.
+    """
+    n = len(log_factors)
+    precision, shift = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    for _ in range(max_sweeps):
+        before = torch.cat([precision, shift])
+        for i in range(n):
+            rest = torch.arange(n) != i
+            cavity = log_prior - 0.5 * precision[rest].sum() * states**2
+            tilted = discretise(cavity + shift[rest].sum() * states + log_factors[i])
+            mean = (tilted * states).sum()
+            variance = (tilted * (states - mean) ** 2).sum()
+            precision[i] = 1 / variance - 1 - precision[rest].sum()
+            shift[i] = mean / variance - shift[rest].sum()
+        if (torch.cat([precision, shift]) - before).abs().max() < 1e-10:
+            total = 1 + precision.sum()
+            return float(shift.sum() / total), float(1 / total)
+    raise RuntimeError(f"expected sites at rest after {max_sweeps} sweeps")
+
+
+def predictive_divergence(
+    q: Sequence[tuple[float, float]], p: tuple[float, float], inputs: np.ndarray, p_threshold: float
+) -> np.ndarray:
+    """d_L(p || q) of classifiers, for Gaussians q over one parameter.
+
+    A label is 1 with probability Phi(x - theta). A hypothesis labels every input by itself; a false
+    positive costs `p_threshold`, a false negative 1 - `p_threshold`.
+
+    Parameters
+    ----------
+    q : sequence of pairs
+        Means and standard deviations.
+    p : pair
+        Those of the posterior.
+    inputs : ndarray of shape (S,)
+        Where predictions are made, each as often as the others.
+    p_threshold : float
+        In (0, 1).
+    """
+
+    def positive(mean: float, deviation: float) -> np.ndarray:
+        return norm.cdf((inputs - mean) / math.hypot(1, deviation))
+
+    truth = positive(*p)
+    costs = np.stack([(1 - p_threshold) * truth, p_threshold * (1 - truth)])  # of saying 0, or 1
+    risks = [np.where(positive(*each) > p_threshold, costs[1], costs[0]).mean() for each in q]
+    return np.array(risks) - costs.min(axis=0).mean()
+
+
+def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
+    """log Phi(slope * theta) for each slope, of shape (n, K)."""
+    return torch.as_tensor(log_ndtr(np.outer(slopes, states.numpy())))
+
+
+def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """LHG figure 1: densities above, distribution functions below."""
+    theta = np.linspace(220, 400, 721)
+    figure, (top, bottom) = subplots(2, 1, figsize=(6.8, 5.2), sharex=True)
+    for name, (colour, dashes) in STYLES.items():
+        if name == "posterior":
+            density, below = plant.density(theta), 1 - plant.tail(theta)
+        else:
+            density, below = norm.pdf(theta, *fits[name]), norm.cdf(theta, *fits[name])
+        top.plot(theta, density, dashes, color=colour, label=name)
+        bottom.plot(theta, below, dashes, color=colour)
+    for axis in (top, bottom):
+        axis.axvline(plant.critical, color="black", linewidth=0.8)
+    bottom.axhline(
+        1 - plant.shutdown / plant.meltdown, color=COLOURS["data"], linewidth=0.8, linestyle=":"
+    )
+    bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on", fontsize=8)
+    bottom.text(plant.critical + 1.5, 0.05, "critical temperature", fontsize=8)
+    top.set(ylabel="density")
+    top.legend(fontsize=9)
+    bottom.set(xlabel="temperature θ in °C", ylabel="probability below θ")
+    return figure
+
+
+def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """Where q decides otherwise than p, against the critical temperature and the costs."""
+    critical = np.linspace(250, 400, 601)
+    figure, axes = subplots(1, 2, figsize=(7.2, 3.4), sharex=True, sharey=True)
+    truth = plant.tail(critical)
+    for axis, name in zip(axes, ("min KL(q‖p)", "min KL(p‖q)"), strict=True):
+        colour, dashes = STYLES[name]
+        tail = norm.sf(critical, *fits[name])
+        axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
+        axis.plot(critical, tail, dashes, color=colour, label=name)
+        axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
+        axis.fill_between(
+            critical,
+            tail,
+            truth,
+            where=tail > truth,
+            facecolor="none",
+            edgecolor=colour,
+            hatch="///",
+            linewidth=0,
+        )
+        axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
+        axis.set(yscale="log", ylim=(1e-3, 1), xlabel="critical temperature in °C")
+        axis.legend(fontsize=8, loc="lower left")
+    axes[0].set(ylabel="cost of shutdown / of meltdown")
+    return figure
+
+
+def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """The Gaussians that decide as the posterior does, and the three of figure 1."""
+    means = torch.linspace(240, 380, 141, dtype=torch.float64)
+    deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
+    values = divergence_map(plant, means, deviations).numpy()
+    figure, axis = subplots(figsize=(6.0, 3.8))
+    axis.contourf(
+        means.numpy(),
+        deviations.numpy(),
+        (values.T == 0).astype(float),
+        levels=[0.5, 1.5],
+        colors=[COLOURS["ISGP"]],
+        alpha=0.25,
+    )
+    for (name, (mean, deviation)), marker in zip(fits.items(), "osD", strict=True):
+        axis.plot(mean, deviation, marker, color=STYLES[name][0], label=name, linestyle="none")
+    axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center", fontsize=9)
+    axis.text(258, 9, "stay on", ha="center", fontsize=9)
+    axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
+    axis.legend(fontsize=9, loc="upper left")
+    return figure
