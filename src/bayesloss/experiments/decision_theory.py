@@ -40,6 +40,7 @@ __all__ = [
     "predictive_divergence",
     "probit_factors",
     "tail_matching",
+    "tightest_bound",
 ]
 
 ACTIONS = ("on", "off")
@@ -253,6 +254,32 @@ def predictive_divergence(
 def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
     """log Phi(slope * theta) for each slope, of shape (n, K)."""
     return torch.as_tensor(log_ndtr(np.outer(slopes, states.numpy())))
+
+
+def tightest_bound(n: int, seed: int) -> pd.DataFrame:
+    """How close d_L(p || q) comes to its bounds on random problems.
+
+    Returns
+    -------
+    DataFrame
+        For each of 0 <= d_L <= r |p - q|_1 the least gap as a part of the upper bound, and how often
+        d_L is zero; r is the largest loss less the least.
+    """
+    rng = np.random.default_rng(seed)
+    lower, upper, zero = math.inf, math.inf, 0
+    for _ in range(n):
+        n_states, n_actions = rng.integers(2, 7), rng.integers(2, 5)
+        both = rng.exponential(size=(2, n_states)) ** 2
+        p, q = torch.tensor(both / both.sum(axis=1, keepdims=True))
+        losses = torch.tensor(rng.beta(0.3, 0.3, size=(n_states, n_actions)))
+        value = float(loss_divergence(p, q, losses))
+        bound = float((losses.max() - losses.min()) * (p - q).abs().sum())
+        lower, upper = min(lower, value / bound), min(upper, 1 - value / bound)
+        zero += value == 0
+    rows = {"0 ≤ d_L": lower, "d_L ≤ r |p − q|₁": upper}
+    table = pd.DataFrame({"least gap": rows})
+    table["d_L = 0"] = f"{zero} of {n}"
+    return table
 
 
 def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
