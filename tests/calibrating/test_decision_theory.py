@@ -43,9 +43,7 @@ def problems(draw):
 def test_risk_is_a_double_loop():
     rng = np.random.default_rng(0)
     p, losses = masses(rng, 3, 4), torch.tensor(rng.normal(size=(4, 2)))
-    expected = [
-        [sum(p[b, k] * losses[k, a] for k in range(4)) for a in range(2)] for b in range(3)
-    ]
+    expected = [[sum(p[b, k] * losses[k, a] for k in range(4)) for a in range(2)] for b in range(3)]
     np.testing.assert_allclose(posterior_risk(p, losses), expected, atol=EXACT)
     assert bayes_action(p, losses).tolist() == np.argmin(expected, axis=1).tolist()
 
@@ -119,9 +117,7 @@ def test_supervised_losses_against_enumeration():
     losses, hypotheses = prediction_losses(joint, cost)
     assert losses.shape == (4, 8)
     for k, (number, h) in itertools.product(range(4), enumerate(hypotheses.tolist())):
-        expected = sum(
-            float(joint[k, x, y] * cost[y, h[x]]) for x in range(3) for y in range(2)
-        )
+        expected = sum(float(joint[k, x, y] * cost[y, h[x]]) for x in range(3) for y in range(2))
         assert float(losses[k, number]) == pytest.approx(expected, abs=EXACT)
     assert len({tuple(h) for h in hypotheses.tolist()}) == 8
 

@@ -81,8 +81,10 @@ def utility(losses: Tensor, M: float) -> Tensor:
         the utility is zero there, and its logarithm -inf.
     """
     losses = checked_losses(losses)
-    if not (math.isfinite(M) and M >= float(losses.max())):
-        raise ValueError(f"expected a finite M of at least the largest loss {losses.max()}, got {M}")
+    if not (math.isfinite(M) and float(losses.max()) <= M):
+        raise ValueError(
+            f"expected a finite M of at least the largest loss {losses.max()}, got {M}"
+        )
     return M - losses
 
 
@@ -194,9 +196,7 @@ def mixed_loss_em(
     The parameters are those of :func:`loss_em`. With an exact E-step the second moment of the
     utility, E_p[(M - L)^2], never falls from one action to the next.
     """
-    return _alternate(
-        p, utility(losses, M).log(), -checked_losses(losses), start, family, max_iter
-    )
+    return _alternate(p, utility(losses, M).log(), -checked_losses(losses), start, family, max_iter)
 
 
 def _alternate(
@@ -225,9 +225,7 @@ def _alternate(
         objective.append(float(_objective(q, p, tilt)[actions[-1]]))
         if actions[-1] == h:
             return LossEM(h, q, tuple(actions), tuple(objective), True)
-    warnings.warn(
-        f"no fixed point within {max_iter} rounds", ConvergenceWarning, stacklevel=3
-    )
+    warnings.warn(f"no fixed point within {max_iter} rounds", ConvergenceWarning, stacklevel=3)
     return LossEM(actions[-1], q, tuple(actions), tuple(objective), False)
 
 

@@ -5,14 +5,12 @@ costs such that the Bayes decision is to shut down.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr
 from scipy.stats import norm
@@ -25,7 +23,6 @@ from bayesloss.calibrating.decision_theory import (
     posterior_risk,
 )
 from bayesloss.calibrating.families import gaussians
-from bayesloss.companion.figures import COLOURS
 
 __all__ = [
     "ACTIONS",
@@ -33,9 +30,6 @@ __all__ = [
     "approximations",
     "decision_table",
     "divergence_map",
-    "draw_decision_map",
-    "draw_figure_1",
-    "draw_thresholds",
     "expectation_propagation",
     "predictive_divergence",
     "probit_factors",
@@ -44,18 +38,11 @@ __all__ = [
 ]
 
 ACTIONS = ("on", "off")
-# Each distribution's colour and dashes, as in the paper's figure: solid, dotted, dashed, dash-dotted.
-STYLES = {
-    "posterior": (COLOURS["ISGP"], "-"),
-    "min KL(q‖p)": (COLOURS["GP"], ":"),
-    "min KL(p‖q)": (COLOURS["PAVA"], "--"),
-    "min d_L(p‖q)": (COLOURS["accent"], "-."),
-}
 
 
 @dataclass(frozen=True)
 class PowerPlant:
-    """A reactor of unknown temperature: keep it on, or shut it down?
+    """A reactor of unknown temperature, to be kept on or shut down.
 
     Attributes
     ----------
@@ -110,9 +97,9 @@ class PowerPlant:
         """The masses of a Gaussian in the plant's cells."""
         return discretise(-0.5 * ((self.states - mean) / deviation) ** 2)
 
-    def _mix(self, function: object, theta: np.ndarray | float) -> np.ndarray:
+    def _mix(self, function: Callable[..., np.ndarray], theta: np.ndarray | float) -> np.ndarray:
         parts = zip(self.weights, self.means, self.deviations, strict=True)
-        return sum(w * function(theta, m, s) for w, m, s in parts)  # type: ignore[operator,return-value,misc]
+        return np.sum([w * function(theta, m, s) for w, m, s in parts], axis=0)
 
 
 def tail_matching(plant: PowerPlant) -> tuple[float, float]:
@@ -252,7 +239,7 @@ def predictive_divergence(
 
 
 def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
-    """log Phi(slope * theta) for each slope, of shape (n, K)."""
+    """The log of Phi(slope * theta) for each slope, of shape (n, K)."""
     return torch.as_tensor(log_ndtr(np.outer(slopes, states.numpy())))
 
 
@@ -262,8 +249,8 @@ def tightest_bound(n: int, seed: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        For each of 0 <= d_L <= r |p - q|_1 the least gap as a part of the upper bound, and how often
-        d_L is zero; r is the largest loss less the least.
+        For each of 0 <= d_L <= r |p - q|_1 the least gap as a part of the upper bound, and how
+        often d_L is zero; r is the largest loss less the least.
     """
     rng = np.random.default_rng(seed)
     lower, upper, zero = math.inf, math.inf, 0
@@ -280,78 +267,3 @@ def tightest_bound(n: int, seed: int) -> pd.DataFrame:
     table = pd.DataFrame({"least gap": rows})
     table["d_L = 0"] = f"{zero} of {n}"
     return table
-
-
-def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
-    """LHG figure 1: densities above, distribution functions below."""
-    theta = np.linspace(220, 400, 721)
-    figure, (top, bottom) = subplots(2, 1, figsize=(6.8, 5.2), sharex=True)
-    for name, (colour, dashes) in STYLES.items():
-        if name == "posterior":
-            density, below = plant.density(theta), 1 - plant.tail(theta)
-        else:
-            density, below = norm.pdf(theta, *fits[name]), norm.cdf(theta, *fits[name])
-        top.plot(theta, density, dashes, color=colour, label=name)
-        bottom.plot(theta, below, dashes, color=colour)
-    for axis in (top, bottom):
-        axis.axvline(plant.critical, color="black", linewidth=0.8)
-    bottom.axhline(
-        1 - plant.shutdown / plant.meltdown, color=COLOURS["data"], linewidth=0.8, linestyle=":"
-    )
-    bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on", fontsize=8)
-    bottom.text(plant.critical + 1.5, 0.05, "critical temperature", fontsize=8)
-    top.set(ylabel="density")
-    top.legend(fontsize=9)
-    bottom.set(xlabel="temperature θ in °C", ylabel="probability below θ")
-    return figure
-
-
-def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
-    """Where q decides otherwise than p, against the critical temperature and the costs."""
-    critical = np.linspace(250, 400, 601)
-    figure, axes = subplots(1, 2, figsize=(7.2, 3.4), sharex=True, sharey=True)
-    truth = plant.tail(critical)
-    for axis, name in zip(axes, ("min KL(q‖p)", "min KL(p‖q)"), strict=True):
-        colour, dashes = STYLES[name]
-        tail = norm.sf(critical, *fits[name])
-        axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
-        axis.plot(critical, tail, dashes, color=colour, label=name)
-        axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
-        axis.fill_between(
-            critical,
-            tail,
-            truth,
-            where=tail > truth,
-            facecolor="none",
-            edgecolor=colour,
-            hatch="///",
-            linewidth=0,
-        )
-        axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
-        axis.set(yscale="log", ylim=(1e-3, 1), xlabel="critical temperature in °C")
-        axis.legend(fontsize=8, loc="lower left")
-    axes[0].set(ylabel="cost of shutdown / of meltdown")
-    return figure
-
-
-def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
-    """The Gaussians that decide as the posterior does, and the three of figure 1."""
-    means = torch.linspace(240, 380, 141, dtype=torch.float64)
-    deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
-    values = divergence_map(plant, means, deviations).numpy()
-    figure, axis = subplots(figsize=(6.0, 3.8))
-    axis.contourf(
-        means.numpy(),
-        deviations.numpy(),
-        (values.T == 0).astype(float),
-        levels=[0.5, 1.5],
-        colors=[COLOURS["ISGP"]],
-        alpha=0.25,
-    )
-    for (name, (mean, deviation)), marker in zip(fits.items(), "osD", strict=True):
-        axis.plot(mean, deviation, marker, color=STYLES[name][0], label=name, linestyle="none")
-    axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center", fontsize=9)
-    axis.text(258, 9, "stay on", ha="center", fontsize=9)
-    axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
-    axis.legend(fontsize=9, loc="upper left")
-    return figure

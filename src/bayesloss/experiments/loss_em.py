@@ -1,6 +1,5 @@
 """Where loss-EM ends: the power plant in closed form, and random problems in bulk."""
 
-
 import numpy as np
 import pandas as pd
 import torch

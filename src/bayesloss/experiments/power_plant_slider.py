@@ -11,7 +11,8 @@ import numpy as np
 from scipy.stats import norm
 
 from bayesloss.companion.scorecard import HTMLTable
-from bayesloss.experiments.decision_theory import STYLES, PowerPlant, tail_matching
+from bayesloss.experiments.decision_theory import PowerPlant, tail_matching
+from bayesloss.experiments.decision_theory_figures import STYLES
 
 __all__ = ["power_plant_slider"]
 
@@ -105,14 +106,18 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         f"<tr><th scope='row'><svg viewBox='0 0 40 8' width='40' height='8' aria-hidden='true'>"
         f"<path d='M0 4H40' stroke='{STYLES[name][0]}' stroke-width='2' "
         f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {name}</th>"
-        f"<td data-tail='{k}'></td><td data-decision='{k}'></td><td data-divergence='{k}'></td></tr>"
+        f"<td data-tail='{k}'></td><td data-decision='{k}'></td>"
+        f"<td data-divergence='{k}'></td></tr>"
         for k, name in enumerate(names)
     )
     content = (
         f"<div id='power-plant-slider' data-plant='{json.dumps(data)}'>"
         "<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>"
         + _slider(
-            "critical", "critical temperature in °C", (_CRITICAL[0], _CRITICAL[-1], 1), plant.critical
+            "critical",
+            "critical temperature in °C",
+            (_CRITICAL[0], _CRITICAL[-1], 1),
+            plant.critical,
         )
         + _slider(
             "cost",
@@ -121,9 +126,9 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
             plant.shutdown,
         )
         + "</div>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%' aria-label='Densities "
-        f"of the posterior and three Gaussians, from {_LOW} to {_HIGH} degrees, and the critical "
-        f"temperature'><path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>"
+        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%' "
+        "aria-label='Densities of the posterior and three Gaussians, "
+        f"from {_LOW} to {_HIGH} degrees, and the critical temperature'><path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>"
         f"{paths}</svg>"
         "<table><thead><tr><th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
         f"<th>d_L</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
@@ -142,7 +147,5 @@ def _slider(name: str, label: str, span: tuple[float, float, float], start: floa
 
 
 def _path(density: np.ndarray) -> str:
-    points = zip(
-        np.linspace(0, _WIDTH, len(density)), _HEIGHT * (1 - density / _TOP), strict=True
-    )
+    points = zip(np.linspace(0, _WIDTH, len(density)), _HEIGHT * (1 - density / _TOP), strict=True)
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
