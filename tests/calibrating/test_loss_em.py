@@ -173,6 +173,13 @@ def test_plain_variational_inference_in_the_limit():
             assert float((found.q - p).abs().max()) < 1e-6  # first order in 1 / M
 
 
+@pytest.mark.parametrize("algorithm", [loss_em, linearised_loss_em, mixed_loss_em])
+def test_ties_do_not_move(algorithm):
+    p = torch.tensor([0.5, 0.5], dtype=torch.float64)
+    losses = torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]], dtype=torch.float64)
+    assert algorithm(p, losses, 2.0, start=2).actions == (2, 2)
+
+
 p2 = torch.tensor([0.5, 0.5], dtype=torch.float64)
 L2 = torch.tensor([[0.0, 1.0], [1.0, 1.0]], dtype=torch.float64)
 

@@ -249,8 +249,8 @@ def tightest_bound(n: int, seed: int) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        For each of 0 <= d_L <= r |p - q|_1 the least gap as a part of the upper bound, and how
-        often d_L is zero; r is the largest loss less the least.
+        The least gap to zero, and to the upper bound of the page, both as a part of that bound;
+        and how often d_L is zero.
     """
     rng = np.random.default_rng(seed)
     lower, upper, zero = math.inf, math.inf, 0
