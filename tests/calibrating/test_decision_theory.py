@@ -76,6 +76,11 @@ def test_divergence_broadcasts():
     found = loss_divergence(p, q, losses)
     assert found.shape == (5,)
     assert found.tolist() == [float(loss_divergence(p, each, losses)) for each in q]
+    found = loss_divergence(q, p, losses)
+    assert found.tolist() == [float(loss_divergence(each, p, losses)) for each in q]
+    found = loss_divergence(q[:, None], q, losses)
+    assert found.shape == (5, 5)
+    assert float(found[1, 3]) == float(loss_divergence(q[1], q[3], losses))
 
 
 def test_divergence_is_not_symmetric():

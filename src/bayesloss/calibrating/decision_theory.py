@@ -83,10 +83,11 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     -------
     Tensor of shape (...)
     """
-    risk = posterior_risk(p, losses)
-    actions = bayes_action(q, losses)
-    risk, actions = torch.broadcast_tensors(risk, actions[..., None].expand(*actions.shape, 1))
-    return risk.gather(-1, actions[..., :1])[..., 0] - risk.min(dim=-1).values
+    risk, action = posterior_risk(p, losses), bayes_action(q, losses)
+    shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)
+    risk = risk.expand(*shape, risk.shape[-1])
+    chosen = risk.gather(-1, action.expand(shape)[..., None])[..., 0]
+    return chosen - risk.min(dim=-1).values  # eq. (5)
 
 
 def kl_divergence(q: Tensor, p: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss.calibrating.decision_theory import checked_masses
+
 __all__ = ["Family", "Member", "gaussians"]
 
 _MAX_ITER = 500
@@ -83,7 +85,13 @@ class Family:
         return self._least(divergence, start)
 
     def moment_matching(self, p: Tensor) -> Member:
-        """The member that minimises KL(p || q); for an exponential family it has p's moments."""
+        """The member that minimises KL(p || q), which for a Gaussian has the moments of p.
+
+        Parameters
+        ----------
+        p : Tensor of shape (K,)
+        """
+        p = checked_masses(p)
 
         def divergence(parameters: Tensor) -> Tensor:
             return torch.where(p > 0, p * (p.log() - self.log_masses(parameters)), 0.0).sum()
