@@ -95,14 +95,12 @@ class LogJoint:
 
         q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
         has one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in
-        Gamma.
+        Gamma; under the Bernoulli likelihood it is bounded from below.
         """
         prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)
         variance = (prior.fluctuations(Gamma, root, self.data.features) ** 2).sum(dim=1)
         fit = self.likelihood.expected_log_density(mean, variance, self.data)
-        if fit is None:
-            return Gamma.new_tensor(math.nan)
         # The divergence of q from the prior, in units of the prior's standard deviations.
         spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
         divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
@@ -159,7 +157,6 @@ class Posterior:
         Laplace's approximation to log p(D), all constants included, in nats.
     evidence_bound : float
         A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
-        NaN where the likelihood's expectation has no closed form.
     least_curvature : float
         The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone
         gives 1; near zero the Gaussian is no approximation.

@@ -61,10 +61,8 @@ class Likelihood(Protocol):
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log density with respect to each nu."""
 
-    def expected_log_density(
-        self, mean: Tensor, variance: Tensor, data: Observations
-    ) -> Tensor | None:
-        """The mean of the log density given mean and variance of each nu, if they determine it."""
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
+        """The mean of the log density given mean and variance of each nu, or a lower bound."""
 
 
 class Gaussian:
@@ -199,6 +197,17 @@ class Bernoulli:
         up, down = torch.sigmoid(nu), torch.sigmoid(-nu)
         return data.weights * torch.where(data.targets == 1, down, -up), -data.weights * up * down
 
-    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> None:
-        """None: it depends on more of the distribution of nu than mean and variance."""
-        return None
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
+        """A lower bound on the mean of the log probability, given mean and variance of each nu.
+
+        Mean and variance do not determine the mean itself. But with xi^2 = E nu^2
+
+            E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2
+
+        whatever the distribution of nu: Jaakkola and Jordan's (2000) quadratic bound on log sigma,
+        averaged, at the xi that makes it highest.
+        """
+        sign = 2 * data.targets - 1
+        xi = torch.sqrt(mean**2 + variance)
+        bound = torch.nn.functional.logsigmoid(xi) + (sign * mean - xi) / 2
+        return (data.weights * bound).sum()
