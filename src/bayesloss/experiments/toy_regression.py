@@ -173,7 +173,10 @@ def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
 
 
 def comparison(
-    problems: Sequence[tuple[str, int, int]], kind: type[SourcePrior] = ISGP, n_samples: int = 400
+    problems: Sequence[tuple[str, int, int]],
+    kind: type[SourcePrior] = ISGP,
+    objective: Objective = "bound",
+    n_samples: int = 400,
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
@@ -184,12 +187,12 @@ def comparison(
         share of the range where the truth is within two standard deviations; ``slope covered``:
         where the true slope is within the central 95 % of posterior samples. ``falls``: the share
         of posterior samples of nu that fall somewhere. ``noise``: the estimated deviation.
-        ``converged``, ``a`` and ``k(0, 0)``: of the search.
+        ``converged``, ``a``, ``laplace`` and ``bound``: of the search, the latter in nats.
     """
     x, rows = grid(), {}
     for truth, n, seed in problems:
         data = problem(n, seed, truth)
-        found = fit(data, kind)
+        found = fit(data, kind, objective=objective)
         posterior = found.posterior
         mean, variance = posterior.moments(x)
         error = data.source(x) - mean
@@ -205,7 +208,8 @@ def comparison(
             "noise": float(found.likelihood.alpha) ** -0.5,
             "converged": float(found.converged),
             "a": float(posterior.prior.kernel.a),
-            "k(0, 0)": float(posterior.prior.kernel.variance),
+            "laplace": posterior.log_evidence,
+            "bound": posterior.evidence_bound,
         }
     return pd.DataFrame(rows).T.rename_axis(["truth", "n", "seed"])
 
