@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bayesloss.experiments import toy_classification as toy
+from bayesloss.experiments.toy_regression import grid
 
 mpl.use("Agg")
 
@@ -27,7 +28,7 @@ def test_truth_interpolates_its_corners(truth):
     """NumPy's interpolation inside; increasing; the slope by automatic differentiation."""
     data = toy.problem(1, 0, truth)
     corners = np.array(toy.KNOTS[truth])
-    x = toy.grid(n=203).requires_grad_()
+    x = grid(n=203).requires_grad_()
     nu = data.source(x)
     np.testing.assert_allclose(
         nu.detach(), np.interp(x.detach(), corners[:, 0], corners[:, 1]), atol=1e-12
@@ -72,7 +73,7 @@ def test_fit_has_the_regression_toy_s_settings(data, found):
 
 def test_bands_are_quantiles_of_draws(found):
     """Draws made anew, with NumPy's square root of the covariance."""
-    posterior, x = found.posterior, toy.grid(n=7)
+    posterior, x = found.posterior, grid(n=7)
     shown = toy.bands(posterior, x, 20_000, 0)
     noise = np.random.default_rng(1).normal(size=(20_000, len(posterior.mode)))
     root = np.linalg.cholesky(posterior.covariance.numpy())
@@ -92,7 +93,7 @@ def test_comparison_recounts():
     table = toy.comparison([("bend", 60, 1)], n_samples=300)
     data = toy.problem(60, 1, "bend")
     found = toy.fit(data)
-    shown, x = toy.bands(found.posterior, toy.grid(), 300, 0), toy.grid()
+    shown, x = toy.bands(found.posterior, grid(), 300, 0), grid()
     truth = data.source(x).numpy()
     row = table.loc[("bend", 60, 1)]
     assert row["covered"] == pytest.approx(
@@ -134,7 +135,7 @@ def test_given_away_is_the_gap_of_the_bound(data, found):
 
 
 def test_figure_shows_labels_and_truth(data, found):
-    shown = toy.bands(found.posterior, toy.grid(), 200, 0)
+    shown = toy.bands(found.posterior, grid(), 200, 0)
     upper, lower = toy.draw_panels(data, shown).axes
 
     def line(axis, label):

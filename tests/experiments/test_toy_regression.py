@@ -232,7 +232,7 @@ def test_flat_limit_does_not_depend_on_gamma(data, found):
     """It is the data's own: the same under another prior of the intercept, to the curvature."""
     prior = found.posterior.prior
     other = laplace(
-        ISGP(prior.kernel, mu=prior.mu, gamma=prior.gamma / 10),
+        ISGP(prior.kernel, mu=prior.mu, gamma=300 * prior.gamma),
         found.likelihood,
         data.x,
         data.y,

@@ -5,8 +5,7 @@ The paper gives neither the true function nor the number of data; both are chose
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import get_args
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.companion.figures import COLOURS
+from bayesloss.experiments.toy_regression import PERIOD, REACH, Problem, grid
 from bayesloss.learning.evidence import EvidenceMaximum, Objective, maximise_evidence
 from bayesloss.learning.isgp import ISGP
 from bayesloss.learning.laplace import Posterior
@@ -26,13 +26,11 @@ from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = [
     "KNOTS",
-    "Problem",
     "bands",
     "comparison",
     "draw_panels",
     "fit",
     "given_away",
-    "grid",
     "problem",
     "searches",
 ]
@@ -42,24 +40,6 @@ KNOTS = {
     "plateau": ((-50.0, -4.0), (-25.0, -1.0), (5.0, -0.5), (25.0, 2.5), (50.0, 3.5)),
     "bend": ((-50.0, -1.0), (10.0, 0.0), (50.0, 4.0)),
 }
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Data, and the truth behind them.
-
-    Attributes
-    ----------
-    x, y : Tensor of shape (n,)
-        Inputs, and labels 0 and 1.
-    source, slope : callable
-        The true nu and its derivative (from the right, at a corner).
-    """
-
-    x: Tensor
-    y: Tensor
-    source: Callable[[Tensor], Tensor]
-    slope: Callable[[Tensor], Tensor]
 
 
 def problem(n: int, seed: int, truth: str = "plateau") -> Problem:
@@ -88,15 +68,10 @@ def problem(n: int, seed: int, truth: str = "plateau") -> Problem:
         return slopes[piece(x)]
 
     generator = torch.Generator().manual_seed(seed)
-    x = 50 * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
+    x = REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
     uniform = torch.rand(n, dtype=torch.float64, generator=generator)
     y = (uniform < torch.sigmoid(source(x))).to(torch.float64)
     return Problem(x, y, source, slope)
-
-
-def grid(reach: float = 50.0, n: int = 201) -> Tensor:
-    """Points on [-reach, reach] at which curves are drawn and compared."""
-    return torch.linspace(-reach, reach, n, dtype=torch.float64)
 
 
 def fit(
@@ -120,7 +95,7 @@ def fit(
     """
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.
-    kernel = TrigonometricKernel(a=2.0, c=0.01, n_basis=n_basis).scaled(0.04)
+    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)
     return maximise_evidence(
         ISGP(kernel),
         Bernoulli(),

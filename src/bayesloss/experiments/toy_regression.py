@@ -73,8 +73,9 @@ class Problem:
     Attributes
     ----------
     x, y : Tensor of shape (n,)
+        Inputs, and targets or labels.
     source, slope : callable
-        The true nu and its derivative, of tensors of any shape.
+        The true nu and its derivative (from the right, at a corner), of tensors of any shape.
     """
 
     x: Tensor
