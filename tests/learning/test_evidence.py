@@ -13,11 +13,18 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, maximise_evidence
+from bayesloss import (
+    GP,
+    ISGP,
+    Gaussian,
+    MatsushitaLoss,
+    TrigonometricKernel,
+    maximise_evidence,
+)
 from bayesloss.companion.data import load_auto_mpg
 from bayesloss.learning import evidence
 from bayesloss.learning.evidence import evidence_gradient
-from bayesloss.learning.laplace import LogJoint, Mode, find_mode
+from bayesloss.learning.laplace import LogJoint, Mode, find_mode, laplace
 from bayesloss.learning.likelihoods import Bernoulli
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
@@ -72,15 +79,16 @@ class TestGradient:
         torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
 
     @KINDS
-    def test_total_derivative_under_the_bernoulli_likelihood(self, kind):
-        """Where the likelihood has third derivatives too: Laplace's evidence of labels."""
+    @OBJECTIVES
+    def test_total_derivative_under_the_bernoulli_likelihood(self, kind, objective):
+        """Where the likelihood has third derivatives too."""
         likelihood, labels = Bernoulli(), (self.y > 0.3).double()
         data = likelihood.condense(prior_of(kind).features, self.x, labels)
         start = prior_of(kind).start(self.x)
 
         def value_and_gradient(theta):
             joint_of = lambda t: LogJoint(prior_of(kind, t[:4]), likelihood, data)  # noqa: E731
-            return evidence_gradient(theta, joint_of, start, "laplace")
+            return evidence_gradient(theta, joint_of, start, objective)
 
         expected = self.differences(lambda t: value_and_gradient(t)[0])[:4]
         gradient = value_and_gradient(THETA[:4])[1]
@@ -328,6 +336,78 @@ class TestMaximum:
         self.y = good[:-1]
         with pytest.raises(ValueError, match="expected x and y of one shape"):
             self.maximise()
+
+
+class TestLabels:
+    """The evidence of labels: no alpha, and a bound that is not sharp."""
+
+    def setup_method(self):
+        self.x, y = simulate(120)
+        self.y = (y > 0.2).double()
+
+    def maximise(self, kind=ISGP, n_basis=8, **settings):
+        prior = kind(TrigonometricKernel(a=3.0, c=0.5, n_basis=n_basis))
+        given = {"bounds": {"gamma": (1e-3, 1.0)}} | settings
+        return maximise_evidence(prior, Bernoulli(), self.x, self.y, **given)
+
+    def test_another_loss_has_no_bound(self):
+        prior, likelihood = prior_of(ISGP), Bernoulli(MatsushitaLoss())
+        with pytest.raises(ValueError, match=r"no bound is known for Bernoulli\(Matsushita"):
+            maximise_evidence(prior, likelihood, self.x, self.y)
+        assert math.isnan(laplace(prior, likelihood, self.x, self.y).evidence_bound)
+
+    def test_bound_is_below_the_truth(self):
+        """The truth by the trapezoidal rule in two weights and the intercept."""
+        prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=2), mu=0.3, gamma=0.7)
+        x, y = self.x[:25], self.y[:25]
+        posterior = laplace(prior, Bernoulli(), x, y)
+        axis = torch.linspace(-6, 6, 61, dtype=torch.float64)
+        Gamma = prior.location + torch.cartesian_prod(axis, axis, axis) / prior.precision.sqrt()
+        signed = (2 * y - 1) * prior.source(x, Gamma)
+        log_joint = torch.nn.functional.logsigmoid(signed).sum(dim=1)
+        log_joint += -0.5 * (prior.precision * (Gamma - prior.location) ** 2).sum(dim=1)
+        truth = float(torch.logsumexp(log_joint, dim=0)) + 3 * math.log(0.2)
+        truth -= 1.5 * math.log(2 * math.pi)
+        # A step of 0.2 standard deviations: the rule errs far less. 25 labels leave q a poor fit.
+        assert truth - 4.0 < posterior.evidence_bound < truth
+        assert posterior.log_evidence == pytest.approx(truth, abs=0.5)
+
+    @KINDS
+    @OBJECTIVES
+    def test_no_neighbour_is_better(self, kind, objective):
+        found = self.maximise(kind, objective=objective)
+        prior = found.posterior.prior
+        kernel = prior.kernel
+        theta = [float(v) for v in (kernel.a, kernel.b, prior.gamma, prior.mu)]
+
+        def value(theta):
+            there = kind(
+                TrigonometricKernel(a=theta[0], b=theta[1], c=0.5, n_basis=8),
+                gamma=theta[2],
+                mu=theta[3],
+            )
+            posterior = laplace(there, Bernoulli(), self.x, self.y, start=found.posterior.mode)
+            return posterior.log_evidence if objective == "laplace" else posterior.evidence_bound
+
+        assert found.converged
+        assert isinstance(found.likelihood, Bernoulli)
+        best = value(theta)
+        assert best == pytest.approx(max(found.values), abs=1e-8)
+        for i, name in enumerate(("a", "b", "gamma", "mu")):
+            for factor in (0.99, 1.01) if name not in found.at_bound else ():
+                moved = list(theta)
+                moved[i] = moved[i] * factor
+                # As for Gaussian noise: a slope below 0.01 nats a unit, a move of 0.01 units.
+                assert value(moved) < best + 2e-4
+
+    def test_there_is_no_alpha_to_bound(self):
+        message = r"expected bounds for some of \['a', 'b', 'gamma', 'mu'\], got \['alpha'\]"
+        with pytest.raises(ValueError, match=message):
+            self.maximise(bounds={"alpha": (0.1, 1.0)})
+
+    def test_says_where_it_touches_a_range(self):
+        found = self.maximise(GP, bounds={"mu": (3.0, 4.0), "gamma": (5.0, 5.0)})
+        assert {"mu", "gamma"} <= set(found.at_bound)
 
 
 @pytest.mark.parametrize("bounds", [{"alpha": (0, 1)}, {"a": (1, 3)}, {"gamma": (2, 1)}])

@@ -333,7 +333,8 @@ class TestBernoulli:
         truth = logsumexp(values + log_weights) + float(torch.logdet(posterior.root).real)
         # Laplace's own error, of order 1/60 for the effective number of data.
         assert posterior.log_evidence == pytest.approx(truth, abs=0.05)
-        assert math.isnan(posterior.evidence_bound)
+        # The bound gives something away at each label, less where nu is known well.
+        assert truth - 3 < posterior.evidence_bound < truth
 
     def test_mode_of_the_isgp(self):
         prior = prior_of(ISGP)

@@ -211,9 +211,49 @@ class TestBernoulli:
         with pytest.raises(ValueError, match=f"expected labels 0 and 1, got {label} among 30"):
             self.likelihood.condense(polynomials, self.x, self.y)
 
-    def test_no_expectation_in_closed_form(self):
-        data = self.likelihood.condense(polynomials, self.x, self.y)
-        assert self.likelihood.expected_log_density(self.nu, torch.ones(30), data) is None
+    def expected(self, mean, variance, label):
+        x, y = torch.zeros(1, dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
+        data = self.likelihood.condense(polynomials, x, y)
+        return float(
+            self.likelihood.expected_log_density(
+                torch.tensor([mean], dtype=torch.float64),
+                torch.tensor([variance], dtype=torch.float64),
+                data,
+            )
+        )
+
+    @settings(max_examples=1000, deadline=None, derandomize=True)
+    @given(
+        st.lists(st.tuples(st.floats(-30, 30), st.floats(0.01, 1)), min_size=1, max_size=6),
+        st.sampled_from([0.0, 1.0]),
+    )
+    def test_bound_holds_for_any_distribution(self, points, label):
+        """A discrete nu with up to six values, whose expectation is a sum."""
+        nu, weight = np.array(points).T
+        weight = weight / weight.sum()
+        mean = weight @ nu
+        truth = -weight @ np.logaddexp(0, -(2 * label - 1) * nu)
+        got = self.expected(mean, weight @ (nu - mean) ** 2, label)
+        assert got <= truth + 1e-12 * (1 + abs(truth))  # rounding of sums of six terms
+
+    @pytest.mark.parametrize("label", [0.0, 1.0])
+    def test_bound_is_attained(self, label):
+        """Where nu is known, and where it is as likely to be 3 as -3."""
+        assert self.expected(2.0, 0.0, label) == pytest.approx(-np.logaddexp(0, 2 - 4 * label))
+        even = -(np.logaddexp(0, 3) + np.logaddexp(0, -3)) / 2
+        assert self.expected(0.0, 9.0, label) == pytest.approx(even)
+
+    def test_bound_counts_each_datum_by_its_weight(self):
+        variance = torch.ones(30, dtype=torch.float64)
+        weighted = self.likelihood.condense(polynomials, self.x, self.y, self.weight)
+        got = self.likelihood.expected_log_density(self.nu, variance, weighted)
+        times = self.weight.to(torch.int64)
+        parts = [v.repeat_interleave(times) for v in (self.x, self.y, self.nu, variance)]
+        repeated = self.likelihood.condense(polynomials, *parts[:2])
+        expected = self.likelihood.expected_log_density(*parts[2:], repeated)
+        assert float(got) == pytest.approx(float(expected), rel=1e-12)
+
+    def test_repr(self):
         assert repr(self.likelihood) == "Bernoulli(LogLoss())"
 
 
@@ -247,6 +287,10 @@ class TestBernoulliWithAnotherLoss:
         (second,) = torch.autograd.grad(first.sum(), nu)
         found = self.likelihood.derivatives(nu.detach(), data)
         torch.testing.assert_close(found, (first.detach(), second), rtol=1e-10, atol=1e-12)
+
+    def test_no_bound_on_its_expectation(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        assert self.likelihood.expected_log_density(self.x, self.x**2, data) is None
 
     def test_bounded_links_are_refused(self):
         with pytest.raises(ValueError, match="all real numbers"):

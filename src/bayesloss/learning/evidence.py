@@ -17,14 +17,15 @@ is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian
 evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
 posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
 hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
-``objective="laplace"`` is the paper's recipe, for comparison.
+``objective="laplace"`` is the paper's recipe, for comparison. For labels the bound gives away a
+little more, see :meth:`bayesloss.learning.likelihoods.Bernoulli.expected_log_density`.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ from bayesloss.learning.laplace import (
     check_data,
     find_mode,
 )
-from bayesloss.learning.likelihoods import Gaussian, Observations
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
 from bayesloss.threads import fixed_threads
 
@@ -54,27 +55,28 @@ __all__ = [
 ]
 
 Objective = Literal["bound", "laplace"]
+L = TypeVar("L", Gaussian, Bernoulli)
 
 _RANGES = {
     "a": (1.01, 31.0),
     "b": (1e-10, 1e10),
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
-    "alpha": (1e-10, 1e10),
+    "alpha": (1e-10, 1e10),  # of the Gaussian likelihood alone; stays last
 }
 _FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
 @dataclass(frozen=True)
-class EvidenceMaximum:
+class EvidenceMaximum(Generic[L]):
     """What :func:`maximise_evidence` found.
 
     Attributes
     ----------
     posterior : Posterior
         At the best hyper-parameters; it holds the prior with them.
-    likelihood : Gaussian
+    likelihood : Gaussian or Bernoulli
         The same likelihood as the posterior's.
     converged : bool
         Whether the best search met its tolerance and ended at a proper mode.
@@ -87,7 +89,7 @@ class EvidenceMaximum:
     """
 
     posterior: Posterior
-    likelihood: Gaussian
+    likelihood: L
     converged: bool
     values: list[float]
     n_evaluations: int
@@ -95,21 +97,23 @@ class EvidenceMaximum:
 
 
 def _transform(values: Sequence[float]) -> np.ndarray:
-    """Theta: log(a - 1), log k(0, 0), log gamma, mu, log alpha.
+    """Theta: log(a - 1), log k(0, 0), log gamma, mu, and log alpha where there is one.
 
     The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
     together, a and k(0, 0) hardly do.
     """
-    a, variance, gamma, mu, alpha = values
-    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, math.log(alpha)])
+    a, variance, gamma, mu, *noise = values
+    logs = [math.log(alpha) for alpha in noise]
+    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *logs])
 
 
-def _model(theta: Tensor, prior: SourcePrior) -> tuple[SourcePrior, Gaussian]:
+def _model(theta: Tensor, prior: SourcePrior, likelihood: L) -> tuple[SourcePrior, L]:
     """Prior and likelihood at theta, with c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
     ).scaled(theta[1].exp())
-    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), Gaussian(theta[4].exp())
+    noise = type(likelihood)(*theta[4:].exp())  # alpha, or nothing
+    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), noise
 
 
 def evidence_gradient(
@@ -119,7 +123,7 @@ def evidence_gradient(
 
     Parameters
     ----------
-    theta : Tensor of shape (5,)
+    theta : Tensor of shape (P,)
     joint_of : callable
         Makes the log joint density from theta, differentiably.
     start : Tensor of shape (M + 1,)
@@ -130,7 +134,7 @@ def evidence_gradient(
     -------
     value : float
         In nats; -inf where no mode was found, and the gradient is then zero.
-    gradient : Tensor of shape (5,)
+    gradient : Tensor of shape (P,)
     mode : Mode
     """
     theta = theta.detach().requires_grad_()
@@ -152,7 +156,7 @@ def evidence_gradient(
 
 def maximise_evidence(
     prior: SourcePrior,
-    likelihood: Gaussian,
+    likelihood: L,
     x: Tensor,
     y: Tensor,
     *,
@@ -161,13 +165,15 @@ def maximise_evidence(
     bounds: Mapping[str, tuple[float, float]] | None = None,
     objective: Objective = "bound",
     max_iter: int = 200,
-) -> EvidenceMaximum:
+) -> EvidenceMaximum[L]:
     """Maximise the approximate evidence over a, b, gamma, mu and alpha; c and M stay as they are.
+
+    Labels have no alpha.
 
     Parameters
     ----------
     prior : SourcePrior
-    likelihood : Gaussian
+    likelihood : Gaussian or Bernoulli
         Where the searches begin; all but a is taken from these two.
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
@@ -199,9 +205,14 @@ def maximise_evidence(
     check_data(x, y, sample_weight)
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
-    limits = _limits(bounds or {})
+    limits = _limits(bounds or {}, likelihood)
     with fixed_threads(1):
         data = likelihood.condense(prior.features, x, y, sample_weight)
+        zeros = torch.zeros_like(data.targets)
+        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, data) is None:
+            raise ValueError(
+                f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
+            )
         searches = [
             _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
             for a in smoothness
@@ -221,7 +232,7 @@ def maximise_evidence(
             ConvergenceWarning,
             stacklevel=2,
         )
-    there, noise = _model(best.theta, prior)
+    there, noise = _model(best.theta, prior, likelihood)
     return EvidenceMaximum(
         posterior=approximate(LogJoint(there, noise, data), best.mode),
         likelihood=noise,
@@ -244,7 +255,7 @@ class _Search:
 
 def _search(
     prior: SourcePrior,
-    likelihood: Gaussian,
+    likelihood: L,
     data: Observations,
     x: Tensor,
     limits: np.ndarray,
@@ -253,7 +264,8 @@ def _search(
 ) -> _Search:
     """One search by L-BFGS-B; each mode is sought from the best one so far."""
     kernel = prior.kernel
-    values = (kernel.a, kernel.variance, prior.gamma, prior.mu, likelihood.alpha)
+    values = [kernel.a, kernel.variance, prior.gamma, prior.mu]
+    values += [likelihood.alpha] if isinstance(likelihood, Gaussian) else []
     theta = torch.from_numpy(_transform([as_number(value) for value in values]))
     best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
     start, n_evaluations = prior.start(x), 0
@@ -264,7 +276,7 @@ def _search(
         theta = torch.from_numpy(vector.copy())
         value, gradient, mode = evidence_gradient(
             theta,
-            lambda t: LogJoint(*_model(t, prior), data),
+            lambda t: LogJoint(*_model(t, prior, likelihood), data),
             start if best.mode is None else best.mode.Gamma,
             objective,
         )
@@ -298,22 +310,25 @@ def at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
     return type(prior)(kernel.scaled(prior.kernel.variance), mu=prior.mu, gamma=prior.gamma)
 
 
-def _limits(bounds: Mapping[str, tuple[float, float]]) -> np.ndarray:
-    """The ranges of theta, of shape (5, 2)."""
-    unknown = set(bounds) - set(_RANGES)
+def _limits(
+    bounds: Mapping[str, tuple[float, float]], likelihood: Gaussian | Bernoulli
+) -> np.ndarray:
+    """The ranges of theta, of shape (P, 2)."""
+    names = list(_RANGES) if isinstance(likelihood, Gaussian) else list(_RANGES)[:-1]
+    unknown = set(bounds) - set(names)
     if unknown:
-        raise ValueError(f"expected bounds for some of {list(_RANGES)}, got {sorted(unknown)}")
+        raise ValueError(f"expected bounds for some of {names}, got {sorted(unknown)}")
     for name, (least, most) in bounds.items():
         above = {"a": 1.0, "mu": -math.inf}.get(name, 0.0)
         if least > most or (name != "mu" and least <= above):
             raise ValueError(
                 f"expected bounds of {name} with {above:g} < low <= high, got ({least:g}, {most:g})"
             )
-    ranges = {**_RANGES, **bounds}
-    low, high = zip(*ranges.values(), strict=True)
+    low, high = zip(*(({**_RANGES, **bounds})[name] for name in names), strict=True)
     return np.stack([_transform(low), _transform(high)], axis=1)
 
 
 def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
     touching = np.isclose(theta.numpy()[:, None], limits).any(axis=1)
-    return tuple(name for name, touches in zip(_RANGES, touching, strict=True) if touches)
+    names = list(_RANGES)[: len(touching)]
+    return tuple(name for name, touches in zip(names, touching, strict=True) if touches)

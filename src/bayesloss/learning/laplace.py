@@ -95,7 +95,8 @@ class LogJoint:
 
         q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
         has one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in
-        Gamma.
+        Gamma; under the Bernoulli likelihood with the log loss it is bounded from below. NaN for a
+        likelihood without either.
         """
         prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)
@@ -159,7 +160,6 @@ class Posterior:
         Laplace's approximation to log p(D), all constants included, in nats.
     evidence_bound : float
         A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
-        NaN where the likelihood's expectation has no closed form.
     least_curvature : float
         The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone
         gives 1; near zero the Gaussian is no approximation.

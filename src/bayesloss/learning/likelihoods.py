@@ -62,10 +62,8 @@ class Likelihood(Protocol):
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log density with respect to each nu."""
 
-    def expected_log_density(
-        self, mean: Tensor, variance: Tensor, data: Observations
-    ) -> Tensor | None:
-        """The mean of the log density given mean and variance of each nu, if they determine it."""
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
+        """The mean of the log density given mean and variance of each nu, or a lower bound."""
 
 
 class Gaussian:
@@ -242,9 +240,25 @@ class Bernoulli:
         _, first, second = self.loss.log_probabilities(nu)
         return data.weights * _mix(data.targets, first), data.weights * _mix(data.targets, second)
 
-    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> None:
-        """None: it depends on more of the distribution of nu than mean and variance."""
-        return None
+    def expected_log_density(
+        self, mean: Tensor, variance: Tensor, data: Observations
+    ) -> Tensor | None:
+        """A lower bound on the mean of the log probability, given mean and variance of each nu.
+
+        Mean and variance do not determine the mean itself. But for the log loss, with
+        xi^2 = E nu^2,
+
+            E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2
+
+        whatever the distribution of nu: Jaakkola and Jordan's (2000) quadratic bound on log sigma,
+        averaged, at the xi that makes it highest. For other losses None.
+        """
+        if not isinstance(self.loss, LogLoss):
+            return None
+        sign = 2 * data.targets - 1
+        xi = torch.sqrt(mean**2 + variance)
+        bound = torch.nn.functional.logsigmoid(xi) + (sign * mean - xi) / 2
+        return (data.weights * bound).sum()
 
     def _observations(self, features: Tensor, ones: Tensor, weights: Tensor) -> Observations:
         return Observations(
