@@ -12,8 +12,6 @@ from bayesloss.experiments.laplace_mcmc import TASKS
 
 __all__ = ["coverage", "draw_ranks", "rank_tests"]
 
-_N_BINS = 10
-
 
 def coverage(results: pd.DataFrame) -> pd.DataFrame:
     """Per cent covered, by task and method; ``error``: standard error of the 95 % column."""
@@ -28,19 +26,22 @@ def coverage(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
-    """Chi-squared tests of uniform ranks, ten bins, and what their shape says, by place.
+    """Chi-squared tests of uniform ranks, and what their shape says, by place.
 
-    ``p``: of the test. ``low`` and ``high``: the part of the truths below the first and above the
-    last tenth of the draws; 0.1 each if calibrated.
+    ``p``: of the test, with as many bins as :func:`draw_ranks` shows. ``p_ten``: with ten bins
+    however few the data sets. ``low`` and ``high``: the
+    part of the truths below the first and above the last tenth of the draws; 0.1 each if
+    calibrated.
     """
     rows = {}
     for (task, method), group in results.groupby(["task", "method"], sort=False):
         for place in PLACES:
-            counts = _histogram(group[f"rank_{place}"])
+            counts, ranks = _histogram(group[f"rank_{place}"]), group[f"rank_{place}"]
             rows[(task, method, place)] = {
                 "p": float(stats.chisquare(counts).pvalue),
-                "low": counts[0] / counts.sum(),
-                "high": counts[-1] / counts.sum(),
+                "p_ten": float(stats.chisquare(np.bincount(ranks // 10, minlength=10)).pvalue),
+                "low": float((ranks < 10).mean()),
+                "high": float((ranks >= 90).mean()),
                 "data sets": len(group),
             }
     return pd.DataFrame(rows).T.rename_axis(["task", "method", "x"])
@@ -49,39 +50,47 @@ def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
 def draw_ranks(results: pd.DataFrame) -> Figure:
     """Histograms of ranks: bars are Laplace's, the line the control; the band is binomial."""
     figure, axes = subplots(2, 3, figsize=(8.0, 4.6), sharex=True, sharey=True)
-    edges = np.linspace(0, 1, _N_BINS + 1)
     for row, task in zip(axes, TASKS, strict=True):
         for axis, (place, at) in zip(row, PLACES.items(), strict=True):
-            for method in ("laplace", "chains"):
-                group = results[(results["task"] == task) & (results["method"] == method)]
-                heights = _histogram(group[f"rank_{place}"]) * _N_BINS / len(group)
-                if method == "laplace":
-                    band = stats.binom(len(group), 1 / _N_BINS).ppf([0.005, 0.995])
-                    low, high = band * _N_BINS / len(group)
-                    axis.axhspan(low, high, color=COLOURS["data"], alpha=0.2, lw=0)
-                    axis.bar(
-                        edges[:-1],
-                        heights,
-                        width=1 / _N_BINS,
-                        align="edge",
-                        color=COLOURS["GP"],
-                        alpha=0.7,
-                        edgecolor="white",
-                        label="Laplace",
-                    )
-                else:
-                    axis.stairs(
-                        heights, edges, color=COLOURS["ISGP"], lw=1.6, label="long run (control)"
-                    )
+            of_task = results[results["task"] == task].groupby("method")[f"rank_{place}"]
+            ranks = {method: of_task.get_group(method) for method in ("laplace", "chains")}
+            counts = _histogram(ranks["laplace"])
+            expected = counts.sum() / len(counts)
+            edges = np.linspace(0, 1, len(counts) + 1)
+            low, high = stats.binom(counts.sum(), 1 / len(counts)).ppf([0.005, 0.995]) / expected
+            axis.axhspan(low, high, color=COLOURS["data"], alpha=0.2, lw=0)
+            axis.bar(
+                edges[:-1],
+                counts / expected,
+                width=1 / len(counts),
+                align="edge",
+                color=COLOURS["GP"],
+                alpha=0.7,
+                edgecolor="white",
+                label="Laplace",
+            )
+            control = _histogram(ranks["chains"])
+            axis.stairs(
+                control * len(control) / control.sum(),
+                np.linspace(0, 1, len(control) + 1),
+                baseline=None,
+                color=COLOURS["ISGP"],
+                lw=1.8,
+                label="long run (control)",
+            )
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
     for axis in axes[:, 0]:
         axis.set(ylabel="frequency / expected")
     for axis in axes[1]:
         axis.set(xlabel="rank of the truth")
-    axes[0, 0].legend(fontsize=7)
+    axes[0, 0].legend(fontsize=8, loc="upper left")
     return figure
 
 
 def _histogram(ranks: pd.Series) -> np.ndarray:
-    """Counts of ranks 0 to 99 in ten bins of ten."""
-    return np.bincount(ranks.to_numpy(int) * _N_BINS // (N_DRAWS + 1), minlength=_N_BINS)
+    """Counts of ranks in bins of equal width: ten, or five where there are few data sets.
+
+    Ten are to be expected in each bin, so that the statistic is chi-squared.
+    """
+    n_bins = 10 if len(ranks) >= 100 else 5
+    return np.bincount(ranks.to_numpy(int) * n_bins // (N_DRAWS + 1), minlength=n_bins)
