@@ -23,7 +23,7 @@ def test_gaussian_posterior_in_closed_form():
         lambda z: -0.5 * ((z @ A.T - t) ** 2).sum(dim=1) / variance,
         3,
         n_chains=8,
-        n_draws=800,
+        n_draws=1500,
         n_burn_in=100,
         seed=1,
     ).numpy()
@@ -49,7 +49,7 @@ def test_twin_modes_against_quadrature():
         return toys.log_density_of_weights(prior, likelihood, x, y, z * scale) - log_prior
 
     z = elliptical_slice_sampling(
-        log_likelihood, 2, n_chains=16, n_draws=800, n_burn_in=200, seed=2
+        log_likelihood, 2, n_chains=16, n_draws=1500, n_burn_in=200, seed=2
     )
     rise = torch.einsum("...i,ij,...j->...", z * scale, psi, z * scale).numpy()
     axis = torch.linspace(-7, 7, 301, dtype=torch.float64)
