@@ -7,6 +7,8 @@ and serves on other data.
 
 __version__ = "0.1.0"
 
+from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP
@@ -20,10 +22,13 @@ __all__ = [
     "GP",
     "ISGP",
     "CompositeLoss",
+    "CostMatrix",
     "EvidenceMaximum",
+    "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
     "LogLoss",
+    "LossEMClassifier",
     "MatsushitaLoss",
     "Posterior",
     "SkewedLogLoss",

@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from scipy.special import ndtr
 
 from bayesloss.calibrating.expectation_propagation import _site, expectation_propagation
 from bayesloss.calibrating.probit import WhitenedGP
@@ -28,14 +30,49 @@ CASES = [
 
 @pytest.mark.parametrize(("inputs", "labels"), CASES)
 def test_ep_is_near_the_truth(inputs, labels):
-    """EP's error is not zero; at amplitude 1 it is below 1e-3 everywhere."""
-    prior, y = toy(inputs, labels, amplitude=1.0)
+    """EP's own error is not zero; where the posterior is nearly Gaussian it is below 1e-3."""
+    prior, y = toy(inputs, labels, amplitude=0.5)
     ep = expectation_propagation(prior.features, y)
     mean, covariance, log_evidence = brute_force(prior.features[0], y[0])
     assert ep.converged.all()
     assert (ep.mean[0] - mean).abs().max() < 1e-3
     assert (ep.covariance[0] - covariance).abs().max() < 1e-3
     assert float(ep.log_evidence) == pytest.approx(log_evidence, abs=1e-3)
+
+
+@pytest.mark.parametrize(("inputs", "labels"), CASES)
+def test_ep_against_a_plain_one(inputs, labels):
+    """All sites at once, with damping, moments by quadrature, evidence by scaled sites."""
+    prior, y = toy(inputs, labels, amplitude=3.0)
+    ep = expectation_propagation(prior.features, y)
+    A, n = prior.features[0].numpy(), len(labels)
+    K = A @ A.T
+    tau, nu = np.zeros(n), np.zeros(n)
+    log_scale = np.zeros(n)
+    for _ in range(300):
+        cov = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+        mean = cov @ nu
+        for i in range(n):
+            v = 1 / (1 / cov[i, i] - tau[i])
+            m = v * (mean[i] / cov[i, i] - nu[i])
+            grid, weight = np.polynomial.hermite_e.hermegauss(180)
+            mass = weight * ndtr(labels[i] * (m + v**0.5 * grid)) / weight.sum()
+            total = mass.sum()
+            first = (mass * (m + v**0.5 * grid)).sum() / total
+            second = (mass * (m + v**0.5 * grid - first) ** 2).sum() / total
+            tau[i] += 0.5 * (1 / second - 1 / v - tau[i])
+            nu[i] += 0.5 * (first / second - m / v - nu[i])
+            site = weight * np.exp(
+                nu[i] * (m + v**0.5 * grid) - tau[i] / 2 * (m + v**0.5 * grid) ** 2
+            )
+            log_scale[i] = np.log(total) - np.log(site.sum() / weight.sum())
+    log_evidence = (
+        log_scale.sum() - 0.5 * np.linalg.slogdet(np.eye(n) + K @ np.diag(tau))[1] + 0.5 * nu @ mean
+    )
+    # Gauss-Hermite with 180 nodes is exact to 1e-9 for these integrands.
+    assert (A @ ep.mean[0].numpy()) == pytest.approx(mean, abs=1e-7)
+    assert (A @ ep.covariance[0].numpy() @ A.T) == pytest.approx(cov, abs=1e-7)
+    assert float(ep.log_evidence) == pytest.approx(log_evidence, abs=1e-7)
 
 
 def test_one_point_is_exact():
@@ -102,4 +139,5 @@ def test_single_class_duplicates_and_many_sets():
         assert float(q.mean[0, 0]) == pytest.approx(-float(q.mean[1, 0]), rel=1e-6)
         truth = brute_force(prior.features[0], y[0])[0]
         if infer is expectation_propagation:
-            assert float(q.mean[0, 0]) == pytest.approx(float(truth), rel=0.02)
+            # Fifty sites that are one and the same function are hard for EP: 4 % off.
+            assert float(q.mean[0, 0]) == pytest.approx(float(truth), rel=0.06)
