@@ -46,7 +46,8 @@ def laplace_probit(
 ) -> GaussianWeights:
     """Find a mode of every data set's posterior, and the Gaussian with its curvature.
 
-    Newton's method, with steps halved until the log density rises. The plain posterior is
+    Newton's method, with steps halved until the log density rises, and a positive definite stand-in
+    for the second derivatives where they are indefinite. The plain posterior is
     log-concave and has one mode. With a loss in it there may be several, and the one that is
     reached depends on the start (LHG use conjugate gradients, which may end at another).
 
@@ -81,13 +82,17 @@ def laplace_probit(
     iteration = 0
     for iteration in range(max_iter + 1):
         part = None if term is None else term.select(active)
-        gradient, _, safe = _derivatives(z[active], features[active], y[active], part)
+        gradient, hessian, safe = _derivatives(z[active], features[active], y[active], part)
         unfinished = gradient.abs().amax(-1) > tolerance
-        active, gradient, safe = active[unfinished], gradient[unfinished], safe[unfinished]
+        active, gradient = active[unfinished], gradient[unfinished]
+        hessian, safe = hessian[unfinished], safe[unfinished]
         if not len(active) or iteration == max_iter:
             break
         part = None if term is None else term.select(active)
-        step = torch.cholesky_solve(gradient[..., None], torch.linalg.cholesky(safe)).squeeze(-1)
+        factor, failed = torch.linalg.cholesky_ex(hessian)
+        # Near a saddle Newton's own step may lead downhill; the stand-in's never does.
+        factor = torch.where((failed > 0)[:, None, None], torch.linalg.cholesky(safe), factor)
+        step = torch.cholesky_solve(gradient[..., None], factor).squeeze(-1)
         z[active] = _line_search(z[active], step, gradient, features[active], y[active], part)
     _, hessian, _ = _derivatives(z, features, y, term)
     factor, failed = torch.linalg.cholesky_ex(hessian)
