@@ -283,8 +283,8 @@ def map_cells() -> list[dict[str, float]]:
     """Kernels: length scales and amplitudes."""
     return [
         {"length_scale": length, "amplitude": amplitude}
-        for length in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7)
-        for amplitude in (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 10.0)
+        for length in (0.15, 0.2, 0.3, 0.4, 0.5)
+        for amplitude in (1.5, 2.0, 3.0, 4.0, 6.0)
     ]
 
 
