@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
+_NAMES = {"laplace": "Laplace", "loss_em": "loss-EM", "ep": "EP"}
 _STYLES = {"laplace": ("o", "GP"), "loss_em": ("^", "PAVA"), "ep": ("s", "ISGP")}
 
 
@@ -134,26 +135,17 @@ def draw_reference(results: pd.DataFrame) -> Figure:
 def draw_difference(results: pd.DataFrame) -> Figure:
     """Ours against print, as it stands and less the EP column."""
     ours, target = table(results)["mean"], printed()
+    pairs = pd.DataFrame({"print": target, "ours": ours})  # aligned by row, test and method
+    over = {"print": over_ep(target), "ours": over_ep(ours)}
     figure, (left, right) = subplots(1, 2, figsize=(7.8, 3.7))
-    for method in METHODS:
-        marker, colour = _STYLES[method]
-        key = (slice(None), slice(None), method)
-        left.plot(
-            target.loc[key], ours.loc[key], marker, color=COLOURS[colour], label=method, alpha=0.8
-        )
-    theirs_over, ours_over = over_ep(target), over_ep(ours)
-    for method in ("laplace", "loss_em"):
-        marker, colour = _STYLES[method]
-        label = f"{method} - ep"
-        right.plot(
-            theirs_over[method].clip(lower=1e-5),
-            ours_over[method].clip(lower=1e-5),
-            marker,
-            color=COLOURS[colour],
-            label=label.replace("_", "-").replace("ep", "EP").replace("em", "EM"),
-            alpha=0.8,
-        )
-    left.legend(["Laplace", "loss-EM", "EP"])
+    for method, (marker, colour) in _STYLES.items():
+        here = pairs.xs(method, level="method")
+        style = {"color": COLOURS[colour], "alpha": 0.8, "label": _NAMES[method]}
+        left.plot(here["print"], here["ours"], marker, **style)
+        if method != "ep":
+            x, y = (over[name][method].clip(lower=1e-5) for name in ("print", "ours"))
+            right.plot(x, y.reindex(x.index), marker, **style | {"label": f"{_NAMES[method]} − EP"})
+    left.legend()
     right.legend()
     for axis in (left, right):
         axis.plot([1e-5, 0.3], [1e-5, 0.3], color="black", linewidth=0.8)
