@@ -76,7 +76,7 @@ class Trial:
 
 
 def costs_at(threshold: float) -> CostMatrix:
-    """c_- = 1, and the c_+ that puts the decision threshold there."""
+    """A false negative costs 1, a false positive what puts the decision threshold there."""
     return CostMatrix(c_plus=threshold / (1 - threshold), c_minus=1.0)
 
 
