@@ -47,11 +47,11 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")
         kernel = SquaredExponential(a=self.length_scale**-2, b=self.amplitude**2)
-        self.prior_ = WhitenedGP.at(kernel, torch.from_numpy(features)[None], batch_dims=1)
+        self.prior_ = WhitenedGP.at(kernel, torch.tensor(features)[None], batch_dims=1)
         return torch.from_numpy(2.0 * codes - 1.0)[None]
 
     def _project(self, X: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.prior_.project(torch.from_numpy(X)[None])
+        return self.prior_.project(torch.tensor(X)[None])
 
     def _margin(self, X: ArrayLike) -> NDArray[np.float64]:
         """The argument of Phi in LHG (25)."""
