@@ -7,7 +7,9 @@ and serves on other data.
 
 __version__ = "0.1.0"
 
+from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
+from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
@@ -23,12 +25,15 @@ __all__ = [
     "GP",
     "ISGP",
     "CompositeLoss",
+    "CostMatrix",
     "EvidenceMaximum",
     "FittedLink",
+    "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
     "LinkgisticClassifier",
     "LogLoss",
+    "LossEMClassifier",
     "MatsushitaLoss",
     "Posterior",
     "SkewedLogLoss",
