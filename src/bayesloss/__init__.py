@@ -14,18 +14,22 @@ from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 __all__ = [
     "GP",
     "ISGP",
+    "BregmanTron",
     "CompositeLoss",
     "EvidenceMaximum",
+    "GLMTron",
     "Gaussian",
     "ISGPRegressor",
     "LogLoss",
     "MatsushitaLoss",
     "Posterior",
+    "SLIsotron",
     "SkewedLogLoss",
     "SquareLoss",
     "TrigonometricKernel",
