@@ -110,6 +110,17 @@ class TestRounds:
         assert slopes.min() > 0.99 * least and slopes.max() < 0.5 * 1.001
         assert link.values[0] == 0 and link.values[-1] == 1
 
+    @pytest.mark.parametrize("model", ALL, ids=repr)
+    @quiet
+    def test_the_order_of_the_data_does_not_matter(self, model):
+        """Values of the round before stay with their data."""
+        X, y, _ = simulate(200)
+        shuffled = np.random.default_rng(1).permutation(200)
+        model = clone(model).set_params(max_iter=3, validation_fraction=0.001)
+        first = model.fit(X, y).predict_proba(X)
+        second = clone(model).fit(X[shuffled], y[shuffled]).predict_proba(X)
+        np.testing.assert_allclose(first, second, atol=1e-6)  # as links are fitted
+
     @quiet
     def test_bregmantrons_variants_differ(self):
         X, y, _ = simulate(400)
