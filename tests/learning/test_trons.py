@@ -117,8 +117,8 @@ class TestRounds:
         X, y, _ = simulate(200)
         shuffled = np.random.default_rng(1).permutation(200)
         model = clone(model).set_params(max_iter=3, validation_fraction=0.001)
-        first = model.fit(X, y).predict_proba(X)
-        second = clone(model).fit(X[shuffled], y[shuffled]).predict_proba(X)
+        first = model.fit(X, y).holdout_errors_
+        second = clone(model).fit(X[shuffled], y[shuffled]).holdout_errors_
         np.testing.assert_allclose(first, second, atol=1e-6)  # as links are fitted
 
     @quiet
