@@ -19,15 +19,18 @@ from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 __all__ = [
     "GP",
     "ISGP",
+    "BregmanTron",
     "CompositeLoss",
     "CostMatrix",
     "EvidenceMaximum",
     "FittedLink",
+    "GLMTron",
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
@@ -36,6 +39,7 @@ __all__ = [
     "LossEMClassifier",
     "MatsushitaLoss",
     "Posterior",
+    "SLIsotron",
     "SkewedLogLoss",
     "SquareLoss",
     "TrigonometricKernel",
