@@ -3,7 +3,7 @@ r"""Scores that are linear in the inputs, and the weights that maximise a likeli
 x_nk = beta_k . (z_n - centre) + offset_k is the score of datum n for problem k: one-vs-rest
 problems share their inputs, so that all their scores are one matrix product. What is maximised is
 
-    mean_n log p(y_nk | x_nk) - |beta_k|^2 / (2 C n),
+    mean_n log p(y_nk given x_nk) - (beta_k . beta_k) / (2 C n),
 
 by L-BFGS for all k together. The curvature is close to a multiple of the inputs' covariance, plus
 the penalty's. In coordinates in which that matrix, estimated from a sample, is the identity, a few

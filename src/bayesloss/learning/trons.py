@@ -275,7 +275,7 @@ class GLMTron(_Tron):
     link_ : SigmoidLink
     n_iter_, best_iter_ : int
         Rounds done, and the round that is kept.
-    holdout_errors_ : ndarray of shape (n_iter_,)
+    holdout_errors_ : ndarray of shape (rounds,)
         Mean squared error on the hold-out after each round.
     converged_ : bool
         Whether ``patience`` rounds brought nothing better.
@@ -325,8 +325,10 @@ class SLIsotron(_Tron):
     ----------
     link_ : PiecewiseLinearLink
         Constant beyond the training scores.
-    classes_, coef_, intercept_, centre_, scale_, n_iter_, best_iter_, holdout_errors_, converged_
-        As for :class:`GLMTron`.
+
+    Notes
+    -----
+    All other attributes are those of :class:`GLMTron`.
     """
 
     def __init__(
@@ -391,8 +393,10 @@ class BregmanTron(_Tron):
     ----------
     link_ : PiecewiseLinearLink
         It has an inverse on [0, 1].
-    classes_, coef_, intercept_, centre_, scale_, n_iter_, best_iter_, holdout_errors_, converged_
-        As for :class:`GLMTron`.
+
+    Notes
+    -----
+    All other attributes are those of :class:`GLMTron`.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
