@@ -7,6 +7,8 @@ and serves on other data.
 
 __version__ = "0.1.0"
 
+from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
+from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP
@@ -29,6 +31,11 @@ __all__ = [
     "SkewedLogLoss",
     "SquareLoss",
     "TrigonometricKernel",
+    "bayes_action",
     "laplace",
+    "linearised_loss_em",
+    "loss_divergence",
+    "loss_em",
     "maximise_evidence",
+    "posterior_risk",
 ]

@@ -1,0 +1,190 @@
+"""Risks, Bayes actions and the divergence of a loss (LHG section 2).
+
+The state of the world is one of K, the action one of A. A continuous state is cut into K cells, and
+a distribution over it is the masses of the cells. Everything then is a sum:
+
+- ``p`` and ``q`` are float64 masses of shape (..., K) that sum to one;
+- ``losses`` of shape (K, A) holds the loss L(theta, a) of each action in each state.
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "bayes_action",
+    "checked_losses",
+    "checked_masses",
+    "discretise",
+    "kl_divergence",
+    "loss_divergence",
+    "optimal_actions",
+    "posterior_risk",
+    "prediction_losses",
+]
+
+_SUM = 1e-6  # masses in single precision pass, slips do not
+
+
+def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
+    """The expected loss of each action; under q in place of p it is the q-risk, LHG eq. (2).
+
+    Parameters
+    ----------
+    p : Tensor of shape (..., K)
+    losses : Tensor of shape (K, A)
+
+    Returns
+    -------
+    Tensor of shape (..., A)
+
+    Raises
+    ------
+    ValueError
+        If `p` holds no masses that sum to one, a loss is not finite, or the shapes do not fit.
+    """
+    p, losses = checked_masses(p), checked_losses(losses)
+    if p.shape[-1] != losses.shape[0]:
+        raise ValueError(f"expected masses of {losses.shape[0]} states, got {p.shape[-1]}")
+    return p @ losses
+
+
+def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
+    """The index of the action of least risk; under q the q-optimal action, LHG eq. (3).
+
+    Of several minimisers it is the first, so that the divergence below is a function.
+
+    Returns
+    -------
+    Tensor of integers, of shape (...)
+    """
+    return _first_least(posterior_risk(p, losses))
+
+
+def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
+    """Which actions have the least risk, up to `tolerance`: booleans of shape (..., A)."""
+    risk = posterior_risk(p, losses)
+    return risk <= risk.min(dim=-1, keepdim=True).values + tolerance
+
+
+def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
+    """What deciding by q costs when p is right, LHG eq. (5).
+
+    It is never negative, and zero exactly if the action chosen under q is a Bayes action under p.
+
+    Parameters
+    ----------
+    p, q : Tensor of shape (..., K)
+    losses : Tensor of shape (K, A)
+
+    Returns
+    -------
+    Tensor of shape (...)
+    """
+    risk, action = posterior_risk(p, losses), bayes_action(q, losses)
+    shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)
+    risk = risk.expand(*shape, risk.shape[-1])
+    chosen = risk.gather(-1, action.expand(shape)[..., None])[..., 0]
+    return chosen - risk.min(dim=-1).values  # eq. (5)
+
+
+def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
+    """KL(q || p) in nats; infinite if q has mass where p has none.
+
+    Parameters
+    ----------
+    q, p : Tensor of shape (..., K)
+    """
+    q, p = torch.broadcast_tensors(checked_masses(q), checked_masses(p))
+    # Where q has no mass, nothing is added, whatever p is.
+    return torch.where(q > 0, q * (q.log() - p.log()), 0.0).sum(dim=-1)
+
+
+def discretise(log_density: Tensor) -> Tensor:
+    """The masses of cells of equal width, from the log density at their middles.
+
+    Parameters
+    ----------
+    log_density : Tensor of shape (..., K)
+        Up to a constant; -inf where there is no mass.
+
+    Raises
+    ------
+    ValueError
+        If there is no mass at all, or a value is ``nan`` or +inf.
+    """
+    log_density = log_density.to(torch.float64)
+    top = log_density.max(dim=-1).values if log_density.shape[-1] else torch.tensor(-math.inf)
+    if not bool(torch.isfinite(top).all()):
+        raise ValueError(f"expected a finite log density in at least one cell, got {top.tolist()}")
+    return torch.softmax(log_density, dim=-1)
+
+
+def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
+    """Supervised learning as a decision: every function from inputs to outputs, LHG eq. (1).
+
+    Parameters
+    ----------
+    joint : Tensor of shape (K, X, Y)
+        p(x, y | theta): for each of K states, masses over X inputs and Y outputs.
+    cost : Tensor of shape (Y, Y)
+        ``cost[y, z]`` is the cost of predicting z when the output is y.
+
+    Returns
+    -------
+    losses : Tensor of shape (K, Y ** X)
+        The generalisation error of each hypothesis in each state.
+    hypotheses : Tensor of integers, of shape (Y ** X, X)
+        What each hypothesis predicts at each input.
+    """
+    if joint.ndim != 3 or cost.shape != (joint.shape[2], joint.shape[2]):
+        raise ValueError(
+            "expected p(x, y | theta) of shape (K, X, Y) and costs of shape (Y, Y), "
+            f"got {tuple(joint.shape)} and {tuple(cost.shape)}"
+        )
+    joint = checked_masses(joint.flatten(1)).reshape(joint.shape)
+    n_inputs, n_outputs = joint.shape[1:]
+    expected = joint @ checked_losses(cost)  # of predicting z at x, together with p(x)
+    table = itertools.product(range(n_outputs), repeat=n_inputs)
+    hypotheses = torch.tensor(list(table))
+    losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)
+    return losses, hypotheses
+
+
+def checked_masses(p: Tensor) -> Tensor:
+    """Masses as float64, or a ValueError that says what is wrong with them."""
+    p = torch.as_tensor(p).to(torch.float64)
+    if p.ndim == 0 or p.shape[-1] == 0:
+        raise ValueError(f"expected masses of at least one state, got shape {tuple(p.shape)}")
+    if not bool((torch.isfinite(p) & (p >= 0)).all()):
+        raise ValueError("expected finite masses that are not negative, got " + _worst(p))
+    off = (p.sum(dim=-1) - 1).abs().max()
+    if off > _SUM:
+        raise ValueError(f"expected masses that sum to one, got a sum that is off by {off:.3g}")
+    return p
+
+
+def checked_losses(losses: Tensor) -> Tensor:
+    """Losses as float64 of shape (K, A), or a ValueError that says what is wrong with them."""
+    losses = torch.as_tensor(losses).to(torch.float64)
+    if losses.ndim != 2 or 0 in losses.shape:
+        raise ValueError(
+            f"expected losses of shape (K, A), with at least one state and one action, "
+            f"got {tuple(losses.shape)}"
+        )
+    if not bool(torch.isfinite(losses).all()):
+        raise ValueError("expected finite losses, got " + _worst(losses))
+    return losses
+
+
+def _worst(values: Tensor) -> str:
+    bad = values[~torch.isfinite(values)]
+    return f"{float(bad.flatten()[0]) if len(bad) else float(values.min())}"
+
+
+def _first_least(risk: Tensor) -> Tensor:
+    # torch.argmin does not promise which of several minima it returns.
+    least = risk == risk.min(dim=-1, keepdim=True).values
+    return least.to(torch.int8).argmax(dim=-1)

@@ -1,0 +1,169 @@
+"""Risks, actions and the loss divergence, against loops, SciPy and inequalities."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import entropy
+
+from bayesloss.calibrating.decision_theory import (
+    bayes_action,
+    discretise,
+    kl_divergence,
+    loss_divergence,
+    optimal_actions,
+    posterior_risk,
+    prediction_losses,
+)
+
+EXACT = 1e-12  # sums of a few products of numbers near one, in double precision
+many = settings(max_examples=1000, deadline=None, derandomize=True)
+
+
+def masses(rng, *shape):
+    p = rng.exponential(size=shape)
+    return torch.tensor(p / p.sum(axis=-1, keepdims=True))
+
+
+@st.composite
+def problems(draw):
+    """Two distributions, some of whose masses are zero, and losses with ties."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_states, n_actions = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+    both = rng.exponential(size=(2, n_states)) * (rng.random((2, n_states)) < 0.8)
+    both[:, 0] += 1e-3
+    p, q = torch.tensor(both / both.sum(axis=1, keepdims=True))
+    losses = rng.normal(size=(n_states, n_actions))
+    return p, q, torch.tensor(np.round(losses) if draw(st.booleans()) else losses)
+
+
+def test_risk_is_a_double_loop():
+    rng = np.random.default_rng(0)
+    p, losses = masses(rng, 3, 4), torch.tensor(rng.normal(size=(4, 2)))
+    expected = [[sum(p[b, k] * losses[k, a] for k in range(4)) for a in range(2)] for b in range(3)]
+    np.testing.assert_allclose(posterior_risk(p, losses), expected, atol=EXACT)
+    assert bayes_action(p, losses).tolist() == np.argmin(expected, axis=1).tolist()
+
+
+def test_first_of_several_minimisers():
+    losses = torch.tensor([[2.0, 1.0, 1.0, 3.0]])
+    p = torch.ones(1)
+    assert int(bayes_action(p, losses)) == 1
+    assert optimal_actions(p, losses).tolist() == [False, True, True, False]
+
+
+@many
+@given(problems())
+def test_divergence_is_excess_risk_and_never_negative(problem):
+    p, q, losses = problem
+    found = float(loss_divergence(p, q, losses))
+    risk = p.numpy() @ losses.numpy()
+    chosen = min(range(losses.shape[1]), key=lambda a: (round(float(q @ losses[:, a]), 12), a))
+    optimal = optimal_actions(q, losses)
+    # Where rounding decides between ties, any tied action is right.
+    assert found == pytest.approx(risk[chosen] - risk.min(), abs=EXACT) or int(optimal.sum()) > 1
+    assert found >= 0
+    assert float(loss_divergence(p, p, losses)) == 0
+    assert (found <= EXACT) == bool(optimal_actions(p, losses)[bayes_action(q, losses)])
+
+
+def test_divergence_broadcasts():
+    rng = np.random.default_rng(1)
+    p, q, losses = masses(rng, 4), masses(rng, 5, 4), torch.tensor(rng.normal(size=(4, 3)))
+    found = loss_divergence(p, q, losses)
+    assert found.shape == (5,)
+    assert found.tolist() == [float(loss_divergence(p, each, losses)) for each in q]
+    found = loss_divergence(q, p, losses)
+    assert found.tolist() == [float(loss_divergence(each, p, losses)) for each in q]
+    found = loss_divergence(q[:, None], q, losses)
+    assert found.shape == (5, 5)
+    assert float(found[1, 3]) == float(loss_divergence(q[1], q[3], losses))
+
+
+def test_divergence_is_not_symmetric():
+    p, q = torch.tensor([0.9, 0.1]), torch.tensor([0.2, 0.8])
+    losses = torch.tensor([[0.0, 1.0], [10.0, 0.0]])
+    assert float(loss_divergence(p, q, losses)) == 0  # under both one takes the second action
+    losses = torch.tensor([[0.0, 1.0], [5.0, 0.0]])
+    assert float(loss_divergence(p, q, losses)) == pytest.approx(0.4, abs=1e-7)
+    assert float(loss_divergence(q, p, losses)) == pytest.approx(3.8, abs=1e-7)
+
+
+@many
+@given(problems())
+def test_kl_is_scipy_s(problem):
+    p, q, _ = problem
+    assert float(kl_divergence(q, p)) == pytest.approx(entropy(q.numpy(), p.numpy()), abs=1e-10)
+
+
+@many
+@given(st.integers(0, 2**32 - 1))
+def test_density_estimation_makes_the_divergence_kl(seed):
+    """With the log loss, and both p and q among the actions; without p a constant is missing."""
+    rng = np.random.default_rng(seed)
+    p, q, *others = masses(rng, 5, 4)
+    h = torch.stack([q, p, *others])
+    losses = -h.log().T
+    assert float(loss_divergence(p, q, losses)) == pytest.approx(entropy(p, q), abs=1e-10)
+    without = losses[:, [0, 2, 3, 4]]
+    missing = min(entropy(p, each) for each in (q, *others))
+    assert float(loss_divergence(p, q, without)) == pytest.approx(
+        entropy(p, q) - missing, abs=1e-10
+    )
+
+
+def test_supervised_losses_against_enumeration():
+    rng = np.random.default_rng(2)
+    joint = masses(rng, 4, 6).reshape(4, 3, 2)
+    cost = torch.tensor([[0.0, 1.0], [7.0, 0.5]])
+    losses, hypotheses = prediction_losses(joint, cost)
+    assert losses.shape == (4, 8)
+    for k, (number, h) in itertools.product(range(4), enumerate(hypotheses.tolist())):
+        expected = sum(float(joint[k, x, y] * cost[y, h[x]]) for x in range(3) for y in range(2))
+        assert float(losses[k, number]) == pytest.approx(expected, abs=EXACT)
+    assert len({tuple(h) for h in hypotheses.tolist()}) == 8
+
+
+def test_discretise_normalises():
+    found = discretise(torch.tensor([0.0, -np.inf, np.log(3)]) - 1000)
+    np.testing.assert_allclose(found, [0.25, 0, 0.75], atol=1e-6)  # the input is float32
+
+
+good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("p", "losses", "said"),
+    [
+        (torch.tensor([0.5, 0.6]), bad, "sum to one, got a sum that is off by 0.1"),
+        (torch.tensor([1.5, -0.5]), bad, "not negative, got -0.5"),
+        (torch.tensor([np.nan, 1.0]), bad, "expected finite masses .* got nan"),
+        (torch.tensor([]), bad, "at least one state"),
+        (good, torch.tensor([[0.0, np.inf], [1.0, 0.0]]), "expected finite losses, got inf"),
+        (good, torch.tensor([[0.0, np.nan], [1.0, 0.0]]), "expected finite losses, got nan"),
+        (good, torch.zeros(2, 0), "at least one state and one action"),
+        (good, torch.zeros(2), r"of shape \(K, A\)"),
+        (good, torch.zeros(3, 2), "masses of 3 states, got 2"),
+    ],
+)
+def test_bad_input(p, losses, said):
+    with pytest.raises(ValueError, match=said):
+        posterior_risk(p, losses)
+
+
+def test_more_bad_input():
+    with pytest.raises(ValueError, match="at least one cell"):
+        discretise(torch.tensor([-np.inf, -np.inf]))
+    with pytest.raises(ValueError, match="at least one cell, got nan"):
+        discretise(torch.tensor([0.0, np.nan]))
+    with pytest.raises(ValueError, match="at least one cell"):
+        discretise(torch.tensor([]))
+    with pytest.raises(ValueError, match=r"shape \(K, X, Y\)"):
+        prediction_losses(torch.ones(2, 2), torch.ones(2, 2))
+    with pytest.raises(ValueError, match="sum to one"):
+        prediction_losses(torch.ones(2, 2, 2), torch.ones(2, 2))
+    assert float(kl_divergence(good, torch.tensor([1.0, 0.0]))) == np.inf
+    assert float(kl_divergence(torch.tensor([1.0, 0.0]), good)) == pytest.approx(np.log(2))
