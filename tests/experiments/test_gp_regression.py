@@ -38,6 +38,8 @@ def test_risks_are_mean_squared_errors_under_the_posterior():
     for name, sparse in page.sparse_means(PROBLEM).items():
         gap = kernel(points, x[PROBLEM.support]) @ sparse.numpy() - mean
         assert table.loc[name, "d_L"] == pytest.approx(weights @ gap**2, rel=1e-6)
+        risk = weights @ (spread + page.NOISE + gap**2)
+        assert table.loc[name, "posterior risk"] == pytest.approx(risk)
         # KL by its fit of the data, up to a constant that both means share.
         fit = y - kernel(x, x[PROBLEM.support]) @ sparse.numpy()
         inner = kernel(x[PROBLEM.support], x[PROBLEM.support])
