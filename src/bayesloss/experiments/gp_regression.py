@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -67,6 +68,17 @@ class Problem:
     points: Tensor
     weights: Tensor
 
+    def divergence(self, sparse: Tensor) -> float:
+        """d_L of a mean on the support."""
+        whole = on_all(self.model, self.support, sparse)
+        return float(self.model.divergence(whole, self.points, self.weights))
+
+    @cached_property
+    def least(self) -> float:
+        """The least d_L on the support."""
+        best = sparse_mean_calibrated(self.model, self.support, self.points, self.weights)
+        return self.divergence(best)
+
 
 def truth(x: np.ndarray) -> np.ndarray:
     """The function that the data come from."""
@@ -111,7 +123,7 @@ def risks(problem: Problem) -> pd.DataFrame:
     for name, mean in sparse_means(problem).items():
         whole = on_all(model, problem.support, mean)
         gap = whole - model.mean
-        d_L = float(model.divergence(whole, problem.points, problem.weights))
+        d_L = problem.divergence(mean)
         kl = 0.5 * float(gap @ model.precision @ gap)
         rows[name] = {"posterior risk": least + d_L, "d_L": d_L, "KL": kl}
     return pd.DataFrame(rows).T
@@ -128,13 +140,7 @@ def sweep(shifts: Sequence[float], seeds: Sequence[int]) -> pd.DataFrame:
 
 def excess(problem: Problem, mean: Tensor) -> float:
     """d_L of a sparse mean, as a multiple of the least that is possible on its support."""
-    model = problem.model
-
-    def d_L(sparse: Tensor) -> float:
-        whole = on_all(model, problem.support, sparse)
-        return float(model.divergence(whole, problem.points, problem.weights))
-
-    return d_L(mean) / d_L(sparse_means(problem)["min d_L"])
+    return problem.divergence(mean) / problem.least
 
 
 def routes_by_cg(problem: Problem, iterations: Sequence[int]) -> pd.DataFrame:
@@ -146,7 +152,7 @@ def routes_by_cg(problem: Problem, iterations: Sequence[int]) -> pd.DataFrame:
         For each number of iterations the excess of the sparse mean, and its bound from d_L of the
         unfinished posterior mean.
     """
-    model, least = problem.model, _least(problem)
+    model = problem.model
     rows = {}
     for t in iterations:
         with warnings.catch_warnings():  # unfinished is what is asked for
@@ -157,7 +163,7 @@ def routes_by_cg(problem: Problem, iterations: Sequence[int]) -> pd.DataFrame:
             model, problem.support, problem.points, problem.weights, target=target
         )
         off = float(model.divergence(solved, problem.points, problem.weights))
-        rows[t] = {"excess": excess(problem, sparse), "bound": 1 + off / least}
+        rows[t] = {"excess": excess(problem, sparse), "bound": 1 + off / problem.least}
     return pd.DataFrame(rows).T.rename_axis("iterations")
 
 
@@ -211,8 +217,3 @@ def routes_by_samples(
             zip(("d_L alone", "with a little KL"), np.median(values, axis=0), strict=True)
         )
     return pd.DataFrame(rows).T.rename_axis("samples")
-
-
-def _least(problem: Problem) -> float:
-    whole = on_all(problem.model, problem.support, sparse_means(problem)["min d_L"])
-    return float(problem.model.divergence(whole, problem.points, problem.weights))
