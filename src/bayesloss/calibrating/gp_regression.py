@@ -1,0 +1,254 @@
+"""Gaussian process regression as a decision (LHG section 4.1, appendices 7.1 and 7.2).
+
+After N data a decision needs no more of the process than N numbers, theta = K^{-1} f, where K is
+the kernel at the training inputs and f the values there. With them the loss divergence of the
+quadratic cost is a quadratic form in the mean of q, and so is the KL divergence; the two forms
+differ, and so do their minimisers among means with few non-zero entries.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesloss.calibrating.decision_theory import checked_masses
+from bayesloss.kernels import SquaredExponential
+
+__all__ = ["GPRegression", "checked_points", "normal_nodes"]
+
+# An inverse of K loses as many digits as its condition number has; six are kept.
+_CONDITION = 1e10
+
+
+class GPRegression:
+    r"""Data, a kernel and a noise variance: the posterior of theta, and decisions under it.
+
+    A Gaussian q has a mean and a covariance of theta; its optimal decision under the quadratic cost
+    is :math:`h_q(x) = K_{xD} \mu_q`, LHG section 4.1. A sparse mean has non-zero entries on a
+    support S of k training points only.
+
+    Parameters
+    ----------
+    kernel : SquaredExponential
+    x : Tensor of shape (N,) or (N, D)
+        Training inputs. Where two agree, K has no inverse: decisions still exist, theta's
+        covariance does not.
+    y : Tensor of shape (N,)
+    noise_variance : float
+        sigma^2, positive.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, a value is not finite, there are no data or the noise is not positive.
+    """
+
+    def __init__(
+        self, kernel: SquaredExponential, x: Tensor, y: Tensor, *, noise_variance: float
+    ) -> None:
+        self.kernel = kernel
+        self.x = _finite("training inputs", x)
+        self.y = _finite("targets", y)
+        if self.x.ndim not in (1, 2) or self.y.shape != self.x.shape[:1] or not len(self.y):
+            raise ValueError(
+                "expected inputs of shape (N,) or (N, D) and targets of shape (N,), N > 0, got "
+                f"{tuple(self.x.shape)} and {tuple(self.y.shape)}"
+            )
+        if not 0 < noise_variance < math.inf:
+            raise ValueError(f"expected a finite noise_variance > 0, got {noise_variance}")
+        self.noise_variance = float(noise_variance)
+
+    # ------------------------------------------------------------------- the exact posterior
+
+    @cached_property
+    def K(self) -> Tensor:
+        """The kernel at the training inputs, of shape (N, N)."""
+        return self.kernel(self.x, self.x)
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """The posterior mean of theta, in O(N^3): LHG appendix 7.2. It needs no inverse of K."""
+        noisy = self.K + self.noise_variance * torch.eye(len(self.y), dtype=torch.float64)
+        root = torch.linalg.cholesky(noisy)
+        return torch.cholesky_solve(self.y[:, None], root)[:, 0]
+
+    @property
+    def precision(self) -> Tensor:
+        """The posterior precision of theta, of shape (N, N): LHG appendix 7.2."""
+        return self.K + self.K @ self.K / self.noise_variance
+
+    @property
+    def covariance(self) -> Tensor:
+        """The posterior covariance of theta, of shape (N, N): LHG appendix 7.2.
+
+        Raises
+        ------
+        ValueError
+            If K has no inverse that could be trusted.
+        """
+        values, vectors = self._spectrum
+        # K^{-1} - (K + sigma^2 I)^{-1} in the eigenvectors of K, without a difference.
+        spread = self.noise_variance / (values * (values + self.noise_variance))
+        return (vectors * spread) @ vectors.T
+
+    # --------------------------------------------------------------- the model, the decision
+
+    def observation(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of y given theta: LHG eqs. (17) and (18).
+
+        Parameters
+        ----------
+        x : Tensor of shape (m,) or (m, D)
+        theta : Tensor of shape (..., N)
+
+        Returns
+        -------
+        mean : Tensor of shape (..., m)
+        variance : Tensor of shape (m,)
+
+        Raises
+        ------
+        ValueError
+            If K has no inverse that could be trusted.
+        """
+        values, vectors = self._spectrum
+        cross = self.kernel(x, self.x)
+        explained = ((cross @ vectors) ** 2 / values).sum(dim=1)
+        return theta @ cross.T, self.noise_variance + self.kernel.b - explained
+
+    def predictive(self, x: Tensor, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of y under a Gaussian q, each of shape (m,): LHG eq. (14)."""
+        centre, spread = self.observation(x, mean)
+        cross = self.kernel(x, self.x)
+        return centre, spread + ((cross @ covariance) * cross).sum(dim=1)
+
+    def action(self, x: Tensor, mean: Tensor, support: Sequence[int] | None = None) -> Tensor:
+        """The q-optimal decision at x, of shape (m,): LHG section 4.1.
+
+        Parameters
+        ----------
+        x : Tensor of shape (m,) or (m, D)
+        mean : Tensor of shape (N,), or (k,) on a support
+        support : sequence of int, optional
+        """
+        inputs = self.x if support is None else self.x[self.indices_of(support)]
+        if mean.shape != inputs.shape[:1]:
+            raise ValueError(
+                f"expected a mean of shape ({len(inputs)},), got {tuple(mean.shape)}; "
+                "a sparse mean comes with its support"
+            )
+        return self.kernel(_finite("test inputs", x), inputs) @ mean
+
+    # -------------------------------------------------------------------- the two divergences
+
+    def loss_matrix(self, points: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The matrix Lambda of LHG eq. (21), of shape (N, N).
+
+        Parameters
+        ----------
+        points : Tensor of shape (m,) or (m, D)
+            Nodes of a quadrature rule for the test distribution, or samples from it.
+        weights : Tensor of shape (m,), optional
+            Masses of the points, which sum to one; equal ones by default.
+        """
+        root = self._root(points, weights)
+        return root.T @ root
+
+    def divergence(self, mean: Tensor, points: Tensor, weights: Tensor | None = None) -> Tensor:
+        """d_L(p || q), a number: LHG eq. (20), in O(mN), after the exact posterior mean."""
+        return ((self._root(points, weights) @ self._gap(mean)) ** 2).sum()
+
+    def kl(self, mean: Tensor, covariance: Tensor) -> Tensor:
+        """KL(q || p) in nats: LHG eq. (22), with its constant.
+
+        Raises
+        ------
+        ValueError
+            If K has no inverse that could be trusted, or the covariance is not positive definite.
+        """
+        values, _ = self._spectrum
+        root, failed = torch.linalg.cholesky_ex(covariance)
+        if failed:
+            raise ValueError("expected a positive definite covariance of q")
+        gap = self._gap(mean)
+        log_det = (
+            2 * root.diagonal().log().sum()
+            + (values.log() + (1 + values / self.noise_variance).log()).sum()
+        )
+        trace = (self.precision * covariance).sum()
+        return 0.5 * (trace - len(gap) - log_det + gap @ self.precision @ gap)
+
+    def indices_of(self, support: Sequence[int]) -> list[int]:
+        """The support as a list, or a ValueError that says what is wrong with it."""
+        indices = [int(i) for i in support]
+        n = len(self.y)
+        if not indices or len(set(indices)) < len(indices) or not all(0 <= i < n for i in indices):
+            raise ValueError(f"expected distinct indices of {n} training points, got {indices}")
+        return indices
+
+    # -------------------------------------------------------------------------------- parts
+
+    @cached_property
+    def _spectrum(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues and eigenvectors of K, if it can be inverted."""
+        values, vectors = torch.linalg.eigh(self.K)
+        if values[0] * _CONDITION < values[-1]:
+            raise ValueError(
+                "expected training inputs so far apart that K has an inverse, got a K of condition "
+                f"number {float(values[-1] / values[0].clamp(min=1e-300)):.1e}: equal or close "
+                "inputs; decisions (mean, action, divergence, sparse means) need no inverse"
+            )
+        return values, vectors
+
+    def _gap(self, mean: Tensor) -> Tensor:
+        """How far a mean of theta is from the posterior's."""
+        if mean.shape != self.y.shape:
+            raise ValueError(
+                f"expected a mean of shape ({len(self.y)},), got {tuple(mean.shape)}; a sparse "
+                "mean is to be given with its zeros"
+            )
+        return mean - self.mean
+
+    def _root(self, points: Tensor, weights: Tensor | None) -> Tensor:
+        """A matrix whose product with its transpose is Lambda."""
+        return checked_points(points, weights).sqrt()[:, None] * self.kernel(points, self.x)
+
+
+def normal_nodes(mean: float, deviation: float, n: int = 40) -> tuple[Tensor, Tensor]:
+    """Points and weights of Gauss-Hermite quadrature for a Gaussian test distribution.
+
+    Parameters
+    ----------
+    mean, deviation : float
+    n : int
+        The rule is exact for polynomials of degree 2n - 1.
+
+    Returns
+    -------
+    points, weights : Tensor of shape (n,)
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
+    return mean + deviation * torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+
+
+def checked_points(points: Tensor, weights: Tensor | None) -> Tensor:
+    """The masses of test inputs, or a ValueError that says what is wrong with them."""
+    _finite("test inputs", points)
+    if not len(points):
+        raise ValueError("expected at least one test input, got none")
+    if weights is None:
+        return torch.full((len(points),), 1 / len(points), dtype=torch.float64)
+    if weights.shape != points.shape[:1]:
+        raise ValueError(f"expected weights of shape ({len(points)},), got {tuple(weights.shape)}")
+    return checked_masses(weights)
+
+
+def _finite(name: str, values: Tensor) -> Tensor:
+    values = torch.as_tensor(values).to(torch.float64)
+    if not bool(torch.isfinite(values).all()):
+        bad = values[~torch.isfinite(values)].flatten()
+        raise ValueError(f"expected finite {name}, got {float(bad[0])}")
+    return values

@@ -1,0 +1,243 @@
+"""Sparse means: against generic optimisers, limits, and the theorems of their page."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss.calibrating.gp_regression import GPRegression, normal_nodes
+from bayesloss.calibrating.sparse_means import (
+    mean_by_cg,
+    on_all,
+    sparse_mean_calibrated,
+    sparse_mean_kl,
+)
+from bayesloss.kernels import SquaredExponential
+
+NOISE = 0.09
+POINTS, WEIGHTS = normal_nodes(1.0, 0.7)
+SUPPORT = [0, 2, 5]
+
+
+def model_of(y=None, n=6, b=1.0):
+    x = torch.linspace(-1.5, 2, n, dtype=torch.float64)
+    y = torch.cos(3 * x) + 0.3 * x if y is None else y
+    return GPRegression(SquaredExponential(a=2.0, b=b), x, y, noise_variance=NOISE)
+
+
+def search(objective):
+    """The minimiser by a generic quasi-Newton method, with automatic gradients."""
+
+    def value(m):
+        m = torch.tensor(m, requires_grad=True)
+        result = objective(m)
+        result.backward()
+        return float(result.detach()), m.grad.numpy()
+
+    return minimize(value, np.zeros(3), jac=True, method="BFGS", options={"gtol": 1e-11}).x
+
+
+def whole(m):
+    zeros = torch.zeros(6, dtype=torch.float64)
+    return zeros.index_put((torch.tensor(SUPPORT),), m)
+
+
+def kl(model, m):
+    return model.kl(whole(m), torch.eye(6, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("b", [1.0, 3.0])
+def test_both_are_what_a_generic_optimiser_finds(b):
+    """The measure asked for is 1e-6."""
+    model = model_of(b=b)
+    best_kl = search(lambda m: kl(model, m))
+    best_loss = search(lambda m: model.divergence(whole(m), POINTS, WEIGHTS))
+    np.testing.assert_allclose(sparse_mean_kl(model, SUPPORT), best_kl, atol=1e-6)
+    found = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS)
+    np.testing.assert_allclose(found, best_loss, atol=1e-6)
+    for weight in (1e-3, 1.0):
+        both = search(
+            lambda m, w=weight: model.divergence(whole(m), POINTS, WEIGHTS) + w * kl(model, m)
+        )
+        mixed = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, kl_weight=weight)
+        np.testing.assert_allclose(mixed, both, atol=1e-6)
+
+
+def test_full_support_gives_the_posterior_mean():
+    model = model_of()
+    for mean in (
+        sparse_mean_kl(model, range(6)),
+        sparse_mean_calibrated(model, range(6), POINTS, WEIGHTS),
+    ):
+        torch.testing.assert_close(mean, model.mean, rtol=0, atol=1e-6)
+
+
+def test_posterior_mean_on_the_support_is_found_by_both():
+    """Where the two agree though S is not D; against LHG appendix 7.2, and by another route."""
+    truth = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+    K = model_of().K
+    model = model_of((K + NOISE * torch.eye(6, dtype=torch.float64)) @ whole(truth))
+    by_search = search(lambda m: kl(model, m))
+    by_search_too = search(lambda m: model.divergence(whole(m), POINTS, WEIGHTS))
+    np.testing.assert_allclose(by_search, truth, atol=1e-6)
+    np.testing.assert_allclose(by_search_too, truth, atol=1e-6)
+    for mean in (
+        sparse_mean_kl(model, SUPPORT),
+        sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS),
+    ):
+        torch.testing.assert_close(mean, truth, rtol=0, atol=1e-9)
+
+
+def test_every_datum_moves_the_sparse_mean():
+    """So that O(k^3) cannot be its cost, whatever the algorithm."""
+    n = 40
+    y = torch.zeros(n, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda y: printed_34(model_of(y, n), [0, 19, 39]), y
+    )
+    assert jacobian.shape == (3, n)
+    assert float(jacobian.abs().max(dim=0).values.min()) > 1e-3
+
+
+def printed_34(model, support):
+    K_SD = model.K[support]
+    return torch.linalg.solve(NOISE * K_SD[:, support] + K_SD @ K_SD.T, K_SD @ model.y)
+
+
+def test_printed_form_agrees_where_it_can_be_solved():
+    model = model_of(n=40)
+    torch.testing.assert_close(
+        sparse_mean_kl(model, [0, 19, 39]), printed_34(model, [0, 19, 39]), rtol=0, atol=1e-9
+    )
+
+
+def test_close_support_points_do_no_harm():
+    """On all of 60 close points the sparse decision is the exact one; K_SS is singular there."""
+    model = model_of(n=60)
+    exact = model.action(POINTS, model.mean)
+    found = model.action(POINTS, sparse_mean_kl(model, range(60)), range(60))
+    # Directions left out have less than 1e-12 of the prior variance: 1e-6 of its root.
+    torch.testing.assert_close(found, exact, rtol=0, atol=1e-6)
+
+
+def test_repeated_points_in_the_support():
+    """Equal support points share a coefficient: the decision is that of one of them."""
+    x = torch.tensor([0.0, 0.0, 1.0, 2.0], dtype=torch.float64)
+    y = torch.tensor([1.0, 0.5, -1.0, 0.3], dtype=torch.float64)
+    model = GPRegression(SquaredExponential(a=2.0), x, y, noise_variance=NOISE)
+    for find in (
+        lambda support: sparse_mean_kl(model, support),
+        lambda support: sparse_mean_calibrated(model, support, POINTS, WEIGHTS),
+    ):
+        twice, once = find([0, 1, 3]), find([0, 3])
+        torch.testing.assert_close(
+            model.action(POINTS, twice, [0, 1, 3]),
+            model.action(POINTS, once, [0, 3]),
+            rtol=0,
+            atol=1e-8,
+        )
+        assert float(twice[0] - twice[1]) == pytest.approx(0, abs=1e-8)
+
+
+def test_fewer_test_inputs_than_coefficients():
+    """Of many minimisers the smoothest: least m^T K_SS m with the right values."""
+    model = model_of()
+    points = torch.tensor([0.4], dtype=torch.float64)
+    found = sparse_mean_calibrated(model, SUPPORT, points)
+    K_SS = model.K[SUPPORT][:, SUPPORT]
+    direction = torch.linalg.solve(K_SS, model.kernel(model.x[SUPPORT], points))[:, 0]
+    scale = model.action(points, model.mean) / model.action(points, direction, SUPPORT)
+    torch.testing.assert_close(found, scale * direction, rtol=0, atol=1e-8)
+
+
+def test_far_test_inputs_ask_for_nothing():
+    far = torch.tensor([1e3, 2e3], dtype=torch.float64)
+    assert sparse_mean_calibrated(model_of(), SUPPORT, far).tolist() == [0, 0, 0]
+
+
+def test_weight_of_kl_interpolates():
+    model = model_of()
+    heavy = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, kl_weight=1e9)
+    torch.testing.assert_close(heavy, sparse_mean_kl(model, SUPPORT), rtol=0, atol=1e-6)
+    light = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, kl_weight=1e-12)
+    best = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS)
+    torch.testing.assert_close(light, best, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("M", [0.1, 1.0, 10.0])
+def test_linearised_loss_em_ends_at_the_least_kl(M):
+    """The proposition of the page: the E-step is d_L to the last decision, plus M KL."""
+    model = model_of()
+    m = torch.tensor([3.0, -3.0, 3.0], dtype=torch.float64)
+    for _ in range(400):
+        target = model.action(POINTS, m, SUPPORT)
+        m = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, target=target, kl_weight=M)
+    torch.testing.assert_close(m, sparse_mean_kl(model, SUPPORT), rtol=0, atol=1e-6)
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(st.integers(0, 2**32 - 1))
+def test_price_of_an_imperfect_target(seed):
+    """d* <= d_L <= d* + mean squared error of the target."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 9))
+    kernel = SquaredExponential(a=float(rng.uniform(0.3, 8)))
+    x, y = torch.tensor(rng.normal(size=(2, n)))
+    model = GPRegression(kernel, x, y, noise_variance=float(rng.uniform(0.01, 1)))
+    points = torch.tensor(rng.normal(size=10))
+    support = rng.choice(n, size=int(rng.integers(1, n)), replace=False).tolist()
+    truth = model.action(points, model.mean)
+    wrong = truth + float(rng.choice([1e-3, 1.0])) * torch.tensor(rng.normal(size=10))
+
+    def d_L(mean):
+        return float(model.divergence(on_all(model, support, mean), points))
+
+    best = d_L(sparse_mean_calibrated(model, support, points))
+    found = d_L(sparse_mean_calibrated(model, support, points, target=wrong))
+    bound = best + float(((wrong - truth) ** 2).mean())
+    # Coefficients may be large where kernels overlap, and rounding grows with them.
+    assert best - 1e-8 <= found <= bound + 1e-8
+    assert best <= d_L(sparse_mean_kl(model, support)) + 1e-8
+
+
+def test_conjugate_gradients_find_the_mean():
+    model = model_of(n=40)
+    solved = mean_by_cg(model, rtol=1e-12)
+    assert solved.converged and solved.residual <= 1e-11 and 0 < solved.n_iter < 80
+    # The condition number is below 500, so the error is below 500 residuals.
+    torch.testing.assert_close(solved.mean, model.mean, rtol=1e-8, atol=1e-8)
+
+
+def test_conjugate_gradients_say_when_they_did_not():
+    with pytest.warns(ConvergenceWarning, match=r"residual of 1\.0e-12, got .* after 3 iter"):
+        solved = mean_by_cg(model_of(n=40), rtol=1e-12, max_iter=3)
+    assert not solved.converged and solved.n_iter == 3 and solved.residual > 1e-12
+
+
+def test_conjugate_gradients_of_nothing():
+    solved = mean_by_cg(model_of(torch.zeros(6, dtype=torch.float64)))
+    assert solved.converged and solved.mean.tolist() == [0] * 6 and solved.residual == 0
+
+
+def test_refusals():
+    model = model_of()
+    for ask, said in [
+        (lambda: sparse_mean_kl(model, []), "distinct indices"),
+        (lambda: sparse_mean_kl(model, [1, 1]), "distinct indices"),
+        (lambda: sparse_mean_kl(model, [-1]), "distinct indices"),
+        (lambda: calibrated(kl_weight=-1.0), "kl_weight >= 0, got -1"),
+        (lambda: calibrated(kl_weight=math.inf), "kl_weight >= 0, got inf"),
+        (lambda: calibrated(target=POINTS[:3]), "finite target of shape"),
+        (lambda: calibrated(target=POINTS * math.nan), "values that are not finite"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            ask()
+
+
+def calibrated(**options):
+    return sparse_mean_calibrated(model_of(), SUPPORT, POINTS, WEIGHTS, **options)
