@@ -1,0 +1,123 @@
+"""What a linkgistic fit costs beside what people use, and beside the paper's own recipe.
+
+Run by ``make bench``, with the image files at hand (``BAYESLOSS_DATA``). One round each: a fit is
+a matter of seconds to minutes. The plain recipe is measured at a size that fits in memory, and
+extrapolated linearly in their number.
+"""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
+from bayesloss.companion.data import DataError, load_images
+from bayesloss.learning.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.link_em import grid_size
+
+N_BASIS, N_DRAWS = 64, 64
+WEIGHT_STEPS, MODE_STEPS, ROUNDS = 10, 30, 8  # of the plain recipe; eight rounds is what ours took
+
+
+@pytest.fixture(scope="module")
+def images():
+    try:
+        X, y = load_images("mnist", "train")
+    except DataError as error:
+        pytest.skip(f"needs the MNIST files: {error}")
+    return X.reshape(len(X), -1) / 255.0, y
+
+
+FITS = {
+    "linkgistic": lambda: LinkgisticClassifier(random_state=0),
+    "logistic": lambda: LogisticRegression(C=1.0, tol=1e-4, max_iter=1000),
+    "calibrated": lambda: CalibratedClassifierCV(
+        LogisticRegression(C=1.0, tol=1e-4, max_iter=1000), cv=5
+    ),
+}
+
+
+@pytest.mark.benchmark(group="one class of MNIST against the rest, 60,000 x 784")
+@pytest.mark.parametrize("name", FITS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_one_class(benchmark, images, name):
+    X, y = images
+    model = benchmark.pedantic(FITS[name]().fit, (X, y == 3), rounds=1)
+    assert model.score(X, y == 3) > 0.97
+
+
+@pytest.mark.benchmark(group="MNIST, 60,000 x 784: ten classes together, and one by one")
+@pytest.mark.parametrize("together", [True, False])
+def test_ten_classes(benchmark, images, together):
+    X, y = images
+
+    def fit():
+        if together:
+            return [LinkgisticClassifier(random_state=0).fit(X, y)]
+        return [LinkgisticClassifier(random_state=0).fit(X, y == k) for k in range(10)]
+
+    models = benchmark.pedantic(fit, rounds=1)
+    benchmark.extra_info["rounds"] = [model.n_iter_ for model in models]
+
+
+@pytest.mark.benchmark(group="the paper's recipe: psi, 64 draws, automatic differentiation")
+@pytest.mark.parametrize("step", ["E", "M"])
+def test_plain_recipe(benchmark, images, step):
+    """One gradient of each kind at n = 500; extra_info has what a fit to 60,000 would take."""
+    n = 500
+    X, y = images
+    Z = torch.from_numpy(X[:n] - X.mean(0))
+    labels = torch.from_numpy((y[:n] == 3).astype(float))
+    kernel = TrigonometricKernel(a=1.2, c=0.02, n_basis=N_BASIS)
+    prior = ISGP(kernel, gamma=0.01)
+    generator = torch.Generator().manual_seed(0)
+    beta = 0.1 * torch.randn(Z.shape[1], dtype=torch.float64, generator=generator)
+    posterior = laplace(prior, Bernoulli(), Z @ beta, labels)
+    draws = posterior.sample(N_DRAWS, generator)
+    sign = 2 * labels - 1
+
+    def expectation(beta):
+        psi = kernel.psi(Z @ beta)
+        w = draws[:, :-1]
+        nu = draws[:, -1:] + torch.einsum("si,nij,sj->sn", w, psi, w)
+        return torch.nn.functional.logsigmoid(sign * nu).mean(0).sum()
+
+    psi = kernel.psi(Z @ beta)
+
+    def log_joint(Gamma):
+        nu = Gamma[-1] + torch.einsum("i,nij,j->n", Gamma[:-1], psi, Gamma[:-1])
+        prior_term = 0.5 * (prior.precision * Gamma**2).sum()
+        return torch.nn.functional.logsigmoid(sign * nu).sum() - prior_term
+
+    function, at = (expectation, beta) if step == "M" else (log_joint, posterior.mode)
+    gradient = torch.func.grad(function)
+    slope = benchmark.pedantic(gradient, (at,), rounds=3, warmup_rounds=1)
+    assert bool(slope.isfinite().all())
+    if benchmark.enabled:
+        calls = ROUNDS * (WEIGHT_STEPS if step == "M" else MODE_STEPS)
+        hours = benchmark.stats["median"] * calls * 60_000 / n / 3600
+        benchmark.extra_info["hours for a fit to 60,000"] = round(hours, 2)
+
+
+@pytest.mark.benchmark(group="E-step")
+@pytest.mark.parametrize("n", [10**5, 10**6, 10**7])
+def test_e_step(benchmark, n):
+    """From scores and labels to the posterior; the grid grows with the fourth root of n."""
+    generator = torch.Generator().manual_seed(0)
+    x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
+    y = (torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(x)).double()
+    kernel = TrigonometricKernel(a=1.2, c=0.5 / float(x.abs().max()), n_basis=N_BASIS)
+    prior, likelihood = ISGP(kernel, gamma=0.01), Bernoulli(LogLoss())
+
+    def e_step():
+        low, high = float(x.min()), float(x.max())
+        nodes = torch.linspace(low, high, grid_size(prior, high - low, n), dtype=torch.float64)
+        data = likelihood.spread(prior.features, x, y, torch.ones_like(x), nodes)
+        joint = LogJoint(prior, likelihood, data)
+        return approximate(joint, find_mode(joint, prior.start(x[:1000])), with_bound=False)
+
+    posterior = benchmark.pedantic(e_step, rounds=3)
+    assert posterior.converged
+    assert np.abs(posterior.mean(torch.linspace(-3, 3, 7).double()).numpy()).max() < 5
