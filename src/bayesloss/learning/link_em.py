@@ -66,6 +66,7 @@ def fit_links(
     tol: float,
     max_iter: int,
     progress: bool = False,
+    watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
     """Fit the fixed link, then alternate between links and weights.
 
@@ -84,6 +85,8 @@ def fit_links(
         The largest number of rounds.
     progress : bool
         Whether a progress bar is shown.
+    watch : callable, optional
+        Called after each E-step with the weights, (K, d), and the posteriors given them.
 
     Returns
     -------
@@ -107,6 +110,8 @@ def fit_links(
                 for k, (prior, mode) in enumerate(zip(priors, modes, strict=True))
             ]
             posteriors = [posterior for posterior, _ in found]
+            if watch is not None:
+                watch(fit.beta, posteriors)
             modes = [mode.Gamma for _, mode in found]
             draws = [posterior.mode + noise @ posterior.root.T for posterior in posteriors]
             evidence = fit.beta.new_tensor([posterior.log_evidence for posterior in posteriors])
