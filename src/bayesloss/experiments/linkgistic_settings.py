@@ -19,6 +19,7 @@ from bayesloss.proper_losses import ProperLoss
 __all__ = [
     "against_logistic_regression",
     "compare_losses",
+    "fit",
     "scores_of",
     "sensitivity_to_b",
     "sensitivity_to_c",
@@ -34,8 +35,8 @@ def scores_of(model: Any, problem: Problem) -> dict[str, float]:
     }
 
 
-def _fit(problem: Problem, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
-    """A fit whose rounds may run out: the tables show how many it took."""
+def fit(problem: Problem, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
+    """Fit the classifier; that its rounds may run out is meant, and no warning is given."""
     model = LinkgisticClassifier(prior, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -50,7 +51,7 @@ def against_logistic_regression(
     for name, problem in problems.items():
         fixed = LogisticRegression(C=C[name], tol=1e-8, max_iter=10_000)
         fixed.fit(problem.X, problem.y)
-        learned = _fit(problem, C=C[name], **options)
+        learned = fit(problem, C=C[name], **options)
         rows[name] = {
             f"{what}, {which}": value
             for which, model in (("fixed link", fixed), ("learned link", learned))
@@ -73,7 +74,7 @@ def sensitivity_to_c(
     most = reach(problem, C)
     rows = {}
     for part in filled:
-        model = _fit(problem, C=C, c=part / most, **options)
+        model = fit(problem, C=C, c=part / most, **options)
         rows[part] = scores_of(model, problem) | {"rounds": model.n_iter_}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("filled")
 
@@ -83,11 +84,11 @@ def sensitivity_to_b(problem: Problem, factors: Sequence[float], **options: Any)
 
     "bent" counts the draws of 500 from the posterior that fall somewhere within the data.
     """
-    usual = _fit(problem, "gp", **(options | {"max_iter": 1}))
+    usual = fit(problem, "gp", **(options | {"max_iter": 1}))
     variance = float(usual.link_.posterior.prior.kernel.variance)
     rows = {}
     for factor in factors:
-        model = _fit(problem, "gp", variance=factor * variance, **options)
+        model = fit(problem, "gp", variance=factor * variance, **options)
         link = model.link_
         x = torch.linspace(link.low, link.high, 200, dtype=torch.float64)
         rows[factor] = scores_of(model, problem) | {"bent": bent_draws(link.posterior, x, 500, 0)}
@@ -101,7 +102,7 @@ def compare_losses(problem: Problem, losses: Sequence[ProperLoss], **options: An
     """
     rows, first = {}, None
     for loss in losses:
-        model = _fit(problem, loss=loss, **options)
+        model = fit(problem, loss=loss, **options)
         probability = model.predict_proba(problem.X_test)[:, 1]
         first = probability if first is None else first
         difference = float(np.abs(probability - first).mean())
