@@ -4,6 +4,7 @@ Data are simulated with a known link, or are scikit-learn's digits and breast ca
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 from torch import Tensor
@@ -30,6 +32,7 @@ __all__ = [
     "ascents",
     "atoms",
     "bent_draws",
+    "by_round",
     "cancer",
     "digit",
     "joint_of_atoms",
@@ -189,6 +192,32 @@ def learn(
 def reach(problem: Problem, C: float = 1.0) -> float:
     """The largest score, in absolute value, of the fit with the fixed link."""
     return float(learn(problem, rounds=0, C=C, n_basis=2)[0].scores.abs().max())
+
+
+def by_round(problem: Problem, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
+    """Where the scale goes: weights, slope of the link, and log losses after some rounds.
+
+    "slope" is that of the straight line nearest to the mean of nu at the training scores; times the
+    length of the weights it is what a logistic regression would call their length.
+    """
+    rows = {}
+    for number in shown:
+        found = rounds[number]
+        draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
+        centred = found.scores - found.scores.mean()
+        slope = centred @ found.posterior.mean(found.scores) / (centred @ centred)
+        length = float(found.beta.norm())
+        row = {"length": length, "slope": float(slope), "product": length * float(slope)}
+        centre = torch.from_numpy(problem.X.mean(axis=0))
+        for name, X, y in (
+            ("training log loss", problem.X, problem.y),
+            ("test log loss", problem.X_test, problem.y_test),
+        ):
+            x = (torch.from_numpy(X) - centre) @ found.beta
+            u = torch.sigmoid(found.posterior.prior.source(x, draws)).mean(dim=0)
+            row[name] = float(log_loss(y, u.numpy()))
+        rows[number] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("round")
 
 
 def bent_draws(posterior: Posterior, x: Tensor, n: int, seed: int) -> int:

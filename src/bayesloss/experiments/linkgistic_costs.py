@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from bayesloss.companion.results import load_results
 from bayesloss.experiments.linkgistic import Problem, Round, linear_data
-from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.isgp import ISGP, SourcePrior
 from bayesloss.learning.laplace import LogJoint, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores, maximise_weights
@@ -203,8 +203,10 @@ def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str,
 
         torch.autograd.functional.hessian(objective, w[:, 0])
 
+    nodes = grid_size(ISGP(kernel), 1 / kernel.c, n)  # scores that fill half of [-1/c, 1/c]
+
     def newton() -> None:
-        features = torch.ones((min(n, _GRID), 2 * n_basis + 2), dtype=torch.float64)
+        features = torch.ones((nodes, 2 * n_basis + 2), dtype=torch.float64)
         slopes = features @ torch.ones((2 * n_basis + 2, n_basis + 1), dtype=torch.float64)
         _ = slopes.T @ slopes
 
@@ -225,9 +227,6 @@ def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str,
             piece()
         counts[name] = counter.get_total_flops()
     return counts
-
-
-_GRID = 2000  # nodes, about what 60,000 data ask for
 
 
 def cpu_months(

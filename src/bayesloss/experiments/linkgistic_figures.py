@@ -107,7 +107,9 @@ def draw_short_cuts(tables: pd.DataFrame, grid: pd.DataFrame) -> Figure:
     left.set(xlabel="nodes for half a period", ylabel="largest error", title="tables (M-step)")
     _loglog(right, grid.index, grid["mode"], 2, "mode, in posterior deviations", "ISGP", "o")
     right.set(xlabel="nodes", ylabel="error", title="grid (E-step)")
-    for axis in (left, right):
+    for axis, table in ((left, tables), (right, grid)):
+        axis.set_xticks(table.index, [str(nodes) for nodes in table.index])
+        axis.minorticks_off()
         axis.legend(fontsize="small")
     return figure
 
