@@ -53,6 +53,15 @@ def test_creep(rounds):
     assert np.std(right.lines[1].get_xdata(), ddof=1) == pytest.approx(1)
 
 
+def test_links(rounds):
+    (axis,) = figures.draw_links({"one": {"first": rounds[0], "last": rounds[3]}}).axes
+    x, nu = axis.lines[1].get_data()
+    found = rounds[3]
+    np.testing.assert_allclose(nu, found.posterior.mean(found.scores.sort().values))
+    assert np.std(x, ddof=1) == pytest.approx(1)
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["first", "last"]
+
+
 def test_outside(model):
     (axis,) = figures.draw_outside({"ISGP": model.link_}).axes
     edge = 1 / model.link_.posterior.prior.kernel.c

@@ -19,6 +19,7 @@ __all__ = [
     "draw_creep",
     "draw_fall",
     "draw_link",
+    "draw_links",
     "draw_outside",
     "draw_sensitivity",
     "draw_short_cuts",
@@ -81,6 +82,19 @@ def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
         right.plot(x / x.std(), nu, style, color=colour, label=f"round {number}")
     right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
     right.legend(fontsize="small")
+    return figure
+
+
+def draw_links(cases: Mapping[str, Mapping[str, Round]]) -> Figure:
+    """Posterior means of nu on scores in units of their deviation: a panel a problem."""
+    figure, axes = subplots(1, len(cases), figsize=(7.2, 2.9), squeeze=False)
+    for axis, (name, rounds) in zip(axes[0], cases.items(), strict=True):
+        styles = zip(rounds.items(), ("-", "--", ":"), list(COLOURS.values())[:3], strict=False)
+        for (label, found), style, colour in styles:
+            x = found.scores.sort().values
+            axis.plot(x / x.std(), found.posterior.mean(x), style, color=colour, label=label)
+        axis.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title=name)
+    axes[0, 0].legend(fontsize="small")
     return figure
 
 
