@@ -1,4 +1,4 @@
-"""Annealed importance sampling against integrals that are known."""
+"""The samplers against integrals that are known."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayesloss.experiments import laplace as toys
-from bayesloss.sampling import annealed_importance_sampling
+from bayesloss.sampling import annealed_importance_sampling, hamiltonian_monte_carlo
 
 
 def test_gaussian_likelihood_in_closed_form():
@@ -59,3 +59,62 @@ def test_same_seed_same_sample():
 def test_bad_numbers_are_refused():
     with pytest.raises(ValueError, match="two chains"):
         annealed_importance_sampling(lambda z: z.sum(1), 2, n_chains=1)
+
+
+def skew(z):
+    """A standard normal times Phi(4 z)^3 in every dimension."""
+    return (-0.5 * z**2 + 3 * torch.special.log_ndtr(4 * z)).sum(-1)
+
+
+def test_hamiltonian_monte_carlo_on_a_skew_density():
+    """Against quadrature, for chains of two problems at once, within 4 standard errors."""
+    shift = torch.tensor([0.0, 2.0], dtype=torch.float64)[:, None]
+    found = hamiltonian_monte_carlo(
+        lambda z: skew(z - shift),
+        shift + torch.ones(8, 2, 3, dtype=torch.float64),
+        n_draws=1500,
+        seed=3,
+    )
+    assert found.points.shape == (1500, 8, 2, 3)
+    grid = torch.linspace(-8, 8, 20001, dtype=torch.float64)
+    weight = torch.softmax(skew(grid[:, None]), 0)
+    mean = float(weight @ grid)
+    variance = float(weight @ (grid - mean) ** 2)
+    skewness = float(weight @ (grid - mean) ** 3)
+    centred = found.points - shift - mean
+    for power, truth in ((1, 0.0), (2, variance), (3, skewness)):
+        by_chain = (centred**power).mean(0)  # chains are independent
+        error = by_chain.std(0) / 8**0.5
+        # 4 standard errors of a mean of 8: Student's distribution with 7 degrees, p = 0.005.
+        assert ((by_chain.mean(0) - truth).abs() < 5.5 * error).all()
+        assert float(error.max()) < 0.03
+    assert float(found.acceptance.min()) > 0.75
+    assert float(found.acceptance.mean()) == pytest.approx(0.9, abs=0.05)  # as asked for
+    assert (found.step_size > 0.1).all()
+
+
+def test_hamiltonian_monte_carlo_is_seeded_and_finds_its_step():
+    """A density a thousand times narrower in one problem than in the other."""
+    scale = torch.tensor([[1.0], [1e-3]], dtype=torch.float64)
+
+    def density(z):
+        return -0.5 * ((z / scale) ** 2).sum(-1)
+
+    start = torch.zeros(2, 4, dtype=torch.float64)
+    one, other = (
+        hamiltonian_monte_carlo(density, start, n_draws=400, n_burn_in=600, seed=5)
+        for _ in range(2)
+    )
+    assert torch.equal(one.points, other.points)
+    assert float(one.step_size[0] / one.step_size[1]) == pytest.approx(1000, rel=0.3)
+    spread = one.points.std(dim=(0, 2)) / scale[:, 0]
+    assert ((spread - 1).abs() < 0.1).all()  # 1600 nearly independent values: 2 % each
+
+
+def test_hamiltonian_monte_carlo_refuses_what_cannot_work():
+    start = torch.zeros(2, dtype=torch.float64)
+    for bad in ({"n_draws": 0}, {"n_steps": 0}, {"n_burn_in": 0}, {"target_acceptance": 1.0}):
+        with pytest.raises(ValueError, match="expected positive numbers"):
+            hamiltonian_monte_carlo(skew, start, **({"n_draws": 5} | bad))
+    with pytest.raises(ValueError, match="finite log density"):
+        hamiltonian_monte_carlo(lambda z: z.sum(-1).log(), start - 1, n_draws=5)

@@ -7,7 +7,9 @@ and serves on other data.
 
 __version__ = "0.1.0"
 
+from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
+from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
@@ -17,20 +19,27 @@ from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 __all__ = [
     "GP",
     "ISGP",
+    "BregmanTron",
     "CompositeLoss",
+    "CostMatrix",
     "EvidenceMaximum",
     "FittedLink",
+    "GLMTron",
+    "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
     "LinkgisticClassifier",
     "LogLoss",
+    "LossEMClassifier",
     "MatsushitaLoss",
     "Posterior",
+    "SLIsotron",
     "SkewedLogLoss",
     "SquareLoss",
     "TrigonometricKernel",

@@ -16,7 +16,7 @@ from functools import cache, partial
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_breast_cancer
@@ -26,6 +26,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesloss.experiments.isgp import inverse_source, make_prior
 from bayesloss.learning.isgp import ISGP
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
 
 __all__ = [
     "LOSSES",
@@ -47,53 +48,48 @@ __all__ = [
 Array = NDArray[np.float64]
 
 
-# ------------------------------------------------------------------- the few losses that we need
+# -------------------------------------------------------------------------------- the losses
 
 
 @dataclass(frozen=True)
 class CanonicalLoss:
-    """A proper loss: Bayes risk, canonical link, its inverse, weight and conjugate F*."""
+    """A proper loss under its canonical link, arrays in and arrays out."""
 
-    bayes_risk: Callable[[Array], Array]
-    link: Callable[[Array], Array]
-    inverse_link: Callable[[Array], Array]
-    weight: Callable[[Array], Array]
-    conjugate: Callable[[Array], Array]
+    proper: ProperLoss
 
-    def __call__(self, y: Array, x: Array) -> Array:
+    def __call__(self, y: ArrayLike, x: ArrayLike) -> Array:
         """The divergence of (5) at a real prediction x, for y in {-1, 1}."""
-        return self.conjugate(x) - (y + 1) / 2 * x
+        return self.proper.canonical_loss(y, x).numpy()
 
-    def partial(self, y: Array, u: Array) -> Array:
-        """The loss at a probability u, by Savage's formula L(u) + (y* - u) L'(u)."""
-        return self.bayes_risk(u) - ((y + 1) / 2 - u) * self.link(u)
+    def partial(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The loss at a probability u."""
+        return self.proper.loss(y, u).numpy()
+
+    def bayes_risk(self, u: ArrayLike) -> Array:
+        """The Bayes risk at probabilities u."""
+        return self.proper.bayes_risk(u).numpy()
+
+    def link(self, u: ArrayLike) -> Array:
+        """The canonical link."""
+        return self.proper.canonical_link(u).numpy()
+
+    def inverse_link(self, x: ArrayLike) -> Array:
+        """The probability of a score x."""
+        return self.proper.inverse_canonical_link(x).numpy()
+
+    def weight(self, u: ArrayLike) -> Array:
+        """The slope of the canonical link."""
+        return self.proper.weight(u).numpy()
+
+    def conjugate(self, x: ArrayLike) -> Array:
+        """The conjugate F* of minus the Bayes risk."""
+        return self.proper.conjugate(x).numpy()
 
 
 LOSSES: Mapping[str, CanonicalLoss] = {
-    "log": CanonicalLoss(
-        bayes_risk=lambda u: -u * np.log(u) - (1 - u) * np.log1p(-u),
-        link=lambda u: np.log(u) - np.log1p(-u),
-        inverse_link=lambda x: 0.5 * (1 + np.tanh(x / 2)),
-        weight=lambda u: 1 / (u * (1 - u)),
-        conjugate=lambda x: np.logaddexp(0, x),
-    ),
-    "square": CanonicalLoss(
-        bayes_risk=lambda u: u * (1 - u),
-        link=lambda u: 2 * u - 1,
-        inverse_link=lambda x: np.clip((1 + x) / 2, 0, 1),
-        weight=lambda u: np.full_like(u, 2.0),
-        conjugate=lambda x: np.clip((1 + x) / 2, 0, 1) ** 2 + np.maximum(x - 1, 0),
-    ),
-    "Matsushita": CanonicalLoss(
-        bayes_risk=lambda u: np.sqrt(u * (1 - u)),
-        link=lambda u: (u - 0.5) / np.sqrt(u * (1 - u)),
-        inverse_link=lambda x: 0.5 * (1 + x / np.hypot(1, x)),
-        weight=lambda u: 0.25 * (u * (1 - u)) ** -1.5,
-        # Without cancellation for very negative x.
-        conjugate=lambda x: np.where(
-            x > 0, 0.5 * (x + np.hypot(1, x)), 0.5 / (np.hypot(1, x) + np.abs(x))
-        ),
-    ),
+    "log": CanonicalLoss(LogLoss()),
+    "square": CanonicalLoss(SquareLoss()),
+    "Matsushita": CanonicalLoss(MatsushitaLoss()),
 }
 
 

@@ -19,7 +19,7 @@ from sklearn.preprocessing import scale
 from torch import Tensor
 
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.laplace import Posterior
+from bayesloss.learning.laplace import LogJoint, Posterior
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_links
@@ -32,6 +32,7 @@ __all__ = [
     "ascents",
     "atoms",
     "bent_draws",
+    "bound_below",
     "by_round",
     "cancer",
     "digit",
@@ -103,8 +104,6 @@ class Round:
     posterior : Posterior
     value : float
         Laplace's log evidence less the penalty on the weights, in nats.
-    bound : float
-        The lower bound on the log evidence less the same penalty.
     rise : float
         How much the M-step before raised its own objective, in nats; NaN in the first round.
     """
@@ -113,7 +112,6 @@ class Round:
     scores: Tensor
     posterior: Posterior
     value: float
-    bound: float
     rise: float
 
 
@@ -182,7 +180,6 @@ def learn(
             scores=(data.Z - data.centre) @ beta,
             posterior=posterior,
             value=posterior.log_evidence - 0.5 * data.ridge * data.total * float(beta @ beta),
-            bound=posterior.evidence_bound - 0.5 * data.ridge * data.total * float(beta @ beta),
             rise=rise,
         )
         for (beta, posterior), rise in zip(seen, rises, strict=True)
@@ -192,6 +189,14 @@ def learn(
 def reach(problem: Problem, C: float = 1.0) -> float:
     """The largest score, in absolute value, of the fit with the fixed link."""
     return float(learn(problem, rounds=0, C=C, n_basis=2)[0].scores.abs().max())
+
+
+def bound_below(found: Round, y: NDArray[np.int64]) -> float:
+    """How far Laplace's log evidence lies above the lower bound by the same Gaussian, in nats."""
+    prior, likelihood = found.posterior.prior, Bernoulli()
+    rows = likelihood.condense(prior.features, found.scores, torch.from_numpy(y).double())
+    joint, mode = LogJoint(prior, likelihood, rows), found.posterior.mode
+    return float(joint.log_evidence(mode) - joint.evidence_bound(mode))
 
 
 def by_round(problem: Problem, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:

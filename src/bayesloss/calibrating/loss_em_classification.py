@@ -1,0 +1,210 @@
+"""Laplace linearized loss-EM for Gaussian process classification.
+
+LHG section 4.2, Table 3 and equation (27). The E-step approximates the posterior, weighted with the
+utility of the last decisions, by Laplace's method; the M-step decides anew under that Gaussian.
+"""
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.calibrating.probit import GaussianWeights, decide
+from bayesloss.calibrating.probit_mode import laplace_probit
+
+__all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit"]
+
+
+@dataclass(frozen=True)
+class LogUtility:
+    r"""The logarithm of :math:`U_M = M - L(\theta, h)` for decisions h on target inputs.
+
+    LHG (7) and (12), with the test distribution that puts the same mass on every target.
+
+    Attributes
+    ----------
+    features : Tensor of shape (..., s, r)
+    noise : Tensor of shape (..., s)
+    decisions : Tensor of shape (..., s)
+        +1 or -1.
+    costs : CostMatrix
+    max_loss : float
+        M, at least the larger cost.
+    """
+
+    features: Tensor
+    noise: Tensor
+    decisions: Tensor
+    costs: CostMatrix
+    max_loss: float
+
+    def select(self, rows: Tensor) -> "LogUtility":
+        """The same for some of the data sets."""
+        parts = (self.features[rows], self.noise[rows], self.decisions[rows])
+        return LogUtility(*parts, self.costs, self.max_loss)
+
+    def utility(self, z: Tensor) -> Tensor:
+        """M - L at weights z of shape (..., r), of shape (...)."""
+        cost, t = self._cost_and_margin(z)
+        # M - l Phi(-t) = (M - l) + l Phi(t): nothing cancels where M is the larger cost.
+        return (self.max_loss - cost + cost * torch.special.ndtr(t)).mean(-1)
+
+    def value(self, z: Tensor) -> Tensor:
+        """The log utility, of shape (...)."""
+        return self.utility(z).log()
+
+    def derivatives(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The last term of LHG (27) in the weights z, and second derivatives.
+
+        Returns
+        -------
+        gradient : Tensor of shape (..., r)
+        minus_hessian : Tensor of shape (..., r, r)
+            Indefinite in general: the log utility is not concave.
+        safe : Tensor of shape (..., r, r)
+            The same without what makes it indefinite.
+        """
+        cost, t = self._cost_and_margin(z)
+        utility = self.utility(z)[..., None]
+        density = torch.exp(-0.5 * t**2) / (2 * torch.pi) ** 0.5
+        pull = cost * self.decisions * density / self.noise / utility / t.shape[-1]
+        gradient = (pull[..., None, :] @ self.features).squeeze(-2)
+        outer = gradient[..., :, None] * gradient[..., None, :]
+        bend = cost * t * density / self.noise**2 / utility / t.shape[-1]
+        hessian, safe = (
+            self.features.mT @ (self.features * weight[..., None]) + outer
+            for weight in (bend, bend.clamp(min=0.0))
+        )
+        return gradient, hessian, safe
+
+    def _cost_and_margin(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        # Of two Python numbers torch.where would make single precision.
+        c_plus, c_minus = self.noise.new_tensor([self.costs.c_plus, self.costs.c_minus])
+        cost = torch.where(self.decisions > 0, c_plus, c_minus)
+        latent = (self.features @ z[..., None]).squeeze(-1)
+        return cost, self.decisions * latent / self.noise
+
+
+@dataclass(frozen=True)
+class LossEMResult:
+    """What loss-EM ends with.
+
+    Attributes
+    ----------
+    q : GaussianWeights
+        The Gaussian of the last E-step.
+    decisions : Tensor of shape (m, s)
+        Of least risk under it, on the target inputs.
+    n_rounds : Tensor of shape (m,)
+        E-steps, the one that changed nothing included.
+    converged : Tensor of bool, shape (m,)
+        Whether the decisions repeated themselves.
+    """
+
+    q: GaussianWeights
+    decisions: Tensor
+    n_rounds: Tensor
+    converged: Tensor
+
+
+def check_max_loss(max_loss: float | None, costs: CostMatrix) -> float:
+    """M, or the larger cost if none is given.
+
+    Raises
+    ------
+    ValueError
+        If M is below the larger cost: the utility could be negative, and has no logarithm then.
+    """
+    largest = max(costs.c_plus, costs.c_minus)
+    if max_loss is None:
+        return largest
+    if not largest <= max_loss < torch.inf:
+        raise ValueError(
+            f"expected a finite max_loss of at least the larger cost {largest}, got {max_loss}"
+        )
+    return float(max_loss)
+
+
+def loss_em_probit(
+    features: Tensor,
+    y: Tensor,
+    target_features: Tensor,
+    target_noise: Tensor,
+    costs: CostMatrix,
+    *,
+    start: Tensor | None = None,
+    max_loss: float | None = None,
+    max_iter: int = 50,
+) -> LossEMResult:
+    """LHG Table 3, for many data sets at once; the numbers in the code are the table's lines.
+
+    Parameters
+    ----------
+    features : Tensor of shape (m, n, r)
+    y : Tensor of shape (m, n)
+        +1 or -1.
+    target_features : Tensor of shape (m, s, r)
+    target_noise : Tensor of shape (m, s)
+        What :meth:`WhitenedGP.project` gives for the inputs on which decisions will be taken.
+    costs : CostMatrix
+    start : Tensor of shape (m, s), optional
+        The first decisions. Without them, those of Laplace's approximation.
+    max_loss : float, optional
+        M, at least the larger cost, which it is if not given: "set to the maximum loss" (section
+        5). Equality is harmless, since no probit probability is exactly 1.
+    max_iter : int
+        The largest number of rounds.
+
+    Returns
+    -------
+    LossEMResult
+
+    Raises
+    ------
+    ValueError
+        If M is below the larger cost.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If decisions still changed in the last round, or a mode was not found.
+    """
+    M = check_max_loss(max_loss, costs)
+    m = len(y)
+    q = laplace_probit(features, y)
+    threshold = costs.probit_threshold
+    # 1: any decisions will do.
+    decisions = decide(q, target_features, target_noise, threshold) if start is None else start
+    decisions = decisions.clone()
+    mean, covariance = q.mean.clone(), q.covariance.clone()
+    log_evidence, found = q.log_evidence.clone(), q.converged.clone()
+    n_rounds = torch.zeros(m, dtype=torch.int64, device=y.device)
+    active = torch.arange(m, device=y.device)
+    for _ in range(max_iter):  # 2
+        targets, noise = target_features[active], target_noise[active]
+        term = LogUtility(targets, noise, decisions[active], costs, M)
+        # 3, 4: from the last mode. (27) is what has to vanish.
+        q = laplace_probit(features[active], y[active], term=term, start=mean[active])
+        mean[active], covariance[active] = q.mean, q.covariance
+        log_evidence[active], found[active] = q.log_evidence, q.converged
+        n_rounds[active] += 1
+        new = decide(q, targets, noise, threshold)  # 5, 6
+        changed = (new != decisions[active]).any(-1)
+        decisions[active] = new
+        active = active[changed]  # 7
+        if not len(active):
+            break
+    converged = torch.ones(m, dtype=torch.bool, device=y.device)
+    converged[active] = False
+    if len(active):
+        warnings.warn(
+            f"the decisions of {len(active)} of {m} data sets still changed after "
+            f"{max_iter} rounds",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    weights = GaussianWeights(mean, covariance, log_evidence, found, int(n_rounds.max()))
+    return LossEMResult(weights, decisions, n_rounds, converged)

@@ -1,0 +1,168 @@
+r"""Gaussian process classification with a probit likelihood, for many data sets at once.
+
+LHG section 4.2. The paper's parameter is :math:`\theta = K_{DD}^{-1} f_D`, whose prior covariance
+is :math:`K_{DD}^{-1}`. That matrix does not exist where inputs coincide, and hardly where they are
+close. So everything is written in *whitened* weights z with a standard normal prior:
+:math:`f_D = Az`, :math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors
+and eigenvalues that are not numerically zero. All that is computed from z is the same as from
+theta; a Laplace approximation, too, for the map is linear.
+
+Leading dimensions, written ``...``, are data sets.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesloss.kernels import SquaredExponential
+
+__all__ = [
+    "GaussianWeights",
+    "WhitenedGP",
+    "curvature",
+    "decide",
+    "hazard",
+    "log_likelihood",
+    "predictive",
+]
+
+# Directions of the prior whose variance is below this part of the largest are left out. What is
+# left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
+_RANK_TOLERANCE = 1e-11
+
+
+def log_likelihood(margin: Tensor) -> Tensor:
+    r"""LHG (24): :math:`\log\Phi(m)` of margins m = y f, accurate in both tails."""
+    return torch.special.log_ndtr(margin)
+
+
+def hazard(margin: Tensor) -> Tensor:
+    r"""The derivative of :math:`\log\Phi`: :math:`\varphi(m)/\Phi(m)`, accurate in both tails."""
+    # Phi(m) = phi(m) sqrt(pi / 2) erfcx(-m / sqrt 2); erfcx overflows where the ratio underflows.
+    return math.sqrt(2 / math.pi) / torch.special.erfcx(-margin / math.sqrt(2))
+
+
+def curvature(margin: Tensor) -> Tensor:
+    r"""Minus the second derivative of :math:`\log\Phi`: h (h + m), between 0 and 1."""
+    ratio = hazard(margin)
+    # h + m is about -1/m far on the left, where rounding would take over.
+    far = margin < -1e4
+    safe = torch.where(far, margin, -torch.ones_like(margin))
+    near = (ratio * (ratio + margin)).clamp(0.0, 1.0)
+    return torch.where(far, 1 - safe**-2, near)
+
+
+@dataclass(frozen=True)
+class WhitenedGP:
+    """A GP prior as seen from training inputs: f = features z, z standard normal.
+
+    Attributes
+    ----------
+    kernel : SquaredExponential
+    inputs : Tensor of shape (..., n) or (..., n, D)
+    features : Tensor of shape (..., n, r)
+        A of the module's docstring; r is the largest rank of the kernel matrices.
+    basis : Tensor of shape (..., n, r)
+        U S^(-1/2), so that theta = basis z and K_xD theta = K_xD basis z.
+    """
+
+    kernel: SquaredExponential
+    inputs: Tensor
+    features: Tensor
+    basis: Tensor
+
+    @classmethod
+    def at(cls, kernel: SquaredExponential, inputs: Tensor, *, batch_dims: int = 0) -> "WhitenedGP":
+        """Whiten the prior at training inputs.
+
+        Parameters
+        ----------
+        kernel : SquaredExponential
+        inputs : Tensor of shape (..., n) or (..., n, D)
+        batch_dims : int
+            How many leading dimensions are data sets.
+
+        Raises
+        ------
+        ValueError
+            If an input is not finite.
+        """
+        if not bool(torch.isfinite(inputs).all()):
+            raise ValueError("expected finite inputs, got NaN or infinities")
+        values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
+        kept = values > _RANK_TOLERANCE * values[..., -1:]
+        rank = int(kept.sum(-1).max())
+        values, vectors, kept = values[..., -rank:], vectors[..., -rank:], kept[..., -rank:]
+        root = torch.where(kept, values, torch.zeros_like(values)).sqrt()
+        inverse = torch.where(kept, 1 / root, torch.zeros_like(root))
+        return cls(kernel, inputs, vectors * root[..., None, :], vectors * inverse[..., None, :])
+
+    def project(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """LHG (24) and (18) with noise variance 1: what a label at new inputs depends on.
+
+        Parameters
+        ----------
+        inputs : Tensor of shape (..., s) or (..., s, D)
+            With the same data sets as the training inputs.
+
+        Returns
+        -------
+        features : Tensor of shape (..., s, r)
+            K_xD theta = features z.
+        noise : Tensor of shape (..., s)
+            sigma_x, the standard deviation that is left, at least 1.
+        """
+        batch_dims = self.features.ndim - 2
+        features = _gram(self.kernel, inputs, self.inputs, batch_dims) @ self.basis
+        left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
+        return features, (1 + left).sqrt()
+
+
+@dataclass(frozen=True)
+class GaussianWeights:
+    """A Gaussian approximation to the posterior of the whitened weights.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (..., r)
+    covariance : Tensor of shape (..., r, r)
+    log_evidence : Tensor of shape (...)
+        The approximation's log probability of the labels, in nats; of loss-EM, that of labels and
+        utility.
+    converged : Tensor of bool, shape (...)
+    n_iterations : int
+    """
+
+    mean: Tensor
+    covariance: Tensor
+    log_evidence: Tensor
+    converged: Tensor
+    n_iterations: int
+
+    def latent(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of features z, each of shape (..., s)."""
+        mean = (features @ self.mean[..., None]).squeeze(-1)
+        variance = ((features @ self.covariance) * features).sum(-1)
+        return mean, variance
+
+
+def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Tensor:
+    """LHG (25): the probability of +1 at new inputs under q, of shape (..., s)."""
+    mean, variance = q.latent(features)
+    return torch.special.ndtr(mean / (noise**2 + variance).sqrt())
+
+
+def decide(q: GaussianWeights, features: Tensor, noise: Tensor, probit_threshold: float) -> Tensor:
+    """LHG (26): the decisions of least risk under q, +1 or -1, of shape (..., s)."""
+    mean, variance = q.latent(features)
+    positive = mean > probit_threshold * (noise**2 + variance).sqrt()
+    return torch.where(positive, 1.0, -1.0).to(mean.dtype)
+
+
+def _gram(kernel: SquaredExponential, x: Tensor, z: Tensor, batch_dims: int) -> Tensor:
+    call = kernel.__call__
+    for _ in range(batch_dims):
+        call = torch.vmap(call)
+    return call(x.to(torch.float64), z.to(torch.float64))
