@@ -27,8 +27,8 @@ from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = [
-    "Problem",
     "Round",
+    "Task",
     "ascents",
     "atoms",
     "bent_draws",
@@ -48,7 +48,7 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 
 @dataclass(frozen=True)
-class Problem:
+class Task:
     """Labels of two classes, for training and for testing.
 
     Attributes
@@ -66,31 +66,31 @@ class Problem:
     odds: NDArray[np.float64] | None = None
 
 
-def kinked(n: int, seed: int, n_test: int = 5000) -> Problem:
+def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
     """Log odds that rise slowly below zero and steeply above, in three standard normal inputs."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n + n_test, 3))
     x = X @ np.array([2.0, -2.0, 1.0])
     odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
     y = (generator.random(n + n_test) < expit(odds)).astype(np.int64)
-    return Problem(X[:n], y[:n], X[n:], y[n:], odds[n:])
+    return Task(X[:n], y[:n], X[n:], y[n:], odds[n:])
 
 
-def digit(which: int, seed: int) -> Problem:
+def digit(which: int, seed: int) -> Task:
     """One digit against the rest: scikit-learn's digits, 64 inputs in [0, 1], half for testing."""
     X, y = load_digits(return_X_y=True)
     return _halves(X / 16, (y == which).astype(np.int64), seed)
 
 
-def cancer(seed: int) -> Problem:
+def cancer(seed: int) -> Task:
     """Benign against malignant tumours: 30 standardised inputs, half for testing."""
     X, y = load_breast_cancer(return_X_y=True)
     return _halves(scale(X), y.astype(np.int64), seed)
 
 
-def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Problem:
+def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Task:
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
-    return Problem(X, y, X_test, y_test)
+    return Task(X, y, X_test, y_test)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.in
 
 
 def learn(
-    problem: Problem,
+    problem: Task,
     *,
     rounds: int,
     C: float = 1.0,
@@ -139,7 +139,7 @@ def learn(
 
     Parameters
     ----------
-    problem : Problem
+    problem : Task
     rounds : int
         The largest number of M-steps; with 0 the link of the fixed weights is learned.
     C, prior, n_basis, loss, n_samples, tol
@@ -186,7 +186,7 @@ def learn(
     ]
 
 
-def reach(problem: Problem, C: float = 1.0) -> float:
+def reach(problem: Task, C: float = 1.0) -> float:
     """The largest score, in absolute value, of the fit with the fixed link."""
     return float(learn(problem, rounds=0, C=C, n_basis=2)[0].scores.abs().max())
 
@@ -199,7 +199,7 @@ def bound_below(found: Round, y: NDArray[np.int64]) -> float:
     return float(joint.log_evidence(mode) - joint.evidence_bound(mode))
 
 
-def by_round(problem: Problem, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
+def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
     """Where the scale goes: weights, slope of the link, and log losses after some rounds.
 
     "slope" is that of the straight line nearest to the mean of nu at the training scores; times the

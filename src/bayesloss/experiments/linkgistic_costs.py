@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from bayesloss.companion.results import load_results
-from bayesloss.experiments.linkgistic import Problem, Round, linear_data
+from bayesloss.experiments.linkgistic import Round, Task, linear_data
 from bayesloss.learning.isgp import ISGP, SourcePrior
 from bayesloss.learning.laplace import LogJoint, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
@@ -140,7 +140,7 @@ def grid_growth(learned: dict[int, tuple[Round, Tensor]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("n")
 
 
-def search_steps(problem: Problem, *, C: float, tol: float, most: int = 2000) -> dict[str, int]:
+def search_steps(problem: Task, *, C: float, tol: float, most: int = 2000) -> dict[str, int]:
     """L-BFGS iterations for the fixed link, in the package's coordinates and in the raw ones."""
     steps = {}
     for name in ("prepared", "raw"):

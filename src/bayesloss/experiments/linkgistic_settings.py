@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayesloss.experiments.linkgistic import Problem, bent_draws, reach
+from bayesloss.experiments.linkgistic import Task, bent_draws, reach
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
 
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def scores_of(model: Any, problem: Problem) -> dict[str, float]:
+def scores_of(model: Any, problem: Task) -> dict[str, float]:
     """Log loss in nats and accuracy of a fitted model on the test data."""
     probability = model.predict_proba(problem.X_test)
     return {
@@ -35,7 +35,7 @@ def scores_of(model: Any, problem: Problem) -> dict[str, float]:
     }
 
 
-def fit(problem: Problem, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
+def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
     """Fit the classifier; that its rounds may run out is meant, and no warning is given."""
     model = LinkgisticClassifier(prior, **options)
     with warnings.catch_warnings():
@@ -44,7 +44,7 @@ def fit(problem: Problem, prior: str = "isgp", **options: Any) -> LinkgisticClas
 
 
 def against_logistic_regression(
-    problems: dict[str, Problem], C: dict[str, float], **options: Any
+    problems: dict[str, Task], C: dict[str, float], **options: Any
 ) -> pd.DataFrame:
     """Test log loss and accuracy of both, and of the truth where it is known."""
     rows = {}
@@ -65,7 +65,7 @@ def against_logistic_regression(
 
 
 def sensitivity_to_c(
-    problem: Problem, filled: Sequence[float], *, C: float, **options: Any
+    problem: Task, filled: Sequence[float], *, C: float, **options: Any
 ) -> pd.DataFrame:
     """Test scores against the part of [-1/c, 1/c] that the scores of the fixed link fill.
 
@@ -79,7 +79,7 @@ def sensitivity_to_c(
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("filled")
 
 
-def sensitivity_to_b(problem: Problem, factors: Sequence[float], **options: Any) -> pd.DataFrame:
+def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) -> pd.DataFrame:
     """Test scores of the GP against its prior variance, a multiple of the default.
 
     "bent" counts the draws of 500 from the posterior that fall somewhere within the data.
@@ -95,7 +95,7 @@ def sensitivity_to_b(problem: Problem, factors: Sequence[float], **options: Any)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("b, times the default")
 
 
-def compare_losses(problem: Problem, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
+def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
     """Test scores with each loss as the fixed part.
 
     "difference" is the mean absolute difference from the first loss's probabilities.
