@@ -1,6 +1,7 @@
 """EM watched: the record is the classifier's, and the identities of the page hold."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -200,6 +201,9 @@ def test_bent_draws_counts_paths_that_fall():
         for kind in (ISGP, GP)
     }
     assert counts == {ISGP: 0, GP: 50}
+    posterior = laplace(ISGP(kernel), Bernoulli(), x, y)
+    flat = replace(posterior, mode=0 * posterior.mode, root=0 * posterior.root)
+    assert em.bent_draws(flat, x, 50, 0) == 0  # a flat path does not fall
 
 
 @pytest.mark.parametrize("a", [-1.7, -1.01, 1.01, 3.0])
