@@ -151,3 +151,11 @@ def test_what_did_not_settle_is_named():
 def test_bar(capsys):
     run(max_iter=2, progress=True)
     assert "EM" in capsys.readouterr().err
+
+
+def test_a_watcher_sees_every_round():
+    seen = []
+    found = run(max_iter=3, watch=lambda beta, posteriors: seen.append((beta, posteriors)))
+    assert len(seen) == len(found.history["log_evidence"]) == 4
+    torch.testing.assert_close(seen[-1][0], found.beta, rtol=0, atol=0)
+    assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()

@@ -65,6 +65,7 @@ def fit_links(
     tol: float,
     max_iter: int,
     progress: bool = False,
+    watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
     """Fit the fixed link, then alternate between links and weights.
 
@@ -83,6 +84,8 @@ def fit_links(
         The largest number of rounds.
     progress : bool
         Whether a progress bar is shown.
+    watch : callable, optional
+        Called after each E-step with the weights, (K, d), and the posteriors given them.
 
     Returns
     -------
@@ -114,6 +117,8 @@ def fit_links(
                 active,
                 beta.new_tensor([links[k].posterior.log_evidence for k in active]),
             )
+            if watch is not None:
+                watch(beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
             active = [k for k in active if links[k].gain >= tol]

@@ -1,0 +1,300 @@
+"""Linkgistic regression watched at work: EM round by round, and what it can and cannot promise.
+
+Data are simulated with a known link, or are scikit-learn's digits and breast cancer sets.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import scale
+from torch import Tensor
+
+from bayesloss.learning.isgp import GP, ISGP, SourcePrior
+from bayesloss.learning.laplace import LogJoint, Posterior
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_em import fit_links
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.proper_losses import ProperLoss
+
+__all__ = [
+    "Round",
+    "Task",
+    "ascents",
+    "atoms",
+    "bent_draws",
+    "bound_below",
+    "by_round",
+    "cancer",
+    "digit",
+    "joint_of_atoms",
+    "kinked",
+    "learn",
+    "linear_data",
+    "reach",
+    "shifted",
+]
+
+_PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
+
+
+@dataclass(frozen=True)
+class Task:
+    """Labels of two classes, for training and for testing.
+
+    Attributes
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    X_test, y_test : ndarray of shape (n_test, d) and (n_test,)
+    odds : ndarray of shape (n_test,) or None
+        The true log odds at the test inputs, where the data are simulated.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.int64]
+    X_test: NDArray[np.float64]
+    y_test: NDArray[np.int64]
+    odds: NDArray[np.float64] | None = None
+
+
+def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
+    """Log odds that rise slowly below zero and steeply above, in three standard normal inputs."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n + n_test, 3))
+    x = X @ np.array([2.0, -2.0, 1.0])
+    odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
+    y = (generator.random(n + n_test) < expit(odds)).astype(np.int64)
+    return Task(X[:n], y[:n], X[n:], y[n:], odds[n:])
+
+
+def digit(which: int, seed: int) -> Task:
+    """One digit against the rest: scikit-learn's digits, 64 inputs in [0, 1], half for testing."""
+    X, y = load_digits(return_X_y=True)
+    return _halves(X / 16, (y == which).astype(np.int64), seed)
+
+
+def cancer(seed: int) -> Task:
+    """Benign against malignant tumours: 30 standardised inputs, half for testing."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return _halves(scale(X), y.astype(np.int64), seed)
+
+
+def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Task:
+    X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
+    return Task(X, y, X_test, y_test)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What EM holds after one E-step.
+
+    Attributes
+    ----------
+    beta : Tensor of shape (d,)
+    scores : Tensor of shape (n,)
+    posterior : Posterior
+    value : float
+        Laplace's log evidence less the penalty on the weights, in nats.
+    rise : float
+        How much the M-step before raised its own objective, in nats; NaN in the first round.
+    """
+
+    beta: Tensor
+    scores: Tensor
+    posterior: Posterior
+    value: float
+    rise: float
+
+
+def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.inf) -> LinearScores:
+    """One problem as the search for weights sees it."""
+    labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
+    inputs = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
+    return LinearScores(inputs, labels[None], torch.ones(len(X), dtype=torch.float64), C)
+
+
+def learn(
+    problem: Task,
+    *,
+    rounds: int,
+    C: float = 1.0,
+    prior: str = "isgp",
+    n_basis: int = 64,
+    filled: float = 0.5,
+    loss: ProperLoss | None = None,
+    n_samples: int = 64,
+    tol: float = 0.0,
+    seed: int = 0,
+) -> list[Round]:
+    """EM as the classifier runs it, and what it holds after each E-step.
+
+    Parameters
+    ----------
+    problem : Task
+    rounds : int
+        The largest number of M-steps; with 0 the link of the fixed weights is learned.
+    C, prior, n_basis, loss, n_samples, tol
+        As in :class:`LinkgisticClassifier`.
+    filled : float
+        The part of [-1/c, 1/c] that the scores of the fixed link fill.
+    seed : int
+        Of the normal numbers that the draws are made of.
+    """
+    data = linear_data(problem.X, problem.y, C)
+    seen: list[tuple[Tensor, Posterior]] = []
+
+    def make(scores: Tensor) -> SourcePrior:
+        kernel = TrigonometricKernel(a=1.2, c=filled / float(scores.abs().max()), n_basis=n_basis)
+        if prior == "gp":
+            kernel = kernel.scaled(max(float((scores**2).mean()), 1.0))
+        return _PRIORS[prior](kernel, gamma=0.01)
+
+    noise = torch.randn(
+        (n_samples, n_basis + 1),
+        dtype=torch.float64,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    fit = fit_links(
+        data,
+        Bernoulli(loss),
+        make,
+        noise,
+        tol=tol or 1e-8,
+        max_iter=rounds,
+        watch=lambda beta, posteriors: seen.append((beta[0], posteriors[0])),
+    )
+    pairs = zip(fit.history["expected_before"], fit.history["expected"], strict=True)
+    rises = [math.nan] + [data.total * float(after - before) for before, after in pairs]
+    return [
+        Round(
+            beta=beta,
+            scores=(data.Z - data.centre) @ beta,
+            posterior=posterior,
+            value=posterior.log_evidence - 0.5 * data.ridge * data.total * float(beta @ beta),
+            rise=rise,
+        )
+        for (beta, posterior), rise in zip(seen, rises, strict=True)
+    ]
+
+
+def reach(problem: Task, C: float = 1.0) -> float:
+    """The largest score, in absolute value, of the fit with the fixed link."""
+    return float(learn(problem, rounds=0, C=C, n_basis=2)[0].scores.abs().max())
+
+
+def bound_below(found: Round, y: NDArray[np.int64]) -> float:
+    """How far Laplace's log evidence lies above the lower bound by the same Gaussian, in nats."""
+    prior, likelihood = found.posterior.prior, Bernoulli()
+    rows = likelihood.condense(prior.features, found.scores, torch.from_numpy(y).double())
+    joint, mode = LogJoint(prior, likelihood, rows), found.posterior.mode
+    return float(joint.log_evidence(mode) - joint.evidence_bound(mode))
+
+
+def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
+    """Where the scale goes: weights, slope of the link, and log losses after some rounds.
+
+    "slope" is that of the straight line nearest to the mean of nu at the training scores; times the
+    length of the weights it is what a logistic regression would call their length.
+    """
+    rows = {}
+    for number in shown:
+        found = rounds[number]
+        draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
+        centred = found.scores - found.scores.mean()
+        slope = centred @ found.posterior.mean(found.scores) / (centred @ centred)
+        length = float(found.beta.norm())
+        row = {"length": length, "slope": float(slope), "product": length * float(slope)}
+        centre = torch.from_numpy(problem.X.mean(axis=0))
+        for name, X, y in (
+            ("training log loss", problem.X, problem.y),
+            ("test log loss", problem.X_test, problem.y_test),
+        ):
+            x = (torch.from_numpy(X) - centre) @ found.beta
+            u = torch.sigmoid(found.posterior.prior.source(x, draws)).mean(dim=0)
+            row[name] = float(log_loss(y, u.numpy()))
+        rows[number] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("round")
+
+
+def bent_draws(posterior: Posterior, x: Tensor, n: int, seed: int) -> int:
+    """How many of n draws of nu from a posterior fall somewhere on the points x."""
+    Gamma = posterior.sample(n, torch.Generator().manual_seed(seed))
+    nu = posterior.prior.source(x, Gamma)
+    # An increasing path is flat to rounding error where f is zero.
+    return int((nu.diff(dim=1) < -1e-9).any(dim=1).sum())
+
+
+def shifted(prior: SourcePrior, Gamma: Tensor, by: float) -> Tensor:
+    """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by).
+
+    Turning a cosine and a sine of one frequency into each other leaves the prior of w as it is.
+    """
+    half = prior.kernel.n_basis // 2
+    angle = math.pi * prior.kernel.c * by * torch.arange(1, half + 1, dtype=Gamma.dtype)
+    cosine, sine = Gamma[:half], Gamma[half:-1]
+    turned = [
+        cosine * angle.cos() + sine * angle.sin(),
+        sine * angle.cos() - cosine * angle.sin(),
+        prior.source(torch.tensor([by], dtype=Gamma.dtype), Gamma),
+    ]
+    return torch.cat(turned)
+
+
+def atoms(n: int, seed: int) -> tuple[ISGP, Tensor]:
+    """A prior on n paths of an ISGP, equally likely: its posterior is a sum, and so exact."""
+    prior = ISGP(TrigonometricKernel(a=1.5, c=0.1, n_basis=8), gamma=1.0)
+    return prior, prior.sample(n, torch.Generator().manual_seed(seed))
+
+
+def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tensor) -> Tensor:
+    """The log of p(path) p(y | path, beta) for each path, of shape (..., K).
+
+    Parameters
+    ----------
+    paths : ISGP and Tensor of shape (K, M + 1)
+    Z : Tensor of shape (..., n, d)
+    y : Tensor of shape (..., n)
+        0 or 1.
+    beta : Tensor of shape (..., d)
+    """
+    prior, Gamma = paths
+    x = (Z @ beta[..., None])[..., 0]
+    nu = prior.source(x.flatten(), Gamma).reshape(-1, *x.shape)
+    signed = torch.where(y == 1, nu, -nu)
+    return torch.nn.functional.logsigmoid(signed).sum(-1).movedim(0, -1) - math.log(len(Gamma))
+
+
+def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataFrame:
+    """Moves of beta in random problems, and what they do to Q and to the exact log evidence.
+
+    One row an instance: the rise of the expected log likelihood under the exact posterior at the
+    old beta, "Q"; that of the log evidence; and the divergence between the two posteriors.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    paths = atoms(30, seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+    Z, old = normal(n_instances, n, d), normal(n_instances, d)
+    new = old + torch.rand(n_instances, 1, dtype=torch.float64, generator=generator) * normal(
+        n_instances, d
+    )
+    y = (normal(n_instances, n) < 0).to(torch.float64)
+    before, after = (joint_of_atoms(paths, Z, y, beta) for beta in (old, new))
+    q, q_new = torch.log_softmax(before, dim=-1), torch.log_softmax(after, dim=-1)
+    columns = {
+        "Q": (q.exp() * (after - before)).sum(-1),
+        "log evidence": after.logsumexp(-1) - before.logsumexp(-1),
+        "divergence": (q.exp() * (q - q_new)).sum(-1),
+    }
+    return pd.DataFrame({name: values.numpy() for name, values in columns.items()})
