@@ -108,8 +108,20 @@ def test_few_iterations_whatever_the_scales():
     """Plain L-BFGS needs hundreds when columns differ by factors of 10^6."""
     assert fit(problem(scale=1e-6), tol=1e-6).n_iter < 30
     wide = problem()
-    wide = LinearScores(wide.Z * torch.logspace(-3, 3, 5), wide.labels, wide.weight, math.inf)
+    wide = LinearScores(wide.Z * torch.logspace(-3, 3, 5), wide.labels, wide.weight, 1e9)
     assert fit(wide, tol=1e-6).n_iter < 30
+
+
+def test_without_a_penalty_the_search_does_not_run_ahead():
+    """Separable data with a column that hardly varies: it gets no weight to speak of."""
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(40, 30))
+    Z[:, 0] *= 1e-6
+    labels = torch.from_numpy((generator.random((1, 40)) < 0.5).astype(np.int64))
+    data = LinearScores(torch.from_numpy(Z), labels, torch.ones(40).double(), math.inf)
+    found = fit(data, tol=1e-3)
+    assert found.settled(1e-3)
+    assert float(found.beta[0, 0].abs()) < float(found.beta[0, 1:].abs().max())
 
 
 def test_constant_columns_get_no_weight():

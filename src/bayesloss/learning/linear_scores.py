@@ -25,6 +25,7 @@ __all__ = ["LinearScores", "WeightFit", "maximise_weights"]
 _SAMPLE = 2048  # data from which the covariance is estimated
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
 _ROWS = 4096  # data in a block
+_HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
 LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -61,13 +62,16 @@ class LinearScores:
         for part, share in zip(self.Z.split(_ROWS), self.weight.split(_ROWS), strict=True):
             variance += (share / self.total) @ (part - self.centre) ** 2
         constant = variance.sqrt() <= 1e-12 * self.centre.abs()
-        scale = torch.where(constant, 0.0, (level * variance + self.ridge).rsqrt())
+        # Without a penalty the optimum may lie at infinity. A search that is stopped on its way
+        # there had better not run ahead in directions of which the data say little.
+        damping = self.ridge or _HELD_BACK * level * float(variance.mean())
+        scale = torch.where(constant, 0.0, (level * variance + damping).rsqrt())
         if len(scale) > _WIDE:
             return scale, None
         rows = torch.linspace(0, len(self.Z) - 1, min(len(self.Z), _SAMPLE)).long()
         share = self.weight[rows] / self.weight[rows].sum()
         sample = (self.Z[rows] - self.centre) * (level * share).sqrt()[:, None] * scale
-        curvature = sample.T @ sample + torch.diag(self.ridge * scale**2)
+        curvature = sample.T @ sample + torch.diag(damping * scale**2)
         # Columns that vary, but not in the sample: on their own scale, which is 1.
         curvature.diagonal()[curvature.diagonal() < 0.1] += 1
         values, vectors = torch.linalg.eigh(curvature)
