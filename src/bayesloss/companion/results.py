@@ -235,8 +235,8 @@ def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
     # A copy: what a cell did to its parameters would reach the next one, in the same process.
     parameters = copy.deepcopy(origin["parameters"])
-    # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers of
-    # the cluster, all of them occupied by cells that wait.
+    # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers
+    # of the cluster, all of them occupied by cells that wait.
     alone = parallel_config(backend="sequential")
     with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]), alone:
         try:
