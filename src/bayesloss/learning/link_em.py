@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, find_mode
+from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
 from bayesloss.learning.link_tables import expected_log_probabilities
@@ -41,12 +41,11 @@ class LinkFit:
     posteriors : list of Posterior
     draws : list of Tensor of shape (S, M + 1)
         From each posterior.
-    converged : bool
     unsettled : tuple of str
         What did not converge.
     history : dict of str to list of Tensor of shape (K,)
         "log_evidence" after each E-step; "expected_before", "expected" around, and "change" after
-        each M-step, the last round's being without one.
+        each M-step. NaN once a problem has settled.
     """
 
     beta: Tensor
@@ -89,42 +88,62 @@ def fit_links(
     -------
     LinkFit
     """
-    fit, start = _fixed_link(data, likelihood.loss, tol)
-    unsettled = [] if fit.settled(tol) else ["the fit with the fixed link"]
-    priors = [prior_of(x) for x in fit.scores.cpu()]
-    modes = [
-        torch.cat([prior.start(x)[:-1], nu_0[None]])
-        for prior, x, nu_0 in zip(priors, fit.scores.cpu(), start.cpu(), strict=True)
-    ]
+    fixed, start = _fixed_link(data, likelihood.loss, tol)
+    unsettled = [] if fixed.settled(tol) else ["the fit with the fixed link"]
+    beta, scores = fixed.beta.clone(), fixed.scores
+    links = []
+    for x, nu_0 in zip(scores.cpu(), start.cpu(), strict=True):
+        prior = prior_of(x)
+        links.append(_Link(prior, torch.cat([prior.start(x)[:-1], nu_0[None]])))
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
-    before = None
+
+    def record(name: str, problems: list[int], values: Tensor) -> None:
+        row = beta.new_full((len(links),), math.nan)
+        row[problems] = values
+        history[name].append(row)
+
+    active = list(range(len(links)))
     with tqdm(total=max_iter, desc="EM", unit="round", disable=not progress) as bar:
         while True:
-            found = [
-                _link_posterior(data, likelihood, prior, k, fit.scores[k], mode)
-                for k, (prior, mode) in enumerate(zip(priors, modes, strict=True))
-            ]
-            posteriors = [posterior for posterior, _ in found]
-            modes = [mode.Gamma for _, mode in found]
-            draws = [posterior.mode + noise @ posterior.root.T for posterior in posteriors]
-            evidence = fit.beta.new_tensor([posterior.log_evidence for posterior in posteriors])
-            history["log_evidence"].append(evidence)
-            value = evidence / data.total - 0.5 * data.ridge * (fit.beta**2).sum(1)
-            gain = math.inf if before is None else float((value - before).abs().max())
+            for k in active:
+                _update_link(links[k], data, likelihood, k, scores[k], beta[k])
+            record(
+                "log_evidence",
+                active,
+                beta.new_tensor([links[k].posterior.log_evidence for k in active]),
+            )
             bar.update()
-            bar.set_postfix({"nats a datum": f"{float(value.mean()):.6f}"})
-            if gain < tol or len(history["log_evidence"]) > max_iter:
+            bar.set_postfix(unsettled=len(active))
+            active = [k for k in active if links[k].gain >= tol]
+            if not active or len(history["log_evidence"]) > max_iter:
                 break
-            before = value
-            fit = _raise_weights(data, likelihood.loss, priors, draws, fit, tol, history)
-    if gain >= tol:
+            moved = _raise_weights(
+                data.of(active),
+                likelihood.loss,
+                [links[k] for k in active],
+                noise,
+                beta[active],
+                tol,
+            )
+            size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
+            record("expected_before", active, moved.start)
+            record("expected", active, moved.objective)
+            record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
+            beta[active], scores[active] = moved.beta, moved.scores
+    if active:
+        gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
-    unsettled += [
-        f"the E-step of problem {k}" for k, (_, mode) in enumerate(found) if not mode.converged
-    ]
-    return LinkFit(fit.beta, fit.scores, posteriors, draws, tuple(unsettled), history)
+    unsettled += [f"the E-step of problem {k}" for k, link in enumerate(links) if not link.found]
+    return LinkFit(
+        beta=beta,
+        scores=scores,
+        posteriors=[link.posterior for link in links],
+        draws=[_draws(link, noise) for link in links],
+        unsettled=tuple(unsettled),
+        history=history,
+    )
 
 
 def grid_size(prior: SourcePrior, width: float, n: float) -> int:
@@ -157,45 +176,63 @@ def _fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> tuple[Weigh
     return without, fit.offset
 
 
-def _link_posterior(
+@dataclass
+class _Link:
+    """The state of one problem between the rounds."""
+
+    prior: SourcePrior
+    Gamma: Tensor  # where the next search for the mode begins
+    posterior: Posterior = field(init=False)
+    found: bool = False  # whether the last search ended at a mode
+    value: float = -math.inf  # the log evidence less the penalty, in nats a datum
+    gain: float = math.inf  # by how much it changed in the last round
+
+
+def _update_link(
+    link: _Link,
     data: LinearScores,
     likelihood: Bernoulli,
-    prior: SourcePrior,
     problem: int,
     scores: Tensor,
-    start: Tensor,
-) -> tuple[Posterior, Mode]:
+    beta: Tensor,
+) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
     if low == high:  # constant inputs: one node would do
-        high = low + 1 / prior.kernel.c
-    size = grid_size(prior, high - low, data.total)
+        high = low + 1 / link.prior.kernel.c
+    size = grid_size(link.prior, high - low, data.total)
     nodes = torch.linspace(low, high, size, dtype=scores.dtype)
     observed = likelihood.spread(
-        prior.features,
+        link.prior.features,
         scores.cpu(),
         data.labels[problem].to(scores.dtype).cpu(),
         data.weight.cpu(),
         nodes,
     )
-    joint = LogJoint(prior, likelihood, observed)
-    mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
-    return approximate(joint, mode), mode
+    joint = LogJoint(link.prior, likelihood, observed)
+    mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
+    link.posterior = approximate(joint, mode, with_bound=False)
+    link.Gamma, link.found = mode.Gamma, mode.converged
+    value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
+    link.value, link.gain = value, abs(value - link.value)
+
+
+def _draws(link: _Link, noise: Tensor) -> Tensor:
+    return link.posterior.mode + noise @ link.posterior.root.T
 
 
 def _raise_weights(
     data: LinearScores,
     loss: ProperLoss,
-    priors: list[SourcePrior],
-    draws: list[Tensor],
-    fit: WeightFit,
+    links: list[_Link],
+    noise: Tensor,
+    beta: Tensor,
     tol: float,
-    history: dict[str, list[Tensor]],
 ) -> WeightFit:
-    """The M-step: a few L-BFGS iterations on the tabulated expectation, and its record."""
+    """The M-step: a few L-BFGS iterations on the tabulated expectations."""
     tables = [
-        expected_log_probabilities(prior, loss, Gamma).to(data.Z.device)
-        for prior, Gamma in zip(priors, draws, strict=True)
+        expected_log_probabilities(link.prior, loss, _draws(link, noise)).to(data.Z.device)
+        for link in links
     ]
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,17 +242,12 @@ def _raise_weights(
         values, slopes = zip(*pairs, strict=True)
         return torch.stack(values), torch.stack(slopes)
 
-    moved = maximise_weights(
+    return maximise_weights(
         data,
         log_probability,
-        fit.beta,
-        fit.offset,
+        beta,
+        torch.zeros_like(beta[:, 0]),
         free_offset=False,
         tol=tol,
         max_iter=_WEIGHT_STEPS,
     )
-    size = fit.beta.norm(dim=1).clamp_min(torch.finfo(fit.beta.dtype).tiny)
-    history["expected_before"].append(moved.start)
-    history["expected"].append(moved.objective)
-    history["change"].append((moved.beta - fit.beta).norm(dim=1) / size)
-    return moved

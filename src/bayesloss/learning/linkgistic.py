@@ -150,7 +150,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     history_ : dict of ndarray of shape (rounds, n_problems)
         "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
         expected log likelihood less the penalty, in nats a datum, before and after each M-step;
-        "change", the relative change of the weights in it. The last round has no M-step.
+        "change", the relative change of the weights in it. The last round has no M-step, and a
+        problem that has settled takes no further part: NaN.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -351,7 +352,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(fit.history["log_evidence"])
         self.converged_ = not fit.unsettled
         self.history_ = {
-            name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(self.links_)))
+            name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(fit.beta)))
             for name, rows in fit.history.items()
         }
 
