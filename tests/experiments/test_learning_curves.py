@@ -1,4 +1,4 @@
-"""Figure 2's experiment: the baseline is scikit-learn's, subsets nest, measures are what they say."""
+"""Figure 2's experiment: a baseline that is scikit-learn's, nested subsets, honest measures."""
 
 import contextlib
 import json
@@ -54,7 +54,7 @@ def test_subsets_nest_and_the_test_set_stays():
     assert (large[0][:100] == small[0]).all() and (large[1][:100] == small[1]).all()
     assert not (other[0] == small[0]).all()
     assert (other[2] == large[2]).all() and (other[3] == large[3]).all()
-    assert 0 <= small[0].min() and small[0].max() == 1
+    assert small[0].min() >= 0 and small[0].max() == 1
 
 
 def test_standardised_pixels():
