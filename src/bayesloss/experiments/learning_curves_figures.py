@@ -15,7 +15,7 @@ __all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses"]
 
 _STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-")}
 _COLOUR = {"logistic": COLOURS["data"], "GP": COLOURS["GP"], "ISGP": COLOURS["ISGP"]}
-_NAME = {"ovr_accuracy": "one against the rest, mean", "accuracy": "ten classes"}
+_NAME = {"ovr_accuracy": "one-vs-rest", "accuracy": "ten classes"}
 _SHIFT = {"logistic": 0.97, "GP": 1.0, "ISGP": 1.03}  # so that error bars do not overlap
 
 
@@ -45,7 +45,7 @@ def draw_gains(results: pd.DataFrame) -> Figure:
                 _errorbar(axis, line.index, line["gain"], 2 * line["error"], method)
         for axis in row:
             axis.axhline(0, color=COLOURS["data"], linewidth=0.8)
-        row[0].set(ylabel=f"{_NAME[measure]},\npoints")
+        row[0].set(ylabel=f"{_NAME[measure]}, points")
     _finish(figure, axes)
     return figure
 
