@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from bayesloss.experiments import dress_link
-from bayesloss.experiments.learning_curves import inputs
+from bayesloss.experiments.image_sets import inputs
 
 
 @cache

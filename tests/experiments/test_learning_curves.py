@@ -18,6 +18,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from bayesloss.companion.results import load_provenance, load_results, run_cells
 from bayesloss.experiments import learning_curves
+from bayesloss.experiments.image_sets import inputs, one_vs_rest
 from bayesloss.experiments.learning_curves import DATA, METHODS, SETTING, SIZES
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
@@ -26,8 +27,8 @@ RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 @pytest.mark.parametrize("C", [1.0, 0.01])
 def test_the_baseline_is_logistic_regression(C):
     """Against scikit-learn, both at a tight tolerance: log odds agree to three digits."""
-    X, y, X_test, _ = learning_curves.inputs("digits", 600, "pixels", 0)
-    truth = learning_curves.one_vs_rest(y)
+    X, y, X_test, _ = inputs("digits", 600, "pixels", 0)
+    truth = one_vs_rest(y)
     train, test, rounds, converged, _ = learning_curves.fit_logistic(X, truth, X_test, C, 1e-8)
     assert converged and rounds > 0
     for k in (0, 8):
@@ -45,34 +46,6 @@ def test_scikit_learns_cell_agrees_with_ours():
     assert ours["log_loss"] == pytest.approx(theirs["log_loss"], abs=1e-3)
     assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.005)
     assert ours["converged"] == theirs["converged"] == 1
-
-
-def test_subsets_nest_and_the_test_set_stays():
-    small = learning_curves.inputs("digits", 100, "pixels", 3)
-    large = learning_curves.inputs("digits", 300, "pixels", 3)
-    other = learning_curves.inputs("digits", 100, "pixels", 4)
-    assert (large[0][:100] == small[0]).all() and (large[1][:100] == small[1]).all()
-    assert not (other[0] == small[0]).all()
-    assert (other[2] == large[2]).all() and (other[3] == large[3]).all()
-    assert small[0].min() >= 0 and small[0].max() == 1
-
-
-def test_standardised_pixels():
-    X, _, X_test, _ = learning_curves.inputs("digits", 300, "standardised", 0)
-    deviation = X.std(axis=0)
-    assert np.allclose(deviation[deviation > 0], 1)
-    plain, _, plain_test, _ = learning_curves.inputs("digits", 300, "pixels", 0)
-    varied = plain.std(axis=0) > 0
-    ratio = plain_test[:, varied] / plain.std(axis=0)[varied]
-    assert np.allclose(X_test[:, varied], ratio)
-    assert np.isfinite(X_test).all()
-
-
-def test_what_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="at most 1200 training images of digits, got 1201"):
-        learning_curves.inputs("digits", 1201, "pixels", 0)
-    with pytest.raises(ValueError, match="got 'whitened'"):
-        learning_curves.inputs("digits", 100, "whitened", 0)
 
 
 def test_measures_by_other_routes():

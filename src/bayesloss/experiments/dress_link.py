@@ -15,7 +15,8 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.companion.results import run_cells
-from bayesloss.experiments.learning_curves import BUDGETS, METHODS, fit_logistic, inputs
+from bayesloss.experiments.image_sets import inputs
+from bayesloss.experiments.learning_curves import BUDGETS, METHODS, fit_logistic
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 
 __all__ = ["CURVES", "DRESS", "POINTS", "cells", "curves_of", "groups_of", "measure", "run"]

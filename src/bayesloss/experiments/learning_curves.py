@@ -8,21 +8,20 @@ subset. Subsets of one seed are nested, and the same for all methods and setting
 import os
 import warnings
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor
 
-from bayesloss.companion.data import IMAGE_DATASETS, load_images
+from bayesloss.companion.data import IMAGE_DATASETS
 from bayesloss.companion.results import run_cells
+from bayesloss.experiments.image_sets import N_CLASSES, inputs, one_vs_rest
 from bayesloss.learning.linear_scores import LinearScores, maximise_weights
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import LogLoss
@@ -37,10 +36,8 @@ __all__ = [
     "cells",
     "curve_cells",
     "fit_logistic",
-    "inputs",
     "measure",
     "measures_of",
-    "one_vs_rest",
     "run",
     "setting_cells",
 ]
@@ -56,11 +53,8 @@ BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
 # The setting of the curves: the estimator's defaults, and scikit-learn's.
 SETTING = {"penalty": 1.0, "scaling": "pixels", "budget": "default", "c_factor": 1.0}
 
-_CLASSES = 10
 _BINS = 15  # of probabilities, for the calibration error
 _LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
-_DIGITS_TRAIN = 1_200  # of scikit-learn's 1797 digits
-_WHITE = {"digits": 16.0}  # the largest grey value, elsewhere 255
 
 
 def cells(
@@ -186,36 +180,6 @@ def measure(
     }
 
 
-def inputs(
-    data: str, size: int, scaling: str, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Training inputs (size, d) and labels (size,), and those of the whole test set.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer training images, or there is no such scaling.
-    """
-    train, labels, test, test_labels = _images(data)
-    if size > len(train):
-        raise ValueError(f"expected at most {len(train)} training images of {data}, got {size}")
-    chosen = np.random.default_rng(seed).permutation(len(train))[:size]
-    X = train[chosen] / _WHITE.get(data, 255.0)
-    X_test = test / _WHITE.get(data, 255.0)
-    if scaling == "standardised":
-        deviation = X.std(axis=0)
-        deviation[deviation == 0] = 1.0  # a pixel that never varies stays as it is
-        X, X_test = X / deviation, X_test / deviation
-    elif scaling != "pixels":
-        raise ValueError(f"expected scaling pixels or standardised, got {scaling!r}")
-    return X, labels[chosen], X_test, test_labels
-
-
-def one_vs_rest(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each label is each of the ten classes: (n, 10) from (n,)."""
-    return labels[:, None] == np.arange(_CLASSES)
-
-
 def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
     """What log odds (n, 10) of one class against the rest are worth, given the labels (n,).
 
@@ -238,7 +202,7 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
             [_calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
         ),
     }
-    out |= {f"class_{k}": right[:, k].mean() for k in range(_CLASSES)}
+    out |= {f"class_{k}": right[:, k].mean() for k in range(N_CLASSES)}
     out |= {f"ovr_part_{b}": right[b::BLOCKS].mean() for b in range(BLOCKS)}
     out |= {f"part_{b}": whole[b::BLOCKS].mean() for b in range(BLOCKS)}
     return {name: float(value) for name, value in out.items()}
@@ -349,21 +313,3 @@ def _calibration_error(probability: NDArray[np.float64], truth: NDArray[np.bool_
     index = np.minimum((probability * _BINS).astype(int), _BINS - 1)
     gap = np.bincount(index, probability - truth, minlength=_BINS)
     return float(np.abs(gap).sum() / len(truth))
-
-
-@cache
-def _images(
-    data: str,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
-    """Training and test images as rows of grey values, with their labels."""
-    if data == "digits":
-        X, y = load_digits(return_X_y=True)
-        order = np.random.default_rng(0).permutation(len(X))
-        X, y = X[order], y[order].astype(np.int64)
-        n = _DIGITS_TRAIN
-        return X[:n], y[:n], X[n:], y[n:]
-    parts: list[NDArray[Any]] = []
-    for split in ("train", "test"):
-        images, labels = load_images(data, split)
-        parts += [images.reshape(len(images), -1), labels.astype(np.int64)]
-    return parts[0], parts[1], parts[2], parts[3]
