@@ -31,7 +31,7 @@ def made_up(noise: float = 0.0) -> pd.DataFrame:
             values = level + hard + noise * rng.normal(size=BLOCKS)
             row |= {f"{part}_{b}": value for b, value in enumerate(values)}
             row[whole] = values.mean()
-        rows.append(row | {"log_loss": 0.1, "train_log_loss": 0.05})
+        rows.append(row | {"log_loss": 0.1, "converged": cell["method"] == "ISGP"})
     return pd.DataFrame(rows)
 
 
@@ -70,3 +70,4 @@ def test_settings_stand_side_by_side():
     assert bare["ten classes, gain"] == pytest.approx(0.4)
     assert bare["ten classes, logistic"] == pytest.approx(80, abs=3)
     assert bare["log loss, ISGP"] == pytest.approx(0.1)
+    assert bare["converged, ISGP"] and not bare["converged, logistic"]

@@ -79,11 +79,11 @@ def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
     -------
     DataFrame
         Indexed by setting; columns: accuracies in per cent, the gain of the ISGP over logistic
-        regression with its error, and log losses in nats.
+        regression with its error, log losses in nats, and whether each method converged.
     """
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
     keys = list(SETTING)
-    wide = here.set_index([*keys, "method"])[["ovr_accuracy", "accuracy", "log_loss"]].unstack()
+    wide = here.set_index([*keys, "method"]).unstack()
     out = pd.DataFrame(index=wide.index)
     for measure, name in (("ovr_accuracy", "one-vs-rest"), ("accuracy", "ten classes")):
         found = gains(here, measure).droplevel(["data", "size"])
@@ -92,4 +92,5 @@ def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
         out[f"{name}, error"] = found["error"]
     for method in ("logistic", "ISGP"):
         out[f"log loss, {method}"] = wide["log_loss", method]
+        out[f"converged, {method}"] = wide["converged", method]
     return out.dropna()
