@@ -71,6 +71,10 @@ def draw_losses(results: pd.DataFrame) -> Figure:
                     label=method if measure == "log_loss" else None,
                 )
     axes[0].set(ylabel="mean log loss, nats", yscale="log")
+    ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
+    low, high = axes[0].get_ylim()
+    axes[0].set_yticks([t for t in ticks if low < t < high])
+    axes[0].yaxis.set_major_formatter("{x:g}")
     _finish(figure, axes[None])
     return figure
 
