@@ -145,6 +145,20 @@ def test_a_cell_has_its_process_to_itself(tmp_path: Path) -> None:
     assert set(table["thread"]) == {threading.get_ident()}
 
 
+def hand_over(seed: int) -> dict[str, int]:
+    """Ask joblib for two workers inside a cell, as a meta-estimator may."""
+    return {"workers": joblib.effective_n_jobs(2)}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_cell_has_no_workers_of_its_own(tmp_path: Path, n_jobs: int) -> None:
+    """On a cluster it would wait for workers that are occupied by cells that wait."""
+    cells = [{"seed": 0}, {"seed": 1}]
+    table = run_cells(hand_over, cells, tmp_path, "test", n_jobs=n_jobs)
+    assert set(table["workers"]) == {1}
+    assert joblib.effective_n_jobs(2) == 2
+
+
 # --- types
 
 
