@@ -41,7 +41,7 @@ KINDS = {
     **dict.fromkeys(IMAGE_DATASETS, "images"),
 }
 IMAGE_TASKS = ("3", "odd")
-N_IMAGES = 5_000  # training images; a seed has images of its own, to train on and to test on
+N_IMAGES = 3_000  # training images; a seed has images of its own, to train on and to test on
 
 _N_INPUTS = 10
 _N_TEST = 20_000  # simulated inputs, whose true probabilities are known
