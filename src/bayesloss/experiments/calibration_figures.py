@@ -60,7 +60,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     real = results[results["data"].map(KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
     problems = list(table.index.droplevel("method").unique())
-    figure, axis = subplots(figsize=(7.4, 6.6))
+    figure, axis = subplots(figsize=(7.4, 7.6))
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
         rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
@@ -77,6 +77,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
         )
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xscale("symlog", linthresh=10)
+    axis.xaxis.set_major_formatter("{x:.0f}")
     axis.set_yticks([-i for i in range(len(problems))], [label(p) for p in problems])
     axis.set(xlabel="log loss less that of logistic regression (thousandths of a nat)")
     axis.set_ylim(-len(problems) + 0.5, 0.5)
