@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 
 from bayesloss.experiments import calibration_methods as methods
 from bayesloss.experiments.calibration_problems import INPUTS, Problem, problem
@@ -86,6 +87,18 @@ def test_beta_calibration_is_fitted_to_scores_of_data_it_did_not_see(monkeypatch
     noise = Problem(X, y, rng.normal(size=(500, 200)), np.zeros(500), None)
     spread = {m: np.std(methods.predict(m, noise)[0]) for m in ("logistic", "beta")}
     assert spread["beta"] < spread["logistic"] / 2
+
+
+def test_a_learned_link_undoes_the_penalty():
+    """Against scikit-learn's own losses; the slope by two points of the source."""
+    found = problem("wine", "second cultivar", 0, 0)
+    path = methods.penalty_path(found, [1.0, 0.01])
+    model = LogisticRegression(C=0.01).fit(found.X, found.y)
+    expected = log_loss(found.truth, model.predict_proba(found.X_test))
+    assert path.loc[0.01, "logistic, test"] == pytest.approx(expected)
+    assert path.loc[0.01, "slope"] > 2 * path.loc[1.0, "slope"]
+    rise = path.loc[0.01] - path.loc[1.0]
+    assert rise["ISGP, training"] < rise["logistic, training"] / 4
 
 
 def test_cells_are_distinct():

@@ -94,13 +94,14 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
     if found.weights is None:
         raise ValueError(f"expected a link of {LINKS}, got {link!r}")
     score = found.X_test[:n_points] @ found.weights
-    grid = np.linspace(*np.quantile(score, [0.005, 0.995]), 200)  # the tails would fill the panel
+    low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
+    grid = np.linspace(low, high, 200)
     truth = expit(log_odds(link, grid)[0])
     figure, axes = subplots(1, 3, figsize=(8.4, 3.2), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", "ISGP"), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)
         axis.plot(score, p[:n_points], ".", color=STYLES[method][0], markersize=3, alpha=0.6)
         axis.plot(grid, truth, color="black", linewidth=1.4)
-        axis.set(title=method, xlabel="true score", xlim=grid[[0, -1]])
+        axis.set(title=method, xlabel="true score", xlim=(low, high))
     axes[0].set(ylabel="probability")
     return figure

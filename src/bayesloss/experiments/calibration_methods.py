@@ -7,15 +7,18 @@ All methods see the same inputs and have the same L2 penalty 1/C.
 
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from betacal import BetaCalibration
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, xlogy
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.companion.data import IMAGE_DATASETS
@@ -43,6 +46,7 @@ __all__ = [
     "fit_true_link",
     "image_cells",
     "measure",
+    "penalty_path",
     "predict",
     "run",
     "simulated_cells",
@@ -130,7 +134,7 @@ def measure(
     truth = found.truth
     simulated = found.weights is not None
     bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
-    log_loss = -(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()
+    loss = -(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()
     entropy = -(xlogy(truth, truth) + xlogy(1 - truth, 1 - truth)).mean()
     right = np.where(p > 0.5, truth, 1 - truth)
     angle = np.nan
@@ -138,12 +142,12 @@ def measure(
         cosine = weights @ found.weights / np.linalg.norm(weights) / np.linalg.norm(found.weights)
         angle = np.degrees(np.arccos(min(cosine, 1.0)))
     return {
-        "log_loss": float(log_loss),
+        "log_loss": float(loss),
         "accuracy": float(right.mean()),
         "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
         "calibration": calibration_error(p, truth),
         "noise": 0.0 if simulated else calibration_noise(p),
-        "divergence": float(log_loss - entropy) if simulated else np.nan,
+        "divergence": float(loss - entropy) if simulated else np.nan,
         "square": float(((p - truth) ** 2).mean()) if simulated else np.nan,
         "angle": float(angle),
         "wrong_and_sure": float((truth * (p == 0) + (1 - truth) * (p == 1)).mean()),
@@ -197,6 +201,40 @@ def predict(
             held_out = cross_val_predict(model, X, y, cv=_FOLDS, method="predict_proba")[:, 1]
             p = BetaCalibration("abm").fit(held_out[:, None], y).predict(p[:, None])
     return p, model.coef_[0], bool(converged)
+
+
+def penalty_path(given: Problem, strengths: Sequence[float]) -> pd.DataFrame:
+    """Logistic and ISGP-linkgistic regression of one problem with several penalties.
+
+    Parameters
+    ----------
+    given : Problem
+    strengths : sequence of float
+        Values of C.
+
+    Returns
+    -------
+    DataFrame
+        A row a C: log losses in training and test data, and ``slope``, the rise of the learned
+        source over the range of the training scores, by the length of that range. The penalty
+        holds the weights, and not the slope, which multiplies them.
+    """
+    rows = []
+    for C in strengths:
+        row: dict[str, float] = {"C": C}
+        for name, model in (
+            ("logistic", LogisticRegression(C=C, max_iter=_MAX_ITER)),
+            ("ISGP", LinkgisticClassifier(C=C, random_state=0)),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(given.X, given.y)
+                row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
+                row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))
+        link = model.link_
+        start, end = link.source([link.low, link.high])
+        rows.append({**row, "slope": (end - start) / (link.high - link.low)})
+    return pd.DataFrame(rows).set_index("C")
 
 
 def calibration_noise(probability: NDArray[np.float64]) -> float:
