@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bayesloss.experiments import calibration_methods as methods
-from bayesloss.experiments.calibration_problems import INPUTS, Problem, problem
+from bayesloss.experiments.calibration_problems import INPUTS, BinaryProblem, problem
 from bayesloss.experiments.learning_curves import calibration_error
 
 
@@ -84,7 +84,7 @@ def test_beta_calibration_is_fitted_to_scores_of_data_it_did_not_see(monkeypatch
     """Labels of pure noise and many columns: in-sample scores would look perfect."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 200)), rng.random(80) < 0.5
-    noise = Problem(X, y, rng.normal(size=(500, 200)), np.zeros(500), None)
+    noise = BinaryProblem(X, y, rng.normal(size=(500, 200)), np.zeros(500), None)
     spread = {m: np.std(methods.predict(m, noise)[0]) for m in ("logistic", "beta")}
     assert spread["beta"] < spread["logistic"] / 2
 

@@ -30,7 +30,7 @@ from bayesloss.experiments.calibration_problems import (
     LINKS,
     N_IMAGES,
     SCORES,
-    Problem,
+    BinaryProblem,
     log_odds,
     problem,
 )
@@ -156,7 +156,7 @@ def measure(
 
 
 def predict(
-    method: str, given: Problem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
+    method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
     """Fit a method to the training data of a problem, and predict its test data.
 
@@ -203,12 +203,12 @@ def predict(
     return p, model.coef_[0], bool(converged)
 
 
-def penalty_path(given: Problem, strengths: Sequence[float]) -> pd.DataFrame:
+def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
     """Logistic and ISGP-linkgistic regression of one problem with several penalties.
 
     Parameters
     ----------
-    given : Problem
+    given : BinaryProblem
     strengths : sequence of float
         Values of C.
 

@@ -21,7 +21,7 @@ __all__ = [
     "LINKS",
     "N_IMAGES",
     "SCORES",
-    "Problem",
+    "BinaryProblem",
     "log_odds",
     "problem",
 ]
@@ -55,7 +55,7 @@ SCORES = {  # the mean and the standard deviation of the true scores
 _SLOPES = (0.3, 2.5)  # of the kinked link, left and right of 0
 
 
-class Problem(NamedTuple):
+class BinaryProblem(NamedTuple):
     """Training data, test inputs, and what the test labels are drawn with.
 
     Attributes
@@ -98,7 +98,7 @@ def log_odds(
 
 
 @lru_cache(maxsize=2)  # the cells of one problem follow each other, and the first one loads it
-def problem(data: str, task: str, size: int, seed: int) -> Problem:
+def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
     """The training and test data of a cell.
 
     Images of different seeds are different images, so that results of different seeds are
@@ -116,7 +116,7 @@ def problem(data: str, task: str, size: int, seed: int) -> Problem:
     return _embedded(data, seed) if KINDS[data] == "embedded" else _images(data, task, size, seed)
 
 
-def _simulated(link: str, kind: str, size: int, seed: int) -> Problem:
+def _simulated(link: str, kind: str, size: int, seed: int) -> BinaryProblem:
     """Inputs of mean 0 and variance 1: normal, or exponential less 1."""
     rng = np.random.default_rng([LINKS.index(link), INPUTS.index(kind), size, seed])
     direction = rng.normal(size=_N_INPUTS)
@@ -126,22 +126,22 @@ def _simulated(link: str, kind: str, size: int, seed: int) -> Problem:
     Z = rng.normal(size=shape) if kind == "Gaussian" else rng.exponential(size=shape) - 1
     p = expit(log_odds(link, offset + Z @ weights)[0])
     y = rng.random(size) < p[:size]
-    return Problem(Z[:size], y, Z[size:], p[size:], weights)
+    return BinaryProblem(Z[:size], y, Z[size:], p[size:], weights)
 
 
-def _embedded(name: str, seed: int) -> Problem:
+def _embedded(name: str, seed: int) -> BinaryProblem:
     _, load, positive = EMBEDDED[name]
     X, labels = load(return_X_y=True)
     y = np.isin(labels, positive)
     X, X_test, y, y_test = train_test_split(X, y, train_size=2 / 3, stratify=y, random_state=seed)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread[spread == 0] = 1.0  # a column that never varies stays as it is
-    return Problem(
+    return BinaryProblem(
         (X - centre) / spread, y, (X_test - centre) / spread, y_test.astype(np.float64), None
     )
 
 
-def _images(name: str, task: str, size: int, seed: int) -> Problem:
+def _images(name: str, task: str, size: int, seed: int) -> BinaryProblem:
     X, labels, X_test, test_labels = _shuffled(name)
     train = slice(seed * size, (seed + 1) * size)
     test = slice(seed * _N_TEST_IMAGES, (seed + 1) * _N_TEST_IMAGES)
@@ -152,7 +152,7 @@ def _images(name: str, task: str, size: int, seed: int) -> Problem:
         return numbers % 2 == 1 if task == "odd" else numbers == int(task)
 
     truth = positive(test_labels[test]).astype(np.float64)
-    return Problem(X[train], positive(labels[train]), X_test[test], truth, None)
+    return BinaryProblem(X[train], positive(labels[train]), X_test[test], truth, None)
 
 
 @lru_cache(maxsize=1)
