@@ -29,10 +29,12 @@ from bayesloss.proper_losses import LogLoss
 __all__ = [
     "BLOCKS",
     "BUDGETS",
+    "CALIBRATION_BINS",
     "DATA",
     "METHODS",
     "SETTING",
     "SIZES",
+    "calibration_error",
     "cells",
     "curve_cells",
     "fit_logistic",
@@ -53,7 +55,7 @@ BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
 # The setting of the curves: the estimator's defaults, and scikit-learn's.
 SETTING = {"penalty": 1.0, "scaling": "pixels", "budget": "default", "c_factor": 1.0}
 
-_BINS = 15  # of probabilities, for the calibration error
+CALIBRATION_BINS = 15  # of probabilities, for the calibration error
 _LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 
@@ -199,7 +201,7 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
         "accuracy": whole.mean(),
         "log_loss": _log_loss(odds, labels),
         "calibration": np.mean(
-            [_calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
+            [calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
         ),
     }
     out |= {f"class_{k}": right[:, k].mean() for k in range(N_CLASSES)}
@@ -257,6 +259,20 @@ def fit_logistic(
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
 
 
+def calibration_error(probability: NDArray[np.float64], truth: NDArray[Any]) -> float:
+    """The mean distance of confidence and frequency over equal bins, weighted with their counts.
+
+    Parameters
+    ----------
+    probability : ndarray of shape (n,)
+    truth : ndarray of shape (n,)
+        Labels, or the probabilities that they are drawn with.
+    """
+    index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    gap = np.bincount(index, probability - truth, minlength=CALIBRATION_BINS)
+    return float(np.abs(gap).sum() / len(truth))
+
+
 def _fit_scikit_learn(
     X: NDArray[np.float64],
     y: NDArray[np.int64],
@@ -308,8 +324,19 @@ def _log_loss(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     return float(np.logaddexp(0, -sign * odds).mean())
 
 
-def _calibration_error(probability: NDArray[np.float64], truth: NDArray[np.bool_]) -> float:
-    """The mean distance of confidence and frequency over equal bins, weighted with their counts."""
-    index = np.minimum((probability * _BINS).astype(int), _BINS - 1)
-    gap = np.bincount(index, probability - truth, minlength=_BINS)
-    return float(np.abs(gap).sum() / len(truth))
+@cache
+def _images(
+    data: str,
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """Training and test images as rows of grey values, with their labels."""
+    if data == "digits":
+        X, y = load_digits(return_X_y=True)
+        order = np.random.default_rng(0).permutation(len(X))
+        X, y = X[order], y[order].astype(np.int64)
+        n = _DIGITS_TRAIN
+        return X[:n], y[:n], X[n:], y[n:]
+    parts: list[NDArray[Any]] = []
+    for split in ("train", "test"):
+        images, labels = load_images(data, split)
+        parts += [images.reshape(len(images), -1), labels.astype(np.int64)]
+    return parts[0], parts[1], parts[2], parts[3]
