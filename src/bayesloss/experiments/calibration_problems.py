@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wi
 from sklearn.model_selection import train_test_split
 
 from bayesloss.companion.data import IMAGE_DATASETS
-from bayesloss.experiments.learning_curves import inputs
+from bayesloss.experiments.image_sets import inputs
 
 __all__ = [
     "DATA",

@@ -322,21 +322,3 @@ def _fit_linkgistic(
 def _log_loss(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
     sign = np.where(one_vs_rest(labels), 1.0, -1.0)
     return float(np.logaddexp(0, -sign * odds).mean())
-
-
-@cache
-def _images(
-    data: str,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
-    """Training and test images as rows of grey values, with their labels."""
-    if data == "digits":
-        X, y = load_digits(return_X_y=True)
-        order = np.random.default_rng(0).permutation(len(X))
-        X, y = X[order], y[order].astype(np.int64)
-        n = _DIGITS_TRAIN
-        return X[:n], y[:n], X[n:], y[n:]
-    parts: list[NDArray[Any]] = []
-    for split in ("train", "test"):
-        images, labels = load_images(data, split)
-        parts += [images.reshape(len(images), -1), labels.astype(np.int64)]
-    return parts[0], parts[1], parts[2], parts[3]
