@@ -6,7 +6,8 @@ the missing cells and keeps ``<name>.csv``, a row a cell (the cell, its measures
 ``<name>.provenance.json``: what made the rows, with which parameters, when and where.
 
 The measures do not depend on the order of the cells or on the number of workers: a cell has its
-process to itself while it runs, with a fixed number of threads, and seeds its own generators.
+process to itself while it runs, with a fixed number of threads and no workers of its own, and seeds
+its own generators.
 Import libraries at the top of the module of ``measure``: one that is first loaded inside a cell
 brings its own number of threads.
 
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from bayesloss.companion.provenance import environment
@@ -234,7 +235,10 @@ def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
     # A copy: what a cell did to its parameters would reach the next one, in the same process.
     parameters = copy.deepcopy(origin["parameters"])
-    with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]):
+    # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers
+    # of the cluster, all of them occupied by cells that wait.
+    alone = parallel_config(backend="sequential")
+    with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]), alone:
         try:
             begin = time.perf_counter()
             measures = measure(**parameters, **cell)

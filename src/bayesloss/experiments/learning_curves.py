@@ -1,0 +1,366 @@
+"""Figure 2 of W&N: test accuracy against training size, three data sets, three methods.
+
+A cell is ten one-vs-rest models on one training set: a data set, a size, a method, a setting of
+what the paper leaves open (penalty, scaling, tolerance, period of the kernel), and a seed of the
+subset. Subsets of one seed are nested, and the same for all methods and settings.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
+from torch import Tensor
+
+from bayesloss.companion.data import IMAGE_DATASETS, load_images
+from bayesloss.companion.results import run_cells
+from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.proper_losses import LogLoss
+
+__all__ = [
+    "BLOCKS",
+    "BUDGETS",
+    "DATA",
+    "METHODS",
+    "SETTING",
+    "SIZES",
+    "cells",
+    "curve_cells",
+    "fit_logistic",
+    "inputs",
+    "measure",
+    "measures_of",
+    "one_vs_rest",
+    "run",
+    "setting_cells",
+]
+
+DATA = IMAGE_DATASETS
+METHODS = ("logistic", "GP", "ISGP")
+SIZES = (1_000, 3_000, 10_000, 20_000, 30_000, 60_000)
+BLOCKS = 10  # parts of the test set, for the standard errors of differences
+
+# The tolerance of every method, as scikit-learn has it, and the largest number of rounds of EM.
+BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
+
+# The setting of the curves: the estimator's defaults, and scikit-learn's.
+SETTING = {"penalty": 1.0, "scaling": "pixels", "budget": "default", "c_factor": 1.0}
+
+_CLASSES = 10
+_BINS = 15  # of probabilities, for the calibration error
+_LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
+_DIGITS_TRAIN = 1_200  # of scikit-learn's 1797 digits
+_WHITE = {"digits": 16.0}  # the largest grey value, elsewhere 255
+
+
+def cells(
+    data: str, size: int, seed: int = 0, methods: Sequence[str] = METHODS, **setting: Any
+) -> list[dict[str, Any]]:
+    """The cells of some methods on one training set, in the curves' setting or another."""
+    return [
+        {"data": data, "size": size, "method": method, **(SETTING | setting), "seed": seed}
+        for method in methods
+    ]
+
+
+def curve_cells() -> list[dict[str, Any]]:
+    """All cells of Figure 2: at one seed, then more seeds for subsets, what counts most first."""
+    sizes = sorted(SIZES, key=lambda size: (size not in (60_000, 10_000), -size))
+    first = [cell for size in sizes for data in DATA for cell in cells(data, size)]
+    more = [
+        cell
+        for seed in (1, 2)
+        for size in SIZES
+        if size <= 10_000
+        for data in DATA
+        for cell in cells(data, size, seed)
+    ]
+    return first + more
+
+
+def setting_cells() -> list[dict[str, Any]]:
+    """Other settings than the curves': most of them on one small set, the chief ones on all data.
+
+    Fashion-MNIST at 10,000: other penalties, budgets, scalings and periods. All data sets at
+    10,000: no penalty, as in the paper; scikit-learn's own logistic regression. At 60,000, logistic
+    and ISGP only: no penalty, with two budgets, and a hundredfold penalty.
+    """
+    small: list[dict[str, Any]] = [{"penalty": 10.0}, {"penalty": 100.0}, {"budget": "long"}]
+    small += [{"penalty": 0.0, "budget": budget} for budget in ("short", "long")]
+    small += [{"penalty": penalty, "scaling": "standardised"} for penalty in (0.0, 1.0, 100.0)]
+    out = [cell for data in DATA for cell in cells(data, 10_000, penalty=0.0)]
+    out += [cell for data in DATA for cell in cells(data, 10_000, methods=("scikit-learn",))]
+    out += [cell for change in small for cell in cells("fashion-mnist", 10_000, **change)]
+    for factor in (0.5, 1.5):
+        out += cells("fashion-mnist", 10_000, methods=METHODS[1:], c_factor=factor)
+    large: list[dict[str, Any]] = [{"penalty": 0.0, "budget": "short"}, {"penalty": 100.0}]
+    large += [{"penalty": 0.0}]
+    for change in large:
+        for data in DATA:
+            out += cells(data, 60_000, methods=("logistic", "ISGP"), **change)
+    return out
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells at the paper's scale, resumable: Figure 2 at one seed, settings, more seeds."""
+    curves = curve_cells()
+    one_seed = [cell for cell in curves if cell["seed"] == 0]
+    rest = [cell for cell in curves if cell["seed"] != 0]
+    run_cells(
+        measure, [*one_seed, *setting_cells(), *rest], folder, "learning_curves", n_jobs=n_jobs
+    )
+
+
+def measure(
+    *,
+    data: str,
+    size: int,
+    method: str,
+    penalty: float,
+    scaling: str,
+    budget: str,
+    c_factor: float,
+    seed: int,
+) -> dict[str, float]:
+    """Fit ten one-vs-rest models by one method, and measure them on the test set.
+
+    Parameters
+    ----------
+    data : str
+        One of `DATA`, or "digits", scikit-learn's.
+    size : int
+        Training images: the first of a permutation by `seed`.
+    method : {"logistic", "GP", "ISGP", "scikit-learn"}
+        "logistic" is the fit with the fixed link where EM begins; "scikit-learn" the same model by
+        scikit-learn.
+    penalty : float
+        1/C; 0 for none.
+    scaling : {"pixels", "standardised"}
+        Grey values divided by the largest possible, or by each pixel's standard deviation.
+    budget : str
+        Of `BUDGETS`.
+    c_factor : float
+        Times the c of the estimator's own rule.
+    seed : int
+        Of the subset, and of the posterior draws.
+
+    Returns
+    -------
+    dict
+        What `measures_of` returns, and ``train_log_loss``; ``rounds``: of EM, or L-BFGS iterations;
+        ``converged``; ``outside``: the share of test images with a score outside the kernel's
+        period.
+    """
+    X, y, X_test, y_test = inputs(data, size, scaling, seed)
+    C = 1 / penalty if penalty else np.inf
+    tol, max_rounds = BUDGETS[budget]
+    if method == "logistic":
+        found = fit_logistic(X, one_vs_rest(y), X_test, C, tol)
+    elif method == "scikit-learn":
+        found = _fit_scikit_learn(X, y, X_test, C, tol)
+    else:
+        model = LinkgisticClassifier(
+            method.lower(), C=C, tol=tol, max_iter=max_rounds, random_state=seed
+        )
+        found = _fit_linkgistic(model, X, y, X_test, c_factor)
+    odds_train, odds, rounds, converged, outside = found
+    return {
+        **measures_of(odds, y_test),
+        "train_log_loss": _log_loss(odds_train, y),
+        "rounds": rounds,
+        "converged": converged,
+        "outside": outside,
+    }
+
+
+def inputs(
+    data: str, size: int, scaling: str, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Training inputs (size, d) and labels (size,), and those of the whole test set.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer training images, or there is no such scaling.
+    """
+    train, labels, test, test_labels = _images(data)
+    if size > len(train):
+        raise ValueError(f"expected at most {len(train)} training images of {data}, got {size}")
+    chosen = np.random.default_rng(seed).permutation(len(train))[:size]
+    X = train[chosen] / _WHITE.get(data, 255.0)
+    X_test = test / _WHITE.get(data, 255.0)
+    if scaling == "standardised":
+        deviation = X.std(axis=0)
+        deviation[deviation == 0] = 1.0  # a pixel that never varies stays as it is
+        X, X_test = X / deviation, X_test / deviation
+    elif scaling != "pixels":
+        raise ValueError(f"expected scaling pixels or standardised, got {scaling!r}")
+    return X, labels[chosen], X_test, test_labels
+
+
+def one_vs_rest(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each label is each of the ten classes: (n, 10) from (n,)."""
+    return labels[:, None] == np.arange(_CLASSES)
+
+
+def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
+    """What log odds (n, 10) of one class against the rest are worth, given the labels (n,).
+
+    Returns
+    -------
+    dict
+        ``ovr_accuracy``, ``log_loss`` (nats) and ``calibration`` (expected calibration error, 15
+        equal bins), means over the ten problems; ``accuracy`` of the class of the largest odds;
+        ``class_k`` the accuracy of problem k; ``ovr_part_b`` and ``part_b``, the two accuracies on
+        every tenth test image, from the b-th on.
+    """
+    truth = one_vs_rest(labels)
+    right = (odds > 0) == truth
+    whole = odds.argmax(axis=1) == labels
+    out = {
+        "ovr_accuracy": right.mean(),
+        "accuracy": whole.mean(),
+        "log_loss": _log_loss(odds, labels),
+        "calibration": np.mean(
+            [_calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
+        ),
+    }
+    out |= {f"class_{k}": right[:, k].mean() for k in range(_CLASSES)}
+    out |= {f"ovr_part_{b}": right[b::BLOCKS].mean() for b in range(BLOCKS)}
+    out |= {f"part_{b}": whole[b::BLOCKS].mean() for b in range(BLOCKS)}
+    return {name: float(value) for name, value in out.items()}
+
+
+def fit_logistic(
+    X: NDArray[np.float64],
+    truth: NDArray[np.bool_],
+    X_test: NDArray[np.float64],
+    C: float,
+    tol: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    """K logistic regressions together, by the search that linkgistic regression begins with.
+
+    Parameters
+    ----------
+    X, X_test : ndarray of shape (n, d)
+    truth : ndarray of bool, shape (n, K)
+        Whether a training label is problem k's.
+    C, tol : float
+
+    Returns
+    -------
+    train, test : ndarray of shape (n, K)
+        Log odds.
+    rounds : int
+        L-BFGS iterations.
+    converged : bool
+    outside : float
+        0: the fixed link has no period.
+    """
+    labels = torch.from_numpy(truth.T.astype(np.int64))
+    Z = torch.from_numpy(X)
+    scores = LinearScores(Z, labels, Z.new_ones(len(Z)), C)
+
+    def log_probability(x: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope, _ = LogLoss().log_probabilities(x)
+        one = labels == 1
+        return torch.where(one, value[1], value[0]), torch.where(one, slope[1], slope[0])
+
+    start = Z.new_zeros((len(labels), Z.shape[1]))
+    fit = maximise_weights(
+        scores,
+        log_probability,
+        start,
+        start[:, 0],
+        free_offset=True,
+        tol=tol,
+        max_iter=_LOGISTIC_STEPS,
+    )
+    test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset
+    return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
+
+
+def _fit_scikit_learn(
+    X: NDArray[np.float64],
+    y: NDArray[np.int64],
+    X_test: NDArray[np.float64],
+    C: float,
+    tol: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    """The same by scikit-learn."""
+    model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=_LOGISTIC_STEPS))
+    model.fit(X, y)
+    rounds = max(int(single.n_iter_[0]) for single in model.estimators_)
+    train, test = model.decision_function(X), model.decision_function(X_test)
+    return train, test, rounds, rounds < _LOGISTIC_STEPS, 0.0
+
+
+def _fit_linkgistic(
+    model: LinkgisticClassifier,
+    X: NDArray[np.float64],
+    y: NDArray[np.int64],
+    X_test: NDArray[np.float64],
+    c_factor: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    """GP- or ISGP-linkgistic regression: ten classes together, unless the period is not its own."""
+    with warnings.catch_warnings():
+        # Both are in the measures.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", ".*outside", UserWarning)
+        models = [model.fit(X, y)]
+        if c_factor != 1:
+            rules = [link.posterior.prior.kernel.c for link in model.links_]
+            models = [
+                LinkgisticClassifier(**model.get_params() | {"c": c_factor * c}).fit(X, y == k)
+                for k, c in enumerate(rules)
+            ]
+        train = np.column_stack([each.decision_function(X) for each in models])
+        test = np.column_stack([each.decision_function(X_test) for each in models])
+    beyond = [
+        np.abs((X_test - each.centre_) @ each.coef_.T)
+        > [1 / link.posterior.prior.kernel.c for link in each.links_]
+        for each in models
+    ]
+    outside = float(np.concatenate(beyond, axis=1).any(axis=1).mean())
+    rounds = max(each.n_iter_ for each in models)
+    return train, test, rounds, all(each.converged_ for each in models), outside
+
+
+def _log_loss(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    sign = np.where(one_vs_rest(labels), 1.0, -1.0)
+    return float(np.logaddexp(0, -sign * odds).mean())
+
+
+def _calibration_error(probability: NDArray[np.float64], truth: NDArray[np.bool_]) -> float:
+    """The mean distance of confidence and frequency over equal bins, weighted with their counts."""
+    index = np.minimum((probability * _BINS).astype(int), _BINS - 1)
+    gap = np.bincount(index, probability - truth, minlength=_BINS)
+    return float(np.abs(gap).sum() / len(truth))
+
+
+@cache
+def _images(
+    data: str,
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+    """Training and test images as rows of grey values, with their labels."""
+    if data == "digits":
+        X, y = load_digits(return_X_y=True)
+        order = np.random.default_rng(0).permutation(len(X))
+        X, y = X[order], y[order].astype(np.int64)
+        n = _DIGITS_TRAIN
+        return X[:n], y[:n], X[n:], y[n:]
+    parts: list[NDArray[Any]] = []
+    for split in ("train", "test"):
+        images, labels = load_images(data, split)
+        parts += [images.reshape(len(images), -1), labels.astype(np.int64)]
+    return parts[0], parts[1], parts[2], parts[3]
