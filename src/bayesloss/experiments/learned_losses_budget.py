@@ -60,7 +60,7 @@ def measure(*, data: str, task: str, penalty: float, seed: int) -> dict[str, flo
         loss = float(np.logaddexp(0, -sign * odds).mean())
         return {f"auc_{name}": mean_auc(odds, truth_test), f"log_loss_{name}": loss}
 
-    out = {}
+    out: dict[str, float] = {}
     for iteration, weights in logistic_path(X, truth[:, 0], penalty).items():
         odds = X_test @ weights[:-1] + weights[-1]
         out |= describe(odds[:, None], f"{iteration:04d}")
