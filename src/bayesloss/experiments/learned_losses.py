@@ -102,10 +102,10 @@ def paper_cells() -> list[dict[str, Any]]:
     out += [cell for problem in main[:2] for cell in cells(*problem, TRONS)]
     out += [cell for setting in budgets for cell in cells(*main[0], linear, **setting)]
     out += [cell for problem in other for cell in cells(*problem, linear)]
-    out += cells(*main[2], TRONS)
     out += [cell for setting in budgets for cell in cells(*main[1], linear, **setting)]
     out += [cell for data in (fashion, mnist) for cell in cells(data, each, linear)]
-    out += [cell for problem in main[:2] for cell in cells(*problem, TRONS, budget="short")]
+    out += [cell for problem in main for cell in cells(*problem, TRONS, budget="short")]
+    out += cells(*main[2], TRONS)
     out += cells(*main[1], TRONS, budget="long")
     out += cells(*other[0], TRONS)
     out += [cell for problem in other for cell in cells(*problem, linear, penalty=0.0)]
