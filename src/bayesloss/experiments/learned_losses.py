@@ -103,15 +103,13 @@ def paper_cells() -> list[dict[str, Any]]:
     out += [cell for setting in budgets for cell in cells(*main[0], linear, **setting)]
     out += [cell for problem in other for cell in cells(*problem, linear)]
     out += [cell for setting in budgets for cell in cells(*main[1], linear, **setting)]
-    out += [cell for data in (fashion, mnist) for cell in cells(data, each, linear)]
-    out += [cell for problem in main for cell in cells(*problem, TRONS, budget="short")]
     out += cells(*main[2], TRONS)
-    out += cells(*main[1], TRONS, budget="long")
-    out += cells(*other[0], TRONS)
+    out += cells(*main[1], ("GLMTron", "BregmanTron label"), budget="long")
+    out += [cell for problem in main for cell in cells(*problem, TRONS, budget="short")]
+    out += [cell for data in (fashion, mnist) for cell in cells(data, each, linear)]
     out += [cell for problem in other for cell in cells(*problem, linear, penalty=0.0)]
-    out += [cell for setting in budgets for cell in cells(*main[2], linear, **setting)]
-    out += [cell for problem in other[1:] for cell in cells(*problem, TRONS)]
-    return out + cells(*main[0], ("GLMTron",), budget="long")
+    out += cells(*other[0], TRONS)
+    return out + [cell for setting in budgets for cell in cells(*main[2], linear, **setting)]
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
