@@ -27,6 +27,7 @@ def made_up(offset=0.0, budget="default", holdout=0.1):
                     "budget": budget,
                     "seed": 0,
                     "auc": auc,
+                    "auc_score": auc + (0.001 if method == "GP" else 0),
                     "log_loss": 0.1 - offset,
                     "converged": True,
                     "holdout": holdout if method in TRONS else np.nan,
@@ -58,10 +59,14 @@ def test_columns_and_distances():
     assert auc["odd vs even"].isna().all()
     table = summary.distances(results)
     assert len(table) == 2 and (table["rows"] == len(METHODS)).all()
-    assert table[["all", "linear", "trons", "largest"]].astype(float).to_numpy() == pytest.approx(
-        np.full((2, 4), 0.3)
+    assert table[["all", "trons", "largest"]].astype(float).to_numpy() == pytest.approx(
+        np.full((2, 3), 0.3)
     )
+    # The GP's scores are 0.1 points better than its probabilities: off by 0.3, 0.3 and 0.2.
+    assert table["linear"].astype(float).tolist() == pytest.approx([(0.22 / 3) ** 0.5] * 2)
     assert table["order"].astype(float).tolist() == pytest.approx([1, 1])
+    few = summary.distances(results[~results["method"].isin(TRONS)])
+    assert (few["rows"] == 3).all() and few["order"].isna().all()
 
 
 def test_trons_are_chosen_by_their_hold_out():

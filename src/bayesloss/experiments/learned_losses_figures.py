@@ -25,7 +25,7 @@ _STYLES = dict(
         strict=True,
     )
 )
-_BUDGETS = {"short": 10.0**-2, "default": 10.0**-4, "long": 10.0**-6}
+_BUDGETS = {"short": "0.01", "default": "0.0001", "long": "0.000001"}  # tolerances
 
 
 def draw_readings(results: pd.DataFrame) -> Figure:
@@ -83,7 +83,8 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
     axis.axhline(values["logistic"], color="black", lw=1)
     axis.axhline(values["ISGP"], color="black", lw=1, ls="--")
     for name, label in (("logistic", "printed: logistic"), ("ISGP", "printed: ISGP")):
-        axis.text(1.0, values[name] + 0.05, label, fontsize=8.5)
+        beside = axis.get_yaxis_transform()
+        axis.text(1.01, values[name], label, fontsize=8.5, va="center", transform=beside)
     axis.set(xscale="log", xlabel="L-BFGS iterations of logistic regression", ylabel="test AUC, %")
     ticks = [*ITERATIONS, last]
     axis.set_xticks(ticks, [*map(str, ITERATIONS), "converged"])
@@ -104,11 +105,14 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
         The task of each data set.
     """
     figure, axes = subplots(1, len(reading), figsize=(8.0, 3.4), sharey=True)
-    rows = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
-    places = np.arange(len(rows))[::-1]
     pair = "ISGP − logistic"
+    table = table[table["pair"] == pair]
+    there = set(zip(table["penalty"], table["budget"], strict=True))
+    rows = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
+    rows = [row for row in rows if row in there]
+    places = np.arange(len(rows))[::-1]
     for axis, (data, task) in zip(np.atleast_1d(axes), reading.items(), strict=True):
-        chosen = table[(table["data"] == data) & (table["task"] == task) & (table["pair"] == pair)]
+        chosen = table[(table["data"] == data) & (table["task"] == task)]
         chosen = chosen.set_index(["penalty", "budget"])
         for place, row in zip(places, rows, strict=True):
             if row not in chosen.index:
@@ -131,7 +135,7 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
         axis.set(title=f"{_TITLES[data]}, {task}", xlabel="ISGP − logistic, points of AUC")
         axis.set_ylim(-0.6, len(rows) - 0.1)
     names = [
-        f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]:.0e}"
+        f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
         for penalty, budget in rows
     ]
     np.atleast_1d(axes)[0].set_yticks(places, names)

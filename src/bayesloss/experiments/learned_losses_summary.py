@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from bayesloss.companion.claims import ledger
-from bayesloss.experiments.learned_losses import DATA, METHODS, TRONS, jackknife
+from bayesloss.experiments.learned_losses import DATA, METHODS, TASKS, TRONS, jackknife
 from bayesloss.experiments.learned_losses_budget import ITERATIONS
 
 __all__ = ["SETTINGS", "cell_of", "columns", "distances", "gaps", "paths", "printed", "trained"]
@@ -62,7 +62,7 @@ def columns(
         for _, row in chosen.iterrows()
     ]
     frame = pd.DataFrame(found, columns=["method", "task", "auc", "error"])
-    tasks = list(dict.fromkeys(results["task"]))
+    tasks = [task for task in TASKS if (results["task"] == task).any()]
     auc, error = (
         frame.pivot(index="method", columns="task", values=name).reindex(
             index=pd.Index(METHODS, name="method"), columns=tasks
@@ -75,9 +75,10 @@ def columns(
 def distances(results: pd.DataFrame, penalty: float = 1.0, budget: str = "default") -> pd.DataFrame:
     """How far each reading's column is from the paper's, in points of AUC.
 
-    Columns: ``all``, ``linear`` (logistic and linkgistic regression) and ``trons``, root mean
-    squares over the rows measured; ``largest`` distance and its method, ``where``; ``order``:
-    Spearman's correlation of the rows with the paper's.
+    Columns, root mean squares over the rows measured: ``all``; ``linear``, logistic and linkgistic
+    regression by their linear scores; ``trons``. Then the ``largest`` distance and its method,
+    ``where``; ``order``: Spearman's correlation of the rows with the paper's, where all are
+    measured; ``rows``: how many are.
     """
     rows = {}
     for data in DATA:
@@ -87,17 +88,28 @@ def distances(results: pd.DataFrame, penalty: float = 1.0, budget: str = "defaul
             if gap.empty:
                 continue
             square = gap**2
-            linear = square.index.isin(LINEAR)
+            whole = len(gap) == len(METHODS)
+            order = spearmanr(auc[task], printed()[data])[0] if whole else np.nan
+            scores = _scores(results, data, str(task), penalty, budget)
+            linear = (scores - printed()[data]).dropna() ** 2
             rows[(data, task)] = {
                 "all": square.mean() ** 0.5,
-                "linear": square[linear].mean() ** 0.5,
-                "trons": square[~linear].mean() ** 0.5,
+                "linear": linear.mean() ** 0.5,
+                "trons": square[square.index.isin(TRONS)].mean() ** 0.5,
                 "largest": gap.abs().max(),
                 "where": gap.abs().idxmax(),
-                "order": spearmanr(auc.loc[gap.index, task], printed().loc[gap.index, data])[0],
+                "order": order,
                 "rows": len(gap),
             }
     return pd.DataFrame(rows).T.rename_axis(["data", "task"])
+
+
+def _scores(results: pd.DataFrame, data: str, task: str, penalty: float, budget: str) -> pd.Series:
+    """AUC of the linear scores of logistic and linkgistic regression, by method."""
+    chosen = results[(results["data"] == data) & (results["task"] == task)]
+    chosen = chosen[(chosen["penalty"] == penalty) & (chosen["budget"] == budget)]
+    chosen = chosen[chosen["method"].isin(LINEAR)]
+    return 100 * chosen.set_index("method")["auc_score"]
 
 
 def gaps(results: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
@@ -135,4 +147,4 @@ def paths(results: pd.DataFrame) -> pd.DataFrame:
     index = ["data", "task", "penalty"]
     table = 100 * results.set_index(index)[[*(f"auc_{k:04d}" for k in ITERATIONS), "auc_end"]]
     table.columns = [*map(str, ITERATIONS), "end"]
-    return table
+    return table.sort_index()
