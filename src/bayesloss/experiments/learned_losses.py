@@ -107,6 +107,8 @@ def paper_cells() -> list[dict[str, Any]]:
     # Separable: without a penalty the scores grow until the GP's search ends at a saddle point.
     for budget in ("default", "short"):
         out += cells(*main[1], ("ISGP", "logistic"), penalty=0.0, budget=budget)
+    out += cells(*other[1], ("ISGP", "logistic"), penalty=0.0)
+    out += cells(*other[1], TRONS)
     out += cells(*main[2], TRONS)
     out += cells(*main[1], ("GLMTron", "BregmanTron label"), budget="long")
     out += [cell for problem in main for cell in cells(*problem, TRONS, budget="short")]
