@@ -57,4 +57,5 @@ def test_stored_paths_are_clean():
     stored = load_results(RESULTS, "learned_losses_budget")
     runs = load_provenance(RESULTS, "learned_losses_budget")["runs"]
     assert not any(str(run["commit"]).endswith("dirty") for run in runs)
-    assert (stored["converged"] == 1).all()
+    # Without a penalty there need not be an optimum: MNIST's 0 and 8 can be separated.
+    assert (stored[stored["penalty"] == 1]["converged"] == 1).all()
