@@ -13,8 +13,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from bayesloss.companion.results import run_cells
+from bayesloss.experiments.image_sets import inputs
 from bayesloss.experiments.learned_losses import DATA, SIZES, TASKS, mean_auc, problems
-from bayesloss.experiments.learning_curves import BUDGETS, fit_logistic, inputs
+from bayesloss.experiments.learning_curves import BUDGETS, fit_logistic
 
 __all__ = ["ITERATIONS", "cells", "logistic_path", "measure", "run"]
 
