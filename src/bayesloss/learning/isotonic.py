@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
 _GAP = 1e-18  # of complementarity: values are off by its square root where multipliers vanish
+_FULL_STEPS = 60  # iterations; some twenty are usual
 _SHORTEST = 2.0**-20  # of a step, before the search along it is given up
 _BELOW_1 = 1 - 2.0**-53
 
@@ -247,7 +248,9 @@ def _interior_point(
         newton = _Newton(s, t, a, b, inverse, slack, total - 1)
         move, da, db, reach = newton.direction(-a, -b)
         after = float((a + reach * da) @ (s + reach * move) + (b + reach * db) @ (t - reach * move))
-        if overshot:  # f' is no straight line: go slowly, and correct for nothing else
+        if (
+            overshot or n_iter >= _FULL_STEPS
+        ):  # f' is no straight line: go slowly, and correct for nothing else
             aim = product / 2
             move, da, db, reach = newton.direction(aim / s - a, aim / t - b)
         else:
@@ -257,7 +260,9 @@ def _interior_point(
             )
 
         tilt = partial(_tilt, lambda p: w * gradient(p), least, s, t, move, aim)
-        reach, overshot = _back_from_beyond(tilt, min(1.0, 0.995 * reach))
+        # Between two pieces of a link with kinks full steps may go back and forth for ever.
+        furthest = 1.0 if n_iter < _FULL_STEPS else 0.5
+        reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach))
         s, t, a, b = s + reach * move, t - reach * move, a + reach * da, b + reach * db
     converged = bool(residual < _TOLERANCE and product < _GAP)
     if not converged:
