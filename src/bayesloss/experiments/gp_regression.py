@@ -30,7 +30,7 @@ __all__ = [
     "DEVIATION",
     "NOISE",
     "SMOOTHNESS",
-    "Problem",
+    "ShiftedProblem",
     "covariate_shift",
     "equal_ranks",
     "excess",
@@ -49,7 +49,7 @@ DEVIATION = 0.5  # of the test inputs
 
 
 @dataclass(frozen=True)
-class Problem:
+class ShiftedProblem:
     """Data, a support, and where predictions will be asked for.
 
     Attributes
@@ -85,7 +85,7 @@ def truth(x: np.ndarray) -> np.ndarray:
     return np.sin(1.7 * x) + 0.4 * np.cos(4 * x)
 
 
-def covariate_shift(seed: int, *, shift: float = 2.0, n: int = 80, k: int = 7) -> Problem:
+def covariate_shift(seed: int, *, shift: float = 2.0, n: int = 80, k: int = 7) -> ShiftedProblem:
     """A draw of data: inputs of standard deviation 1.2, and `k` of them as the support."""
     rng = np.random.default_rng(seed)
     x = np.sort(1.2 * rng.normal(size=n))
@@ -93,7 +93,7 @@ def covariate_shift(seed: int, *, shift: float = 2.0, n: int = 80, k: int = 7) -
     model = GPRegression(
         SquaredExponential(a=SMOOTHNESS), torch.tensor(x), torch.tensor(y), noise_variance=NOISE
     )
-    return Problem(model, equal_ranks(n, k), shift, *normal_nodes(shift, DEVIATION))
+    return ShiftedProblem(model, equal_ranks(n, k), shift, *normal_nodes(shift, DEVIATION))
 
 
 def equal_ranks(n: int, k: int) -> list[int]:
@@ -101,14 +101,14 @@ def equal_ranks(n: int, k: int) -> list[int]:
     return np.linspace(0, n - 1, k).round().astype(int).tolist()
 
 
-def sparse_means(problem: Problem) -> dict[str, Tensor]:
+def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:
     """The two sparse means, each of shape (k,)."""
     model, support = problem.model, problem.support
     best = sparse_mean_calibrated(model, support, problem.points, problem.weights)
     return {"min KL": sparse_mean_kl(model, support), "min d_L": best}
 
 
-def risks(problem: Problem) -> pd.DataFrame:
+def risks(problem: ShiftedProblem) -> pd.DataFrame:
     """Each decision's posterior risk, its excess d_L and its excess KL over the posterior mean.
 
     The excess KL is the part of LHG eq. (22) that depends on the mean, in nats.
@@ -138,12 +138,12 @@ def sweep(shifts: Sequence[float], seeds: Sequence[int]) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("shift")
 
 
-def excess(problem: Problem, mean: Tensor) -> float:
+def excess(problem: ShiftedProblem, mean: Tensor) -> float:
     """d_L of a sparse mean, as a multiple of the least that is possible on its support."""
     return problem.divergence(mean) / problem.least
 
 
-def routes_by_cg(problem: Problem, iterations: Sequence[int]) -> pd.DataFrame:
+def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
     """What so many iterations of conjugate gradients give in place of the exact solve.
 
     Returns
@@ -167,7 +167,7 @@ def routes_by_cg(problem: Problem, iterations: Sequence[int]) -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("iterations")
 
 
-def routes_by_support(problem: Problem, sizes: Sequence[int]) -> pd.Series:
+def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Series:
     """The excess when the KL solution on a larger support stands for the posterior mean."""
     model = problem.model
     found = {}
@@ -182,13 +182,13 @@ def routes_by_support(problem: Problem, sizes: Sequence[int]) -> pd.Series:
 
 
 def routes_by_samples(
-    problem: Problem, sizes: Sequence[int], *, n_repeats: int, seed: int, share: float = 0.1
+    problem: ShiftedProblem, sizes: Sequence[int], *, n_repeats: int, seed: int, share: float = 0.1
 ) -> pd.DataFrame:
     """The median excess when m samples stand for the test distribution.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ShiftedProblem
     sizes : sequence of int
         The numbers m.
     n_repeats, seed : int

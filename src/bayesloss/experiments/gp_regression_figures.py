@@ -8,7 +8,7 @@ from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
 from bayesloss.companion.figures import COLOURS
-from bayesloss.experiments.gp_regression import DEVIATION, Problem, risks, sparse_means
+from bayesloss.experiments.gp_regression import DEVIATION, ShiftedProblem, risks, sparse_means
 
 __all__ = ["STYLES", "draw_costs", "draw_routes", "draw_shift", "draw_sweep"]
 
@@ -25,7 +25,7 @@ _COSTS = {
 }
 
 
-def draw_shift(problem: Problem) -> Figure:
+def draw_shift(problem: ShiftedProblem) -> Figure:
     """The decisions under covariate shift, and their risks."""
     model, table = problem.model, risks(problem)
     x = torch.linspace(-3.6, 4.2, 391, dtype=torch.float64)
