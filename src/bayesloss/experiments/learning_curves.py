@@ -17,12 +17,12 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
-from torch import Tensor
 
 from bayesloss.companion.data import IMAGE_DATASETS
 from bayesloss.companion.results import run_cells
 from bayesloss.experiments.image_sets import N_CLASSES, inputs, one_vs_rest
-from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_em import fit_fixed_link
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import LogLoss
 
@@ -239,22 +239,7 @@ def fit_logistic(
     labels = torch.from_numpy(truth.T.astype(np.int64))
     Z = torch.from_numpy(X)
     scores = LinearScores(Z, labels, Z.new_ones(len(Z)), C)
-
-    def log_probability(x: Tensor) -> tuple[Tensor, Tensor]:
-        value, slope, _ = LogLoss().log_probabilities(x)
-        one = labels == 1
-        return torch.where(one, value[1], value[0]), torch.where(one, slope[1], slope[0])
-
-    start = Z.new_zeros((len(labels), Z.shape[1]))
-    fit = maximise_weights(
-        scores,
-        log_probability,
-        start,
-        start[:, 0],
-        free_offset=True,
-        tol=tol,
-        max_iter=_LOGISTIC_STEPS,
-    )
+    fit = fit_fixed_link(scores, LogLoss(), tol)
     test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
 

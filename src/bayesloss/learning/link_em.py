@@ -10,7 +10,7 @@ and a round may lower it; the record shows where.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_w
 from bayesloss.learning.link_tables import expected_log_probabilities
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["LinkFit", "fit_links", "grid_size"]
+__all__ = ["LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
@@ -91,11 +91,12 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed, start = _fixed_link(data, likelihood.loss, tol)
+    fixed = fit_fixed_link(data, likelihood.loss, tol)
     unsettled = [] if fixed.settled(tol) else ["the fit with the fixed link"]
-    beta, scores = fixed.beta.clone(), fixed.scores
+    # The scores are without the offset, with which nu_0 begins.
+    beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
     links = []
-    for x, nu_0 in zip(scores.cpu(), start.cpu(), strict=True):
+    for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
         links.append(_Link(prior, torch.cat([prior.start(x)[:-1], nu_0[None]])))
     history: dict[str, list[Tensor]] = {
@@ -163,8 +164,8 @@ def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
-def _fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> tuple[WeightFit, Tensor]:
-    """Weights for nu(x) = x + offset; scores come without the offset, which is nu_0's to be."""
+def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
+    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
         value, first, _ = loss.log_probabilities(scores)
@@ -172,13 +173,9 @@ def _fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> tuple[Weigh
         return torch.where(one, value[1], value[0]), torch.where(one, first[1], first[0])
 
     zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    fit = maximise_weights(
+    return maximise_weights(
         data, log_probability, zeros, zeros[:, 0], free_offset=True, tol=tol, max_iter=_FIXED_STEPS
     )
-    without = replace(
-        fit, offset=torch.zeros_like(fit.offset), scores=fit.scores - fit.offset[:, None]
-    )
-    return without, fit.offset
 
 
 @dataclass
