@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import sparse
 from scipy.special import expit
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -114,6 +114,23 @@ class TestLearnedLink:
             self.X, self.y, "gp", variance=3.0
         ).link_.posterior.prior.kernel.variance == pytest.approx(3)
         assert fit(self.X, self.y).link_.posterior.prior.kernel.variance == pytest.approx(1)
+
+
+def test_leave_one_out_scores_keep_links_from_overconfidence():
+    """Few nearly separable data: links fitted to training scores are far too sure of themselves."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X / 16, y == 8
+    probabilities = {
+        name: model.fit(X[:600], y[:600]).predict_proba(X[600:])[:, 1]
+        for name, model in {
+            "held out": LinkgisticClassifier(random_state=0),
+            "training": LinkgisticClassifier(random_state=0, leave_one_out=False),
+            "fixed": LogisticRegression(),
+        }.items()
+    }
+    loss = {name: log_loss(y[600:], p) for name, p in probabilities.items()}
+    assert loss["held out"] < 0.7 * loss["training"]
+    assert loss["held out"] < 1.02 * loss["fixed"]
 
 
 class TestManyClasses:

@@ -14,6 +14,7 @@ COLOURS = {
     "data": "#4D4D4D",
     "accent": "#CC79A7",
     "bound": "#E69F00",
+    "held out": "#56B4E9",
 }
 
 

@@ -10,6 +10,7 @@ from bayesloss.companion.figures import COLOURS
 from bayesloss.experiments.calibration_methods import predict
 from bayesloss.experiments.calibration_problems import INPUTS, KINDS, LINKS, log_odds, problem
 from bayesloss.experiments.calibration_summary import differences, label
+from bayesloss.experiments.learning_curves import HELD_OUT
 
 __all__ = ["STYLES", "draw_clouds", "draw_divergence", "draw_real"]
 
@@ -20,6 +21,7 @@ STYLES = {  # colour, marker, line
     "beta": (COLOURS["bound"], "D", "--"),
     "GP": (COLOURS["GP"], "X", "-"),
     "ISGP": (COLOURS["ISGP"], "o", "-"),
+    HELD_OUT: (COLOURS["held out"], "P", "-."),
     "true link": ("black", "", "-"),
 }
 

@@ -34,7 +34,11 @@ from bayesloss.experiments.calibration_problems import (
     log_odds,
     problem,
 )
-from bayesloss.experiments.learning_curves import CALIBRATION_BINS, calibration_error
+from bayesloss.experiments.learning_curves import (
+    CALIBRATION_BINS,
+    HELD_OUT,
+    calibration_error,
+)
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 
 __all__ = [
@@ -52,7 +56,7 @@ __all__ = [
     "simulated_cells",
 ]
 
-METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP")
+METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
 
 _FOLDS = 5
@@ -84,7 +88,7 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     """An easy and a hard problem for each of the image sets, the hard one with two penalties."""
     both = [(name, task) for name in IMAGE_DATASETS for task in IMAGE_TASKS]
     hard = [(name, IMAGE_TASKS[1]) for name in IMAGE_DATASETS]
-    strong = ("base rate", "logistic", "isotonic", "ISGP")
+    strong = ("base rate", "logistic", "isotonic", "ISGP", HELD_OUT)
     return [
         *_cross(both, N_IMAGES, n_seeds, METHODS),
         *_cross(hard, N_IMAGES, n_seeds, strong, STRONG),
@@ -160,6 +164,8 @@ def predict(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
     """Fit a method to the training data of a problem, and predict its test data.
 
+    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes.
+
     No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
     scikit-learn's `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta"
     is fitted to out-of-fold probabilities and applied to the model of all data.
@@ -189,8 +195,13 @@ def predict(
         if method in ("sigmoid", "isotonic"):
             model = CalibratedClassifierCV(model, method=method, cv=_FOLDS).fit(X, y)
             return model.predict_proba(X_test)[:, 1], None, True
-        if method in ("GP", "ISGP"):
-            model = LinkgisticClassifier(method.lower(), C=C, random_state=seed).fit(X, y)
+        if method in ("GP", "ISGP", HELD_OUT):
+            model = LinkgisticClassifier(
+                "gp" if method == "GP" else "isgp",
+                leave_one_out=method == HELD_OUT,
+                C=C,
+                random_state=seed,
+            ).fit(X, y)
             converged = model.converged_
         elif method in ("logistic", "beta"):
             converged = model.fit(X, y).n_iter_[0] < _MAX_ITER
@@ -215,25 +226,28 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
     Returns
     -------
     DataFrame
-        A row a C: log losses in training and test data, and ``slope``, the rise of the learned
-        source over the range of the training scores, by the length of that range. The penalty
-        holds the weights, and not the slope, which multiplies them.
+        A row a C: log losses in training and test data, and the slope of each learned link: the
+        rise of the source over the range of the training scores, by the length of that range. The
+        penalty holds the weights, and not the slope, which multiplies them.
     """
     rows = []
     for C in strengths:
         row: dict[str, float] = {"C": C}
         for name, model in (
             ("logistic", LogisticRegression(C=C, max_iter=_MAX_ITER)),
-            ("ISGP", LinkgisticClassifier(C=C, random_state=0)),
+            ("ISGP", LinkgisticClassifier(leave_one_out=False, C=C, random_state=0)),
+            (HELD_OUT, LinkgisticClassifier(C=C, random_state=0)),
         ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(given.X, given.y)
                 row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
                 row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))
-        link = model.link_
-        start, end = link.source([link.low, link.high])
-        rows.append({**row, "slope": (end - start) / (link.high - link.low)})
+            if isinstance(model, LinkgisticClassifier):
+                link = model.link_
+                start, end = link.source([link.low, link.high])
+                row[f"{name}, slope"] = (end - start) / (link.high - link.low)
+        rows.append(row)
     return pd.DataFrame(rows).set_index("C")
 
 

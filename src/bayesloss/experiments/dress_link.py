@@ -68,7 +68,12 @@ def measure(
         curves = [*[expit(grid)] * 3, *[grid] * 3]
     else:
         model = LinkgisticClassifier(
-            method.lower(), C=C, tol=tol, max_iter=rounds, random_state=seed
+            method.lower(),
+            leave_one_out=False,
+            C=C,
+            tol=tol,
+            max_iter=rounds,
+            random_state=seed,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures

@@ -259,7 +259,12 @@ def _fit_linkgistic(
     """Log odds and scores of the test images, rounds, converged."""
     tol, max_rounds = BUDGETS[budget]
     model = LinkgisticClassifier(
-        method.lower(), C=C, tol=tol, max_iter=max_rounds, random_state=seed
+        method.lower(),
+        leave_one_out=False,
+        C=C,
+        tol=tol,
+        max_iter=max_rounds,
+        random_state=seed,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures

@@ -8,15 +8,25 @@ from matplotlib.pyplot import subplots
 
 from bayesloss.companion.figures import COLOURS
 from bayesloss.experiments.dress_link import curves_of, groups_of
-from bayesloss.experiments.learning_curves import DATA, METHODS, SETTING
+from bayesloss.experiments.learning_curves import COMPARED, DATA, HELD_OUT, METHODS, SETTING
 from bayesloss.experiments.learning_curves_summary import WHOLE, curves, gains
 
 __all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses"]
 
-_STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-")}
-_COLOUR = {"logistic": COLOURS["data"], "GP": COLOURS["GP"], "ISGP": COLOURS["ISGP"]}
+_STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
+_COLOUR = {
+    "logistic": COLOURS["data"],
+    "GP": COLOURS["GP"],
+    "ISGP": COLOURS["ISGP"],
+    HELD_OUT: COLOURS["held out"],
+}
 _NAME = {"ovr_accuracy": "one-vs-rest", "accuracy": "ten classes"}
-_SHIFT = {"logistic": 0.97, "GP": 1.0, "ISGP": 1.03}  # so that error bars do not overlap
+_SHIFT = {
+    "logistic": 0.97,
+    "GP": 0.99,
+    "ISGP": 1.01,
+    HELD_OUT: 1.03,
+}  # so that error bars do not overlap
 
 
 def draw_curves(results: pd.DataFrame) -> Figure:
@@ -25,7 +35,7 @@ def draw_curves(results: pd.DataFrame) -> Figure:
     for row, measure in zip(axes, WHOLE, strict=True):
         table = 100 * curves(results, measure)
         for axis, data in zip(row, DATA, strict=True):
-            for method in METHODS:
+            for method in COMPARED:
                 line = table.loc[data, method]
                 _errorbar(axis, line.index, line["mean"], 2 * line["error"].fillna(0), method)
         row[0].set(ylabel=f"{_NAME[measure]}, %")
@@ -37,7 +47,7 @@ def draw_gains(results: pd.DataFrame) -> Figure:
     """What a learned link adds to logistic regression, in percentage points, with two errors."""
     figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.0), sharex=True, sharey="row")
     for row, measure in zip(axes, WHOLE, strict=True):
-        for method in METHODS[1:]:
+        for method in COMPARED[1:]:
             table = gains(results, measure, method)
             table = table.xs(tuple(SETTING.values()), level=list(SETTING))
             for axis, data in zip(row, DATA, strict=True):
@@ -56,7 +66,7 @@ def draw_losses(results: pd.DataFrame) -> Figure:
     for measure, width in (("log_loss", 1.6), ("train_log_loss", 0.7)):
         table = curves(results, measure)["mean"]
         for axis, data in zip(axes, DATA, strict=True):
-            for method in METHODS:
+            for method in COMPARED:
                 line = table.loc[data, method]
                 mark, dashes = _STYLE[method]
                 axis.plot(

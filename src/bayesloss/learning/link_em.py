@@ -18,9 +18,10 @@ from tqdm import tqdm
 
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
-from bayesloss.learning.link_tables import expected_log_probabilities
+from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -64,6 +65,7 @@ def fit_links(
     *,
     tol: float,
     max_iter: int,
+    held_out: LeaveOneOut | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
@@ -82,6 +84,8 @@ def fit_links(
         datum in a round; see also :func:`maximise_weights`.
     max_iter : int
         The largest number of rounds.
+    held_out : LeaveOneOut, optional
+        Makes the scores that links are fitted to; without it, they are the training scores.
     progress : bool
         Whether a progress bar is shown.
     watch : callable, optional
@@ -95,6 +99,7 @@ def fit_links(
     unsettled = [] if fixed.settled(tol) else ["the fit with the fixed link"]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
+    slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))
     links = []
     for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
@@ -112,7 +117,12 @@ def fit_links(
     with tqdm(total=max_iter, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             for k in active:
-                _update_link(links[k], data, likelihood, k, scores[k], beta[k])
+                seen = scores[k]
+                if held_out is not None:
+                    # Beyond the edges the kernel repeats itself.
+                    edge = 1 / links[k].prior.kernel.c
+                    seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
+                _update_link(links[k], data, likelihood, k, seen, beta[k])
             record(
                 "log_evidence",
                 active,
@@ -125,19 +135,20 @@ def fit_links(
             active = [k for k in active if links[k].gain >= tol]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
-            moved = _raise_weights(
-                data.of(active),
-                likelihood.loss,
-                [links[k] for k in active],
-                noise,
-                beta[active],
-                tol,
-            )
+            tables = {
+                k: expected_log_probabilities(
+                    links[k].prior, likelihood.loss, _draws(links[k], noise)
+                ).to(data.Z.device)
+                for k in active
+            }
+            moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
             record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
             beta[active], scores[active] = moved.beta, moved.scores
+            for k in active:
+                slopes[k] = torch.stack([tables[k](scores[k], label)[1] for label in (0, 1)])
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
@@ -224,18 +235,9 @@ def _draws(link: _Link, noise: Tensor) -> Tensor:
 
 
 def _raise_weights(
-    data: LinearScores,
-    loss: ProperLoss,
-    links: list[_Link],
-    noise: Tensor,
-    beta: Tensor,
-    tol: float,
+    data: LinearScores, tables: list[HermiteTable], beta: Tensor, tol: float
 ) -> WeightFit:
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
-    tables = [
-        expected_log_probabilities(link.prior, loss, _draws(link, noise)).to(data.Z.device)
-        for link in links
-    ]
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
         pairs = [

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior
+from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import LinkFit, fit_links
@@ -117,6 +118,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         of the scores of the fixed link under "gp".
     gamma : float, default=0.01
         Prior precision of the intercept nu_0.
+    leave_one_out : bool, default=True
+        Whether links are fitted to approximate leave-one-out scores, or to the training scores, as
+        in the paper. Weights tell apart the data they were fitted to better than others; a link
+        that learns from those is overconfident, the more so the fewer data there are per column.
     C : float, default=1.0
         Inverse strength of the L2 penalty on the weights, as in scikit-learn; ``inf`` for none, as
         in the paper.
@@ -179,6 +184,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "c": [Interval(Real, 0, None, closed="neither"), None],
         "variance": [Interval(Real, 0, None, closed="neither"), None],
         "gamma": [Interval(Real, 0, None, closed="neither")],
+        "leave_one_out": ["boolean"],
         "C": [Interval(Real, 0, None, closed="right")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -198,6 +204,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         c: float | None = None,
         variance: float | None = None,
         gamma: float = 0.01,
+        leave_one_out: bool = True,
         C: float = 1.0,
         tol: float = 1e-4,
         max_iter: int = 30,
@@ -213,6 +220,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.c = c
         self.variance = variance
         self.gamma = gamma
+        self.leave_one_out = leave_one_out
         self.C = C
         self.tol = tol
         self.max_iter = max_iter
@@ -285,6 +293,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             noise,
             tol=self.tol,
             max_iter=self.max_iter,
+            held_out=LeaveOneOut(data, seed) if self.leave_one_out else None,
             progress=bool(self.verbose),
         )
         self._keep(fit, likelihood.loss, data)
