@@ -117,20 +117,24 @@ class TestLearnedLink:
 
 
 def test_leave_one_out_scores_keep_links_from_overconfidence():
-    """Few nearly separable data: links fitted to training scores are far too sure of themselves."""
+    """Few data, nearly separable: links fitted to training scores are far too sure of themselves.
+
+    On digits 1 and 8 logistic regression loses 0.132 nats on average, links fitted to training
+    scores 0.151, to leave-one-out scores 0.116.
+    """
     X, y = load_digits(return_X_y=True)
-    X, y = X / 16, y == 8
-    probabilities = {
-        name: model.fit(X[:600], y[:600]).predict_proba(X[600:])[:, 1]
-        for name, model in {
-            "held out": LinkgisticClassifier(random_state=0),
-            "training": LinkgisticClassifier(random_state=0, leave_one_out=False),
-            "fixed": LogisticRegression(),
-        }.items()
+    models = {
+        "held out": LinkgisticClassifier(random_state=0),
+        "training": LinkgisticClassifier(random_state=0, leave_one_out=False),
+        "fixed": LogisticRegression(),
     }
-    loss = {name: log_loss(y[600:], p) for name, p in probabilities.items()}
-    assert loss["held out"] < 0.7 * loss["training"]
-    assert loss["held out"] < 1.02 * loss["fixed"]
+    loss = dict.fromkeys(models, 0.0)
+    for digit in (1, 8):
+        for name, model in models.items():
+            p = model.fit(X[:600] / 16, y[:600] == digit).predict_proba(X[600:] / 16)
+            loss[name] += log_loss(y[600:] == digit, p)
+    assert loss["held out"] < 0.93 * loss["fixed"]
+    assert loss["held out"] < 0.85 * loss["training"]
 
 
 class TestManyClasses:
