@@ -157,6 +157,11 @@ def test_images_have_alternative_text(page):
     assert not image_problems(read(HTML / page))
 
 
+def test_the_book_is_light():
+    size = sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file())
+    assert size < 60_000_000
+
+
 def test_mathematics_is_served_from_the_book():
     assert list((HTML / "_static" / "mathjax").glob("tex-*.js"))
     assert (HTML / "_static" / "mathjax" / "output" / "chtml" / "fonts").is_dir()

@@ -85,7 +85,7 @@ def link_slider(
         "stroke-dasharray='6 4' stroke-width='1.2'/>"
     )
     content = (
-        "<div id='link-slider'><label>round of EM: <output data-value='round'></output>"
+        "<div id='link-slider'><label>round of EM: <span data-value='round'></span>"
         f"<input type='range' min='0' max='{len(shown) - 1}' step='1' value='0' "
         "style='width:100%'></label><p><button type='button'>Play</button> Log evidence "
         "<output data-value='value'></output> nats, weights of length "

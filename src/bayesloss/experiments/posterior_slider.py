@@ -99,7 +99,7 @@ def posterior_slider(
     last = len(sizes) - 1
     content = (
         f"<div id='posterior-slider' data-sizes='{list(sizes)}'>"
-        "<label>number of data: <output data-value='n'></output>"
+        "<label>number of data: <span data-value='n'></span>"
         f"<input type='range' min='0' max='{last}' step='1' value='{last}' style='width:100%'>"
         "</label><p>The band is <output data-value='width'></output> wide on average.</p>"
         f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%;overflow:hidden' "

@@ -142,7 +142,7 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
 
 def _slider(name: str, label: str, span: tuple[float, float, float], start: float) -> str:
     return (
-        f"<label style='flex:1 1 14rem'>{label}: <output data-value='{name}'></output>"
+        f"<label style='flex:1 1 14rem'>{label}: <span data-value='{name}'></span>"
         f"<input type='range' data-slider='{name}' min='{span[0]:g}' max='{span[1]:g}' "
         f"step='{span[2]:g}' value='{start:g}' style='width:100%'></label>"
     )

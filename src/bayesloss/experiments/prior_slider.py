@@ -112,7 +112,7 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
 
 def _slider(name: str, label: str, least: float, most: float, step: float, start: float) -> str:
     return (
-        f"<label style='flex:1 1 14rem'>{label}: <output data-value='{name}'></output>"
+        f"<label style='flex:1 1 14rem'>{label}: <span data-value='{name}'></span>"
         f"<input type='range' data-slider='{name}' min='{least}' max='{most}' step='{step}' "
         f"value='{start}' style='width:100%'></label>"
     )

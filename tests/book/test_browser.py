@@ -1,0 +1,328 @@
+"""The book as a browser shows it: opened from disk, with the network cut.
+
+One visit of a page serves every check, because loading is what takes long. Links, anchors and
+alternative texts need no browser; test_built.py sees to them.
+"""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import browser as tools
+import notebooks
+import pytest
+from axe_playwright_python.base import AXE_SCRIPT
+
+HTML = notebooks.ROOT / "_build" / "html"
+
+# All but the redirection to the front page.
+PAGES = sorted(
+    path.relative_to(HTML).as_posix()
+    for path in HTML.rglob("*.html")
+    if "_static" not in path.parts and path != HTML / "index.html"
+)
+
+LIMIT = 6_000_000  # bytes that one page loads
+PHONE = {"width": 390, "height": 844}
+DESKTOP = {"width": 1300, "height": 900}
+
+# What the console may say. The search page reads each hit for an excerpt, which a browser forbids
+# to a page opened from disk; the hits are listed all the same.
+EXCUSED = (
+    "Access to fetch at 'file:",
+    "Failed to load resource: net::ERR_FAILED",
+    "uncaught: Failed to fetch",
+)
+
+
+# ------------------------------------------------------------------------------- what is asked
+
+
+class Visit:
+    """One page in a tab, and what was requested and said since it was opened."""
+
+    def __init__(self, browser, path: Path, query: str = "") -> None:
+        self.requests: list[str] = []
+        self.messages: list[str] = []  # errors and warnings
+        self.tab = browser.new_page(viewport=DESKTOP, offline=True, color_scheme="light")
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.tab.on("websocket", lambda socket: self.requests.append(socket.url))
+        self.tab.on("pageerror", lambda error: self._hear("error", f"uncaught: {error}"))
+        self.tab.on("console", lambda message: self._hear(message.type, message.text))
+        self.tab.goto(path.as_uri() + query)
+        self.tab.evaluate("window.MathJax?.startup?.promise")
+
+    def _hear(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning") and not text.startswith(EXCUSED):
+            self.messages.append(text)
+
+
+def requests_that_leave(visit: Visit) -> list[str]:
+    """Return what was asked of anything but the disk."""
+    inside = ("file:", "data:", "blob:")
+    return [f"asks for {url}" for url in visit.requests if not url.startswith(inside)]
+
+
+def weight_problems(visit: Visit) -> list[str]:
+    """Say whether a page is too heavy with all that it loads."""
+    addresses = {url for url in visit.requests if url.startswith("file:")}
+    paths = {Path(unquote(urlsplit(url).path)) for url in addresses}
+    size = sum(path.stat().st_size for path in paths if path.is_file())
+    return [f"loads {size / 1e6:.1f} MB"] if size > LIMIT else []
+
+
+FORMULAS = r"""() => {
+  const found = [];
+  for (const e of document.querySelectorAll(".math")) {
+    if (!e.querySelector("mjx-container")) found.push(`not rendered: ${e.textContent}`);
+  }
+  for (const e of document.querySelectorAll("mjx-merror, mjx-container mjx-mtext")) {
+    if (e.matches("mjx-merror") || getComputedStyle(e).color === "rgb(255, 0, 0)") {
+      found.push(`in error colours: ${e.closest("mjx-container").textContent}`);
+    }
+  }
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const {data, parentElement} = texts.currentNode;
+    if (/\\[()[\]]|\$\$|\\begin\{|\\[a-zA-Z]+\{/.test(data)
+        && !parentElement.closest("script, style, pre, code, .math")) {
+      found.push(`raw: ${data.trim()}`);
+    }
+  }
+  return found;
+}"""
+
+
+def formula_problems(tab) -> list[str]:
+    """Return formulas that were not rendered, or in the colours of an error."""
+    return [f"formula {text[:200]}" for text in tab.evaluate(FORMULAS)]
+
+
+HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
+  .filter(e => e.checkVisibility()).map(e => [+e.tagName[1], e.textContent.trim()])"""
+
+
+def heading_problems(tab) -> list[str]:
+    """Say where a level of headings is skipped, and whether there is one title."""
+    headings = tab.evaluate(HEADINGS)
+    titles = [text for level, text in headings if level == 1]
+    found = [] if len(titles) == 1 else [f"{len(titles)} titles (h1): {titles}"]
+    last = 0
+    for level, text in headings:
+        if level > last + 1:
+            found.append(f"heading {text!r} of level {level} after one of level {last}")
+        last = level
+    return found
+
+
+SLIDER_STATE = """slider => {
+  let box = slider;
+  while (!box.querySelector("svg, img")) box = box.parentElement;
+  return [...box.querySelectorAll("svg, img, table")].map(e => e.outerHTML).join();
+}"""
+
+
+def slider_problems(tab) -> list[str]:
+    """Return sliders without a name, and those that show the same after a press of a key."""
+    found = []
+    for slider in tab.query_selector_all("input[type=range]"):
+        html = slider.evaluate("e => e.outerHTML")
+        if not slider.evaluate("e => e.labels.length || e.ariaLabel"):
+            found.append(f"no label names the slider {html}")
+        before, value = slider.evaluate(SLIDER_STATE), slider.input_value()
+        slider.press("Home" if slider.evaluate("e => e.value === e.max") else "End")
+        if slider.evaluate(SLIDER_STATE) == before:
+            found.append(f"nothing moves with the slider {html}")
+        slider.fill(value)
+    return found
+
+
+# A box that scrolls by itself may hold what is wider.
+OVERFLOW = """() => {
+  const found = [], wide = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth > wide) {
+    found.push(`the page is ${document.documentElement.scrollWidth} px wide`);
+  }
+  const scrolls = e => ["auto", "scroll"].includes(getComputedStyle(e).overflowX);
+  const covered = e => e && e !== document.body && (scrolls(e) || covered(e.parentElement));
+  for (const e of document.querySelectorAll("main article *:not(mjx-container *)")) {
+    if (e.getBoundingClientRect().right > wide + 1 && e.checkVisibility() && !covered(e)) {
+      return [...found, `too wide: ${e.outerHTML.slice(0, 120)}`];  // what is in it is, too
+    }
+  }
+  return found;
+}"""
+
+
+def overflow_problems(tab) -> list[str]:
+    """Say what does not fit a phone."""
+    tab.set_viewport_size(PHONE)
+    found = tab.evaluate(OVERFLOW)
+    tab.set_viewport_size(DESKTOP)
+    return [f"at {PHONE['width']} px: {problem}" for problem in found]
+
+
+# Contrast takes axe long, so it looks at one text of each look.
+LOOKS = """() => {
+  const grounds = e => e ? getComputedStyle(e).backgroundColor + grounds(e.parentElement) : "";
+  const found = new Map();
+  for (const e of document.querySelectorAll("body *")) {
+    if (![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+    if (!e.checkVisibility({visibilityProperty: true})) continue;
+    const {color, fontSize, fontWeight, opacity} = getComputedStyle(e);
+    const look = [color, fontSize, fontWeight, opacity, grounds(e)].join();
+    if (!found.has(look)) found.set(look, e);
+  }
+  return [...found.values()];
+}"""
+AXE = """async ([looks, rules]) => {
+  const options = {preload: false, resultTypes: ["violations"], ...rules};
+  const result = await axe.run(looks ? {include: looks} : document, options);
+  return result.violations.flatMap(rule => rule.nodes.map(
+    node => [rule.id, rule.impact, node.html.slice(0, 200), node.failureSummary]));
+}"""
+CONTRAST = {"runOnly": ["color-contrast"]}
+REST = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+REST["rules"] = {"color-contrast": {"enabled": False}}
+
+
+def axe_problems(tab) -> list[str]:
+    """Return axe's serious and critical findings; contrast is looked at in light and in dark.
+
+    The thousands of elements inside formulas are MathJax's and go before: call this last.
+    """
+    tab.add_style_tag(content="* { transition: none !important }")  # no colours on their way
+    tab.evaluate("document.querySelectorAll('mjx-container').forEach(e => e.textContent = 'x')")
+    tab.evaluate(AXE_SCRIPT)
+    found = [("light", *finding) for finding in tab.evaluate(AXE, [None, REST])]
+    for mode in ("light", "dark"):
+        tab.emulate_media(color_scheme=mode)
+        tab.wait_for_function(f"document.documentElement.dataset.theme === '{mode}'")
+        looks = tab.evaluate_handle(LOOKS)
+        found += [(mode, *finding) for finding in tab.evaluate(AXE, [looks, CONTRAST])]
+    return [
+        f"axe, {mode}: {rule}: {html}: {why}"
+        for mode, rule, impact, html, why in found
+        if impact in ("serious", "critical")
+    ]
+
+
+def everything(visit: Visit) -> list[str]:
+    """Return all that is wrong with a page, with what it hides unfolded."""
+    tab = visit.tab
+    tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
+    tab.evaluate("document.querySelectorAll('.toggle-button').forEach(e => e.click())")
+    return [
+        *formula_problems(tab),
+        *heading_problems(tab),
+        *slider_problems(tab),
+        *overflow_problems(tab),
+        *axe_problems(tab),
+        *requests_that_leave(visit),
+        *visit.messages,
+        *weight_problems(visit),
+    ]
+
+
+# ------------------------------------------------------------------------------------ the book
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if tools.executable() is None:
+        say = "no chromium on this machine (on Debian: apt install chromium)"
+        pytest.fail(say) if os.environ.get("CI") else pytest.skip(say)
+    with tools.chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def visit(browser):
+    """Open a page; it is closed when the test ends."""
+    with contextlib.ExitStack() as tabs:
+
+        def go(path, query=""):
+            visit = Visit(browser, path, query)
+            tabs.callback(visit.tab.close)
+            return visit
+
+        yield go
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_in_a_browser(visit, page):
+    assert not everything(visit(HTML / page))
+
+
+def test_the_book_has_sliders():
+    assert any("type='range'" in (HTML / page).read_text(encoding="utf-8") for page in PAGES)
+
+
+def test_search_leads_to_a_page(visit):
+    visited = visit(HTML / "book/index.html")
+    tab = visited.tab
+    tab.keyboard.press("Control+K")
+    tab.keyboard.type("Bregman")
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**/search.html?q=Bregman*")
+    tab.locator("#search-results li a").first.click()
+    tab.wait_for_url(re.compile(r"/book/.+\.html"))
+    assert "Bregman" in tab.locator("article").inner_text()
+    assert not requests_that_leave(visited) + visited.messages
+
+
+# ------------------------------------------------------------ the guards see what they should
+
+THEME = """<!doctype html><html lang="en"><title>t</title><script>
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const root = document.documentElement;
+  const follow = () => { root.dataset.theme = dark.matches ? "dark" : "light"; };
+  dark.onchange = follow;
+  follow();
+</script><style>html { background: white } html[data-theme=dark] { background: black }
+  a { color: #222 } html[data-theme=dark] p { color: white }</style><main><article>"""
+
+
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ("<h1>a</h1><h3>b</h3>", "of level 3 after one of level 1"),
+        ("<h2>a</h2>", "0 titles"),
+        ("<h1>a</h1><h1>b</h1>", "2 titles"),
+        ("<h1>a</h1><span class=math>x</span>", "not rendered"),
+        ("<h1>a</h1><p>then \\mathbb{R} follows</p>", "raw"),
+        (
+            "<h1>a</h1><mjx-container><mjx-mtext style='color: red'>q</mjx-mtext></mjx-container>",
+            "error colours",
+        ),
+        ("<h1>a</h1><div><svg></svg><input type=range></div>", "no label names"),
+        ("<h1>a</h1><div><svg></svg><label>a<input type=range></label></div>", "nothing moves"),
+        ("<h1>a</h1><p style='width: 500px'>a</p>", "px wide"),
+        ("<h1>a</h1><div style='overflow: hidden'><p style='width: 500px'>a</div>", "too wide"),
+        ("<h1>a</h1><p style='color: #ccc'>some words</p>", "axe, light: color-contrast"),
+        ("<h1>a</h1><a href='#b'>only in the dark</a>", "axe, dark: color-contrast"),
+        ("<h1>a</h1><button></button>", "axe, light: button-name"),
+        ("<h1>a</h1><img src='http://127.0.0.1:9/a.png' alt=a>", "asks for http://127.0.0.1"),
+        ("<h1>a</h1><script>console.error('oh')</script>", "oh"),
+        ("<h1>a</h1><script>nothing()</script>", "uncaught"),
+    ],
+)
+def test_guard_sees_what_is_wrong(visit, tmp_path, html, said):
+    page = tmp_path / "page.html"
+    page.write_text(THEME + html, encoding="utf-8")
+    assert any(said in problem for problem in everything(visit(page)))
+
+
+def test_guard_sees_a_heavy_page(visit, tmp_path):
+    (tmp_path / "a.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>" + " " * LIMIT)
+    (tmp_path / "page.html").write_text("<img src='a.svg' alt='a'>")
+    assert weight_problems(visit(tmp_path / "page.html")) == ["loads 6.0 MB"]
+
+
+def test_guard_lets_a_good_page_pass(visit, tmp_path):
+    page = tmp_path / "page.html"
+    scrolls = "<div style='overflow-x: auto' tabindex=0><p style='width: 500px'>a</div>"
+    page.write_text(THEME + "<h1>a</h1><h2>b</h2><h3>c</h3><h2>d</h2>" + scrolls)
+    assert everything(visit(page)) == []

@@ -1,0 +1,35 @@
+"""Debian's Chromium, driven by Playwright, from which nothing leaves the machine.
+
+    from browser import chromium
+    with chromium() as browser: ...
+
+Playwright would download a browser of its own; ours is the system's.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, sync_playwright
+
+__all__ = ["chromium", "executable"]
+
+# A page that asks for an address finds that no host of any name exists.
+CUT = ["--host-resolver-rules=MAP * ~NOTFOUND"]
+
+
+def executable() -> str | None:
+    """Return the path of the system's Chromium or Chrome, None where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next((path for path in map(shutil.which, names) if path), None)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start a headless browser with the network cut; it ends with the context."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable(), args=CUT)
+        yield browser
+        browser.close()
