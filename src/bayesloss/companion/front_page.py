@@ -20,7 +20,7 @@ MARKS = {
     "reproduced in pattern": ("#56B4E9", "s"),
     "under-specified": ("#E69F00", "P"),
     "not reproduced": ("#D55E00", "X"),
-    "fails": ("#000000", "X"),
+    "fails": ("#000000", "v"),
     "not yet treated": ("#7F7F7F", "."),
 }
 
@@ -80,15 +80,20 @@ def headlines(rows: Mapping[str, tuple[str, str | None]], findings: Found, root:
         From :func:`bayesloss.companion.scorecard.all_findings`.
     root : str
         The way from the page to the top of the book, such as ".".
+
+    Raises
+    ------
+    ValueError
+        If a finding has no such line.
     """
     entries = []
     for id, (title, line) in rows.items():
         claim, finding = ledger()[id], findings[id][1]
         entries.append((claim, title, *_found(finding, line), finding.verdict))
-    head = "".join(f'<th scope="col">{n}</th>' for n in ("Claim", "In print", "Here", "Verdict"))
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "In print", "Here"))
     body = "".join(
-        f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)}</th>'
-        f"<td>{with_math(printed)}</td><td>{with_math(ours)}</td><td>{badge(verdict)}</td></tr>"
+        f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)} '
+        f"{badge(verdict)}</th><td>{with_math(printed)}</td><td>{with_math(ours)}</td></tr>"
         for claim, title, printed, ours, verdict in entries
     )
     lines = [
@@ -105,7 +110,10 @@ def headlines(rows: Mapping[str, tuple[str, str | None]], findings: Found, root:
 def _found(finding: Finding, line: str | None) -> tuple[str, str]:
     """What a headline says is printed, and what was found."""
     if line is not None:
-        row = next(row for row in finding.rows if row["what"] == line)
+        rows = {row["what"]: row for row in finding.rows}
+        if line not in rows:
+            raise ValueError(f"{finding.id} has no line {line!r}, only {list(rows)}")
+        row = rows[line]
         return (row["expected"] if "±" in row["expected"] else line), row["measured"]
     if finding.verdict == "under-specified":
         results, _, _ = sway(finding)

@@ -103,8 +103,8 @@ def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
 def claims_table(findings: Found, root: str) -> HTMLTable:
     """All claims in the order of the papers, with what was compared, and a form that filters them.
 
-    ``book/_static/scorecard.js`` shows the form and does the filtering. Without it the table
-    stands there whole.
+    ``book/_static/scorecard.js`` shows the form and does the filtering; without it the table
+    stands there whole. It also hands the formulas to MathJax, after the page has opened.
 
     Parameters
     ----------
@@ -118,9 +118,10 @@ def claims_table(findings: Found, root: str) -> HTMLTable:
         claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims
     }
     bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
+    bodies = bodies.replace('class="math ', 'class="math-later ')
     head = "".join(
         f'<th scope="col">{name}</th>'
-        for name in ("Compared", "Ours", "Printed or expected, ± tolerance", "Agrees")
+        for name in ("Compared", "Ours", "Printed or expected", "Agrees")
     )
     return HTMLTable(
         f"{_form(claims)}"
@@ -148,7 +149,7 @@ def _form(claims: list[Claim]) -> str:
     return (
         '<form class="scorecard-filter" role="search" aria-label="Filter the claims" hidden>'
         f"{select('paper', papers)}{select('verdict', list(VERDICTS))}"
-        '<label>Words <input type="search" name="words" placeholder="theorem 8"></label>'
+        '<label>Search <input type="search" name="words" placeholder="theorem 8"></label>'
         '<button type="reset">Show all</button><p role="status"></p></form>'
     )
 

@@ -39,8 +39,9 @@ def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root
         odd = sorted(set(choices) ^ set(claims))
         raise ValueError(f"expected a choice for each under-specified claim of {paper}, odd: {odd}")
     entries = [(claim, choices[id], findings[id][1]) for id, claim in claims.items()]
+    bodies = "".join(_body(*entry, root) for entry in entries)
     return HTMLTable(
-        f'<table class="settings">{"".join(_body(*entry, root) for entry in entries)}</table>',
+        f'<table class="settings"><colgroup><col><col></colgroup>{bodies}</table>',
         "\n".join(f"{finding.id}: {_range(finding)}" for _, _, finding in entries),
         "\n\n".join(_markdown(*entry) for entry in entries),
     )
@@ -55,12 +56,17 @@ def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
         The result under each reading.
     middle, half : float
         The median, and the distance from it that would count as no dependence.
+
+    Raises
+    ------
+    ValueError
+        If the finding is of another check.
     """
+    expected = re.fullmatch(r"(\S+) ± (\S+) if it did not matter", finding.rows[0]["expected"])
+    if expected is None:
+        raise ValueError(f"{finding.id} is no setting: {finding.rows[0]['expected']!r}")
     results = {row["what"]: float(row["measured"]) for row in finding.rows}
-    middle, half = re.fullmatch(
-        r"(\S+) ± (\S+) if it did not matter", finding.rows[0]["expected"]
-    ).groups()  # type: ignore[union-attr]  # another finding is no setting, and may not pass
-    return results, float(middle), float(half)
+    return results, float(expected[1]), float(expected[2])
 
 
 def _range(finding: Finding) -> str:
@@ -69,9 +75,10 @@ def _range(finding: Finding) -> str:
     least, greatest = min(results, key=results.__getitem__), max(results, key=results.__getitem__)
     shown = {row["what"]: row["measured"] for row in finding.rows}
     times = (results[greatest] - results[least]) / (2 * half)
+    spread = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
     return (
         f"from {shown[least]} ({least}) to {shown[greatest]} ({greatest}): "
-        f"{times:.2g} times what would not matter"
+        f"{spread} times what would not matter"
     )
 
 
@@ -81,7 +88,7 @@ def _body(claim: Claim, choice: str, finding: Finding, root: str) -> str:
     rows = {
         "Left open": with_math(claim.doubt),
         "Our choice": with_math(choice),
-        "Matters": matters,
+        "How much": matters,
     }
     return (
         f'<tbody id="{claim.id}"><tr><th colspan="2" scope="rowgroup">{place}</th></tr>'
@@ -118,6 +125,6 @@ def _markdown(claim: Claim, choice: str, finding: Finding) -> str:
             "",
             f"* Left open: {claim.doubt}",
             f"* Our choice: {choice}",
-            f"* It matters: {_range(finding)}. {finding.note}",
+            f"* How much it matters: {_range(finding)}. {finding.note}",
         ]
     )
