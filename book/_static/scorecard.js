@@ -37,6 +37,7 @@
   // the rest, and come a few claims at a time.
   async function setFormulas() {
     for (let start = 0; start < claims.length; start += 25) {
+      await new Promise((resume) => setTimeout(resume)); // the page opens, the reader scrolls
       const bodies = claims.slice(start, start + 25).map(({ body }) => body);
       for (const body of bodies) {
         for (const formula of body.querySelectorAll(".math-later")) {
@@ -44,7 +45,6 @@
         }
       }
       await MathJax.typesetPromise(bodies);
-      await new Promise((resume) => setTimeout(resume)); // let the reader scroll
     }
   }
 

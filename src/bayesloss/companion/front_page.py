@@ -48,7 +48,7 @@ def draw_verdicts(titles: Mapping[str, str]) -> Figure:
         verdicts = sorted((c.verdict for c in claims if c.page == page), key=order.index)
         for verdict, (colour, marker) in MARKS.items():
             places = [k + 1 for k, one in enumerate(verdicts) if one == verdict]
-            axes.plot(places, [row] * len(places), marker, color=colour, markersize=5.5)
+            axes.plot(places, [row] * len(places), marker, color=colour, markersize=6.5)
         axes.text(len(verdicts) + 1.2, row, str(len(verdicts)), va="center", color="#4D4D4D")
     axes.set_yticks(range(len(pages)), [titles[page] for page in pages])
     axes.set_ylim(len(pages) - 0.4, -0.6)
