@@ -1,0 +1,54 @@
+// Filters the scorecard. The page is complete without it: the form is hidden until this runs.
+(() => {
+  const form = document.querySelector(".scorecard-filter");
+  const status = form.querySelector("[role=status]");
+
+  // Words with one space before each, so that "table" finds tables and nothing representable.
+  const plain = (text) => ` ${text.toLowerCase().match(/[\p{L}\p{N}]+/gu)?.join(" ") ?? ""}`;
+
+  // Read now, because MathJax will put its own text in place of the formulas.
+  const claims = [...document.querySelectorAll("table.scorecard > tbody")].map((body) => ({
+    body,
+    content: plain(body.textContent),
+  }));
+
+  function filter() {
+    const { paper, verdict, words } = form.elements;
+    const wanted = plain(words.value);
+    let shown = 0;
+    for (const { body, content } of claims) {
+      const fits =
+        (!paper.value || body.dataset.paper === paper.value) &&
+        (!verdict.value || body.dataset.verdict === verdict.value) &&
+        (wanted === " " || content.includes(wanted));
+      body.hidden = !fits;
+      shown += fits;
+    }
+    status.textContent = `${shown} of ${claims.length} claims`;
+  }
+
+  form.addEventListener("input", filter);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("reset", () => setTimeout(filter)); // after the fields are empty
+  form.hidden = false;
+  filter(); // a browser may have kept the fields from an earlier visit
+
+  // Hundreds of formulas would keep the page from opening. They wait until MathJax is done with
+  // the rest, and come a few claims at a time.
+  async function setFormulas() {
+    for (let start = 0; start < claims.length; start += 25) {
+      await new Promise((resume) => setTimeout(resume)); // the page opens, the reader scrolls
+      const bodies = claims.slice(start, start + 25).map(({ body }) => body);
+      for (const body of bodies) {
+        for (const formula of body.querySelectorAll(".math-later")) {
+          formula.classList.replace("math-later", "math"); // which MathJax looks for
+        }
+      }
+      await MathJax.typesetPromise(bodies);
+    }
+  }
+
+  addEventListener("load", () => {
+    MathJax.startup.promise = MathJax.startup.promise.then(setFormulas);
+  });
+})();

@@ -1,0 +1,123 @@
+"""The front page's picture and table, made from the ledger and from what the pages found."""
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bayesloss.companion.claims import Finding, badge, ledger, with_math
+from bayesloss.companion.scorecard import Found, HTMLTable, link
+from bayesloss.companion.under_specified import sway
+
+__all__ = ["draw_verdicts", "headlines"]
+
+# Colour and shape: either alone tells the verdicts apart.
+MARKS = {
+    "holds": ("#009E73", "o"),
+    "holds as corrected": ("#0072B2", "^"),
+    "reproduced": ("#009E73", "D"),
+    "reproduced in pattern": ("#56B4E9", "s"),
+    "under-specified": ("#E69F00", "P"),
+    "not reproduced": ("#D55E00", "X"),
+    "fails": ("#000000", "v"),
+    "not yet treated": ("#7F7F7F", "."),
+}
+
+
+def draw_verdicts(titles: Mapping[str, str]) -> Figure:
+    """Draw one mark a claim, in a row for each page that checks claims.
+
+    Parameters
+    ----------
+    titles : mapping of str to str
+        From the pages, in the order of reading, to their titles.
+
+    Raises
+    ------
+    ValueError
+        If a page that checks claims has no title.
+    """
+    claims = list(ledger().values())
+    if missing := {claim.page for claim in claims} - set(titles):
+        raise ValueError(f"expected a title for every page with claims, none for {missing}")
+    pages = [page for page in titles if any(claim.page == page for claim in claims)]
+    figure, axes = plt.subplots(figsize=(7.2, 0.27 * len(pages) + 1.1))
+    order = list(MARKS)
+    for row, page in enumerate(pages):
+        verdicts = sorted((c.verdict for c in claims if c.page == page), key=order.index)
+        for verdict, (colour, marker) in MARKS.items():
+            places = [k + 1 for k, one in enumerate(verdicts) if one == verdict]
+            axes.plot(places, [row] * len(places), marker, color=colour, markersize=6.5)
+        axes.text(len(verdicts) + 1.2, row, str(len(verdicts)), va="center", color="#4D4D4D")
+    axes.set_yticks(range(len(pages)), [titles[page] for page in pages])
+    axes.set_ylim(len(pages) - 0.4, -0.6)
+    axes.xaxis.set_visible(False)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(left=False)
+    figure.legend(
+        handles=[
+            Line2D([], [], color=colour, marker=marker, linestyle="", label=f"{verdict} ({count})")
+            for verdict, (colour, marker) in MARKS.items()
+            if (count := sum(claim.verdict == verdict for claim in claims))
+        ],
+        loc="outside lower center",
+        ncols=3,
+    )
+    return figure
+
+
+def headlines(rows: Mapping[str, tuple[str, str | None]], findings: Found, root: str) -> HTMLTable:
+    """Some claims with what is printed, what we found, and the verdict.
+
+    Parameters
+    ----------
+    rows : mapping of str to (str, str or None)
+        From the claim to what it is about, and which line of its finding is shown. With None the
+        lines are counted or, for a setting that was left open, their range is given.
+    findings : dict
+        From :func:`bayesloss.companion.scorecard.all_findings`.
+    root : str
+        The way from the page to the top of the book, such as ".".
+
+    Raises
+    ------
+    ValueError
+        If a finding has no such line.
+    """
+    entries = []
+    for id, (title, line) in rows.items():
+        claim, finding = ledger()[id], findings[id][1]
+        entries.append((claim, title, *_found(finding, line), finding.verdict))
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "In print", "Here"))
+    body = "".join(
+        f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)} '
+        f"{badge(verdict)}</th><td>{with_math(printed)}</td><td>{with_math(ours)}</td></tr>"
+        for claim, title, printed, ours, verdict in entries
+    )
+    lines = [
+        f"{claim.paper}: {title}: in print {printed}; here {ours}; {verdict}"
+        for claim, title, printed, ours, verdict in entries
+    ]
+    return HTMLTable(
+        f'<table class="headlines"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+        "\n".join(lines),
+        "\n".join(f"* {line}" for line in lines),
+    )
+
+
+def _found(finding: Finding, line: str | None) -> tuple[str, str]:
+    """What a headline says is printed, and what was found."""
+    if line is not None:
+        rows = {row["what"]: row for row in finding.rows}
+        if line not in rows:
+            raise ValueError(f"{finding.id} has no line {line!r}, only {list(rows)}")
+        row = rows[line]
+        return (row["expected"] if "±" in row["expected"] else line), row["measured"]
+    if finding.verdict == "under-specified":
+        results, _, _ = sway(finding)
+        return "left open", f"{min(results.values()):g} to {max(results.values()):g}"
+    numbers = [row for row in finding.rows if "±" in row["expected"]]
+    agree = sum(row["ok"] for row in numbers)
+    return f"{len(numbers)} numbers", f"{agree} within the tolerance"
