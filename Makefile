@@ -26,7 +26,8 @@ FRONT_PAGE := _build/html/index.html
 # page is removed, which no remaining file would show.
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
-    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null)
+    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
+    tools/how_made.py $(wildcard data/results/*.json)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
