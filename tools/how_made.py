@@ -25,8 +25,7 @@ from sphinx.util import logging
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
 
 # What every page uses says nothing about one figure.
-EVERYWHERE = ("bayesloss.companion.checks", "bayesloss.companion.figures")
-EVERYWHERE += ("bayesloss.companion.results",)
+EVERYWHERE = {f"bayesloss.companion.{name}" for name in ("checks", "figures", "results")}
 # Parameters that say where and on how many cores, not what comes out.
 PLUMBING = {"book", "n_jobs", "results", "scale"}
 
@@ -72,12 +71,7 @@ class Code:
     def drawing(self, place: int) -> list[str]:
         """Return the functions called `draw_...` or `..._slider` that a cell calls."""
         calls = [name for statement in self.cells[place] for name in self._calls(statement)]
-        last = [name.rpartition(".")[2] for name in calls]
-        return [
-            name
-            for name, own in zip(calls, last, strict=True)
-            if own.startswith("draw_") or own.endswith("_slider")
-        ]
+        return [name for name in calls if ".draw_" in name or name.endswith("_slider")]
 
     def origin(self, place: int) -> Origin:
         """Return where that comes from which a cell shows.
@@ -103,26 +97,20 @@ class Code:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Name) and node.id in self.values.keys() - PLUMBING:
                     found.parameters[node.id] = self.values[node.id]
-                if isinstance(node, ast.Constant) and self._loads(statement):
-                    if node.value in self.stores and node.value not in found.stores:
-                        found.stores.append(node.value)
+            found.stores += [n for n in self._loaded(statement) if n not in found.stores]
         return found
 
     def loaded(self) -> list[str]:
         """Return the names of all stored results that the page loads."""
-        constants = [
-            node.value
-            for cell in self.cells
-            for statement in cell
-            if self._loads(statement)
-            for node in ast.walk(statement)
-            if isinstance(node, ast.Constant)
-        ]
-        return list(dict.fromkeys(name for name in constants if name in self.stores))
+        names = [name for cell in self.cells for s in cell for name in self._loaded(s)]
+        return list(dict.fromkeys(names))
 
-    def _loads(self, statement: ast.stmt) -> bool:
-        """Tell whether a statement reads the folder of stored results."""
-        return not _flow(statement)[0].isdisjoint({"results", "load_results", "load_provenance"})
+    def _loaded(self, statement: ast.stmt) -> list[str]:
+        """Return the names of the stored results that a statement mentions, if it reads any."""
+        if _flow(statement)[0].isdisjoint({"results", "load_results", "load_provenance"}):
+            return []
+        constants = [n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)]
+        return [name for name in self.stores if name in constants]
 
     def _calls(self, statement: ast.stmt) -> list[str]:
         """Return the package's functions and classes that a statement calls or hands on."""
@@ -203,9 +191,9 @@ def _changed(statement: ast.stmt) -> set[str]:
     for node in ast.walk(statement):
         if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             found |= _flow(node.value)[0]
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if isinstance(node.value.func, ast.Attribute):
-                found |= _flow(node.value.func.value)[0]
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+                found |= _flow(owner)[0]
     return found
 
 
@@ -214,17 +202,21 @@ def _changed(statement: ast.stmt) -> set[str]:
 
 def add_notes(app: Sphinx, doctree: nodes.document) -> None:
     """Put a note under each figure and table of a page, and how to make the page at its foot."""
-    cells = [c for c in doctree.findall(nodes.container) if c.get("nb_element") == "cell_code"]
-    sources = [_source(cell) for cell in cells]
-    tagged = [at for at, cell in enumerate(cells) if "tag_parameters" in cell["classes"]]
-    if not tagged:
+    path = Path(app.env.doc2path(app.env.docname))
+    if path.suffix != ".ipynb":
         return
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    places = [at for at, cell in enumerate(cells) if cell["cell_type"] == "code"]
+    tags = [cells[at]["metadata"].get("tags", []) for at in places]
+    sources = ["".join(cells[at]["source"]) for at in places]
     page = app.env.docname.removeprefix("book/")
     stores = {path.name.partition(".")[0]: path for path in RESULTS.glob("*.provenance.json")}
     provenance = {name: json.loads(path.read_text("utf-8")) for name, path in stores.items()}
-    code = Code(sources, tagged[0], list(stores))
-    for place, cell in enumerate(cells):
+    parameters = next(at for at, given in enumerate(tags) if "parameters" in given)
+    code = Code(sources, parameters, list(stores))
+    for cell in doctree.findall(nodes.container):
         if kind := _kind(cell):
+            place = places.index(cell["cell_index"])
             said = _check_caption(cell, code.drawing(place))
             origin = code.origin(place)
             origin.functions = [name for name in origin.functions if name not in said]
@@ -235,17 +227,14 @@ def add_notes(app: Sphinx, doctree: nodes.document) -> None:
     )
 
 
-def _source(cell: nodes.container) -> str:
-    """Return the code of a cell."""
-    return next(cell.findall(nodes.literal_block)).astext()
-
-
 def _kind(cell: nodes.container) -> str | None:
     """Return what a cell shows that wants a note; a claim checked is none of these."""
+    if cell.get("nb_element") != "cell_code":
+        return None
     if any(str(c.get("mime_type", "")).startswith("image/") for c in cell.findall(nodes.container)):
         return "figure"
     html = "".join(raw.astext() for raw in cell.findall(nodes.raw))
-    if "class='claim" in html or 'class="claim' in html:
+    if 'class="claim ' in html:
         return None
     if "type='range'" in html or 'type="range"' in html:
         return "figure"
