@@ -38,9 +38,14 @@ SCALE = 0.8
 MARGIN_MM = 18
 WIDTH = round((210 - 2 * MARGIN_MM) / 25.4 * 96 / SCALE)
 
-# What is wider than the paper is made smaller until it fits, the inner parts first. All are
+# What is wider than the paper is made smaller until it fits, the inner parts first: a formula
+# in a table, which would take the others' room; what scrolls on a screen; what holds it. All are
 # measured before any is changed, or each would lay out the whole book again.
 FIT = """
+const page = document.querySelector("article").clientWidth;
+const wide = [...document.querySelectorAll("td mjx-container")]
+  .map(formula => [formula, formula.getBoundingClientRect().width / (0.45 * page)]);
+for (const [formula, excess] of wide) if (excess > 1) formula.style.zoom = 1 / excess;
 for (const kind of ["mjx-container[display], .pst-scrollable-table-container",
                     "figure, .claim, .cell_output > *"]) {
   const boxes = [...document.querySelectorAll(kind)].map(box => {
