@@ -116,6 +116,8 @@ def test_what_is_made_anew_does_not_depend_on_the_old():
 def test_the_variables_of_a_loop_are_its_own():
     assert origin("name = seed", "[name for name in (1, 2)]").parameters == {}
     assert origin("name = seed", "for name in (1, 2):\n    print(name)").parameters == {}
+    nested = "for name in (1, 2):\n    print([name for _ in 'ab'])"
+    assert origin("name = seed", nested).parameters == {}
 
 
 @pytest.mark.parametrize(
