@@ -26,18 +26,25 @@ FRONT_PAGE := _build/html/index.html
 # page is removed, which no remaining file would show.
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
-    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null)
+    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
+    tools/how_made.py $(wildcard data/results/*.json)
+
+# MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
+UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book test notebooks paper verify lint format bench clean
+.PHONY: help book pdf test notebooks paper verify lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
+
+pdf: $(BUILT) ## one PDF of the whole book, _build/bayesloss.pdf; needs Chromium
+	$(BIN)/python tools/pdf.py
 
 # `loadfile` keeps the cells of one notebook with one kernel.
 test: lint $(BUILT) ## lint, build the book, run the tests, re-execute and compare every notebook
@@ -76,7 +83,7 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 $(INSTALLED): pyproject.toml requirements.lock
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, a minute or more."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) -c requirements.lock -e '.[book,test]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) -c requirements.lock -e '.[book,pdf,test]'
 	@touch $@
 
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
@@ -84,4 +91,5 @@ $(INSTALLED): pyproject.toml requirements.lock
 $(BUILT): $(INSTALLED) $(BOOK_FILES)
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
+	cd _build/html/_static/mathjax && rm -f $(UNUSED_MATHJAX)
 	@touch $@

@@ -120,7 +120,7 @@ def test_conda_environment_is_python_and_the_lock():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     *conda, pip = environment["dependencies"]
     assert [re.split(r"[=<> ]", name)[0] for name in conda] == ["python", "pip"]
-    assert pip["pip"] == ["--constraint requirements.lock", "--editable .[book,test]"]
+    assert pip["pip"] == ["--constraint requirements.lock", "--editable .[book,pdf,test]"]
 
 
 def test_python_versions_agree():

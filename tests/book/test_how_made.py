@@ -1,0 +1,133 @@
+"""Figures, tables and pages say how they were made; the notes are read off the code, and true."""
+
+import functools
+import json
+import pkgutil
+from unittest.mock import Mock
+
+import how_made
+import notebooks
+import pytest
+from bs4 import BeautifulSoup
+from docutils import nodes
+
+HTML = notebooks.ROOT / "_build" / "html"
+STORES = ["auto_mpg", "other"]
+
+
+@functools.cache
+def built(page):
+    """Return a built page, and the outputs of cells in it that want a note."""
+    soup = BeautifulSoup((HTML / f"book/{page}.html").read_text("utf-8"), "html.parser")
+    tables = [cell for cell in soup.select(".cell_output:has(table)") if not cell.select(".claim")]
+    return soup, [*soup.select(".cell_output:has(figure, input[type=range])"), *tables]
+
+
+# ------------------------------------------------------------------------------ the built book
+
+
+@pytest.mark.parametrize("page", notebooks.pages())
+def test_each_figure_and_table_says_how_it_was_made(page):
+    _, outputs = built(page)
+    for output in outputs:
+        note = output.select_one("details.made")
+        assert note, f"no note under {output.get_text()[:200]!r}"
+        assert f"make notebooks PAGE={page}" in note.get_text()
+
+
+def test_there_are_figures_and_tables():
+    assert sum(len(built(page)[1]) for page in notebooks.pages()) > 100
+
+
+@pytest.mark.parametrize("page", notebooks.pages())
+def test_the_functions_named_exist(page):
+    soup, _ = built(page)
+    for code in soup.select(".made a code, .made-page a code, figcaption a code"):
+        if not code.find_parent("a", class_="download"):
+            assert callable(pkgutil.resolve_name(f"bayesloss.{code.get_text()}"))
+
+
+@pytest.mark.parametrize("page", notebooks.pages())
+def test_each_page_can_be_downloaded(page):
+    soup, _ = built(page)
+    (link,) = soup.select(".made-page a.download")
+    there = (HTML / "book" / page).parent / link["href"]
+    assert there.read_bytes() == notebooks.notebook_path(page).read_bytes()
+
+
+def test_stored_results_say_when_on_what_and_how_long():
+    soup, _ = built("learning/auto_mpg")
+    run = json.loads((how_made.RESULTS / "auto_mpg.provenance.json").read_text())["runs"][-1]
+    foot = soup.select_one(".made-page").get_text()
+    for said in (
+        run["end"][:10],
+        run["processor"],
+        run["commit"][:10],
+        f"{run['seconds']:.0f} seconds",
+    ):
+        assert said in foot
+    assert "make paper PAGE=learning/auto_mpg" in foot
+
+
+# --------------------------------------------------------------------------- what the code says
+
+
+def origin(*cells):
+    """Return the origin of what the last cell shows, on a page that begins in one way."""
+    parameters = 'results = "results"\nseed = 3\nn_basis = 8\nsizes = (1, 2)'
+    imports = (
+        "import numpy as np\n"
+        "from bayesloss.companion.results import load_results\n"
+        "from bayesloss.experiments import isgp, isgp_figures as figures\n"
+        'stored = load_results(results, "auto_mpg")'
+    )
+    return how_made.Code([parameters, imports, *cells], 0, STORES).origin(len(cells) + 1)
+
+
+def test_a_figure_names_its_function_and_parameters():
+    found = origin("figure = figures.draw_paths(seed=seed)\nprint(sizes)")
+    assert found.functions == ["bayesloss.experiments.isgp_figures.draw_paths"]
+    assert found.parameters == {"seed": "3"}
+    assert found.stores == []
+
+
+def test_names_are_followed_backwards():
+    found = origin("table = isgp.slope_table(n_basis)", "shown = table.T", "shown.round(2)")
+    assert found.functions == ["bayesloss.experiments.isgp.slope_table"]
+    assert found.parameters == {"n_basis": "8"}
+
+
+def test_stored_results_are_found():
+    assert origin("stored.groupby('size').mean()").stores == ["auto_mpg"]
+    assert origin('print("other")', "np.ones(3)").stores == []
+
+
+@pytest.mark.parametrize(
+    "change", ["rows.append(seed)", "rows[0] = seed", "for n in sizes:\n    rows.append(seed)"]
+)
+def test_what_changes_a_name_counts(change):
+    assert "seed" in origin(f"rows = []\n{change}", "rows").parameters
+
+
+def test_what_is_made_anew_does_not_depend_on_the_old():
+    assert origin("rows = [seed]", "rows = [1]", "rows").parameters == {}
+
+
+def test_the_variables_of_a_loop_are_its_own():
+    assert origin("name = seed", "[name for name in (1, 2)]").parameters == {}
+    assert origin("name = seed", "for name in (1, 2):\n    print(name)").parameters == {}
+    nested = "for name in (1, 2):\n    print([name for _ in 'ab'])"
+    assert origin("name = seed", nested).parameters == {}
+
+
+@pytest.mark.parametrize(
+    ("named", "warnings"), [("isgp_figures.draw_paths", 0), ("isgp_figures.draw_cost", 1)]
+)
+def test_a_caption_that_names_another_function_is_a_warning(monkeypatch, named, warnings):
+    logger = Mock()
+    monkeypatch.setattr(how_made, "logger", logger)
+    literal = nodes.literal("", f"experiments.{named}")
+    cell = nodes.container("", nodes.caption("", "A figure. Drawn by ", literal))
+    drew = "bayesloss.experiments.isgp_figures.draw_paths"
+    assert how_made._check_caption(cell, [drew]) == [drew][warnings:]
+    assert logger.warning.call_count == warnings

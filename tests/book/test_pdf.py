@@ -1,0 +1,94 @@
+"""The parts of `make pdf` that need no browser: the order of the pages, one document of them."""
+
+import notebooks
+import pdf
+import pytest
+from bs4 import BeautifulSoup
+from pypdf import PdfReader, PdfWriter
+
+PAGE = """<html><head>
+<link rel="stylesheet" href="../_static/a.css"><link rel="icon" href="../_static/i.svg">
+<script>window.MathJax = {{}}</script><script src="../_static/other.js"></script>
+</head><body><article class="bd-article"><h1 id="top">{title}<a class="headerlink">#</a></h1>
+{body}</article></body></html>"""
+
+
+@pytest.fixture
+def document(tmp_path):
+    """Return one document of two small pages, and its headings."""
+    html = tmp_path / "html"
+    (html / "book").mkdir(parents=True)
+    one = (
+        '<a href="#top">1</a><a href="two.html#top">2</a><a href="two.html#only">3</a>'
+        '<a href="two.html">4</a><a href="../genindex.html">5</a><a href="https://a.org/">6</a>'
+        '<img src="../_images/a.svg"><h2>Where \\(x\\) is</h2>'
+    )
+    two = (
+        '<p id="only"></p><details class="sd-dropdown"><summary>Proof</summary>It is.</details>'
+        '<details class="hide"><summary>Show</summary>code</details>'
+        '<div class="tag_hide-cell"><details class="hide"><summary>Show</summary>solved</details>'
+        "</div><button>Copy</button>"
+    )
+    (html / "book" / "one.html").write_text(PAGE.format(title="One", body=one))
+    (html / "book" / "two.html").write_text(PAGE.format(title="Two", body=two))
+    text, headings = pdf.assemble(html, [("", "book/one"), ("Part", "book/two")], "All")
+    return BeautifulSoup(text, "html.parser"), headings
+
+
+def test_chapters_are_those_of_the_table_of_contents_in_order():
+    files = [file.rpartition(".")[0] for file in notebooks.toc_files()]
+    assert [name for _, name in pdf.chapters()] == files
+    assert pdf.chapters()[0] == ("", "book/index")
+    assert pdf.chapters()[1][0] == "Learning the loss"
+
+
+def test_links_lead_inside_the_document(document):
+    soup, _ = document
+    links = [a["href"] for a in soup.article.find_all("a")]
+    assert links == ["#book/one--top", "#book/two--top", "#only", "#book/two--", "https://a.org/"]
+    for link in links[:-1]:
+        assert len(soup.find_all(id=link[1:])) == 1
+    assert soup.img["src"] == "html/_images/a.svg"
+
+
+def test_folded_text_is_open_and_hidden_code_is_gone(document):
+    text = document[0].get_text()
+    assert "It is." in text and "solved" in text
+    assert "code" not in text and "Show" not in text and "Copy" not in text
+    assert all(details.has_attr("open") for details in document[0].find_all("details"))
+
+
+def test_headings_and_contents(document):
+    soup, headings = document
+    assert headings == ["One", "Where x is", "Part", "Two"]
+    assert [a["href"] for a in soup.nav.find_all("a")] == ["#book/one--", "#book/two--"]
+    assert [h["aria-level"] for h in soup.select("article h1")] == ["1", "2"]
+
+
+def test_only_style_and_formulas_are_loaded(document):
+    soup, _ = document
+    assert [link["href"] for link in soup.find_all("link")] == ["html/_static/a.css"]
+    assert [script.string for script in soup.find_all("script")] == ["window.MathJax = {}"]
+
+
+def test_the_outline_gets_the_headings(tmp_path):
+    writer = PdfWriter()
+    for _ in range(2):
+        writer.add_blank_page(100, 100)
+    top = writer.add_outline_item(title="1. 1. One", page_number=0)
+    writer.add_outline_item(title="inner", page_number=1, parent=top)
+    writer.add_outline_item(title="Two", page_number=1)
+    writer.write(tmp_path / "a.pdf")
+    assert pdf.finish(tmp_path / "a.pdf", ["1. One", "In", "Two"], "All", "Us") == 2
+    reader = PdfReader(tmp_path / "a.pdf")
+    assert [reader.outline[0].title, reader.outline[1][0].title] == ["1. One", "In"]
+    assert reader.metadata.title == "All"
+    with pytest.raises(ValueError, match="shorter"):
+        pdf.finish(tmp_path / "a.pdf", ["1. One"], "All", "Us")
+
+
+def test_no_browser_is_said_plainly(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
+    assert pdf.main() == 1
+    assert "apt install chromium" in capsys.readouterr().err

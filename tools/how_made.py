@@ -1,0 +1,377 @@
+"""Sphinx extension: figures and tables say how they were made, pages how to make them again.
+
+Nothing of it is typed by hand. From what a cell shows, the names in its code are followed
+backwards through the page: to the functions that made it, the parameters, and the stored results
+with their provenance. A caption that names another function than the one that drew is a warning,
+so the build fails.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import pkgutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
+
+# What every page uses says nothing about one figure.
+EVERYWHERE = {f"bayesloss.companion.{name}" for name in ("checks", "figures", "results")}
+# Parameters that say where and on how many cores, not what comes out.
+PLUMBING = {"book", "n_jobs", "results", "scale"}
+
+logger = logging.getLogger(__name__)
+
+
+# ------------------------------------------------------------------------- what the code says
+
+
+@dataclass
+class Origin:
+    """Where something shown comes from; names of functions are whole, in the order of the code."""
+
+    functions: list[str] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    stores: list[str] = field(default_factory=list)
+
+
+class Code:
+    """The code of one page.
+
+    Parameters
+    ----------
+    cells : sequence of str
+        The sources of its code cells, in order.
+    parameters : int
+        The place of the cell that is tagged `parameters`.
+    stores : collection of str
+        The names of the stored results that there are.
+    """
+
+    def __init__(self, cells: Sequence[str], parameters: int, stores: Sequence[str]) -> None:
+        self.cells = [ast.parse(source).body for source in cells]
+        self.stores = stores
+        self.values = {
+            name: ast.unparse(statement.value)
+            for statement in self.cells[parameters]
+            if isinstance(statement, ast.Assign)
+            for name in _flow(statement)[1]
+        }
+        self._imported = dict(_imports(node for cell in self.cells for node in cell))
+
+    def drawing(self, place: int) -> list[str]:
+        """Return the functions called `draw_...` or `..._slider` that a cell calls."""
+        calls = [name for statement in self.cells[place] for name in self._calls(statement)]
+        return [name for name in calls if ".draw_" in name or name.endswith("_slider")]
+
+    def origin(self, place: int) -> Origin:
+        """Return where that comes from which a cell shows.
+
+        It is what the last statement with a drawing function shows, or else the last one.
+        """
+        drawing = set(self.drawing(place))
+        cell = self.cells[place]
+        shown = [at for at, s in enumerate(cell) if drawing & set(self._calls(s))]
+        end = (shown or [len(cell) - 1])[-1]
+        needed, kept = _flow(cell[end])[0] - self._imported.keys(), [cell[end]]
+        earlier = [s for before in self.cells[:place] for s in before] + cell[:end]
+        for statement in reversed(earlier):
+            read, bound = _flow(statement)
+            if needed & (bound | _changed(statement)):
+                kept.insert(0, statement)
+                if not isinstance(statement, ast.If):
+                    needed -= bound  # what they were before does not matter
+                needed |= read - self._imported.keys()
+        found = Origin()
+        for statement in kept:
+            found.functions += [n for n in self._calls(statement) if n not in found.functions]
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Name) and node.id in self.values.keys() - PLUMBING:
+                    found.parameters[node.id] = self.values[node.id]
+            found.stores += [n for n in self._loaded(statement) if n not in found.stores]
+        return found
+
+    def loaded(self) -> list[str]:
+        """Return the names of all stored results that the page loads."""
+        names = [name for cell in self.cells for s in cell for name in self._loaded(s)]
+        return list(dict.fromkeys(names))
+
+    def _loaded(self, statement: ast.stmt) -> list[str]:
+        """Return the names of the stored results that a statement mentions, if it reads any."""
+        if _flow(statement)[0].isdisjoint({"results", "load_results", "load_provenance"}):
+            return []
+        constants = [n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)]
+        return [name for name in self.stores if name in constants]
+
+    def _calls(self, statement: ast.stmt) -> list[str]:
+        """Return the package's functions and classes that a statement calls or hands on."""
+        found = []
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute | ast.Name):
+                thing: Any = self._resolve(node)
+                home = getattr(thing, "__module__", None) or ""
+                callable_ = inspect.isfunction(thing) or inspect.isclass(thing)
+                if callable_ and home.startswith("bayesloss.") and home not in EVERYWHERE:
+                    found.append(f"{home}.{thing.__qualname__}")
+        return list(dict.fromkeys(found))
+
+    def _resolve(self, node: ast.expr) -> Any:
+        """Return the imported object that an expression such as ``isgp.slopes`` names, or None."""
+        if isinstance(node, ast.Name):
+            return self._imported.get(node.id)
+        if isinstance(node, ast.Attribute):
+            owner = self._resolve(node.value)
+            return getattr(owner, node.attr, None) if inspect.ismodule(owner) else None
+        return None
+
+
+def _imports(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
+    """Yield each name that is imported, with what it stands for if that is the package's."""
+    for node in statements:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            for name in node.names:
+                ours = module.startswith("bayesloss")
+                thing = pkgutil.resolve_name(f"{module}.{name.name}") if ours else None
+                yield name.asname or name.name, thing
+
+
+def _flow(code: ast.AST) -> tuple[set[str], set[str]]:
+    """Return the names that code reads before it binds them itself, and those that it binds."""
+    read: set[str] = set()
+
+    def visit(node: Any, bound: set[str]) -> None:
+        match node:
+            case list():
+                for part in node:
+                    visit(part, bound)
+            case ast.Name(id=name, ctx=ast.Store()):
+                bound.add(name)
+            case ast.Name(id=name):
+                read.update({name} - bound)
+            case ast.Assign():
+                visit([node.value, node.targets], bound)
+            case ast.AugAssign(target=ast.Name(id=name)):
+                read.update({name} - bound)
+                visit([node.value, node.target], bound)
+            case ast.For():
+                visit([node.iter, node.target, node.body, node.orelse], bound)
+            case ast.FunctionDef() | ast.Lambda():
+                # What is inside counts as read where it is defined.
+                visit([node.args.defaults, node.args.kw_defaults], bound)
+                arguments = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
+                visit(node.body, bound | arguments)
+                bound.update({node.name} if isinstance(node, ast.FunctionDef) else ())
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                inside = set(bound)
+                for loop in node.generators:
+                    visit([loop.iter, loop.target, loop.ifs], inside)
+                last = [node.key, node.value] if isinstance(node, ast.DictComp) else node.elt
+                visit(last, inside)
+            case ast.AST():
+                visit(list(ast.iter_child_nodes(node)), bound)
+
+    bound: set[str] = set()
+    visit(code, bound)
+    return read, bound
+
+
+def _changed(statement: ast.stmt) -> set[str]:
+    """Return the names of what a statement changes in place: ``x[0] = y``, ``x.append(y)``."""
+    found = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found |= _flow(node.value)[0]
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
+                found |= _flow(owner)[0]
+    return found
+
+
+# ------------------------------------------------------------------------------- what it shows
+
+
+def add_notes(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a note under each figure and table of a page, and how to make the page at its foot."""
+    path = Path(app.env.doc2path(app.env.docname))
+    if path.suffix != ".ipynb":
+        return
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    places = [at for at, cell in enumerate(cells) if cell["cell_type"] == "code"]
+    tags = [cells[at]["metadata"].get("tags", []) for at in places]
+    sources = ["".join(cells[at]["source"]) for at in places]
+    page = app.env.docname.removeprefix("book/")
+    stores = {path.name.partition(".")[0]: path for path in RESULTS.glob("*.provenance.json")}
+    provenance = {name: json.loads(path.read_text("utf-8")) for name, path in stores.items()}
+    parameters = next(at for at, given in enumerate(tags) if "parameters" in given)
+    code = Code(sources, parameters, list(stores))
+    for cell in doctree.findall(nodes.container):
+        if kind := _kind(cell):
+            place = places.index(cell["cell_index"])
+            said = _check_caption(cell, code.drawing(place))
+            origin = code.origin(place)
+            origin.functions = [name for name in origin.functions if name not in said]
+            cell.children[-1].append(_note(kind, origin, page, provenance))
+    end = doctree.children[-1]
+    (end if isinstance(end, nodes.section) else doctree).append(
+        _foot(page, code, {name: provenance[name] for name in code.loaded()})
+    )
+
+
+def _kind(cell: nodes.container) -> str | None:
+    """Return what a cell shows that wants a note; a claim checked is none of these."""
+    if cell.get("nb_element") != "cell_code":
+        return None
+    if any(str(c.get("mime_type", "")).startswith("image/") for c in cell.findall(nodes.container)):
+        return "figure"
+    html = "".join(raw.astext() for raw in cell.findall(nodes.raw))
+    if 'class="claim ' in html:
+        return None
+    if "type='range'" in html or 'type="range"' in html:
+        return "figure"
+    return "table" if "<table" in html else None
+
+
+def _check_caption(cell: nodes.container, drawing: list[str]) -> list[str]:
+    """Link the functions that a caption names; return those of them that drew."""
+    said = []
+    for caption in cell.findall(nodes.caption):
+        for literal in list(caption.findall(nodes.literal)):
+            for name in drawing:
+                if name.endswith(f".{literal.astext()}"):
+                    said.append(name)
+                    literal.replace_self(_function(name))
+        if "rawn by" in caption.astext() and drawing and not said:
+            logger.warning("the caption names no function that drew: %s", drawing, location=cell)
+    return said
+
+
+def _note(
+    kind: str, origin: Origin, page: str, provenance: Mapping[str, dict[str, Any]]
+) -> nodes.Element:
+    text = nodes.paragraph()
+    text += _code(f"make notebooks PAGE={page}")
+    text += nodes.Text(" runs the code above")
+    if values := _values(origin.parameters):
+        text += nodes.Text(", with ")
+        text += values
+    text += nodes.Text(".")
+    if origin.functions:
+        text += nodes.Text(" It calls ")
+        text += _listed([_function(name) for name in origin.functions])
+        text += nodes.Text(".")
+    for name in origin.stores:
+        text += nodes.Text(" It shows the stored results ")
+        text += _code(name)
+        text += nodes.Text(f", {_when(provenance[name])}.")
+    return _details(f"Make this {kind} again", [text])
+
+
+def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:
+    """Return the box at the foot of a page: its notebook, the commands, its stored results."""
+    first = nodes.paragraph()
+    first += nodes.strong("", "This page as a notebook: ")
+    link = addnodes.download_reference("", "", reftarget=f"/book/{page}.ipynb")
+    link += _code(f"{page.rpartition('/')[2]}.ipynb")
+    first += link
+    first += nodes.Text(", executed. ")
+    first += _code(f"make notebooks PAGE={page}")
+    first += nodes.Text(" executes it again from ")
+    first += _code(f"book/{page}.md")
+    shown = {name: value for name, value in code.values.items() if name not in PLUMBING}
+    if values := _values(shown):
+        first += nodes.Text(", with ")
+        first += values
+    first += nodes.Text(".")
+    parts: list[nodes.Element] = [first]
+    if "scale" in code.values:
+        last = nodes.paragraph()
+        last += _code(f"make paper PAGE={page}")
+        last += nodes.Text(" first measures, at the paper's scale, what is missing in ")
+        last += _code("data/results")
+        last += nodes.Text(".")
+        parts.append(last)
+    if stores:
+        items = nodes.bullet_list()
+        for name, provenance in stores.items():
+            item = nodes.paragraph()
+            item += _code(name)
+            rows = sum(run["cells"] for run in provenance["runs"])
+            item += nodes.Text(f": {rows:,} rows by ")
+            item += _function(provenance["function"].replace(":", "."))
+            given = {n: json.dumps(v) for n, v in provenance["parameters"].items()}
+            if values := _values(given):
+                item += nodes.Text(" with ")
+                item += values
+            commits = dict.fromkeys(run["commit"][:10] for run in provenance["runs"])
+            versions = provenance["runs"][-1]["versions"]
+            item += nodes.Text(
+                f"; {_when(provenance)}; commit {', '.join(commits)}; "
+                + ", ".join(f"{library} {version}" for library, version in versions.items())
+                + "."
+            )
+            items += nodes.list_item("", item)
+        parts.append(_details("Where the stored results on this page come from", [items]))
+    return nodes.container("", *parts, classes=["made-page"])
+
+
+def _when(provenance: Mapping[str, Any]) -> str:
+    """Say when, on what and for how long stored results were measured."""
+    runs = provenance["runs"]
+    days = sorted({run["end"][:10] for run in runs})
+    processors = dict.fromkeys(run["processor"] for run in runs)
+    seconds = sum(run["seconds"] for run in runs)
+    took = f"{seconds / 3600:.1f} hours" if seconds >= 6000 else f"{seconds:,.0f} seconds"
+    jobs = sorted({run["n_jobs"] for run in runs})
+    workers = " or ".join(map(str, jobs)) + (" worker" if jobs == [1] else " workers")
+    span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+    return f"measured {span} on {', '.join(processors)} in {took} with {workers}"
+
+
+def _details(summary: str, content: list[nodes.Element]) -> nodes.Element:
+    opening = f'<details class="made"><summary>{summary}</summary>'
+    box = nodes.container(classes=["made-box"])
+    box += nodes.raw("", opening, format="html")
+    box += content
+    box += nodes.raw("", "</details>", format="html")
+    return box
+
+
+def _function(name: str) -> nodes.Element:
+    """Return a function's name, which Sphinx links where the API page has it."""
+    link = addnodes.pending_xref(
+        "", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=False
+    )
+    link += _code(name.removeprefix("bayesloss."))
+    return link
+
+
+def _code(text: str) -> nodes.literal:
+    return nodes.literal(text, text)
+
+
+def _values(values: Mapping[str, str]) -> list[nodes.Node]:
+    """Return parameters with their values; a value too long to read in a line is left out."""
+    shown = [f"{n} = {v}" if len(v) <= 50 else n for n, v in values.items()]
+    return _listed([_code(text) for text in shown])
+
+
+def _listed(items: Sequence[nodes.Node]) -> list[nodes.Node]:
+    """Return items with commas between them."""
+    apart = [part for item in items for part in (nodes.Text(", "), item)]
+    return apart[1:]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Work before Sphinx collects the files that can be downloaded."""
+    app.connect("doctree-read", add_notes, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,267 @@
+"""Make one PDF of the built book: ``make pdf``.
+
+The pages of `_build/html` are put into one document, in the order of `_toc.yml`, so that links
+between them work in print too. A headless Chromium renders the formulas and prints, twice: first
+to learn on which paper page each chapter begins, then with these numbers in the contents. Proofs
+and solutions are open; code that a page hides is left out. Nothing is fetched from a network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import notebooks
+import yaml
+from bs4 import BeautifulSoup, Tag
+from playwright.sync_api import Page, sync_playwright
+from pypdf import PdfReader, PdfWriter
+from pypdf.generic import NameObject, TextStringObject
+
+HTML = notebooks.ROOT / "_build" / "html"
+PDF = notebooks.ROOT / "_build" / "bayesloss.pdf"
+
+NO_BROWSER = (
+    "expected Chromium to print with, found none. On Debian: apt install chromium. Elsewhere: "
+    ".venv/bin/python -m playwright install chromium"
+)
+# On A4, in CSS pixels: what the margins leave, at the scale of the print.
+SCALE = 0.8
+MARGIN_MM = 18
+WIDTH = round((210 - 2 * MARGIN_MM) / 25.4 * 96 / SCALE)
+
+# What is wider than the paper is made smaller until it fits, the inner parts first: a formula
+# in a table, which would take the others' room; what scrolls on a screen; what holds it. All are
+# measured before any is changed, or each would lay out the whole book again.
+FIT = """
+const page = document.querySelector("article").clientWidth;
+const wide = [...document.querySelectorAll("td mjx-container")]
+  .map(formula => [formula, formula.getBoundingClientRect().width / (0.45 * page)]);
+for (const [formula, excess] of wide) if (excess > 1) formula.style.zoom = 1 / excess;
+for (const kind of ["mjx-container[display], .pst-scrollable-table-container",
+                    "figure, .claim, .cell_output > *"]) {
+  const boxes = [...document.querySelectorAll(kind)].map(box => {
+    const ends = [...box.querySelectorAll("table, svg, mjx-math")]
+      .map(part => part.getBoundingClientRect().right - box.getBoundingClientRect().left);
+    return [box, box.clientWidth, Math.max(box.scrollWidth, ...ends)];
+  });
+  for (const [box, room, needed] of boxes)
+    if (room && needed > room + 1) box.style.zoom = room / needed;
+}
+"""
+
+# Into the contents, which has the room already.
+NUMBER = """numbers => document.querySelectorAll("[data-page]").forEach(
+  place => place.textContent = numbers[place.dataset.page])"""
+
+HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
+
+
+def chapters(root: Path = notebooks.ROOT) -> list[tuple[str, str]]:
+    """Return the part, empty for the front page, and the document of each page, in order."""
+    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
+    found = [("", toc["root"])]
+    for part in toc["parts"]:
+        found += [(part["caption"], chapter["file"]) for chapter in part["chapters"]]
+    return [(part, PurePosixPath(file).with_suffix("").as_posix()) for part, file in found]
+
+
+def assemble(html: Path, pages: list[tuple[str, str]], title: str) -> tuple[str, list[str]]:
+    """Return one document with the articles of all pages, and the text of its headings.
+
+    Links between pages lead to places in the document.
+
+    Parameters
+    ----------
+    html : Path
+        The folder of the built book, beside which the document is to lie.
+    pages : list of (str, str)
+        As from `chapters`.
+    title : str
+        Of the whole.
+    """
+    soups = {
+        name: BeautifulSoup((html / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+        for _, name in pages
+    }
+    articles = {name: soup.select_one("article.bd-article") for name, soup in soups.items()}
+    ids = Counter(tag["id"] for article in articles.values() for tag in article.find_all(id=True))
+
+    def anchor(name: str, own: str) -> str:
+        """Return an id that is one page's only; scripts keep finding those that always were."""
+        return own if own and ids[own] == 1 else f"{name}--{own}"
+
+    contents, body, headings, last = [], [], [], ""
+    for part, name in pages:
+        article = articles[name]
+        _prepare(article)
+        for tag in article.find_all(id=True):
+            if not tag.find_parent("svg"):
+                tag["id"] = anchor(name, tag["id"])
+        for tag in article.find_all(["a", "img"]):
+            key = "href" if tag.name == "a" else "src"
+            address = urlsplit(tag.get(key, ""))
+            if address.scheme or key not in tag.attrs:
+                continue
+            target = (PurePosixPath(name).parent / unquote(address.path)).as_posix()
+            target = os.path.normpath(target) if address.path else f"{name}.html"
+            if tag.name == "img":
+                tag[key] = f"{html.name}/{target}"
+            elif target.removesuffix(".html") in articles:
+                tag[key] = "#" + anchor(target.removesuffix(".html"), unquote(address.fragment))
+            else:
+                tag.unwrap()  # an index or a file, which print has not
+        level = 1 if part else 0
+        if part != last:
+            contents.append(f"<h2 role='none'>{escape(part)}</h2>")
+            body.append(f"<h1 class='print-part'>{escape(part)}</h1>")
+            headings.append(part)
+        last = part
+        for heading in article.find_all(HEADINGS):
+            heading["aria-level"] = int(heading.name[1]) + level  # in the PDF's outline
+            headings.append(heading.get_text().replace("\\(", "").replace("\\)", ""))
+        top = anchor(name, "")
+        chapter = article.h1.get_text()
+        contents.append(
+            f"<p><a href='#{top}'>{escape(chapter)}</a> <span data-page='{top}'></span></p>"
+        )
+        body.append(f"<div id='{top}'>{article}</div>")
+    head = _head(soups[pages[0][1]], PurePosixPath(pages[0][1]).parent, html.name)
+    document = (
+        "<!DOCTYPE html><html lang='en' data-theme='light'><head><meta charset='utf-8'>"
+        f"<title>{escape(title)}</title>{head}</head><body><main class='bd-content print-book'>"
+        f"<header><h1 role='none'>{escape(title)}</h1><nav>{''.join(contents)}</nav></header>"
+        f"{''.join(body)}</main></body></html>"
+    )
+    return document, headings
+
+
+def _prepare(article: Tag) -> None:
+    """Open what is folded, drop hidden code and what only a screen can use."""
+    for details in article.find_all("details"):
+        cell = details.find_parent(class_="tag_hide-cell")
+        if "hide" in details.get("class", []) and not cell:
+            details.decompose()
+        else:
+            details["open"] = ""
+            if "hide" in details.get("class", []):
+                details.summary.decompose()
+    for tag in article.select("a.headerlink, button, noscript"):
+        tag.decompose()
+
+
+def _head(soup: BeautifulSoup, folder: PurePosixPath, root: str) -> str:
+    """Return the style sheets and the formula renderer of a page, for use beside the book."""
+    kept = []
+    for tag in soup.head.find_all(["link", "script"]):
+        if tag.name == "link" and "stylesheet" not in tag.get("rel", []):
+            continue
+        if tag.name == "script" and "athjax" not in f"{tag.get('src')} {tag.string}".lower():
+            continue
+        for key in {"href", "src"} & tag.attrs.keys():
+            tag[key] = f"{root}/{os.path.normpath(folder / tag[key])}"
+        kept.append(str(tag))
+    return "".join(kept)
+
+
+def find_browser() -> str | None:
+    """Return the path of a Chromium on this machine, None if there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+def render(page: Page, document: Path) -> None:
+    """Open a document, render its formulas and make everything fit the paper."""
+    page.goto(document.as_uri())
+    page.wait_for_function("window.MathJax?.startup?.promise !== undefined")
+    page.evaluate("MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)")
+    page.evaluate(FIT)
+
+
+def print_pdf(page: Page, output: Path, title: str, outline: bool) -> None:
+    """Print what a browser shows, with page numbers; the outline and the tags take most time."""
+    side = f"{MARGIN_MM}mm"
+    small = "font-size:8px;width:100%;text-align:center;color:#555"
+    page.pdf(
+        path=output,
+        format="A4",
+        scale=SCALE,
+        margin={"left": side, "right": side, "top": side, "bottom": side},
+        print_background=True,
+        tagged=outline,
+        outline=outline,
+        display_header_footer=True,
+        header_template=f"<div style='{small}'>{escape(title)}</div>",
+        footer_template=f"<div style='{small}'><span class='pageNumber'></span></div>",
+    )
+
+
+def page_numbers(pdf: Path) -> dict[str, int]:
+    """Return the paper page, from 1, of each place that a link in the PDF leads to."""
+    reader = PdfReader(pdf)
+    places = reader.named_destinations.items()
+    numbers = {name: reader.get_destination_page_number(place) for name, place in places}
+    return {unquote(name.lstrip("/")): n + 1 for name, n in numbers.items() if n is not None}
+
+
+def finish(pdf: Path, headings: Sequence[str], title: str, author: str) -> int:
+    """Put the headings into the outline, in which Chromium repeats parts of them.
+
+    Returns the number of paper pages.
+    """
+    writer = PdfWriter(clone_from=pdf)
+    for entry, heading in zip(_entries(writer.get_outline_root()), headings, strict=True):
+        entry[NameObject("/Title")] = TextStringObject(heading)
+    writer.add_metadata({"/Title": title, "/Author": author})
+    writer.write(pdf)
+    return len(writer.pages)
+
+
+def _entries(parent: Any) -> Iterator[Any]:
+    """Yield the entries of an outline, in the order of reading."""
+    entry = parent.get("/First")
+    while entry is not None:
+        entry = entry.get_object()
+        yield entry
+        yield from _entries(entry)
+        entry = entry.get("/Next")
+
+
+def main() -> int:
+    """Print the built book; return the exit status."""
+    config = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
+    title, start = config["title"], time.perf_counter()
+    with sync_playwright() as playwright:
+        path = find_browser()
+        if not path and not Path(playwright.chromium.executable_path).exists():
+            print(NO_BROWSER, file=sys.stderr)
+            return 1
+        text, headings = assemble(HTML, chapters(), title)
+        document = HTML.parent / "print.html"
+        document.write_text(text, encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path=path)
+        page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+        page.set_default_timeout(600_000)
+        page.emulate_media(media="print")
+        render(page, document)
+        print_pdf(page, PDF, title, outline=False)
+        page.evaluate(NUMBER, page_numbers(PDF))
+        print_pdf(page, PDF, title, outline=True)
+        browser.close()
+        document.unlink()
+    pages = finish(PDF, headings, title, config["author"])
+    took, size = time.perf_counter() - start, PDF.stat().st_size / 1e6
+    print(f"{PDF}: {pages} pages, {size:.1f} MB, in {took:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
