@@ -12,9 +12,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-__all__ = ["chromium", "executable"]
+__all__ = ["chromium", "executable", "typeset"]
 
 # A page that asks for an address finds that no host of any name exists.
 CUT = ["--host-resolver-rules=MAP * ~NOTFOUND"]
@@ -33,3 +33,15 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=executable(), args=CUT)
         yield browser
         browser.close()
+
+
+def typeset(page: Page) -> None:
+    """Have MathJax typeset every formula, which it does only when one comes into view."""
+    page.wait_for_function("!window.MathJax || window.MathJax.startup?.promise !== undefined")
+    page.evaluate(
+        """async () => {
+          await window.MathJax?.startup.promise;
+          await window.MathJax?.startup.document.lazyTypesetAll();
+          await document.fonts.ready;
+        }"""
+    )

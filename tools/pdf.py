@@ -9,7 +9,6 @@ and solutions are open; code that a page hides is left out. Nothing is fetched f
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections import Counter
@@ -19,10 +18,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import browser
 import notebooks
 import yaml
 from bs4 import BeautifulSoup, Tag
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import NameObject, TextStringObject
 
@@ -30,8 +30,8 @@ HTML = notebooks.ROOT / "_build" / "html"
 PDF = notebooks.ROOT / "_build" / "bayesloss.pdf"
 
 NO_BROWSER = (
-    "expected Chromium to print with, found none. On Debian: apt install chromium. Elsewhere: "
-    ".venv/bin/python -m playwright install chromium"
+    "expected chromium, chromium-browser or google-chrome on the PATH to print with, found none. "
+    "On Debian: apt install chromium"
 )
 # On A4, in CSS pixels: what the margins leave, at the scale of the print.
 SCALE = 0.8
@@ -172,17 +172,10 @@ def _head(soup: BeautifulSoup, folder: PurePosixPath, root: str) -> str:
     return "".join(kept)
 
 
-def find_browser() -> str | None:
-    """Return the path of a Chromium on this machine, None if there is none."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return next(filter(None, map(shutil.which, names)), None)
-
-
 def render(page: Page, document: Path) -> None:
     """Open a document, render its formulas and make everything fit the paper."""
     page.goto(document.as_uri())
-    page.wait_for_function("window.MathJax?.startup?.promise !== undefined")
-    page.evaluate("MathJax.startup.promise.then(() => document.fonts.ready).then(() => true)")
+    browser.typeset(page)
     page.evaluate(FIT)
 
 
@@ -239,24 +232,21 @@ def main() -> int:
     """Print the built book; return the exit status."""
     config = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
     title, start = config["title"], time.perf_counter()
-    with sync_playwright() as playwright:
-        path = find_browser()
-        if not path and not Path(playwright.chromium.executable_path).exists():
-            print(NO_BROWSER, file=sys.stderr)
-            return 1
-        text, headings = assemble(HTML, chapters(), title)
-        document = HTML.parent / "print.html"
-        document.write_text(text, encoding="utf-8")
-        browser = playwright.chromium.launch(executable_path=path)
-        page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+    if not browser.executable():
+        print(NO_BROWSER, file=sys.stderr)
+        return 1
+    text, headings = assemble(HTML, chapters(), title)
+    document = HTML.parent / "print.html"
+    document.write_text(text, encoding="utf-8")
+    with browser.chromium() as started:
+        page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
         page.set_default_timeout(600_000)
         page.emulate_media(media="print")
         render(page, document)
         print_pdf(page, PDF, title, outline=False)
         page.evaluate(NUMBER, page_numbers(PDF))
         print_pdf(page, PDF, title, outline=True)
-        browser.close()
-        document.unlink()
+    document.unlink()
     pages = finish(PDF, headings, title, config["author"])
     took, size = time.perf_counter() - start, PDF.stat().st_size / 1e6
     print(f"{PDF}: {pages} pages, {size:.1f} MB, in {took:.0f} s")

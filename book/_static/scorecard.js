@@ -32,23 +32,4 @@
   form.addEventListener("reset", () => setTimeout(filter)); // after the fields are empty
   form.hidden = false;
   filter(); // a browser may have kept the fields from an earlier visit
-
-  // Hundreds of formulas would keep the page from opening. They wait until MathJax is done with
-  // the rest, and come a few claims at a time.
-  async function setFormulas() {
-    for (let start = 0; start < claims.length; start += 25) {
-      await new Promise((resume) => setTimeout(resume)); // the page opens, the reader scrolls
-      const bodies = claims.slice(start, start + 25).map(({ body }) => body);
-      for (const body of bodies) {
-        for (const formula of body.querySelectorAll(".math-later")) {
-          formula.classList.replace("math-later", "math"); // which MathJax looks for
-        }
-      }
-      await MathJax.typesetPromise(bodies);
-    }
-  }
-
-  addEventListener("load", () => {
-    MathJax.startup.promise = MathJax.startup.promise.then(setFormulas);
-  });
 })();

@@ -52,7 +52,7 @@ class Visit:
         self.tab.on("pageerror", lambda error: self._hear("error", f"uncaught: {error}"))
         self.tab.on("console", lambda message: self._hear(message.type, message.text))
         self.tab.goto(path.as_uri() + query)
-        self.tab.evaluate("window.MathJax?.startup?.promise")
+        tools.typeset(self.tab)
 
     def _hear(self, kind: str, text: str) -> None:
         if kind in ("error", "warning") and not text.startswith(EXCUSED):

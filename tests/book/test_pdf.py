@@ -89,6 +89,5 @@ def test_the_outline_gets_the_headings(tmp_path):
 
 def test_no_browser_is_said_plainly(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
     assert pdf.main() == 1
     assert "apt install chromium" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import pytest
 
 from bayesloss.companion.results import load_results
 from bayesloss.experiments import calibration_figures as figures
+from bayesloss.experiments.calibration_methods import HELD_OUT
 from bayesloss.experiments.calibration_problems import KINDS
 from bayesloss.experiments.calibration_summary import differences
 
@@ -52,7 +53,7 @@ def test_real_has_a_row_for_each_problem(stored):
 
 def test_clouds_show_the_true_curve():
     figure = figures.draw_clouds("kinked", 300, 0, n_points=50)
-    assert [axis.get_title() for axis in figure.axes] == ["logistic", "isotonic", "ISGP"]
+    assert [axis.get_title() for axis in figure.axes] == ["logistic", "isotonic", HELD_OUT]
     points, curve = figure.axes[0].lines
     assert len(points.get_xdata()) == 50
     assert (np.diff(curve.get_ydata()) > 0).all()

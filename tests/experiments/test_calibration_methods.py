@@ -96,7 +96,7 @@ def test_a_learned_link_undoes_the_penalty():
     model = LogisticRegression(C=0.01).fit(found.X, found.y)
     expected = log_loss(found.truth, model.predict_proba(found.X_test))
     assert path.loc[0.01, "logistic, test"] == pytest.approx(expected)
-    assert path.loc[0.01, "slope"] > 2 * path.loc[1.0, "slope"]
+    assert path.loc[0.01, "ISGP, slope"] > 2 * path.loc[1.0, "ISGP, slope"]
     rise = path.loc[0.01] - path.loc[1.0]
     assert rise["ISGP, training"] < rise["logistic, training"] / 4
 

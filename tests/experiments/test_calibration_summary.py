@@ -61,7 +61,7 @@ def test_a_learned_link_meets_the_best_rival(shift, verdict):
         "beta": [2.5] * 4,
         "ISGP": 1.0 + shift + noise,
     }
-    row = summary.learned_against_calibrated(made_up("kmnist", columns)).iloc[0]
+    row = summary.learned_against_calibrated(made_up("kmnist", columns), "ISGP").iloc[0]
     assert row["rival"] == "isotonic"
     assert row["mean"] == pytest.approx(shift, abs=1e-12)
     assert row["verdict"] == verdict
@@ -71,7 +71,7 @@ def test_a_method_that_was_not_run_is_no_rival():
     columns = {"logistic": [1.0, 1.1], "isotonic": [0.5, 0.7], "ISGP": [0.6, 0.6]}
     other = {"logistic": [1.0, 1.1], "sigmoid": [0.1, 0.2], "ISGP": [0.6, 0.6]}
     both = pd.concat([made_up("mnist", other), made_up("mnist", columns, C=0.01)])
-    found = summary.learned_against_calibrated(both)
+    found = summary.learned_against_calibrated(both, "ISGP")
     assert found["rival"].tolist() == ["sigmoid", "isotonic"]
 
 

@@ -19,7 +19,7 @@ from sklearn.metrics import accuracy_score, log_loss
 from bayesloss.companion.results import load_provenance, load_results, run_cells
 from bayesloss.experiments import learning_curves
 from bayesloss.experiments.image_sets import inputs, one_vs_rest
-from bayesloss.experiments.learning_curves import DATA, METHODS, SETTING, SIZES
+from bayesloss.experiments.learning_curves import COMPARED, DATA, SETTING, SIZES
 
 RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
 
@@ -94,7 +94,7 @@ def test_cells_of_figure_2():
     frame = pd.DataFrame(cells)
     assert not frame.duplicated().any()
     one = frame[frame["seed"] == 0]
-    assert len(one) == len(DATA) * len(SIZES) * len(METHODS)
+    assert len(one) == len(DATA) * len(SIZES) * len(COMPARED)
     assert set(one["size"]) == set(SIZES) and set(one["data"]) == set(DATA)
     seeds = frame.groupby("size")["seed"].nunique()
     assert (seeds[seeds.index <= 10_000] == 3).all() and seeds[60_000] == 1

@@ -9,7 +9,7 @@ import pytest
 from bayesloss.companion.results import load_provenance, load_results
 from bayesloss.experiments import dress_link, learning_curves
 from bayesloss.experiments import learning_curves_figures as figures
-from bayesloss.experiments.learning_curves import DATA, METHODS, SIZES
+from bayesloss.experiments.learning_curves import COMPARED, DATA, METHODS, SIZES
 from bayesloss.experiments.learning_curves_summary import curves, gains
 
 mpl.use("agg")
@@ -29,7 +29,7 @@ def dress():
 def test_curves_show_every_method_and_size(stored):
     figure = figures.draw_curves(stored)
     assert [axis.get_title() for axis in figure.axes[:3]] == list(DATA)
-    line = figure.axes[3 + DATA.index("mnist")].containers[METHODS.index("ISGP")].lines[0]
+    line = figure.axes[3 + DATA.index("mnist")].containers[COMPARED.index("ISGP")].lines[0]
     table = 100 * curves(stored, "accuracy")["mean"].loc["mnist", "ISGP"]
     assert np.allclose(line.get_ydata(), table) and len(table) == len(SIZES)
 
@@ -43,9 +43,9 @@ def test_gains_show_differences(stored):
 
 def test_losses_show_training_and_test(stored):
     figure = figures.draw_losses(stored)
-    assert all(len(axis.lines) == 2 * len(METHODS) for axis in figure.axes)
+    assert all(len(axis.lines) == 2 * len(COMPARED) for axis in figure.axes)
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert labels == list(METHODS)
+    assert labels == list(COMPARED)
 
 
 def test_dress_shows_links_and_frequencies(dress):

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from bayesloss.experiments import learning_curves_summary as summary
-from bayesloss.experiments.learning_curves import BLOCKS, DATA, METHODS, SETTING, cells
+from bayesloss.experiments.learning_curves import BLOCKS, COMPARED, DATA, HELD_OUT, SETTING, cells
 
-AHEAD = {"logistic": 0.0, "GP": -0.01, "ISGP": 0.002}
+AHEAD = {"logistic": 0.0, "GP": -0.01, "ISGP": 0.002, HELD_OUT: 0.004}
 
 
 def made_up(noise: float = 0.0) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def made_up(noise: float = 0.0) -> pd.DataFrame:
 def test_curves_average_over_seeds_in_one_setting():
     results = made_up()
     curves = summary.curves(results, "accuracy")
-    assert len(curves) == len(DATA) * len(METHODS) * 2  # the cells without a penalty are left out
+    assert len(curves) == len(DATA) * len(COMPARED) * 2  # the cells without a penalty are left out
     plain = results[(results["penalty"] == 1) & (results["size"] == 1_000)]
     mine = plain[(plain["data"] == "mnist") & (plain["method"] == "GP")]["accuracy"]
     row = curves.loc[("mnist", "GP", 1_000)]
@@ -67,7 +67,8 @@ def test_settings_stand_side_by_side():
     assert list(table.index.names) == list(SETTING)
     assert len(table) == 2
     bare = table.xs(0.0, level="penalty").iloc[0]
-    assert bare["ten classes, gain"] == pytest.approx(0.4)
+    assert bare["ten classes, gain of ISGP"] == pytest.approx(0.4)
+    assert bare[f"ten classes, gain of {HELD_OUT}"] == pytest.approx(0.8)
     assert bare["ten classes, logistic"] == pytest.approx(80, abs=3)
     assert bare["log loss, ISGP"] == pytest.approx(0.1)
     assert bare["converged, ISGP"] and not bare["converged, logistic"]

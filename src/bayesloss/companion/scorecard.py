@@ -104,7 +104,7 @@ def claims_table(findings: Found, root: str) -> HTMLTable:
     """All claims in the order of the papers, with what was compared, and a form that filters them.
 
     ``book/_static/scorecard.js`` shows the form and does the filtering; without it the table
-    stands there whole. It also hands the formulas to MathJax, after the page has opened.
+    stands there whole.
 
     Parameters
     ----------
@@ -118,7 +118,6 @@ def claims_table(findings: Found, root: str) -> HTMLTable:
         claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims
     }
     bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
-    bodies = bodies.replace('class="math ', 'class="math-later ')
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("Compared", "Ours", "Printed or expected", "Agrees")

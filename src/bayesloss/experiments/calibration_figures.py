@@ -50,7 +50,7 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
         row[0].set(ylabel="divergence (nats)")
     for axis in axes[1]:
         axis.set(xlabel="training size")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=7)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=8)
     return figure
 
 
@@ -86,7 +86,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     for i in range(len(problems) - 1):
         axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)
     axis.grid(visible=False, axis="y")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=5)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=6)
     return figure
 
 
@@ -100,7 +100,7 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
     grid = np.linspace(low, high, 200)
     truth = expit(log_odds(link, grid)[0])
     figure, axes = subplots(1, 3, figsize=(8.4, 3.2), sharex=True, sharey=True)
-    for axis, method in zip(axes, ("logistic", "isotonic", "ISGP"), strict=True):
+    for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)
         axis.plot(score, p[:n_points], ".", color=STYLES[method][0], markersize=3, alpha=0.6)
         axis.plot(grid, truth, color="black", linewidth=1.4)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from bayesloss.experiments.calibration_methods import METHODS
+from bayesloss.experiments.calibration_methods import HELD_OUT, METHODS
 from bayesloss.experiments.calibration_problems import KINDS
 
 __all__ = [
@@ -56,7 +56,7 @@ def differences(
 
 
 def learned_against_calibrated(
-    results: pd.DataFrame, learned: str = "ISGP", measure: str = "log_loss"
+    results: pd.DataFrame, learned: str = HELD_OUT, measure: str = "log_loss"
 ) -> pd.DataFrame:
     """A learned link less the best of logistic regression and its calibrations, by problem.
 

@@ -8,12 +8,14 @@ is one training set only, and the error is that of the test set alone.
 import numpy as np
 import pandas as pd
 
-from bayesloss.experiments.learning_curves import BLOCKS, SETTING
+from bayesloss.experiments.learning_curves import BLOCKS, HELD_OUT, SETTING
 
-__all__ = ["WHOLE", "curves", "gains", "in_setting", "settings_table"]
+__all__ = ["LEARNED", "WHOLE", "curves", "gains", "in_setting", "settings_table"]
 
 # Each accuracy, and what its values on the parts of the test set are called.
 WHOLE = {"ovr_accuracy": "ovr_part", "accuracy": "part"}
+
+LEARNED = ("ISGP", HELD_OUT)  # links fitted to training scores, and to leave-one-out scores
 
 _KEYS = ["data", "size", *SETTING]
 
@@ -78,19 +80,20 @@ def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Indexed by setting; columns: accuracies in per cent, the gain of the ISGP over logistic
-        regression with its error, log losses in nats, and whether each method converged.
+        Indexed by setting; columns: accuracies in per cent, the gains of both ISGP over logistic
+        regression with their errors, log losses in nats, and whether each method converged.
     """
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
     keys = list(SETTING)
     wide = here.set_index([*keys, "method"]).unstack()
     out = pd.DataFrame(index=wide.index)
     for measure, name in (("ovr_accuracy", "one-vs-rest"), ("accuracy", "ten classes")):
-        found = gains(here, measure).droplevel(["data", "size"])
         out[f"{name}, logistic"] = 100 * wide[measure, "logistic"]
-        out[f"{name}, gain"] = found["gain"]
-        out[f"{name}, error"] = found["error"]
-    for method in ("logistic", "ISGP"):
+        for method in LEARNED:
+            found = gains(here, measure, method).droplevel(["data", "size"])
+            out[f"{name}, gain of {method}"] = found["gain"]
+            out[f"{name}, error of {method}"] = found["error"]
+    for method in ("logistic", *LEARNED):
         out[f"log loss, {method}"] = wide["log_loss", method]
         out[f"converged, {method}"] = wide["converged", method]
     return out.dropna()
