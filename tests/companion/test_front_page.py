@@ -8,7 +8,7 @@ import pytest
 
 from bayesloss.companion import front_page
 from bayesloss.companion.claims import VERDICTS, Claim, Finding, ledger
-from bayesloss.companion.front_page import MARKS, draw_verdicts, headlines
+from bayesloss.companion.front_page import MARKS, Headline, draw_verdicts, headlines
 from bayesloss.companion.scorecard import all_findings
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -64,7 +64,7 @@ def test_headline(monkeypatch, verdict, rows, line, printed, ours):
     entry = Claim("wn-x", "W&N", "table", "Section 9", "One.", "part/page", verdict)
     monkeypatch.setattr(front_page, "ledger", lambda: {"wn-x": entry})
     findings = {"wn-x": ("part/page", Finding("wn-x", verdict, rows))}
-    shown = headlines({"wn-x": ("what it is", line)}, findings, ".")
+    shown = headlines({"wn-x": Headline("what it is", line)}, findings, ".")
     assert repr(shown) == f"W&N: what it is: in print {printed}; here {ours}; {verdict}"
     html = shown._repr_html_()
     assert f"<td>{printed}</td><td>{ours}</td>" in html
@@ -74,4 +74,20 @@ def test_headline(monkeypatch, verdict, rows, line, printed, ours):
 
 def test_a_line_that_is_gone_is_an_error():
     with pytest.raises(ValueError, match="wn-lemma-7 has no line 'nonsense'"):
-        headlines({"wn-lemma-7": ("the mean", "nonsense")}, all_findings(BOOK), ".")
+        headlines({"wn-lemma-7": Headline("the mean", "nonsense")}, all_findings(BOOK), ".")
+
+
+def test_frames_stand_around_the_values(monkeypatch):
+    entry = Claim("wn-x", "W&N", "table", "Section 9", "One.", "part/page", "not reproduced")
+    monkeypatch.setattr(front_page, "ledger", lambda: {"wn-x": entry})
+    findings = {"wn-x": ("part/page", Finding("wn-x", "not reproduced", NUMBERS))}
+    row = Headline("gain", "GP", "{} points", "{} points, not {{}}")
+    shown = repr(headlines({"wn-x": row}, findings, "."))
+    assert "in print 3.5\u00a0±\u00a00.1 points; here 7.25 points, not {7.25}" in shown
+    word = headlines({"wn-x": Headline("order", "the order", "said so")}, findings, ".")
+    assert "in print said so; here as in print" in repr(word)
+
+
+def test_what_was_found_cannot_be_typed():
+    with pytest.raises(ValueError, match="wn-lemma-7: expected a place"):
+        headlines({"wn-lemma-7": Headline("the mean", ours="never")}, all_findings(BOOK), ".")

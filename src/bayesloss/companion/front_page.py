@@ -1,6 +1,7 @@
 """The front page's picture and table, made from the ledger and from what the pages found."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from bayesloss.companion.claims import Finding, badge, ledger, with_math
 from bayesloss.companion.scorecard import Found, HTMLTable, link
 from bayesloss.companion.under_specified import sway
 
-__all__ = ["draw_verdicts", "headlines"]
+__all__ = ["Headline", "draw_verdicts", "headlines"]
 
 # Colour and shape: either alone tells the verdicts apart.
 MARKS = {
@@ -68,14 +69,35 @@ def draw_verdicts(titles: Mapping[str, str]) -> Figure:
     return figure
 
 
-def headlines(rows: Mapping[str, tuple[str, str | None]], findings: Found, root: str) -> HTMLTable:
+class Headline(NamedTuple):
+    """How a claim is put to a reader who has not read the paper.
+
+    Attributes
+    ----------
+    title : str
+        What the claim is about.
+    line : str or None
+        Which line of its finding is shown. With None the lines are counted or, for a setting that
+        was left open, their range is given.
+    printed : str
+        A frame for what is printed; "{}" is its place.
+    ours : str
+        A frame for what was found. The value itself always comes from the finding.
+    """
+
+    title: str
+    line: str | None = None
+    printed: str = "{}"
+    ours: str = "{}"
+
+
+def headlines(rows: Mapping[str, Headline], findings: Found, root: str) -> HTMLTable:
     """Some claims with what is printed, what we found, and the verdict.
 
     Parameters
     ----------
-    rows : mapping of str to (str, str or None)
-        From the claim to what it is about, and which line of its finding is shown. With None the
-        lines are counted or, for a setting that was left open, their range is given.
+    rows : mapping of str to Headline
+        From the claim to how it is put.
     findings : dict
         From :func:`bayesloss.companion.scorecard.all_findings`.
     root : str
@@ -84,12 +106,16 @@ def headlines(rows: Mapping[str, tuple[str, str | None]], findings: Found, root:
     Raises
     ------
     ValueError
-        If a finding has no such line.
+        If a finding has no such line, or a frame has no place for what was found.
     """
     entries = []
-    for id, (title, line) in rows.items():
+    for id, row in rows.items():
         claim, finding = ledger()[id], findings[id][1]
-        entries.append((claim, title, *_found(finding, line), finding.verdict))
+        if "{}" not in row.ours:
+            raise ValueError(f'{id}: expected a place "{{}}" for what was found, got {row.ours!r}')
+        printed, ours = _found(finding, row.line)
+        shown = row.printed.replace("{}", printed), row.ours.replace("{}", ours)
+        entries.append((claim, row.title, *shown, finding.verdict))
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "In print", "Here"))
     body = "".join(
         f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)} '
