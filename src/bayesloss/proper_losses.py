@@ -240,7 +240,7 @@ class MatsushitaLoss(ProperLoss):
     Examples
     --------
     >>> from bayesloss import MatsushitaLoss
-    >>> MatsushitaLoss().loss([-1, 1], 0.2).round(decimals=9).tolist()  # both roots of odds
+    >>> MatsushitaLoss().loss([-1, 1], 0.2).round(decimals=9).tolist()  # the root of the odds, 1 over it
     [0.5, 2.0]
     """
 

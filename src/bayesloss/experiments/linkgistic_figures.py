@@ -134,7 +134,7 @@ def draw_held_out(
         )
         axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
     axes[1].set_ylabel("probability of label 1")
-    axes[1].legend(fontsize="small", loc="upper left")
+    axes[-1].legend(fontsize="small", loc="lower right")
     return figure
 
 
