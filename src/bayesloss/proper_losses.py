@@ -240,7 +240,7 @@ class MatsushitaLoss(ProperLoss):
     Examples
     --------
     >>> from bayesloss import MatsushitaLoss
-    >>> MatsushitaLoss().loss([-1, 1], 0.2).round(decimals=9).tolist()  # the root of the odds, 1 over it
+    >>> MatsushitaLoss().loss([-1, 1], 0.2).round(decimals=9).tolist()  # sqrt(odds), 1 / sqrt(odds)
     [0.5, 2.0]
     """
 
