@@ -264,3 +264,19 @@ def test_guard_sees_a_file_that_should_stay(tmp_path, name, content, said):
 def test_guard_lets_addresses_pass(tmp_path):
     (tmp_path / "page.md").write_text("https://example.org/home/someone and ~/work/x and ../root/x")
     assert not file_problems(tmp_path / "page.md", "page.md")
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_local_links_and_pictures_exist(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert not [target for target in targets if not (ROOT / target).is_file()]
+
+
+def test_pictures_of_the_readme_are_light_and_described():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)
+    assert pictures
+    for description, target in pictures:
+        assert len(description) > 40
+        assert (ROOT / target).stat().st_size < 250_000

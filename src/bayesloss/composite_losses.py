@@ -33,6 +33,15 @@ class CompositeLoss:
     -----
     Scores and probabilities are of shape (n,), or numbers. Every probability strictly between 0
     and 1 has a score only if the source takes every value that the canonical link takes.
+
+    Examples
+    --------
+    >>> from bayesloss import CompositeLoss, SquareLoss
+    >>> halved = CompositeLoss(SquareLoss(), lambda x: x / 2)
+    >>> halved.inverse_link([-1.0, 0.0, 1.0]).tolist()
+    [0.25, 0.5, 0.75]
+    >>> halved.loss([1, 1, 1], [-1.0, 0.0, 1.0]).tolist()
+    [0.5625, 0.25, 0.0625]
     """
 
     def __init__(self, loss: ProperLoss, source: Callable[[Tensor], Tensor]) -> None:

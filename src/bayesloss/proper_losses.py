@@ -38,6 +38,17 @@ class ProperLoss(ABC):
         The infimum and the supremum of the canonical link.
     symmetric : bool
         Whether the Bayes risk is symmetric around 1/2: both labels cost alike.
+
+    Examples
+    --------
+    >>> from bayesloss import LogLoss, SquareLoss
+    >>> LogLoss().loss([-1, 1], [0.5, 0.25]).round(decimals=3).tolist()  # log 2 and log 4
+    [0.693, 1.386]
+    >>> loss = SquareLoss()
+    >>> loss.canonical_link([0.0, 0.25, 1.0]).tolist()
+    [-1.0, -0.5, 1.0]
+    >>> loss.divergence(0.5, [0.5, 1.0]).tolist()  # what a wrong probability costs
+    [0.0, 0.25]
     """
 
     link_range: tuple[float, float] = (-math.inf, math.inf)
@@ -162,7 +173,14 @@ class ProperLoss(ABC):
 
 
 class LogLoss(ProperLoss):
-    """The log loss, whose canonical link is the logit: L = -pi log pi - (1 - pi) log(1 - pi)."""
+    """The log loss, whose canonical link is the logit: L = -pi log pi - (1 - pi) log(1 - pi).
+
+    Examples
+    --------
+    >>> from bayesloss import LogLoss
+    >>> LogLoss().canonical_link([0.25, 0.5]).round(decimals=3).tolist()  # the logit
+    [-1.099, 0.0]
+    """
 
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
         return 0 - torch.log1p(-u), 0 - torch.log(u)  # 0 - 0 is 0, and not -0
@@ -185,7 +203,14 @@ class LogLoss(ProperLoss):
 
 
 class SquareLoss(ProperLoss):
-    """The square loss, L = pi (1 - pi); its canonical link 2u - 1 stays within [-1, 1]."""
+    """The square loss, L = pi (1 - pi); its canonical link 2u - 1 stays within [-1, 1].
+
+    Examples
+    --------
+    >>> from bayesloss import SquareLoss
+    >>> SquareLoss().inverse_canonical_link([-2.0, 0.0, 0.5]).tolist()
+    [0.0, 0.5, 0.75]
+    """
 
     link_range = (-1.0, 1.0)
 
@@ -211,6 +236,12 @@ class MatsushitaLoss(ProperLoss):
 
     The exponential loss of boosting, exp(-y x), is this loss under another link than the canonical
     one, x = log(u / (1 - u)) / 2: one loss, two links.
+
+    Examples
+    --------
+    >>> from bayesloss import MatsushitaLoss
+    >>> MatsushitaLoss().loss([-1, 1], 0.2).round(decimals=9).tolist()  # sqrt(odds), 1 / sqrt(odds)
+    [0.5, 2.0]
     """
 
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -264,6 +295,13 @@ class SkewedLogLoss(ProperLoss):
     ------
     ValueError
         If the power is not a positive integer.
+
+    Examples
+    --------
+    >>> from bayesloss import SkewedLogLoss
+    >>> u = SkewedLogLoss(power=3).inverse_canonical_link([-1.5, 0.0])  # sigmoid(a + 3/2) cubed
+    >>> u.round(decimals=3).tolist()
+    [0.125, 0.546]
     """
 
     symmetric = False

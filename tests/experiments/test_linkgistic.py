@@ -48,7 +48,9 @@ class TestProblems:
 class TestLearn:
     def test_is_what_the_classifier_does(self, rounds):
         """The first E-step and M-step: same weights, same evidence, for the default c."""
-        model = LinkgisticClassifier(**QUICK, max_iter=4, tol=0.0, random_state=3, n_samples=64)
+        model = LinkgisticClassifier(
+            **QUICK, leave_one_out=False, max_iter=4, tol=0.0, random_state=3, n_samples=64
+        )
         with pytest.warns(UserWarning, match="not converged"):
             model.fit(SMALL.X, SMALL.y)
         # Other draws and another tolerance of the M-step: the paths run close, not together.
@@ -56,6 +58,16 @@ class TestLearn:
             model.history_["log_evidence"][0, 0] - _penalty(rounds[0]), abs=1e-3
         )
         np.testing.assert_allclose(rounds[-1].beta.numpy(), model.coef_[0], rtol=0.05)
+
+    def test_left_out_is_what_the_classifier_does(self):
+        """As above, with links fitted to leave-one-out scores."""
+        found = em.learn(SMALL, rounds=4, seed=3, leave_one_out=True, **QUICK)
+        model = LinkgisticClassifier(**QUICK, max_iter=4, tol=0.0, random_state=3)
+        with pytest.warns(UserWarning, match="not converged"):
+            model.fit(SMALL.X, SMALL.y)
+        np.testing.assert_allclose(found[-1].beta.numpy(), model.coef_[0], rtol=0.05)
+        plain = em.learn(SMALL, rounds=0, seed=3, **QUICK)[0]
+        assert found[0].value < plain.value - 1  # scores that saw less fit worse
 
     def test_starts_at_logistic_regression(self):
         start = em.learn(SMALL, rounds=0, C=1.0, n_basis=2, tol=1e-10)[0]

@@ -5,6 +5,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from bayesloss import LinkgisticClassifier
 from bayesloss.experiments import linkgistic_figures as figures
@@ -51,6 +52,21 @@ def test_creep(rounds):
     assert middle.lines[0].get_ydata()[0] == 0
     assert len(right.lines) == 2
     assert np.std(right.lines[1].get_xdata(), ddof=1) == pytest.approx(1)
+
+
+def test_held_out(rounds):
+    shares = pd.DataFrame({"score": [1.0], "share": [0.5], "low": [0.2], "high": [0.9]})
+    scores = rounds[3].scores.numpy()
+    axes = figures.draw_held_out(scores, scores - 1, SMALL.y, {"one": (rounds[3], shares)}).axes
+    zero, one = axes[0].lines
+    assert len(zero.get_xdata()) + len(one.get_xdata()) == len(SMALL.y)
+    assert set(np.round(one.get_ydata(), 12)) == {-1.0}
+    x, u = axes[1].lines[0].get_data()
+    draws = rounds[3].posterior.sample(200, torch.Generator().manual_seed(0))
+    nu = rounds[3].posterior.prior.source(torch.as_tensor(np.asarray(x)), draws)
+    np.testing.assert_allclose(u, torch.sigmoid(nu).mean(dim=0))
+    (bars,) = axes[1].collections[-1].get_segments()
+    assert bars[:, 1].tolist() == pytest.approx([0.2, 0.9])
 
 
 def test_links(rounds):

@@ -12,10 +12,11 @@ from bayesloss.experiments.linkgistic import kinked, reach
 
 SMALL = kinked(300, 0, n_test=500)
 QUICK = {"n_basis": 8, "max_iter": 3, "tol": 1e-2, "random_state": 0}
+PAPER = {"leave_one_out": False}
 
 
 def by_hand(prior="isgp", **options):
-    model = LinkgisticClassifier(prior, **(QUICK | options)).fit(SMALL.X, SMALL.y)
+    model = LinkgisticClassifier(prior, **(QUICK | PAPER | options)).fit(SMALL.X, SMALL.y)
     p = model.predict_proba(SMALL.X_test)[:, 1]
     return model, log_loss(SMALL.y_test, p), ((p > 0.5) == SMALL.y_test).mean()
 
@@ -49,12 +50,36 @@ def test_losses_are_compared_with_the_first():
 def test_against_logistic_regression():
     table = page.against_logistic_regression({"small": SMALL}, {"small": 10.0}, **QUICK)
     fixed = LogisticRegression(C=10.0, tol=1e-8).fit(SMALL.X, SMALL.y)
+    losses = [
+        log_loss(SMALL.y_test, fixed.predict_proba(SMALL.X_test)),
+        by_hand(C=10.0)[1],
+        by_hand(C=10.0, leave_one_out=True)[1],
+    ]
     expected = {
-        "log loss, fixed link": log_loss(SMALL.y_test, fixed.predict_proba(SMALL.X_test)),
-        "accuracy, fixed link": fixed.score(SMALL.X_test, SMALL.y_test),
-        "log loss, learned link": by_hand(C=10.0)[1],
-        "accuracy, learned link": by_hand(C=10.0)[2],
+        "log loss, fixed link": losses[0],
+        "log loss, EM": losses[1],
+        "log loss, left out": losses[2],
         "log loss, truth": log_loss(SMALL.y_test, expit(SMALL.odds)),
+        "saved": losses[0] - losses[2],
+        "accuracy, fixed link": fixed.score(SMALL.X_test, SMALL.y_test),
+        "accuracy, EM": by_hand(C=10.0)[2],
+        "accuracy, left out": by_hand(C=10.0, leave_one_out=True)[2],
     }
     # scikit-learn's search ends at its own tolerance.
-    assert table.loc["small"].to_dict() == pytest.approx(expected, rel=1e-5)
+    found = table.loc["small"].to_dict()
+    error = found.pop("+-")
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert losses[1] != losses[2]
+    # The error of a mean of 500 differences, by drawing them anew.
+    p = [
+        model.predict_proba(SMALL.X_test)[np.arange(500), SMALL.y_test]
+        for model in (fixed, by_hand(C=10.0, leave_one_out=True)[0])
+    ]
+    drawn = np.random.default_rng(0).integers(500, size=(4000, 500))
+    spread = np.log(p[1] / p[0])[drawn].mean(axis=1).std()
+    assert error == pytest.approx(spread, rel=0.1)
+
+
+def test_fit_is_the_papers_unless_asked():
+    assert not page.fit(SMALL, **QUICK).leave_one_out
+    assert page.fit(SMALL, leave_one_out=True, **QUICK).leave_one_out

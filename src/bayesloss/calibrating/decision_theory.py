@@ -44,6 +44,14 @@ def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
     ------
     ValueError
         If `p` holds no masses that sum to one, a loss is not finite, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import posterior_risk
+    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]])  # a row a state, a column an action
+    >>> posterior_risk(torch.tensor([0.75, 0.25]), losses).tolist()
+    [4.75, 1.0]
     """
     p, losses = checked_masses(p), checked_losses(losses)
     if p.shape[-1] != losses.shape[0]:
@@ -59,6 +67,14 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
     Returns
     -------
     Tensor of integers, of shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import bayes_action
+    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]])
+    >>> bayes_action(torch.tensor([[0.75, 0.25], [0.99, 0.01]]), losses).tolist()
+    [1, 0]
     """
     return _first_least(posterior_risk(p, losses))
 
@@ -82,6 +98,17 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import loss_divergence
+    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]])
+    >>> p = torch.tensor([0.75, 0.25])
+    >>> float(loss_divergence(p, torch.tensor([1.0, 0.0]), losses))  # 4.75 paid instead of 1
+    3.75
+    >>> float(loss_divergence(p, torch.tensor([0.5, 0.5]), losses))  # wrong, but wrong for nothing
+    0.0
     """
     risk, action = posterior_risk(p, losses), bayes_action(q, losses)
     shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)

@@ -151,6 +151,16 @@ def loss_em(
     ValueError
         If the input is no posterior, no loss or no M; if the gain of the start is zero; or if M is
         the largest loss and no member of the family avoids the states of zero utility.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import loss_em
+    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]], dtype=torch.float64)
+    >>> p = torch.tensor([0.75, 0.25], dtype=torch.float64)
+    >>> found = loss_em(p, losses, 38.0, start=0)
+    >>> found.action, found.converged
+    (1, True)
     """
     log_utility = utility(losses, M).log()
     return _alternate(p, log_utility, log_utility, start, family, max_iter)
@@ -174,6 +184,16 @@ def linearised_loss_em(
     ------
     ValueError
         As :func:`loss_em`; and if M is not positive.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import linearised_loss_em
+    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]], dtype=torch.float64)
+    >>> p = torch.tensor([0.75, 0.25], dtype=torch.float64)
+    >>> found = linearised_loss_em(p, losses, 38.0, start=0)
+    >>> found.action, found.converged
+    (1, True)
     """
     utility(losses, M)  # for its checks
     if M <= 0:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import LogJoint, Posterior
+from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_links
@@ -132,17 +133,20 @@ def learn(
     filled: float = 0.5,
     loss: ProperLoss | None = None,
     n_samples: int = 64,
+    leave_one_out: bool = False,
     tol: float = 0.0,
     seed: int = 0,
 ) -> list[Round]:
     """EM as the classifier runs it, and what it holds after each E-step.
+
+    As in the paper, links are fitted to the training scores, unless leave_one_out is set.
 
     Parameters
     ----------
     problem : Task
     rounds : int
         The largest number of M-steps; with 0 the link of the fixed weights is learned.
-    C, prior, n_basis, loss, n_samples, tol
+    C, prior, n_basis, loss, n_samples, leave_one_out, tol
         As in :class:`LinkgisticClassifier`.
     filled : float
         The part of [-1/c, 1/c] that the scores of the fixed link fill.
@@ -170,6 +174,7 @@ def learn(
         noise,
         tol=tol or 1e-8,
         max_iter=rounds,
+        held_out=LeaveOneOut(data, seed) if leave_one_out else None,
         watch=lambda beta, posteriors: seen.append((beta[0], posteriors[0])),
     )
     pairs = zip(fit.history["expected_before"], fit.history["expected"], strict=True)

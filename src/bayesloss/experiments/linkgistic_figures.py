@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
@@ -18,6 +19,7 @@ __all__ = [
     "draw_asymmetry",
     "draw_creep",
     "draw_fall",
+    "draw_held_out",
     "draw_link",
     "draw_links",
     "draw_outside",
@@ -82,6 +84,57 @@ def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
         right.plot(x / x.std(), nu, style, color=colour, label=f"round {number}")
     right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
     right.legend(fontsize="small")
+    return figure
+
+
+def draw_held_out(
+    scores: ArrayLike,
+    held_out: ArrayLike,
+    y: ArrayLike,
+    runs: Mapping[str, tuple[Round, pd.DataFrame]],
+) -> Figure:
+    """By how much scores fall back without their own label, and links against what came to pass.
+
+    Parameters
+    ----------
+    scores, held_out, y : array-like of shape (n,)
+        Of the training data: scores, those without each datum, and labels 0 and 1.
+    runs : mapping of str to Round and DataFrame
+        For each panel what EM holds, and the test data's frequencies as
+        :func:`~bayesloss.experiments.linkgistic_held_out.frequencies` gives them.
+    """
+    figure, axes = subplots(1, 1 + len(runs), figsize=(7.2, 2.9))
+    x, y = np.asarray(scores), np.asarray(y)
+    shift = np.asarray(held_out) - x
+    for label, marker, colour in ((0, "o", "Linear"), (1, "^", "accent")):
+        of = y == label
+        axes[0].plot(x[of], shift[of], marker, color=COLOURS[colour], ms=3, label=f"label {label}")
+    axes[0].set(xlabel="training score", ylabel="change when left out", title="scores")
+    axes[0].legend(fontsize="small")
+    for axis, (name, (found, shares)), colour in zip(
+        axes[1:], runs.items(), ("GP", "ISGP"), strict=False
+    ):
+        low, high = 0.0, max(float(found.scores.max()), float(shares["score"].max()))
+        points = torch.linspace(low, high, 200, dtype=torch.float64)
+        draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
+        u = torch.sigmoid(found.posterior.prior.source(points, draws)).numpy()
+        band = np.quantile(u, [0.025, 0.975], axis=0)
+        axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.25, lw=0)
+        axis.plot(points, u.mean(axis=0), color=COLOURS[colour], label="learned link")
+        reach = np.stack([shares["share"] - shares["low"], shares["high"] - shares["share"]])
+        axis.errorbar(
+            shares["score"],
+            shares["share"],
+            reach.clip(0),
+            fmt="s",
+            color=COLOURS["data"],
+            ms=3,
+            lw=1,
+            label="test data",
+        )
+        axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
+    axes[1].set_ylabel("probability of label 1")
+    axes[-1].legend(fontsize="small", loc="lower right")
     return figure
 
 

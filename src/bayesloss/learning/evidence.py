@@ -201,6 +201,20 @@ def maximise_evidence(
     -----
     ConvergenceWarning
         If the best search did not meet its tolerance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, maximise_evidence
+    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    >>> y = x**3 + 0.1 * torch.sin(50 * x)
+    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
+    >>> best = maximise_evidence(prior, Gaussian(), x, y)
+    >>> at = torch.tensor([-0.8, 0.5, 0.8], dtype=torch.float64)
+    >>> best.posterior.mean(at).round(decimals=1).tolist()
+    [-0.5, 0.1, 0.5]
+    >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
+    0.1
     """
     check_data(x, y, sample_weight)
     if objective not in get_args(Objective):

@@ -153,6 +153,18 @@ class ISGP(SourcePrior):
 
     W&N section 3, definition 2 and eq. (8). Outside [-1/c, 1/c] the formula stands as it is: f^2
     repeats, and nu climbs on, a period at a time. Parameters as for :class:`SourcePrior`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, TrigonometricKernel
+    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25), gamma=1.0)
+    >>> x = torch.linspace(-2, 2, 50, dtype=torch.float64)
+    >>> paths = prior.source(x, prior.sample(10, torch.Generator().manual_seed(0)))
+    >>> paths.shape, bool((paths.diff(dim=1) >= 0).all())
+    (torch.Size([10, 50]), True)
+    >>> prior.mean(x[-2:]).round(decimals=2).tolist()  # nu(x) = x on average
+    [1.92, 2.0]
     """
 
     n_twins: ClassVar[int] = 2  # w and -w
@@ -229,6 +241,15 @@ class GP(SourcePrior):
 
     W&N section 5 compares it with the ISGP. Its paths need not increase. Outside [-1/c, 1/c] it is
     held at its end value. Parameters as for :class:`SourcePrior`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import GP, TrigonometricKernel
+    >>> prior = GP(TrigonometricKernel(a=1.2, c=0.25), mu=3.0)
+    >>> x = torch.linspace(-2, 2, 5, dtype=torch.float64)
+    >>> prior.mean(x).tolist()
+    [3.0, 3.0, 3.0, 3.0, 3.0]
     """
 
     def features(self, x: Tensor) -> Tensor:

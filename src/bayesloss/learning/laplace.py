@@ -254,6 +254,20 @@ def laplace(
     -----
     ConvergenceWarning
         If Newton's method did not reach a mode.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
+    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    >>> y = x**3 + 0.1 * torch.sin(50 * x)
+    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
+    >>> posterior = laplace(prior, Gaussian(alpha=200.0), x, y)
+    >>> at = torch.tensor([-0.8, 0.5, 0.8], dtype=torch.float64)
+    >>> posterior.mean(at).round(decimals=1).tolist()
+    [-0.5, 0.1, 0.5]
+    >>> bool((posterior.variance(at).sqrt() < 0.1).all())
+    True
     """
     check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))

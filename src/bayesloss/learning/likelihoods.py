@@ -78,6 +78,12 @@ class Gaussian:
     ------
     ValueError
         If alpha is not positive and finite.
+
+    Examples
+    --------
+    >>> from bayesloss import Gaussian
+    >>> Gaussian(alpha=4.0)  # a standard deviation of 0.5
+    Gaussian(alpha=4)
     """
 
     def __init__(self, alpha: float | Tensor = 1.0) -> None:

@@ -174,6 +174,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     >>> model = LinkgisticClassifier(random_state=0).fit(scale(X), y)
     >>> bool(model.score(scale(X), y) > 0.98)
     True
+    >>> low, high = model.link_.inverse_link_band([-1.0, 0.0, 1.0], level=0.9)
+    >>> bool((low < high).all() and (high[:-1] < high[1:]).all())
+    True
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

@@ -56,6 +56,19 @@ class TrigonometricKernel:
     Notes
     -----
     W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import TrigonometricKernel
+    >>> kernel = TrigonometricKernel(a=2.0, c=0.25, n_basis=4)
+    >>> kernel
+    TrigonometricKernel(a=2, b=1.333, c=0.25, n_basis=4)
+    >>> x = torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64)  # a period is 2 / c = 8
+    >>> kernel(x, x[:1]).round(decimals=2).tolist()
+    [1.0, -0.33, 1.0]
+    >>> kernel.basis(x).shape
+    torch.Size([3, 4])
     """
 
     def __init__(

@@ -279,6 +279,18 @@ class GLMTron(_Tron):
         Mean squared error on the hold-out after each round.
     converged_ : bool
         Whether ``patience`` rounds brought nothing better.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import GLMTron
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(500, 2))
+    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
+    >>> model = GLMTron(max_iter=5000, random_state=0).fit(X, y)
+    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
+    >>> model.converged_, bool(p[0] < 0.5 < p[1])
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -329,6 +341,18 @@ class SLIsotron(_Tron):
     Notes
     -----
     All other attributes are those of :class:`GLMTron`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import SLIsotron
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(150, 2))
+    >>> y = generator.random(150) < 1 / (1 + np.exp(-4 * X[:, 0]))
+    >>> model = SLIsotron(random_state=0).fit(X, y)
+    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
+    >>> model.converged_, bool(p[0] < 0.5 < p[1])
+    (True, True)
     """
 
     def __init__(
@@ -397,6 +421,18 @@ class BregmanTron(_Tron):
     Notes
     -----
     All other attributes are those of :class:`GLMTron`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import BregmanTron
+    >>> generator = np.random.default_rng(0)
+    >>> X = generator.normal(size=(500, 2))
+    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
+    >>> model = BregmanTron(random_state=0).fit(X, y)
+    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
+    >>> model.converged_, bool(p[0] < 0.5 < p[1])
+    (True, True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
