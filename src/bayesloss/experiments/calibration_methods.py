@@ -42,6 +42,7 @@ from bayesloss.experiments.learning_curves import (
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 
 __all__ = [
+    "HELD_OUT",
     "METHODS",
     "STRONG",
     "calibration_noise",
