@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.linear_scores import LinearScores, product
 
 __all__ = ["LeaveOneOut"]
 
@@ -95,17 +95,18 @@ class LeaveOneOut:
     def _leverages(self, curvature: Tensor) -> Tensor:
         """h_n, of shape (n,)."""
         root = self._root(curvature)
-        rows = torch.arange(len(self._Z), device=curvature.device)
         if len(root) <= _SKETCH:
-            return self._squares(rows, root)
-        out = self._squares(rows, root @ self._directions)
-        large = rows[out * curvature > _LARGE]
-        out[large] = self._squares(large, root)
+            return self._squares(self._Z, root)
+        out = self._squares(self._Z, root @ self._directions)
+        large = torch.nonzero(out * curvature > _LARGE)[:, 0]
+        for rows in large.split(_ROWS):
+            out[rows] = self._squares(self._Z[rows], root)
         return out
 
-    def _squares(self, rows: Tensor, directions: Tensor) -> Tensor:
-        """The squared lengths of some inputs along directions of shape (d, any)."""
-        parts = [(self._Z[part] - self._centre) @ directions for part in rows.split(_ROWS)]
+    def _squares(self, inputs: Tensor, directions: Tensor) -> Tensor:
+        """The squared lengths of inputs (any, d), centred, along directions (d, any)."""
+        offset = self._centre @ directions
+        parts = [product(part, directions) - offset for part in inputs.split(_ROWS)]
         return torch.cat([part.square().sum(1) for part in parts])
 
     def _root(self, curvature: Tensor) -> Tensor:
@@ -117,7 +118,7 @@ class LeaveOneOut:
         for rows in torch.nonzero(kept)[:, 0].split(_ROWS):
             share = (self._data.weight[rows] * curvature[rows]).sqrt()
             inputs = (self._Z[rows] - self._centre) * share[:, None]
-            H += inputs.T @ inputs
+            H += product(inputs.T, inputs)
         H.diagonal().add_(self._data.ridge * self._data.total)
         # In units in which all columns matter alike; a column of zeros stays one.
         scale = torch.where(H.diagonal() > 0, H.diagonal().rsqrt(), 0.0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-__all__ = ["LinearScores", "WeightFit", "maximise_weights"]
+__all__ = ["LinearScores", "WeightFit", "maximise_weights", "product"]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
@@ -86,11 +86,11 @@ class LinearScores:
 
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""
-        return _product(beta, self.Z.T) + (offset - beta @ self.centre)[:, None]
+        return product(beta, self.Z.T) + (offset - beta @ self.centre)[:, None]
 
     def pull_back(self, slopes: Tensor) -> Tensor:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
-        return _product(slopes, self.Z) - slopes.sum(1, keepdim=True) * self.centre
+        return product(slopes, self.Z) - slopes.sum(1, keepdim=True) * self.centre
 
     def weights(self, coordinates: Tensor) -> Tensor:
         """Weights from coordinates, both of shape (K, d)."""
@@ -204,11 +204,11 @@ def maximise_weights(
     return replace(best, start=begun, n_iter=n_iter)
 
 
-def _product(few: Tensor, many: Tensor) -> Tensor:
-    """A product of a matrix of a few rows with a large one: on a processor NumPy's is faster."""
-    if few.device.type != "cpu":
-        return few @ many
-    return torch.from_numpy(few.numpy() @ many.numpy())
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """A product of two matrices; on a processor NumPy's is faster where one of them is thin."""
+    if left.device.type != "cpu":
+        return left @ right
+    return torch.from_numpy(left.numpy() @ right.numpy())
 
 
 def _evaluate(
