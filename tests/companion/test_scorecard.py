@@ -1,9 +1,9 @@
 """The scorecard carries every claim, with what the filters and the links need."""
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 
 from bayesloss.companion import scorecard
 from bayesloss.companion.claims import Claim, Finding, ledger
@@ -12,52 +12,37 @@ from bayesloss.companion.scorecard import all_findings, claims_table, counts, qu
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
 
-class Markup(HTMLParser):
-    """The start tags of some HTML, with their attributes."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-
-    def all(self, tag: str) -> list[dict[str, str]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-
 @pytest.fixture(scope="module")
 def table():
     return claims_table(all_findings(BOOK), root="..")
 
 
 def test_every_claim_carries_paper_and_verdict(table):
-    rows = [(b["id"], b["data-paper"], b["data-verdict"]) for b in markup(table).all("tbody")]
+    rows = [(b["id"], b["data-paper"], b["data-verdict"]) for b in markup(table).find_all("tbody")]
     assert rows == [(c.id, c.paper, c.verdict) for c in ledger().values()]
 
 
 def test_every_claim_links_to_its_check(table):
-    links = [a["href"] for a in markup(table).all("a")]
+    links = [a["href"] for a in markup(table).find_all("a")]
     assert links == [f"../{c.page}.html#claim-{c.id}" for c in ledger().values()]
 
 
 def test_filters_offer_what_occurs(table):
-    offered = {o["value"] for o in markup(table).all("option")} - {""}
+    offered = {o["value"] for o in markup(table).find_all("option")} - {""}
     assert offered == {c.paper for c in ledger().values()} | {c.verdict for c in ledger().values()}
 
 
 def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
-    (form,) = markup(table).all("form")
-    assert "hidden" in form
+    (form,) = markup(table).find_all("form")
+    assert form.has_attr("hidden")
     assert form["aria-label"]
-    fields = [name for name, _ in markup(table).tags if name in ("select", "input")]
-    assert len(fields) == len(markup(table).all("label")) == 3
-    assert [p for p in markup(table).all("p") if p.get("role") == "status"]
+    fields = markup(table).find_all(["select", "input"])
+    assert len(fields) == len(markup(table).find_all("label")) == 3
+    assert [p for p in markup(table).find_all("p") if p.get("role") == "status"]
 
 
 def test_the_script_is_the_books_own(table):
-    (script,) = markup(table).all("script")
+    (script,) = markup(table).find_all("script")
     assert script["src"] == "../../_static/scorecard.js"
     assert (BOOK / "_static" / "scorecard.js").is_file()
 
@@ -88,5 +73,5 @@ def test_a_quote_links_back_and_is_no_second_anchor():
     assert 'id="claim-wn-lemma-7"' not in html
 
 
-def markup(table) -> Markup:
-    return Markup(table._repr_html_())
+def markup(table):
+    return BeautifulSoup(table._repr_html_(), "html.parser")

@@ -1,6 +1,5 @@
 """The sliders: what the page carries, and that it asks nothing of a network."""
 
-import html.parser
 import json
 import re
 import shutil
@@ -9,6 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 
 from bayesloss import TrigonometricKernel
 from bayesloss.experiments.prior_slider import prior_slider
@@ -18,16 +18,6 @@ def content():
     return prior_slider(2, 0)._repr_html_()
 
 
-class Elements(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.found = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, dict(attrs)))
-
-
 def test_carries_everything_it_needs():
     text = content()
     assert not re.search(r"https?:|<img|import|fetch|src=", text)
@@ -35,16 +25,16 @@ def test_carries_everything_it_needs():
 
 
 def test_has_labelled_sliders_and_described_pictures():
-    elements = Elements(content()).found
-    sliders = [values for tag, values in elements if tag == "input"]
+    elements = BeautifulSoup(content(), "html.parser")
+    sliders = elements.find_all("input")
     assert [slider["data-slider"] for slider in sliders] == ["a", "b", "c", "M"]
     assert all(slider["type"] == "range" for slider in sliders)
-    assert sum(tag == "label" for tag, _ in elements) == 4
-    assert all(values["aria-label"] for tag, values in elements if tag == "svg")
+    assert len(elements.find_all("label")) == 4
+    assert all(values["aria-label"] for values in elements.find_all("svg"))
 
 
 def test_draws_are_the_seed_s():
-    div = Elements(content()).found[0][1]
+    div = BeautifulSoup(content(), "html.parser").div
     expected = np.random.default_rng(0).normal(size=(2, 2, 32))
     np.testing.assert_allclose(json.loads(div["data-draws"]), expected, atol=5.1e-4)
 
@@ -60,9 +50,9 @@ def test_script_draws_the_package_s_curves():
     """Run the script on a page of stubs, and read the paths that it sets."""
     text = content()
     script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
-    elements = Elements(text).found
-    draws = elements[0][1]["data-draws"]
-    values = {v["data-slider"]: float(v["value"]) for tag, v in elements if tag == "input"}
+    elements = BeautifulSoup(text, "html.parser")
+    draws = elements.div["data-draws"]
+    values = {v["data-slider"]: float(v["value"]) for v in elements.find_all("input")}
     stub = f"""
       const values = {json.dumps(values)}, paths = {{}}, stubs = {{}};
       const box = {{
