@@ -143,7 +143,7 @@ def test_problems_do_not_disturb_each_other():
 
 
 def test_what_did_not_settle_is_named():
-    found = run(max_iter=1, tol=1e-12)
+    found = run(max_iter=1, tol=1e-30)  # below what rounding lets a slope be
     assert "the fit with the fixed link" in found.unsettled
     assert any("its last round still changed the evidence" in what for what in found.unsettled)
 
