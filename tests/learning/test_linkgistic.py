@@ -187,12 +187,25 @@ class TestReproducible:
         assert list(model[-1].feature_names_in_) == list(X.columns)
 
 
+def test_a_link_is_shown_in_a_line():
+    X, y, _ = kinked(200)
+    shown = repr(fit(X, y).link_)
+    assert "tensor" not in shown and len(shown) < 400
+
+
 class TestBadInput:
     X, y, _ = kinked(200)
 
     def test_one_class(self):
-        with pytest.raises(ValueError, match="needs at least two classes, got one class only"):
+        with pytest.raises(
+            ValueError, match="needs at least two classes, got one class only: 1.0$"
+        ):
             fit(self.X, np.ones(200))
+
+    @pytest.mark.parametrize("device", ["gpu", "cuda:63"])  # no such kind; none or not so many
+    def test_a_device_that_is_not_there(self, device):
+        with pytest.raises(ValueError, match=f"PyTorch can use, got device='{device}': "):
+            fit(self.X, self.y, device=device)
 
     def test_nan_and_sparse(self):
         X = self.X.copy()

@@ -12,7 +12,7 @@ likelihood: O(M^3) a step with a Gaussian likelihood, however many data there ar
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -170,8 +170,8 @@ class Posterior:
 
     prior: SourcePrior
     likelihood: Likelihood
-    mode: Tensor
-    root: Tensor
+    mode: Tensor = field(repr=False)
+    root: Tensor = field(repr=False)
     log_evidence: float
     evidence_bound: float
     least_curvature: float

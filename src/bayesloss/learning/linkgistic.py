@@ -10,7 +10,7 @@ M-step sees the posterior as two tables of one variable.
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -60,7 +60,7 @@ class FittedLink:
 
     posterior: Posterior
     loss: ProperLoss
-    draws: Tensor
+    draws: Tensor = field(repr=False)
     low: float
     high: float
 
@@ -250,7 +250,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a value is not finite, there is one class only, or the loss has a bounded link.
+            If a value is not finite, there is one class only, the loss has a bounded link, or
+            PyTorch cannot use the device.
 
         Warns
         -----
@@ -273,10 +274,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, got one class only: "
-                f"{self.classes_[0]!r}"
+                f"{self.classes_[0]}"
             )
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
-        device = torch.device(self.device)
+        device = _device(self.device)
         data = LinearScores(
             torch.from_numpy(inputs).to(device),
             torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
@@ -406,6 +407,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         return scores
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (AssertionError, RuntimeError) as error:  # what PyTorch raises, by kind of device
+        raise ValueError(
+            f"expected a device that this PyTorch can use, got device={name!r}: {error}"
+        ) from error
 
 
 def _points(x: ArrayLike) -> Tensor:

@@ -178,7 +178,7 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
             )
         if len(self.classes_) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs two classes, got one class only: {self.classes_[0]!r}"
+                f"{type(self).__name__} needs two classes, got one class only: {self.classes_[0]}"
             )
         held = _hold_out(codes, self.validation_fraction, check_random_state(self.random_state))
         trained, held = (~held, held) if held.any() else (~held, ~held)
