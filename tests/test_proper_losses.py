@@ -320,6 +320,20 @@ class TestLogProbabilities:
                     truth = mpmath.diff(function, mpmath.mpf(a), order, h=mpmath.mpf(10) ** -20)
                     assert value == pytest.approx(float(truth), rel=1e-11)
 
+    @pytest.mark.parametrize("loss", [loss for loss, _ in LINKS], ids=repr)
+    @pytest.mark.parametrize("a", [-40.0, -0.6, 0.0, 20.0])
+    def test_of_one_label_each(self, loss, a):
+        (zero, one), (zero_slope, one_slope), _ = loss.log_probabilities(a)
+        value, slope = loss.log_likelihood([-1, 1, 1, -1], [a] * 4)
+        assert value.tolist() == [zero, one, one, zero]
+        assert slope.tolist() == [zero_slope, one_slope, one_slope, zero_slope]
+
     def test_bounded_links_have_none(self):
         with pytest.raises(ValueError, match=r"all real numbers, got SquareLoss\(\)"):
             SquareLoss().log_probabilities(0.3)
+        with pytest.raises(ValueError, match=r"all real numbers, got SquareLoss\(\)"):
+            SquareLoss().log_likelihood(1, 0.3)
+
+    def test_labels_are_checked(self):
+        with pytest.raises(ValueError, match="expected labels -1 and 1, got 0.0"):
+            LogLoss().log_likelihood([1, 0], [0.0, 0.0])

@@ -117,7 +117,7 @@ class LeaveOneOut:
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
         for rows in torch.nonzero(kept)[:, 0].split(_ROWS):
             share = (self._data.weight[rows] * curvature[rows]).sqrt()
-            inputs = (self._Z[rows] - self._centre) * share[:, None]
+            inputs = self._Z[rows].sub_(self._centre).mul_(share[:, None])
             H += product(inputs.T, inputs)
         H.diagonal().add_(self._data.ridge * self._data.total)
         # In units in which all columns matter alike; a column of zeros stays one.

@@ -177,15 +177,16 @@ def grid_size(prior: SourcePrior, width: float, n: float) -> int:
 
 def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
     """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
-
-    def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
-        value, first, _ = loss.log_probabilities(scores)
-        one = data.labels == 1
-        return torch.where(one, value[1], value[0]), torch.where(one, first[1], first[0])
-
+    sign = (2 * data.labels - 1).to(data.Z.dtype)
     zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
     return maximise_weights(
-        data, log_probability, zeros, zeros[:, 0], free_offset=True, tol=tol, max_iter=_FIXED_STEPS
+        data,
+        lambda scores: loss.log_likelihood(sign, scores),
+        zeros,
+        zeros[:, 0],
+        free_offset=True,
+        tol=tol,
+        max_iter=_FIXED_STEPS,
     )
 
 
