@@ -1,6 +1,5 @@
 """How linkgistic regression depends on the settings that the paper leaves open."""
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.special import expit
+from scipy.stats import sem
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -54,7 +54,7 @@ def against_logistic_regression(
 
     The "fixed link" is logistic regression's; a link is learned from the training scores by "EM",
     as in the paper, or from the scores "left out", as is the classifier's default. "saved" is the
-    log loss that the last saves against the first, "+-" its standard error over the test data.
+    log loss that these save against the first, "+-" the standard error over the test data.
     """
     rows = {}
     for name, problem in problems.items():
@@ -68,20 +68,21 @@ def against_logistic_regression(
         truth = np.nan
         if problem.odds is not None:
             truth = float(log_loss(problem.y_test, expit(problem.odds)))
-        before, after = (
-            -np.log(
-                models[which].predict_proba(problem.X_test)[
-                    range(len(problem.y_test)), problem.y_test
-                ]
+        losses = {
+            which: -np.log(
+                model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test]
             )
-            for which in ("fixed link", "left out")
-        )
-        saved = before - after
+            for which, model in models.items()
+        }
+        saved = {which: losses["fixed link"] - losses[which] for which in ("EM", "left out")}
         rows[name] = {
             **{f"log loss, {which}": scores["log loss"] for which, scores in found.items()},
             "log loss, truth": truth,
-            "saved": float(saved.mean()),
-            "+-": float(saved.std(ddof=1)) / math.sqrt(len(saved)),
+            **{
+                f"{column}, {which}": float(value)
+                for which, gains in saved.items()
+                for column, value in (("saved", gains.mean()), ("+-", sem(gains)))
+            },
             **{f"accuracy, {which}": scores["accuracy"] for which, scores in found.items()},
         }
     return pd.DataFrame.from_dict(rows, orient="index")
