@@ -89,10 +89,9 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     """An easy and a hard problem for each of the image sets, the hard one with two penalties."""
     both = [(name, task) for name in IMAGE_DATASETS for task in IMAGE_TASKS]
     hard = [(name, IMAGE_TASKS[1]) for name in IMAGE_DATASETS]
-    strong = ("base rate", "logistic", "isotonic", "ISGP", HELD_OUT)
     return [
         *_cross(both, N_IMAGES, n_seeds, METHODS),
-        *_cross(hard, N_IMAGES, n_seeds, strong, STRONG),
+        *_cross(hard, N_IMAGES, n_seeds, METHODS, STRONG),
     ]
 
 
