@@ -5,6 +5,7 @@ import math
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 
+from bayesloss.composite_losses import CompositeLoss
 from bayesloss.proper_losses import (
     LogLoss,
     MatsushitaLoss,
@@ -337,3 +339,13 @@ class TestLogProbabilities:
     def test_labels_are_checked(self):
         with pytest.raises(ValueError, match="expected labels -1 and 1, got 0.0"):
             LogLoss().log_likelihood([1, 0], [0.0, 0.0])
+
+
+def test_arrays_of_any_layout():
+    """PyTorch takes neither negative strides nor pandas.Series."""
+    u = np.array([0.1, 0.5, 0.8])
+    expected = LogLoss().loss(1, u.tolist())
+    assert LogLoss().loss(1, u[::-1]).flip(0).equal(expected)
+    assert LogLoss().loss(1, pd.Series(u, index=[7, 8, 9])).equal(expected)
+    assert CompositeLoss(LogLoss(), lambda x: x).link(u[::-1]).shape == (3,)
+    assert bregman(torch.exp, u[::-1], u).shape == (3,)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.proper_losses import ProperLoss
+from bayesloss.proper_losses import ProperLoss, as_float64
 
 __all__ = ["CompositeLoss", "margin_representation"]
 
@@ -81,7 +81,7 @@ class CompositeLoss:
         ValueError
             If the source does not take a finite value a between -2^60 and 2^60.
         """
-        a = torch.as_tensor(a, dtype=torch.float64).detach()
+        a = as_float64(a).detach()
         low, high = torch.full_like(a, -1.0), torch.full_like(a, 1.0)
         finite = torch.isfinite(a)
         while True:
@@ -110,7 +110,7 @@ class CompositeLoss:
         return margin(self.inverse_source(z))
 
     def _source(self, x: ArrayLike | Tensor) -> Tensor:
-        x = torch.as_tensor(x, dtype=torch.float64)
+        x = as_float64(x)
         return self.source(x.reshape(-1)).reshape(x.shape)
 
 
@@ -135,7 +135,7 @@ def margin_representation(
         S(x) (pi - q(x)). So if q increases, q is the inverse link of a proper loss where S is
         negative; where S is positive the risk is not least at pi = q(x), but greatest.
     """
-    x = torch.as_tensor(x, dtype=torch.float64).detach()
+    x = as_float64(x).detach()
     slopes = []
     for point in (x, -x):
         at = point.clone().requires_grad_()

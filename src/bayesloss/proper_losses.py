@@ -18,6 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -400,11 +401,18 @@ def bregman(
 
     The generator G works elementwise on tensors, and is differentiated automatically.
     """
-    x = torch.as_tensor(x, dtype=torch.float64)
-    x0 = torch.as_tensor(x0, dtype=torch.float64).detach().requires_grad_()
+    x = as_float64(x)
+    x0 = as_float64(x0).detach().requires_grad_()
     value = generator(x0)
     (slope,) = torch.autograd.grad(value.sum(), x0)
     return (generator(x) - value - (x - x0) * slope).detach()
+
+
+def as_float64(values: ArrayLike | Tensor) -> Tensor:
+    """Numbers as a tensor in float64; a tensor keeps its gradient."""
+    if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
+        values = np.array(values, dtype=np.float64, order="C")
+    return torch.as_tensor(values, dtype=torch.float64)
 
 
 def _probabilities(values: ArrayLike | Tensor) -> Tensor:
@@ -420,7 +428,7 @@ def _scores(values: ArrayLike | Tensor) -> Tensor:
 
 
 def _checked(values: ArrayLike | Tensor, good: Callable[[Tensor], Tensor], what: str) -> Tensor:
-    x = torch.as_tensor(values, dtype=torch.float64)
+    x = as_float64(values)
     bad = ~good(x)
     if bool(bad.any()):
         raise ValueError(f"expected {what}, got {float(x[bad].flatten()[0])}")

@@ -129,6 +129,16 @@ def test_decide_refuses_what_is_no_probability():
     assert CostMatrix().decide([0.5]).tolist() == [-1]  # a tie
 
 
+@pytest.mark.parametrize("model", [GPClassifier("laplace"), LossEMClassifier()])
+def test_arrays_of_any_layout(model):
+    """PyTorch takes no negative strides."""
+    X, y = toy()
+    expected = model.fit(X[::-1].copy(), y[::-1].copy()).predict_proba(X)
+    model.fit(X[::-1], y[::-1])
+    assert model.predict_proba(X) == pytest.approx(expected)
+    assert model.predict_proba(X[::-1])[::-1] == pytest.approx(expected)
+
+
 def test_bad_fits_are_refused():
     X, y = toy()
     with pytest.raises(ValueError, match="one class"):

@@ -187,6 +187,16 @@ class TestReproducible:
         assert list(model[-1].feature_names_in_) == list(X.columns)
 
 
+def test_scores_of_any_layout(recwarn):
+    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    x = np.linspace(-1, 1, 5)
+    expected = link.source(x.tolist())
+    assert link.source(x[::-1])[::-1] == pytest.approx(expected)
+    x.flags.writeable = False
+    assert link.source(x) == pytest.approx(expected)
+    assert not recwarn.list  # PyTorch warns of arrays that cannot be written to
+
+
 def test_a_link_is_shown_in_a_line():
     X, y, _ = kinked(200)
     shown = repr(fit(X, y).link_)

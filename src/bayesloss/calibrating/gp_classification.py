@@ -47,11 +47,11 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")
         kernel = SquaredExponential(a=self.length_scale**-2, b=self.amplitude**2)
-        self.prior_ = WhitenedGP.at(kernel, torch.tensor(features)[None], batch_dims=1)
+        self.prior_ = WhitenedGP.at(kernel, _tensor(features), batch_dims=1)
         return torch.from_numpy(2.0 * codes - 1.0)[None]
 
     def _project(self, X: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.prior_.project(torch.tensor(X)[None])
+        return self.prior_.project(_tensor(X))
 
     def _margin(self, X: ArrayLike) -> NDArray[np.float64]:
         """The argument of Phi in LHG (25)."""
@@ -333,3 +333,8 @@ class LossEMClassifier(_ProbitClassifier):
         """
         margin = self._margin(X)  # first: it says so when nothing has been fitted
         return margin - self.costs_.probit_threshold
+
+
+def _tensor(X: NDArray[np.float64]) -> torch.Tensor:
+    """One data set of inputs, copied: PyTorch takes no array with negative strides."""
+    return torch.from_numpy(np.array(X, order="C"))[None]

@@ -419,7 +419,7 @@ def _device(name: str) -> torch.device:
 
 
 def _points(x: ArrayLike) -> Tensor:
-    points = torch.as_tensor(np.asarray(x, dtype=np.float64))
+    points = torch.from_numpy(np.array(x, dtype=np.float64, order="C"))
     if points.ndim != 1:
         raise ValueError(f"expected scores of shape (n,), got {tuple(points.shape)}")
     return points
