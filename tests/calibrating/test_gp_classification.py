@@ -4,6 +4,7 @@ import math
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -147,6 +148,9 @@ def test_bad_fits_are_refused():
         LossEMClassifier(CostMatrix(0.2, 1), max_loss=0.5).fit(X, y)
     with pytest.raises(ValueError, match="X_target with 1 columns"):
         LossEMClassifier().fit(X, y, X_target=np.zeros((3, 2)))
+    frame = pd.DataFrame(np.hstack([X, X + 1]), columns=["a", "b"])
+    with pytest.raises(ValueError, match="same order"):
+        LossEMClassifier().fit(frame, y, X_target=frame[["b", "a"]])
     for name in ("length_scale", "amplitude"):
         with pytest.raises(ValueError, match=name):
             GPClassifier(**{name: 0.0}).fit(X, y)

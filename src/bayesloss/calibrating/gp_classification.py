@@ -13,7 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names,
+    check_array,
+    check_is_fitted,
+    validate_data,
+)
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
@@ -287,7 +292,8 @@ class LossEMClassifier(_ProbitClassifier):
         ------
         ValueError
             If a parameter is out of range, ``max_loss`` is below the larger cost, a value is not
-            finite, there are not two classes, or X_target has other columns than X.
+            finite, there are not two classes, or X_target has other columns than X, or the same in
+            another order.
 
         Warns
         -----
@@ -300,6 +306,7 @@ class LossEMClassifier(_ProbitClassifier):
         if X_target is None:
             target = self.prior_.inputs[0].numpy()
         else:
+            _check_feature_names(self, X_target, reset=False)
             target = check_array(X_target, dtype=np.float64, input_name="X_target")
             if target.shape[1] != self.n_features_in_:
                 raise ValueError(
