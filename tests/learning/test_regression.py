@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from bayesloss import ISGPRegressor
+from bayesloss.learning.trigonometric_kernel import _products
 
 # Not shrunk: a fit takes a tenth of a second, and a counterexample is as good as any.
 bounded = settings(
@@ -509,6 +510,21 @@ class TestScikitLearnsTools:
             strict=True,
         ):  # fmt: skip
             np.testing.assert_array_equal(one, two)
+
+    @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+    def test_fits_where_gradients_are_off(self, mode):
+        x, y = np.linspace(0, 1, 30)[:, None], np.linspace(0, 1, 30) ** 2
+        expected = ISGPRegressor(n_basis=8).fit(x, y).predict(x)
+        with mode():
+            assert ISGPRegressor(n_basis=8).fit(x, y).predict(x) == pytest.approx(expected)
+
+    def test_predicting_in_inference_mode_leaves_no_trace(self):
+        x, y = np.linspace(0, 1, 30)[:, None], np.linspace(0, 1, 30) ** 2
+        model = ISGPRegressor(n_basis=8).fit(x, y)
+        _products.cache_clear()
+        with torch.inference_mode():
+            model.predict(x)
+        model.fit(x, y)
 
     def test_clone_keeps_the_parameters_and_forgets_the_fit(self):
         settings = {"n_basis": 6, "increasing": False, "period_fraction": 0.7}

@@ -154,6 +154,8 @@ def evidence_gradient(
     return float(value.detach()), partial_theta + drift, mode
 
 
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
+@torch.enable_grad()
 def maximise_evidence(
     prior: SourcePrior,
     likelihood: L,

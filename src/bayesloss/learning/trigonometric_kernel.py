@@ -264,6 +264,7 @@ class TrigonometricKernel:
 
 
 @lru_cache(maxsize=16)
+@torch.inference_mode(False)  # or else what is cached there could not be differentiated elsewhere
 def _products(n_basis: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
     """For each pair of basis functions: the two entries of h in its integral, and their weights.
 
