@@ -6,6 +6,7 @@ nu_0 integrates analytically, and w on a grid of two dimensions: the true eviden
 """
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from scipy.stats import binom, multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
+from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
 from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 
@@ -556,3 +557,16 @@ class TestBadData:
     def test_weights_that_are_no_weights(self, weight, message):
         with pytest.raises(ValueError, match=message):
             laplace(prior_of(ISGP), Gaussian(1.0), self.good, self.good, sample_weight=weight)
+
+
+@pytest.mark.parametrize("kind", [ISGP, GP])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_data_of_other_types_lose_no_digits(kind, dtype):
+    x = torch.tensor([-2, -1, 0, 1, 2]).to(dtype)
+    prior = kind(TrigonometricKernel(a=1.5, c=0.25, n_basis=8))
+    for find in (laplace, lambda *a: maximise_evidence(*a, max_iter=3).posterior):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            expected = find(prior, Gaussian(4.0), x.double(), x.double() ** 3)
+            found = find(prior, Gaussian(4.0), x, x**3)
+        assert found.log_evidence == expected.log_evidence

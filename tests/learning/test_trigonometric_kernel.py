@@ -165,6 +165,11 @@ class TestKernel:
         with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \("):
             getattr(kernel, method)(torch.zeros(shape, dtype=torch.float64))
 
+    def test_the_kernel_too_takes_whole_and_single_precision_inputs(self):
+        kernel = TrigonometricKernel(a=2.0, c=0.3, n_basis=4)
+        for x in (torch.tensor([-3, 0, 2]), torch.tensor([-1.5, 0.25], dtype=torch.float32)):
+            assert kernel(x, x[:1]).equal(kernel(x.double(), x[:1].double()))
+
     @pytest.mark.parametrize("method", ["basis", "integrals", "psi"])
     def test_whole_and_single_precision_inputs_lose_no_digits(self, method):
         """Integers are as good as floats; torch alone would take them in single precision."""

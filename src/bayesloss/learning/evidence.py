@@ -218,7 +218,7 @@ def maximise_evidence(
     >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
     0.1
     """
-    check_data(x, y, sample_weight)
+    x, y, sample_weight = check_data(x, y, sample_weight)
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     limits = _limits(bounds or {}, likelihood)

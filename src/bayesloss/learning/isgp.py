@@ -231,7 +231,9 @@ class ISGP(SourcePrior):
         grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
         level = self.kernel.variance.sqrt()
-        gram = scaled.T @ scaled + 1e-2 * torch.eye(self.kernel.n_basis, dtype=x.dtype)
+        gram = scaled.T @ scaled + 1e-2 * torch.eye(
+            self.kernel.n_basis, dtype=x.dtype, device=x.device
+        )
         w = torch.linalg.solve(gram, scaled.T @ (level * torch.ones_like(grid)))
         return torch.cat([w * self.kernel.eigenvalues.sqrt(), self.mu[None]])
 
@@ -279,7 +281,11 @@ class GP(SourcePrior):
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The derivative of w^T phi(x); zero where the GP is held."""
         harmonics = self.kernel.n_basis // 2
-        frequency = math.pi * self.kernel.c * torch.arange(1, harmonics + 1, dtype=x.dtype)
+        frequency = (
+            math.pi
+            * self.kernel.c
+            * torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)
+        )
         cosine, sine = self.kernel.basis(self._held(x)).split(harmonics, dim=1)
         slopes = torch.cat([-frequency * sine, frequency * cosine], dim=1)
         return (Gamma[..., :-1] @ slopes.T) * (self._held(x) == x)

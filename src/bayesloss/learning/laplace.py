@@ -269,7 +269,7 @@ def laplace(
     >>> bool((posterior.variance(at).sqrt() < 0.1).all())
     True
     """
-    check_data(x, y, sample_weight)
+    x, y, sample_weight = check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
@@ -344,8 +344,16 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
     )
 
 
-def check_data(x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> None:
-    """Refuse data that are not finite, or not one x for one y, and weights that are no weights."""
+def check_data(
+    x: Tensor, y: Tensor, sample_weight: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The data in float64, whatever type they came in.
+
+    Raises
+    ------
+    ValueError
+        If they are not finite, or not one x for one y, or weights are no weights.
+    """
     if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
         raise ValueError(
             f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
@@ -355,8 +363,9 @@ def check_data(x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Non
         bad = int((~torch.isfinite(values)).sum())
         if bad:
             raise ValueError(f"expected finite {name}, got {bad} NaN or infinite of {len(values)}")
+    x, y = x.to(torch.float64), y.to(torch.float64)
     if sample_weight is None:
-        return
+        return x, y, None
     if sample_weight.shape != x.shape:
         raise ValueError(
             f"expected sample_weight of shape {tuple(x.shape)}, got {tuple(sample_weight.shape)}"
@@ -367,6 +376,7 @@ def check_data(x: Tensor, y: Tensor, sample_weight: Tensor | None = None) -> Non
             "expected sample_weight positive and finite, got "
             f"{int((~good).sum())} of {len(x)} that are not"
         )
+    return x, y, sample_weight.to(torch.float64)
 
 
 def _solve(factor: Tensor, slope: Tensor) -> Tensor:

@@ -61,7 +61,9 @@ class NystromBasis:
             raise ValueError(f"expected a finite jitter >= 0, got jitter={jitter}")
         self.kernel, self.points, self.jitter = kernel, points, jitter
         self.n_basis = len(points)
-        noise = jitter * kernel.b * torch.eye(self.n_basis, dtype=torch.float64)
+        noise = (
+            jitter * kernel.b * torch.eye(self.n_basis, dtype=torch.float64, device=points.device)
+        )
         values, vectors = torch.linalg.eigh(kernel(points, points) + noise)
         rounding = 4 * self.n_basis * torch.finfo(torch.float64).eps * float(values[-1].detach())
         if float(values[0].detach()) <= rounding:

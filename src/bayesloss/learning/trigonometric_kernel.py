@@ -115,7 +115,7 @@ class TrigonometricKernel:
         A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the
         real form of appendix E's expression.
         """
-        angle = math.pi * self.c * (x - z)
+        angle = math.pi * self.c * (x.to(torch.float64) - z.to(torch.float64))
         ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
         return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
 
