@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from bayesloss import kernels
 from bayesloss.kernels import SquaredExponential
 
 
@@ -24,6 +26,30 @@ def test_several_dimensions():
     one = SquaredExponential(a=0.5)
     expected = 2 * torch.stack([one(x[:, i], z[:, i]) for i in range(3)]).prod(dim=0)
     np.testing.assert_allclose(kernel(x, z), expected, rtol=1e-13)
+
+
+def test_no_array_of_n_by_m_by_dimension(monkeypatch):
+    kernel = SquaredExponential(a=0.1)
+    x, z = torch.randn((2, 50, 20), generator=torch.Generator().manual_seed(0)).double()
+    whole = kernel(x, z)
+    monkeypatch.setattr(kernels, "_BLOCK", 3 * z.numel())
+    assert kernel(x, z).equal(whole)  # blocks of three rows
+    assert torch.vmap(kernel.__call__)(x[None], z[None])[0].equal(whole)
+    monkeypatch.undo()
+
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            largest = max(largest, out.numel() if isinstance(out, torch.Tensor) else 0)
+            return out
+
+    x = torch.zeros((1000, 100), dtype=torch.float64)
+    with Watch():
+        kernel(x, x)
+    assert largest < 5_000_000  # all differences would be 100 million
 
 
 def test_is_a_mixture_of_cosines():

@@ -7,6 +7,8 @@ from torch import Tensor
 
 __all__ = ["SquaredExponential"]
 
+_BLOCK = 2**22  # numbers in a block of differences: 32 MB in float64
+
 
 class SquaredExponential:
     r"""The kernel :math:`k(x, z) = b \exp(-\frac{a}{2} \lVert x - z\rVert^2)`.
@@ -60,6 +62,11 @@ class SquaredExponential:
                 "expected x and z of shape (n,) and (m,), or (n, D) and (m, D), got "
                 f"{tuple(x.shape)} and {tuple(z.shape)}"
             )
-        gap = x[:, None].to(torch.float64) - z[None].to(torch.float64)
-        square = gap**2 if x.ndim == 1 else (gap**2).sum(dim=-1)
+        x, z = x.to(torch.float64), z.to(torch.float64)
+        if x.ndim == 1:
+            square = (x[:, None] - z) ** 2
+        else:  # in blocks of rows: memory for n m numbers, not for n m D
+            rows = max(1, _BLOCK // max(1, z.numel()))
+            parts = [((part[:, None] - z) ** 2).sum(dim=-1) for part in x.split(rows)]
+            square = torch.cat(parts)
         return self.b * torch.exp(-0.5 * self.a * square)
