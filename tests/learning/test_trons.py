@@ -174,6 +174,18 @@ class TestResults:
         # 1e-7 times the slope of the steepest link, through a few rounds.
         np.testing.assert_allclose(single, double, atol=1e-3)
 
+    @pytest.mark.parametrize("model", ALL, ids=repr)
+    @pytest.mark.parametrize(("dtype", "unit"), [(np.float32, 70), (float, 700)])
+    @pytest.mark.parametrize("sign", [-1, 1])
+    @quiet
+    def test_squares_may_over_and_underflow(self, model, dtype, unit, sign):
+        X, y, _ = simulate(100)
+        X, unit = X.astype(dtype), dtype(2.0 ** (sign * unit))
+        model = clone(model).set_params(max_iter=3, random_state=0)
+        usual = model.fit(X, y).predict_proba(X)
+        scaled = clone(model).fit(unit * X, y).predict_proba(unit * X)
+        np.testing.assert_allclose(scaled, usual, atol=1e-3 if dtype == np.float32 else 1e-9)
+
     def test_weights_of_data_are_refused(self):
         X, y, _ = simulate(20)
         with pytest.raises(TypeError, match="sample_weight"):

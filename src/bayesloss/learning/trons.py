@@ -185,8 +185,7 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
         train = inputs[trained]
         self.centre_ = train.mean(axis=0)
         train = train - self.centre_
-        longest = math.sqrt(float(np.einsum("ij,ij->i", train, train).max()))
-        self.scale_ = math.sqrt(2) * (longest or 1.0)
+        self.scale_ = math.sqrt(2) * (_longest(train) or 1.0)
         train /= train.dtype.type(self.scale_)
         constant = np.full((len(train), 1), math.sqrt(0.5), dtype=train.dtype)
         train = np.hstack([train, constant])
@@ -492,6 +491,18 @@ class BregmanTron(_Tron):
         self._previous[order] = fit.values
         scores, first = np.unique(z, return_index=True)
         return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)
+
+
+def _longest(rows: NDArray) -> float:
+    """The length of the longest row, also where its square would over- or underflow."""
+    square, info = float(np.einsum("ij,ij->i", rows, rows).max()), np.finfo(rows.dtype)
+    if info.tiny / info.eps < square < math.inf:
+        return math.sqrt(square)
+    largest = np.abs(rows).max()
+    if largest == 0:
+        return 0.0
+    scaled = rows / largest
+    return float(largest) * math.sqrt(float(np.einsum("ij,ij->i", scaled, scaled).max()))
 
 
 def _times(X: NDArray, w: Array) -> Array:
