@@ -123,7 +123,7 @@ def test_threshold_and_its_probit():
 
 def test_decide_refuses_what_is_no_probability():
     for bad in ([1.5], [-0.1], [math.nan]):
-        with pytest.raises(ValueError, match=r"in \[0, 1\]"):
+        with pytest.raises(ValueError, match=rf"in \[0, 1\], got {bad[0]}"):
             CostMatrix().decide(bad)
     with pytest.raises(ValueError, match="shape"):
         CostMatrix().decide([[0.1, 0.2, 0.7]])

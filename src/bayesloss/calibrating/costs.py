@@ -80,7 +80,8 @@ class CostMatrix:
         p = np.asarray(probabilities, dtype=float)
         if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] != 2):
             raise ValueError(f"expected probabilities of shape (n,) or (n, 2), got {p.shape}")
-        if not ((p >= 0) & (p <= 1)).all():
-            raise ValueError("expected probabilities in [0, 1], got others or NaN")
+        bad = ~((p >= 0) & (p <= 1))
+        if bad.any():
+            raise ValueError(f"expected probabilities in [0, 1], got {p[bad][0]}")
         negative, positive = (1 - p, p) if p.ndim == 1 else p.T
         return np.where(self.c_plus * negative < self.c_minus * positive, 1, -1)
