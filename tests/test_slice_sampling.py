@@ -82,3 +82,17 @@ def test_bad_numbers_are_refused(bad):
 def test_a_likelihood_that_is_not_finite_is_refused():
     with pytest.raises(ValueError, match="finite log likelihoods"):
         elliptical_slice_sampling(lambda z: z.sum(1) * math.nan, 2, n_draws=1)
+
+
+def test_a_likelihood_whose_rounding_errors_hide_the_height_comes_to_an_end():
+    calls = 0
+
+    def constant(points):
+        nonlocal calls
+        calls += 1
+        assert calls < 1000, "an endless search"
+        return torch.full((len(points),), -1e20, dtype=torch.float64)
+
+    assert (
+        elliptical_slice_sampling(constant, 2, n_chains=2, n_draws=5, n_burn_in=0).isfinite().all()
+    )

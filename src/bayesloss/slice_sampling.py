@@ -29,7 +29,9 @@ def elliptical_slice_sampling(
 
     A move draws a second point from the normal distribution; the ellipse through both is invariant
     under it. A height below the present likelihood is drawn, and then angles on the ellipse from an
-    interval that shrinks towards the present point, until the likelihood there exceeds the height.
+    interval that shrinks towards the present point, until the likelihood there is no
+    less than the height. It need not exceed it: where rounding makes the height the present
+    likelihood, the present point must do.
 
     Parameters
     ----------
@@ -84,7 +86,8 @@ def elliptical_slice_sampling(
             turn = angle[waiting, None]
             proposed = points[waiting] * turn.cos() + other[waiting] * turn.sin()
             found = log_likelihood(proposed)
-            accepted = found > height[waiting]  # false where it is NaN
+            # False where it is NaN; and no point without likelihood.
+            accepted = (found >= height[waiting]) & (found > -math.inf)
             new[waiting[accepted]] = proposed[accepted]
             new_values[waiting[accepted]] = found[accepted]
             waiting = waiting[~accepted]
