@@ -266,8 +266,10 @@ class TestBadInput:
         """Beyond the kernel's period the formula stands, and the user is told."""
         model = fit(self.X, self.y)
         far = self.X[:1] + 1e4 * model.coef_
-        with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside"):
-            probability = model.predict_proba(far)
+        for method in (model.decision_function, model.predict, model.predict_proba):
+            with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside") as caught:
+                probability = method(far)
+            assert caught[0].filename == __file__
         assert probability[0, 1] == pytest.approx(1, abs=1e-3)
 
     def test_a_band_of_no_level(self):

@@ -83,7 +83,7 @@ def fit_links(
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
         datum in a round; see also :func:`maximise_weights`.
     max_iter : int
-        The largest number of rounds.
+        The largest number of M-steps; a last E-step follows them.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     progress : bool
@@ -114,7 +114,7 @@ def fit_links(
         history[name].append(row)
 
     active = list(range(len(links)))
-    with tqdm(total=max_iter, desc="EM", unit="round", disable=not progress) as bar:
+    with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             for k in active:
                 seen = scores[k]

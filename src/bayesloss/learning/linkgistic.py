@@ -130,7 +130,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         datum. The fit with the fixed link, where it begins, ends when no derivative of the mean log
         likelihood exceeds tol, as scikit-learn's logistic regression does.
     max_iter : int, default=30
-        The largest number of rounds.
+        The largest number of M-steps; a last E-step follows them.
     n_samples : int, default=64
         Posterior draws that stand for the posterior, the same normal numbers in each round.
     device : str, default="cpu"
@@ -150,7 +150,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     links_ : list of FittedLink
         One a problem.
     n_iter_ : int
-        Rounds of EM: E-steps.
+        Rounds of EM: E-steps, at most ``max_iter`` + 1.
     converged_ : bool
     history_ : dict of ndarray of shape (rounds, n_problems)
         "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
@@ -320,19 +320,14 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         UserWarning
             If a score lies outside the kernel's period.
         """
-        scores = self._scores(X)
-        odds = [
-            link.log_odds(torch.from_numpy(x))[0].numpy()
-            for link, x in zip(self.links_, scores, strict=True)
-        ]
-        return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)
+        return self._log_odds(X)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probabilities of the classes, nu averaged over its posterior: of (n, n_classes).
 
         For more than two classes those of one-vs-rest are scaled to sum to 1.
         """
-        odds = self.decision_function(X)
+        odds = self._log_odds(X)
         if odds.ndim == 1:
             return np.stack([expit(-odds), expit(odds)], axis=1)
         positive = expit(odds)
@@ -340,7 +335,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        odds = self.decision_function(X)
+        odds = self._log_odds(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
     def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
@@ -392,6 +387,14 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
 
+    def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
+        scores = self._scores(X)
+        odds = [
+            link.log_odds(torch.from_numpy(x))[0].numpy()
+            for link, x in zip(self.links_, scores, strict=True)
+        ]
+        return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)
+
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         """The scores of every problem, of shape (K, n)."""
         check_is_fitted(self)
@@ -404,7 +407,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 f"{outside} of {len(inputs)} inputs have a score outside [-1/c, 1/c], where the "
                 "kernel's period ends: the learned link says nothing there",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,  # who called decision_function, predict_proba or predict
             )
         return scores
 
