@@ -11,7 +11,10 @@ __all__ = ["fixed_threads"]
 
 @contextmanager
 def fixed_threads(threads: int) -> Iterator[None]:
-    """Give BLAS, OpenMP and torch this number of threads, and restore torch's afterwards.
+    """Give BLAS, OpenMP and torch this number of threads, and restore theirs afterwards.
+
+    The numbers are the process's. Where two pieces of work overlap, in threads of one process, the
+    one that began later finds the numbers of the other, and restores those.
 
     Parameters
     ----------

@@ -138,6 +138,7 @@ class GPClassifier(_ProbitClassifier):
         The approximate log probability of the labels: compare kernels with it.
     n_iter_ : int
     n_features_in_ : int
+    feature_names_in_ : ndarray of str
 
     Notes
     -----
@@ -235,6 +236,7 @@ class LossEMClassifier(_ProbitClassifier):
         Rounds.
     converged_ : bool
     n_features_in_ : int
+    feature_names_in_ : ndarray of str
 
     Notes
     -----

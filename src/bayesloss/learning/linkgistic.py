@@ -75,14 +75,22 @@ class FittedLink:
     def source_band(
         self, x: ArrayLike, level: float = 0.95
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of nu(x), each of shape (n,)."""
+        """Lower and upper end of the central posterior interval of nu(x), each of shape (n,).
+
+        These are quantiles of ``draws``. With the 64 that an estimator draws if not told otherwise,
+        an end of a 95 % interval is off by 0.3 standard deviations of nu(x) or so, and on average
+        the interval is 6 % too narrow; a larger ``n_samples`` mends both.
+        """
         nu = self.posterior.prior.source(_points(x), self.draws).numpy()
         return _central(nu, level)
 
     def inverse_link_band(
         self, x: ArrayLike, level: float = 0.95
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of u(nu(x)), each of shape (n,)."""
+        """Lower and upper end of the central posterior interval of u(nu(x)), each of shape (n,).
+
+        As rough as :meth:`source_band`.
+        """
         return _central(self._probabilities(x), level)
 
     @cached_property

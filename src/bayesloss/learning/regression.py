@@ -71,6 +71,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     converged_ : bool
     n_features_in_ : int
         Always 1.
+    feature_names_in_ : ndarray of str
 
     Notes
     -----
@@ -150,8 +151,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         counted = weight > 0
         x, weight = self._one_feature(features)[counted], weight[counted]
         target = target.astype(np.float64)[counted]
-        if len(np.unique(x)) < 2:
-            raise ValueError(f"expected at least 2 distinct inputs, got {len(np.unique(x))}")
+        if not len(x) or x.min() == x.max():
+            raise ValueError(f"expected at least 2 distinct inputs, got {min(len(x), 1)}")
         if np.ptp(target) == 0:
             raise ValueError(f"expected a target that varies, got {len(target)} times {target[0]}")
 
@@ -218,8 +219,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n, 1)
-        n_samples : int
-        random_state : int, RandomState or None
+        n_samples : int, default=1
+        random_state : int, RandomState or None, default=None
 
         Returns
         -------

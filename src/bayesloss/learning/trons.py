@@ -278,6 +278,8 @@ class GLMTron(_Tron):
         Mean squared error on the hold-out after each round.
     converged_ : bool
         Whether ``patience`` rounds brought nothing better.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
 
     Examples
     --------
