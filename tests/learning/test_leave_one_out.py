@@ -141,3 +141,15 @@ def test_no_curvature_no_shift():
     data = problem()
     scores = torch.from_numpy(fitted(data, 0.5))
     assert LeaveOneOut(data, seed=0)(0, scores, torch.zeros((2, 120)).double()) is scores
+
+
+def test_the_curvature_is_formed_in_rounds_1_2_4_8(monkeypatch):
+    data = problem()
+    held, formed, now = LeaveOneOut(data, seed=0), [], 0
+    leverages = held._leverages
+    monkeypatch.setattr(held, "_leverages", lambda c: (formed.append(now), leverages(c))[1])
+    scores = torch.zeros(120).double()
+    slopes = LogLoss().log_probabilities(scores)[1]
+    for now in range(1, 12):  # noqa: B007
+        held(0, scores, slopes)
+    assert formed == [1, 2, 4, 8]

@@ -115,6 +115,20 @@ class TestLearnedLink:
         ).link_.posterior.prior.kernel.variance == pytest.approx(3)
         assert fit(self.X, self.y).link_.posterior.prior.kernel.variance == pytest.approx(1)
 
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_gp_variance_counts_weights(self):
+        X, score = self.X[:300], self.odds[:300] + 0.5
+        y = (score > 0) ^ (np.arange(300) % 20 == 0)  # nearly separable: steep scores
+        weight = 1 + 4 * (np.abs(score) > 1)
+        options = {"prior": "gp", "C": 1e3, "max_iter": 1}
+        weighted = LinkgisticClassifier(**options, random_state=0).fit(X, y, weight)
+        repeated = LinkgisticClassifier(**options, random_state=0).fit(
+            X.repeat(weight, axis=0), y.repeat(weight)
+        )
+        variances = [float(m.link_.posterior.prior.kernel.variance) for m in (weighted, repeated)]
+        assert variances[0] == pytest.approx(variances[1], rel=1e-3)
+        assert variances[0] > 1.1  # or the least allowed would stand in for either
+
 
 def test_leave_one_out_scores_keep_links_from_overconfidence():
     """Few data, nearly separable: links fitted to training scores are far too sure of themselves.

@@ -110,6 +110,28 @@ class TestRounds:
         assert slopes.min() > 0.99 * least and slopes.max() < 0.5 * 1.001
         assert link.values[0] == 0 and link.values[-1] == 1
 
+    @quiet
+    def test_the_bregmantrons_first_step(self):
+        """From w = 0, where the first link is 1/2, a step of 1 / max_slope down the gradient."""
+        X, y, _ = simulate(50)
+        model = BregmanTron(max_slope=0.5, n_steps=1, max_iter=1, validation_fraction=1e-9)
+        model.fit(X, y)
+        residual = (y == model.classes_[1]) - 0.5
+        expected = residual @ (X - X.mean(0)) / 50 / model.scale_**2 / 0.5
+        assert model.coef_[0] == pytest.approx(expected)
+        assert model.intercept_[0] == pytest.approx(0.5 * residual.mean() / 0.5)
+
+    @quiet
+    def test_the_bregmantrons_least_slope_where_the_largest_one_is_too_steep(self):
+        """It is then in units of 1 / (range of the scores)."""
+        X, y, _ = simulate(200)
+        model = BregmanTron("label", slope_ratio=0.2, max_slope=50.0, validation_fraction=1e-9)
+        model.fit(X, y)
+        z = np.unique(model.linear_score(X))
+        slopes = np.diff(model.link_(z)) / np.diff(z)
+        assert np.ptp(z) > 1 / 50
+        assert slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
+
     @pytest.mark.parametrize("model", ALL, ids=repr)
     @quiet
     def test_the_order_of_the_data_does_not_matter(self, model):
