@@ -211,6 +211,14 @@ def test_scores_of_any_layout(recwarn):
     assert not recwarn.list  # PyTorch warns of arrays that cannot be written to
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_a_second_fit_forgets_the_first_ones_link():
+    X, y, _ = kinked(60)
+    model = LinkgisticClassifier(n_basis=8, max_iter=1).fit(X, y)
+    assert model.fit(X, np.arange(60) % 3).links_
+    assert not hasattr(model, "link_")
+
+
 def test_a_link_is_shown_in_a_line():
     X, y, _ = kinked(200)
     shown = repr(fit(X, y).link_)

@@ -363,6 +363,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             FittedLink(posterior, loss, draws, float(x.min()), float(x.max()))
             for posterior, draws, x in zip(fit.posteriors, fit.draws, fit.scores.cpu(), strict=True)
         ]
+        self.__dict__.pop("link_", None)  # of an earlier fit
         if len(self.links_) == 1:
             self.link_ = self.links_[0]
         self.n_iter_ = len(fit.history["log_evidence"])
