@@ -159,9 +159,9 @@ def test_bad_fits_are_refused():
 def test_what_does_not_converge_says_so():
     X, y = toy()
     with pytest.warns(ConvergenceWarning, match="did not settle"):
-        GPClassifier(length_scale=0.3, amplitude=3.0, max_iter=1).fit(X, y)
+        assert not GPClassifier(length_scale=0.3, amplitude=3.0, max_iter=1).fit(X, y).converged_
     with pytest.warns(ConvergenceWarning, match="was not found"):
         GPClassifier("laplace", length_scale=0.3, amplitude=3.0, max_iter=1).fit(X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y)
+        assert GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y).converged_

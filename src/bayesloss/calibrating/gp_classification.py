@@ -137,6 +137,7 @@ class GPClassifier(_ProbitClassifier):
     log_evidence_ : float
         The approximate log probability of the labels: compare kernels with it.
     n_iter_ : int
+    converged_ : bool
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -204,6 +205,7 @@ class GPClassifier(_ProbitClassifier):
         self.posterior_ = infer(self.prior_.features, sign, max_iter=self.max_iter)
         self.log_evidence_ = float(self.posterior_.log_evidence)
         self.n_iter_ = self.posterior_.n_iterations
+        self.converged_ = bool(self.posterior_.converged[0])
         return self
 
 
