@@ -3,7 +3,8 @@
 Annealed importance sampling: chains start as exact draws from a standard normal prior and are led
 to the posterior through the distributions prior x likelihood^beta, beta from 0 to 1 (Neal 2001). At
 each beta they move by Hamiltonian Monte Carlo. The product of the ratios that a chain collects on
-its way is an unbiased estimate of the evidence, and weights its end point.
+its way estimates the evidence, without bias but for the step size, which adapts on the way; it also
+weights the chain's end point.
 
 Hamiltonian Monte Carlo by itself, for many problems at once (Neal 2010).
 """

@@ -316,6 +316,10 @@ class TestMaximum:
         with pytest.raises(ValueError, match=message):
             self.maximise(objective="Laplace")
 
+    def test_no_smoothness_is_refused(self):
+        with pytest.raises(ValueError, match=r"at least one value in smoothness, got \(\)"):
+            self.maximise(smoothness=())
+
     def test_searches_without_a_mode_are_refused(self, monkeypatch):
         """If no search ever finds a mode there is no answer, and the message says so."""
 

@@ -278,8 +278,15 @@ class TestBadInput:
             warnings.simplefilter("error")
             fit(X, y, C=1.0)
 
+    def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
+        monkeypatch.setattr("bayesloss.learning.link_em._FIXED_STEPS", 2)
+        message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
+        with pytest.warns(ConvergenceWarning, match=message):
+            fit(self.X, self.y)
+
     def test_too_few_rounds(self):
-        with pytest.warns(ConvergenceWarning, match=r"not converged: EM .* Raise max_iter=1,"):
+        message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
+        with pytest.warns(ConvergenceWarning, match=message):
             model = fit(self.X, self.y, max_iter=1, tol=1e-9)
         assert not model.converged_
         assert model.n_iter_ == 2

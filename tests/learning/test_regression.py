@@ -239,6 +239,8 @@ class TestFit:
         np.testing.assert_array_equal(one, two)
         assert not np.allclose(one, other)
         assert model.sample_source(grid).shape == (5, 1)
+        with pytest.raises(ValueError, match="expected n_samples of at least 0, got -1"):
+            model.sample_source(grid, -1)
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
     @pytest.mark.parametrize("noise", [0.1, 0.5])

@@ -145,7 +145,7 @@ class GPClassifier(_ProbitClassifier):
     -----
     For decisions under costs give the probabilities to :meth:`CostMatrix.decide`. ``predict`` takes
     both errors to cost the same; ``decision_function`` is the argument of the normal distribution
-    function in LHG (25). Time grows like n^3, memory like n^2.
+    function in LHG (25). Time grows like n^3, memory like n^2. There are no sample weights.
 
     Examples
     --------

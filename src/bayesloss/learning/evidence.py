@@ -221,6 +221,8 @@ def maximise_evidence(
     x, y, sample_weight = check_data(x, y, sample_weight)
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
+    if not smoothness:
+        raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     limits = _limits(bounds or {}, likelihood)
     with fixed_threads(1):
         data = likelihood.condense(prior.features, x, y, sample_weight)

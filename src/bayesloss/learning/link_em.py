@@ -24,7 +24,9 @@ from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_w
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
+__all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
+
+FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
@@ -96,7 +98,7 @@ def fit_links(
     LinkFit
     """
     fixed = fit_fixed_link(data, likelihood.loss, tol)
-    unsettled = [] if fixed.settled(tol) else ["the fit with the fixed link"]
+    unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
     slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))

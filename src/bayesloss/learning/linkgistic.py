@@ -32,7 +32,7 @@ from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import LinkFit, fit_links
+from bayesloss.learning.link_em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
@@ -276,6 +276,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
         )
         counted = weight > 0
+        if not counted.any():
+            raise ValueError("expected a sample weight above zero, got none")
         if not counted.all():
             inputs, y, weight = inputs[counted], y[counted], weight[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
@@ -375,9 +377,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn(self, fit: LinkFit, data: LinearScores) -> None:
         if fit.unsettled:
+            # Rounds have no part in the fit with the fixed link.
+            rounds = "" if fit.unsettled == (FIXED_LINK,) else f"raise max_iter={self.max_iter}, "
             warnings.warn(
-                f"not converged: {'; '.join(fit.unsettled)}. Raise max_iter={self.max_iter}, "
-                "scale the inputs, or lower C",
+                f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
+                "or lower C",
                 ConvergenceWarning,
                 stacklevel=3,
             )

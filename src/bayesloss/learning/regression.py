@@ -225,7 +225,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, n_samples)
+
+        Raises
+        ------
+        ValueError
+            If n_samples is negative, or X is not as in the fit.
         """
+        if n_samples < 0:
+            raise ValueError(f"expected n_samples of at least 0, got {n_samples}")
         x = self._new_input(X)
         seed = int(check_random_state(random_state).randint(2**31))
         Gamma = self.posterior_.sample(n_samples, torch.Generator().manual_seed(seed))
