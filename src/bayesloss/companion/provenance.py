@@ -9,20 +9,25 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["environment"]
+__all__ = ["environment", "processor"]
 
 
 def environment(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what measures may depend on beside their parameters: code, libraries, machine."""
     libraries = ("bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas")
-    cpuinfo = Path("/proc/cpuinfo")  # the only place where Linux names the processor
-    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
     return {
         "commit": _commit(Path(inspect.getfile(function)).parent),
         "versions": {"python": platform.python_version()} | {n: version(n) for n in libraries},
-        "processor": model[1] if model else platform.processor() or platform.machine(),
+        "processor": processor(),
         "platform": platform.platform(),
     }
+
+
+def processor() -> str:
+    """Return the name of the processor, as far as the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")  # the only place where Linux names the processor
+    model = re.search(r"model name\s*: (.*)", cpuinfo.read_text() if cpuinfo.exists() else "")
+    return model[1] if model else platform.processor() or platform.machine()
 
 
 def _commit(folder: Path) -> str | None:
