@@ -51,9 +51,9 @@ class TestScikitLearnsChecks:
         y = np.digitize(z, [-2, 2])
         with pytest.raises(ValueError, match="Only binary classification is supported"):
             GLMTron().fit(X, y)
-        model = OneVsRestClassifier(GLMTron(max_iter=50, patience=50))
+        model = OneVsRestClassifier(GLMTron(max_iter=50, patience=50, random_state=0))
         with pytest.warns(ConvergenceWarning):
-            assert model.fit(X, y).score(X, y) > 0.6
+            assert model.fit(X, y).score(X, y) > 0.5  # the largest class has a share of 0.4
 
 
 class TestRounds:
