@@ -53,7 +53,7 @@ class TestScikitLearnsChecks:
             GLMTron().fit(X, y)
         model = OneVsRestClassifier(GLMTron(max_iter=50, patience=50, random_state=0))
         with pytest.warns(ConvergenceWarning):
-            assert model.fit(X, y).score(X, y) > 0.5  # the largest class has a share of 0.4
+            assert model.fit(X, y).score(X, y) > 0.6
 
 
 class TestRounds:
