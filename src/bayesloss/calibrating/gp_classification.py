@@ -26,6 +26,7 @@ from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em
 from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.probit_mode import laplace_probit
 from bayesloss.kernels import SquaredExponential
+from bayesloss.proper_losses import as_float64
 
 __all__ = ["GPClassifier", "LossEMClassifier"]
 
@@ -52,11 +53,11 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")
         kernel = SquaredExponential(a=self.length_scale**-2, b=self.amplitude**2)
-        self.prior_ = WhitenedGP.at(kernel, _tensor(features), batch_dims=1)
+        self.prior_ = WhitenedGP.at(kernel, as_float64(features)[None], batch_dims=1)
         return torch.from_numpy(2.0 * codes - 1.0)[None]
 
     def _project(self, X: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.prior_.project(_tensor(X))
+        return self.prior_.project(as_float64(X)[None])
 
     def _margin(self, X: ArrayLike) -> NDArray[np.float64]:
         """The argument of Phi in LHG (25)."""
@@ -344,8 +345,3 @@ class LossEMClassifier(_ProbitClassifier):
         """
         margin = self._margin(X)  # first: it says so when nothing has been fitted
         return margin - self.costs_.probit_threshold
-
-
-def _tensor(X: NDArray[np.float64]) -> torch.Tensor:
-    """One data set of inputs, copied: PyTorch takes no array with negative strides."""
-    return torch.from_numpy(np.array(X, order="C"))[None]

@@ -35,7 +35,7 @@ from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.proper_losses import ProperLoss
+from bayesloss.proper_losses import ProperLoss, as_float64
 
 __all__ = ["FittedLink", "LinkgisticClassifier"]
 
@@ -435,7 +435,7 @@ def _device(name: str) -> torch.device:
 
 
 def _points(x: ArrayLike) -> Tensor:
-    points = torch.from_numpy(np.array(x, dtype=np.float64, order="C"))
+    points = as_float64(x)
     if points.ndim != 1:
         raise ValueError(f"expected scores of shape (n,), got {tuple(points.shape)}")
     return points
