@@ -2,10 +2,10 @@
 
 From every store in the folder a few cells, chosen at random, are measured again and compared.
 
-On the kind of processor that a store was measured on, every measure must agree to six digits.
-Another one adds up in another order. What becomes of that depends on the experiment: a closed form
-keeps its digits, a decision near a tie flips, Markov chains part ways. There the differences are
-told, and only what is missing, or a number on one side alone, is an error.
+Every measure must agree to six digits. But processors of another kind add up in another order, and
+some experiments make that grow: a decision near a tie flips, Markov chains part ways. For those,
+and on another kind of processor only, `ELSEWHERE` says how much it may be, and the report how much
+it is. What is missing, or a number on one side alone, is an error everywhere.
 """
 
 import argparse
@@ -18,7 +18,23 @@ import pandas as pd
 from bayesloss.companion.provenance import processor
 from bayesloss.companion.results import load_provenance, verify
 
-__all__ = ["main"]
+__all__ = ["ELSEWHERE", "main"]
+
+_RTOL = 1e-6
+
+# The largest relative difference on another kind of processor, for stores that magnify rounding;
+# the finite ones are two to three times what was seen between AMD EPYC and Intel Xeon.
+ELSEWHERE = {
+    "asymmetric_losses": 0.03,  # shares of 1,000 decisions, some of them near ties
+    "asymmetric_losses_map": 0.03,
+    "asymmetric_losses_rounded": 0.03,
+    "gp_regression": 0.1,  # among its measures is the size of rounding errors
+    "learned_losses_budget": 2e-3,  # without a penalty the search stops on its way to infinity
+    "dress_link": math.inf,  # the same, and quantities in the far tails of a link
+    "learning_curves": math.inf,  # EM takes another path, in another number of rounds
+    "evidence_trap": math.inf,  # searches for a maximum that does not exist
+    "laplace_mcmc": math.inf,  # Markov chains
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             runs = load_provenance(options.folder, name)["runs"]
             elsewhere = sorted({run["processor"] for run in runs} - {processor()})
-            rtol = math.inf if elsewhere else 1e-6
+            rtol = ELSEWHERE.get(name, _RTOL) if elsewhere else _RTOL
             report = verify(
                 options.folder, name, n_cells=options.cells, seed=options.seed, rtol=rtol
             )
@@ -54,7 +70,7 @@ def _how_nearly(report: pd.DataFrame, elsewhere: list[str]) -> str:
     scale = np.fmax(np.fmax(np.abs(stored), np.abs(again)), np.finfo(float).tiny)
     gaps = np.nan_to_num(np.abs(stored - again) / scale)
     worst = report["measure"].iloc[int(gaps.argmax())]
-    near = int((gaps <= 1e-6).sum())
+    near = int((gaps <= _RTOL).sum())
     return (
         f" in {near} of {len(report)} measures, and differ by {gaps.max():.1g} ({worst}) at most; "
         f"stored on {', '.join(elsewhere)}"
