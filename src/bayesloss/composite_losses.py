@@ -12,7 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.proper_losses import ProperLoss, as_float64
+from bayesloss.arrays import as_float64
+from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["CompositeLoss", "margin_representation"]
 

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from bayesloss.arrays import as_number, as_scalar
+
 __all__ = ["SquaredExponential"]
 
 _BLOCK = 2**22  # numbers in a block of differences: 32 MB in float64
@@ -30,15 +32,14 @@ class SquaredExponential:
     """
 
     def __init__(self, *, a: float | Tensor, b: float | Tensor = 1.0) -> None:
-        self.a = torch.as_tensor(a, dtype=torch.float64)
-        self.b = torch.as_tensor(b, dtype=torch.float64)
+        self.a, self.b = as_scalar(a), as_scalar(b)
         for name, value in (("a", self.a), ("b", self.b)):
-            if value.ndim or not 0 < float(value.detach()) < math.inf:
+            if value.ndim or not 0 < as_number(value) < math.inf:
                 raise ValueError(f"expected a finite number {name} > 0, got {name}={value}")
 
     def __repr__(self) -> str:
         """Show the hyper-parameters."""
-        return f"SquaredExponential(a={float(self.a.detach()):.4g}, b={float(self.b.detach()):.4g})"
+        return f"SquaredExponential(a={as_number(self.a):.4g}, b={as_number(self.b):.4g})"
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         """The matrix of all k(x_i, z_j).

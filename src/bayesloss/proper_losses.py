@@ -18,10 +18,11 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
+
+from bayesloss.arrays import as_float64
 
 __all__ = ["LogLoss", "MatsushitaLoss", "ProperLoss", "SkewedLogLoss", "SquareLoss", "bregman"]
 
@@ -406,13 +407,6 @@ def bregman(
     value = generator(x0)
     (slope,) = torch.autograd.grad(value.sum(), x0)
     return (generator(x) - value - (x - x0) * slope).detach()
-
-
-def as_float64(values: ArrayLike | Tensor) -> Tensor:
-    """Numbers as a tensor in float64; a tensor keeps its gradient."""
-    if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
-        values = np.array(values, dtype=np.float64, order="C")
-    return torch.as_tensor(values, dtype=torch.float64)
 
 
 def _probabilities(values: ArrayLike | Tensor) -> Tensor:

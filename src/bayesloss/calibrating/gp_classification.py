@@ -20,13 +20,13 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from bayesloss.arrays import as_float64
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em_probit
 from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.probit_mode import laplace_probit
 from bayesloss.kernels import SquaredExponential
-from bayesloss.proper_losses import as_float64
 
 __all__ = ["GPClassifier", "LossEMClassifier"]
 

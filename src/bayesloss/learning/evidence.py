@@ -33,6 +33,7 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss.arrays import as_number
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import (
     LogJoint,
@@ -43,7 +44,7 @@ from bayesloss.learning.laplace import (
     find_mode,
 )
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Observations
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.threads import fixed_threads
 
 __all__ = [

@@ -21,7 +21,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel, as_number, as_scalar
+from bayesloss.arrays import as_number, as_scalar
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = ["GP", "ISGP", "SourcePrior"]
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from bayesloss.learning.trigonometric_kernel import as_number, as_scalar
+from bayesloss.arrays import as_number, as_scalar
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]

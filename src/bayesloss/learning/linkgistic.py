@@ -27,6 +27,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
+from bayesloss.arrays import as_float64, as_points
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
@@ -35,7 +36,7 @@ from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.proper_losses import ProperLoss, as_float64
+from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FittedLink", "LinkgisticClassifier"]
 
@@ -435,10 +436,7 @@ def _device(name: str) -> torch.device:
 
 
 def _points(x: ArrayLike) -> Tensor:
-    points = as_float64(x)
-    if points.ndim != 1:
-        raise ValueError(f"expected scores of shape (n,), got {tuple(points.shape)}")
-    return points
+    return as_points(as_float64(x), "scores")
 
 
 def _central(

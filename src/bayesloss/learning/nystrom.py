@@ -14,6 +14,7 @@ import math
 import torch
 from torch import Tensor
 
+from bayesloss.arrays import as_points
 from bayesloss.kernels import SquaredExponential
 
 __all__ = ["NystromBasis", "product_integrals"]
@@ -54,7 +55,7 @@ class NystromBasis:
     """
 
     def __init__(self, kernel: SquaredExponential, points: Tensor, *, jitter: float = 1e-8) -> None:
-        points = _checked(points, "points")
+        points = as_points(points, "points")
         if not len(points) or not torch.isfinite(points).all():
             raise ValueError(f"expected finite points, at least one, got {points}")
         if not 0 <= jitter < math.inf:
@@ -82,7 +83,7 @@ class NystromBasis:
 
     def basis(self, x: Tensor) -> Tensor:
         """The functions phi_i(x): (n,) to (n, M)."""
-        return self.kernel(_checked(x, "x"), self.points) @ self.weights
+        return self.kernel(as_points(x), self.points) @ self.weights
 
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x) of eq. (9), by eq. (20): (n,) to (n, M, M)."""
@@ -106,7 +107,7 @@ class NystromBasis:
         return torch.cat(
             [
                 (product_integrals(self.kernel, self.points, part) @ v) @ v
-                for part in _checked(x, "x").split(rows)
+                for part in as_points(x).split(rows)
             ]
         )
 
@@ -132,7 +133,7 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
     -------
     Tensor of shape (n, M, M)
     """
-    points, x = _checked(points, "points"), _checked(x, "x")
+    points, x = as_points(points, "points"), as_points(x)
     root = kernel.a.sqrt()
     total = points[:, None] + points
     gap = points[:, None] - points
@@ -151,9 +152,3 @@ def _erf_difference(u: Tensor, v: Tensor) -> Tensor:
     return torch.where(
         tail, torch.special.erfc(v) - torch.special.erfc(u), torch.erf(u) - torch.erf(v)
     )
-
-
-def _checked(x: Tensor, name: str) -> Tensor:
-    if x.ndim != 1:
-        raise ValueError(f"expected {name} of shape (n,), got {tuple(x.shape)}")
-    return x.to(torch.float64)

@@ -22,6 +22,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from bayesloss.arrays import as_number, as_points, as_scalar
+
 __all__ = ["TrigonometricKernel"]
 
 _BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
@@ -130,7 +132,7 @@ class TrigonometricKernel:
         -------
         Tensor of shape (n, M)
         """
-        waves = _powers(math.pi * self.c * _checked(x), self.n_basis // 2)
+        waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
         return torch.cat([waves.real, waves.imag], dim=1)
 
     def integrals(self, x: Tensor) -> Tensor:
@@ -145,7 +147,7 @@ class TrigonometricKernel:
         Tensor of shape (n, 2M + 1)
             The columns x, S_1, ..., S_M, D_1, ..., D_M.
         """
-        x = _checked(x)
+        x = as_points(x)
         harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=x.device)
         frequency = math.pi * self.c * harmonics
         half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
@@ -223,7 +225,7 @@ class TrigonometricKernel:
         quotient = series.flip(1).cumsum(1).flip(1)
         rows = max(1, _BLOCK // (16 * (self.n_basis // 8 + len(series))))
         parts = []
-        for part in _checked(x).split(rows):
+        for part in as_points(x).split(rows):
             half = 0.5 * math.pi * self.c * part
             z_less_one = 2j * half.sin() * torch.polar(torch.ones_like(half), half)
             rest = z_less_one * _polynomial(quotient, 2 * half)
@@ -249,7 +251,7 @@ class TrigonometricKernel:
         m = torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)[:, None]
         n = m.T
         pic = math.pi * self.c
-        x = _checked(x)[:, None, None]
+        x = as_points(x)[:, None, None]
         sin_m, cos_m = torch.sin(pic * m * x), torch.cos(pic * m * x)
         sin_n, cos_n = sin_m.mT, cos_m.mT
         same = m == n
@@ -311,19 +313,3 @@ def _polynomial(coefficients: Tensor, angle: Tensor) -> Tensor:
     high = torch.cat([ones, _powers(inner * angle, outer - 1)], dim=1)
     values = pieces.reshape(-1, inner) @ low.T
     return (values.reshape(n_series, outer, -1) * high.T).sum(dim=1)
-
-
-def as_number(value: float | Tensor) -> float:
-    """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
-    return float(value.detach()) if isinstance(value, Tensor) else float(value)
-
-
-def as_scalar(value: float | Tensor) -> Tensor:
-    """A hyper-parameter as a float64 tensor of shape (), its gradient kept."""
-    return torch.as_tensor(value, dtype=torch.float64)
-
-
-def _checked(x: Tensor) -> Tensor:
-    if x.ndim != 1:
-        raise ValueError(f"expected x of shape (n,), got {tuple(x.shape)}")
-    return x.to(torch.float64)  # integers would be taken in single precision

@@ -1,0 +1,38 @@
+"""Numbers in, float64 tensors out: the conversions that every module shares."""
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+__all__ = ["as_float64", "as_number", "as_points", "as_scalar"]
+
+
+def as_float64(values: ArrayLike | Tensor) -> Tensor:
+    """Numbers as a tensor in float64; a tensor keeps its gradient."""
+    if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
+        values = np.array(values, dtype=np.float64, order="C")
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+def as_number(value: float | Tensor) -> float:
+    """A hyper-parameter as a float, also where it is a tensor that requires a gradient."""
+    return float(value.detach()) if isinstance(value, Tensor) else float(value)
+
+
+def as_scalar(value: float | Tensor) -> Tensor:
+    """A hyper-parameter as a float64 tensor of shape (), its gradient kept."""
+    return torch.as_tensor(value, dtype=torch.float64)
+
+
+def as_points(x: Tensor, name: str = "x") -> Tensor:
+    """Points on a line as a float64 tensor of shape (n,).
+
+    Raises
+    ------
+    ValueError
+        If x has another number of dimensions than one.
+    """
+    if x.ndim != 1:
+        raise ValueError(f"expected {name} of shape (n,), got {tuple(x.shape)}")
+    return x.to(torch.float64)  # integers would be taken in single precision
