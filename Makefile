@@ -62,7 +62,7 @@ paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
 verify: $(INSTALLED) ## recompute a few stored results and compare
-	$(BIN)/python -m bayesloss.companion.verify
+	$(BIN)/python -m bayesloss_book.stores.verify
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/python -m ruff check .

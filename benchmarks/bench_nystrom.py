@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayesloss.experiments.nystrom import new_smoothness
+from bayesloss_book.learning.nystrom import new_smoothness
 
 
 @pytest.mark.parametrize("name", new_smoothness(2, 2))

@@ -12,10 +12,10 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
-from bayesloss.companion.data import DataError, load_images
 from bayesloss.learning.laplace import LogJoint, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.link_em import grid_size
+from bayesloss_book.data import DataError, load_images
 
 N_BASIS, N_DRAWS = 64, 64
 WEIGHT_STEPS, MODE_STEPS, ROUNDS = 10, 30, 8  # of the plain recipe; eight rounds is what ours took

@@ -1,10 +1,12 @@
 """The project itself: pinned dependencies, the layout, and files that travel."""
 
+import ast
 import importlib.metadata
 import re
 import subprocess
 import sys
 import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import notebooks
@@ -23,6 +25,9 @@ DIRECT = sorted({*PROJECT["dependencies"], *(line for lines in EXTRAS.values() f
 # The general Linux wheel of PyTorch brings these along; the CPU wheel, which the README
 # recommends and the lock was made with, does not.
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
+
+# Parts of the book whose pages have code of their own name.
+PARTS = ("learning", "calibrating")
 
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+*]+)$")
 
@@ -157,54 +162,149 @@ def test_guard_sees_a_lock_that_does_not_satisfy():
 
 
 def layout_problems(root: Path, pages: list[str]) -> list[str]:
-    """Say which pages lack the module or the test of their own name.
+    """Say which pages have no code of their own name in the book's package."""
+    return [
+        f"book/{page}.md has no src/bayesloss_book/{page}.py, nor a folder of that name"
+        for page in pages
+        if page.partition("/")[0] in PARTS
+        and not (root / f"src/bayesloss_book/{page}.py").is_file()
+        and not (root / f"src/bayesloss_book/{page}/__init__.py").is_file()
+    ]
 
-    The module is in the page's part, in experiments, or a ground module of the package itself.
+
+def stray_problems(root: Path, pages: list[str]) -> list[str]:
+    """Say which code of the book belongs to no page."""
+    code = [
+        path.relative_to(root / "src/bayesloss_book").with_suffix("")
+        for part in PARTS
+        for path in (root / "src/bayesloss_book" / part).rglob("*.py")
+        if path.name != "__init__.py"
+    ]
+    return [
+        f"src/bayesloss_book/{name}.py belongs to no page"
+        for name in sorted(map(str, code))
+        if name not in pages and name.rpartition("/")[0] not in pages
+    ]
+
+
+def test_problems(root: Path) -> list[str]:
+    """Say which modules of either package have no test of their own name; figures may do without.
+
+    A page's figures are drawn, and compared to the last digit, when its notebook is executed.
     """
     found = []
-    for page in pages:
-        part, _, name = page.partition("/")
-        if part not in ("learning", "calibrating"):
-            continue
-        homes = [
-            home
-            for home in (f"{part}/", "experiments/", "")
-            if (root / f"src/bayesloss/{home}{name}.py").is_file()
-        ]
-        if not homes:
-            found.append(
-                f"book/{page}.md has no module {part}/{name}.py, experiments/{name}.py or {name}.py"
-            )
-        found += [
-            f"src/bayesloss/{home}{name}.py has no test tests/{home}test_{name}.py"
-            for home in homes
-            if not (root / f"tests/{home}test_{name}.py").is_file()
-        ]
+    for package, tests in (("bayesloss", "tests"), ("bayesloss_book", "tests/book_code")):
+        for path in sorted((root / "src" / package).rglob("*.py")):
+            name = path.relative_to(root / "src" / package)
+            test = root / tests / name.parent / f"test_{name.name}"
+            if name.stem not in ("__init__", "figures") and not test.is_file():
+                found.append(f"src/{package}/{name} has no test {test.relative_to(root)}")
     return found
 
 
+test_problems.__test__ = False  # a guard, no test
+
+
 @pytest.mark.parametrize("page", notebooks.pages())
-def test_page_has_its_module_and_its_test(page):
+def test_page_has_its_code(page):
     assert not layout_problems(ROOT, [page])
 
 
-def test_guard_sees_a_page_without_module_or_test(tmp_path):
-    assert "no module" in layout_problems(tmp_path, ["learning/toy"])[0]
-    (tmp_path / "src/bayesloss/experiments").mkdir(parents=True)
-    (tmp_path / "src/bayesloss/experiments/toy.py").touch()
-    assert "tests/experiments/test_toy.py" in layout_problems(tmp_path, ["learning/toy"])[0]
+def test_code_of_the_book_has_its_page():
+    assert not stray_problems(ROOT, notebooks.pages())
+
+
+def test_module_has_its_test():
+    assert not test_problems(ROOT)
+
+
+def test_guard_sees_a_page_without_code_code_without_page_and_a_module_without_test(tmp_path):
+    assert "learning/toy.py" in layout_problems(tmp_path, ["learning/toy"])[0]
     assert layout_problems(tmp_path, ["index", "reference/errata"]) == []
-
-
-def test_guard_sees_a_ground_module_without_its_test(tmp_path):
-    (tmp_path / "src/bayesloss").mkdir(parents=True)
-    (tmp_path / "src/bayesloss/toy.py").touch()
-    assert layout_problems(tmp_path, ["learning/toy"]) == [
-        "src/bayesloss/toy.py has no test tests/test_toy.py"
-    ]
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_toy.py").touch()
+    (tmp_path / "src/bayesloss_book/learning").mkdir(parents=True)
+    (tmp_path / "src/bayesloss_book/learning/toy.py").touch()
     assert layout_problems(tmp_path, ["learning/toy"]) == []
+    assert stray_problems(tmp_path, ["learning/toy"]) == []
+    assert stray_problems(tmp_path, ["learning/other"]) == [
+        "src/bayesloss_book/learning/toy.py belongs to no page"
+    ]
+    assert test_problems(tmp_path) == [
+        "src/bayesloss_book/learning/toy.py has no test tests/book_code/learning/test_toy.py"
+    ]
+    (tmp_path / "tests/book_code/learning").mkdir(parents=True)
+    (tmp_path / "tests/book_code/learning/test_toy.py").touch()
+    assert test_problems(tmp_path) == []
+
+
+# ------------------------------------------------------------------------------ the two houses
+
+ONLY_PAGES = {"bayesloss_book", "matplotlib", "IPython", "yaml", "pooch", "pandas", "joblib"}
+
+
+def imports(path: Path, *, inside: bool) -> set[str]:
+    """Return the modules that a file imports: at its top, or also inside its functions."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
+    for node in ast.walk(tree) if inside else tree.body:
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {node.module or ""} | {f"{node.module}.{name.name}" for name in node.names}
+    return found
+
+
+def modules(package: str) -> dict[str, Path]:
+    """Return the modules of a package by their dotted names; a package goes by its folder's."""
+    source = ROOT / "src"
+    return {
+        ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sorted((source / package).rglob("*.py"))
+    }
+
+
+@pytest.mark.parametrize(("name", "path"), modules("bayesloss").items())
+def test_the_library_imports_nothing_that_only_pages_need(name, path):
+    """What draws imports matplotlib when it is called."""
+    roots = {imported.partition(".")[0] for imported in imports(path, inside=False)}
+    assert not roots & ONLY_PAGES
+    assert "bayesloss_book" not in {n.partition(".")[0] for n in imports(path, inside=True)}
+
+
+@pytest.mark.parametrize("package", ["bayesloss", "bayesloss_book"])
+def test_imports_run_one_way(package):
+    """No circle; learning and calibrating do not import each other."""
+    files = modules(package)
+    arrows = {n: (imports(p, inside=True) & files.keys()) - {n, package} for n, p in files.items()}
+    TopologicalSorter(arrows).prepare()  # raises CycleError
+    if package == "bayesloss":
+        parts = {part: f"{package}.{part}." for part in ("learning", "calibrating")}
+        for one, other in (("learning", "calibrating"), ("calibrating", "learning")):
+            crossing = [
+                (name, to)
+                for name in files
+                if name.startswith(parts[one])
+                for to in arrows[name]
+                if to.startswith(parts[other])
+            ]
+            assert not crossing
+
+
+def page_of(name: str, pages: list[str]) -> str | None:
+    """Return the page that a module of the book belongs to."""
+    path = name.removeprefix("bayesloss_book.").replace(".", "/")
+    return next((page for page in pages if path == page or path.startswith(f"{page}/")), None)
+
+
+def test_pages_do_not_import_each_other():
+    """But for what `ACROSS` names: a page can be read, moved or deleted by itself."""
+    pages, files = notebooks.pages(), modules("bayesloss_book")
+    found = set()
+    for name, path in files.items():
+        for to in imports(path, inside=True) & files.keys():
+            here, there = page_of(name, pages), page_of(to, pages)
+            if there and here != there:
+                found.add((name, to))
+    assert found == set()
 
 
 # -------------------------------------------------------------------- files that travel
@@ -221,7 +321,7 @@ def file_problems(path: Path, name: str) -> list[str]:
     if path.stat().st_size > LIMIT:
         found.append(f"{name}: {path.stat().st_size} bytes, more than {LIMIT}")
     if DATA.search(name):
-        found.append(f"{name}: a data file; companion/data.py fetches those")
+        found.append(f"{name}: a data file; bayesloss_book/data.py fetches those")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -12,6 +12,7 @@ import ast
 import inspect
 import json
 import pkgutil
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,8 +25,9 @@ from sphinx.util import logging
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "results"
 
+PACKAGES = ("bayesloss", "bayesloss_book")
 # What every page uses says nothing about one figure.
-EVERYWHERE = {f"bayesloss.companion.{name}" for name in ("checks", "figures", "results")}
+EVERYWHERE = {f"bayesloss_book.{name}" for name in ("figures", "ledger.checks", "stores.results")}
 # Parameters that say where and on how many cores, not what comes out.
 PLUMBING = {"book", "n_jobs", "results", "scale"}
 
@@ -120,7 +122,7 @@ class Code:
                 thing: Any = self._resolve(node)
                 home = getattr(thing, "__module__", None) or ""
                 callable_ = inspect.isfunction(thing) or inspect.isclass(thing)
-                if callable_ and home.startswith("bayesloss.") and home not in EVERYWHERE:
+                if callable_ and home.partition(".")[0] in PACKAGES and home not in EVERYWHERE:
                     found.append(f"{home}.{thing.__qualname__}")
         return list(dict.fromkeys(found))
 
@@ -140,7 +142,7 @@ def _imports(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
             for name in node.names:
-                ours = module.startswith("bayesloss")
+                ours = module.partition(".")[0] in PACKAGES
                 thing = pkgutil.resolve_name(f"{module}.{name.name}") if ours else None
                 yield name.asname or name.name, thing
 
@@ -265,15 +267,22 @@ def _note(
         text += nodes.Text(", with ")
         text += values
     text += nodes.Text(".")
+    calls = nodes.bullet_list()
     if origin.functions:
-        text += nodes.Text(" It calls ")
-        text += _listed([_function(name) for name in origin.functions])
-        text += nodes.Text(".")
+        text += nodes.Text(" It calls the functions below.")
+        calls += [nodes.list_item("", _described(name)) for name in origin.functions]
     for name in origin.stores:
         text += nodes.Text(" It shows the stored results ")
         text += _code(name)
         text += nodes.Text(f", {_when(provenance[name])}.")
-    return _details(f"Make this {kind} again", [text])
+    return _details(f"Make this {kind} again", [text, *([calls] if len(calls) else [])])
+
+
+def _described(name: str) -> nodes.paragraph:
+    """Return a function's name and what its docstring begins with: the book's have no API page."""
+    first = (inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0]
+    said = re.sub(r":\w+:`~?([^`]*)`", r"\1", first).replace("``", "").replace("\n", " ")
+    return nodes.paragraph("", "", _function(name), nodes.Text(f": {said}"))
 
 
 def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:
@@ -347,11 +356,11 @@ def _details(summary: str, content: list[nodes.Element]) -> nodes.Element:
 
 
 def _function(name: str) -> nodes.Element:
-    """Return a function's name, which Sphinx links where the API page has it."""
+    """Return a function's name, which Sphinx links where an API page has it: the library's."""
     link = addnodes.pending_xref(
         "", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=False
     )
-    link += _code(name.removeprefix("bayesloss."))
+    link += _code(name.removeprefix("bayesloss.").removeprefix("bayesloss_book."))
     return link
 
 

@@ -1,4 +1,4 @@
-"""The squared-exponential kernel, used on both sides of the companion."""
+"""The squared-exponential kernel, on which both papers stand."""
 
 import math
 

@@ -77,8 +77,8 @@ def origin(*cells):
     parameters = 'results = "results"\nseed = 3\nn_basis = 8\nsizes = (1, 2)'
     imports = (
         "import numpy as np\n"
-        "from bayesloss.companion.results import load_results\n"
-        "from bayesloss.experiments import isgp, isgp_figures as figures\n"
+        "from bayesloss_book.stores.results import load_results\n"
+        "from bayesloss_book.learning.isgp import figures, prior as isgp\n"
         'stored = load_results(results, "auto_mpg")'
     )
     return how_made.Code([parameters, imports, *cells], 0, STORES).origin(len(cells) + 1)
@@ -86,14 +86,14 @@ def origin(*cells):
 
 def test_a_figure_names_its_function_and_parameters():
     found = origin("figure = figures.draw_paths(seed=seed)\nprint(sizes)")
-    assert found.functions == ["bayesloss.experiments.isgp_figures.draw_paths"]
+    assert found.functions == ["bayesloss_book.learning.isgp.figures.draw_paths"]
     assert found.parameters == {"seed": "3"}
     assert found.stores == []
 
 
 def test_names_are_followed_backwards():
     found = origin("table = isgp.slope_table(n_basis)", "shown = table.T", "shown.round(2)")
-    assert found.functions == ["bayesloss.experiments.isgp.slope_table"]
+    assert found.functions == ["bayesloss_book.learning.isgp.prior.slope_table"]
     assert found.parameters == {"n_basis": "8"}
 
 
@@ -121,13 +121,13 @@ def test_the_variables_of_a_loop_are_its_own():
 
 
 @pytest.mark.parametrize(
-    ("named", "warnings"), [("isgp_figures.draw_paths", 0), ("isgp_figures.draw_cost", 1)]
+    ("named", "warnings"), [("figures.draw_paths", 0), ("figures.draw_cost", 1)]
 )
 def test_a_caption_that_names_another_function_is_a_warning(monkeypatch, named, warnings):
     logger = Mock()
     monkeypatch.setattr(how_made, "logger", logger)
-    literal = nodes.literal("", f"experiments.{named}")
+    literal = nodes.literal("", f"learning.isgp.{named}")
     cell = nodes.container("", nodes.caption("", "A figure. Drawn by ", literal))
-    drew = "bayesloss.experiments.isgp_figures.draw_paths"
+    drew = "bayesloss_book.learning.isgp.figures.draw_paths"
     assert how_made._check_caption(cell, [drew]) == [drew][warnings:]
     assert logger.warning.call_count == warnings

@@ -5,7 +5,7 @@ import re
 import notebooks
 import pytest
 
-from bayesloss.companion.claims import ledger
+from bayesloss_book.ledger.claims import ledger
 
 BUILT = notebooks.ROOT / "_build" / "html" / "book"
 

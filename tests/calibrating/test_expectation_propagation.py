@@ -10,8 +10,8 @@ from scipy.special import ndtr
 from bayesloss.calibrating.expectation_propagation import _site, expectation_propagation
 from bayesloss.calibrating.probit import WhitenedGP
 from bayesloss.calibrating.probit_mode import laplace_probit, log_joint
-from bayesloss.experiments.gp_classification import brute_force
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book.calibrating.gp_classification import brute_force
 
 
 def toy(inputs, labels, amplitude):

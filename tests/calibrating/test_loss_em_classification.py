@@ -10,7 +10,7 @@ from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_classification import LogUtility, loss_em_probit
 from bayesloss.calibrating.probit import decide
 from bayesloss.calibrating.probit_mode import laplace_probit, log_joint
-from bayesloss.experiments.asymmetric_losses import draw_data
+from bayesloss_book.probit_references import draw_data
 
 
 def problem(n_sets=4, n_test=40, seed=0, amplitude=3.0):

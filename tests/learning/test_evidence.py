@@ -21,11 +21,11 @@ from bayesloss import (
     TrigonometricKernel,
     maximise_evidence,
 )
-from bayesloss.companion.data import load_auto_mpg
 from bayesloss.learning import evidence
 from bayesloss.learning.evidence import evidence_gradient
 from bayesloss.learning.laplace import LogJoint, Mode, find_mode, laplace
 from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss_book.data import load_auto_mpg
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 OBJECTIVES = pytest.mark.parametrize("objective", ["bound", "laplace"])

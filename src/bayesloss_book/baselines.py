@@ -1,0 +1,69 @@
+"""What the pages on images share: logistic regression at a budget, and the calibration error."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_em import fit_fixed_link
+from bayesloss.proper_losses import LogLoss
+
+__all__ = ["BUDGETS", "CALIBRATION_BINS", "HELD_OUT", "calibration_error", "fit_logistic"]
+
+HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
+
+# The tolerance of every method, as scikit-learn has it, and the largest number of rounds of EM.
+BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
+
+CALIBRATION_BINS = 15  # of probabilities, for the calibration error
+LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
+
+
+def fit_logistic(
+    X: NDArray[np.float64],
+    truth: NDArray[np.bool_],
+    X_test: NDArray[np.float64],
+    C: float,
+    tol: float,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    """K logistic regressions together, by the search that linkgistic regression begins with.
+
+    Parameters
+    ----------
+    X, X_test : ndarray of shape (n, d)
+    truth : ndarray of bool, shape (n, K)
+        Whether a training label is problem k's.
+    C, tol : float
+
+    Returns
+    -------
+    train, test : ndarray of shape (n, K)
+        Log odds.
+    rounds : int
+        L-BFGS iterations.
+    converged : bool
+    outside : float
+        0: the fixed link has no period.
+    """
+    labels = torch.from_numpy(truth.T.astype(np.int64))
+    Z = torch.from_numpy(X)
+    scores = LinearScores(Z, labels, Z.new_ones(len(Z)), C)
+    fit = fit_fixed_link(scores, LogLoss(), tol)
+    test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset
+    return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
+
+
+def calibration_error(probability: NDArray[np.float64], truth: NDArray[Any]) -> float:
+    """The mean distance of confidence and frequency over equal bins, weighted with their counts.
+
+    Parameters
+    ----------
+    probability : ndarray of shape (n,)
+    truth : ndarray of shape (n,)
+        Labels, or the probabilities that they are drawn with.
+    """
+    index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    gap = np.bincount(index, probability - truth, minlength=CALIBRATION_BINS)
+    return float(np.abs(gap).sum() / len(truth))

@@ -1,0 +1,1 @@
+"""What the pages on Lacoste-Julien, Huszár and Ghahramani (2011) call."""

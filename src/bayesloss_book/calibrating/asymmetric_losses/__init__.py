@@ -1,0 +1,1 @@
+"""Table 4 of LHG: classification with unequal costs."""

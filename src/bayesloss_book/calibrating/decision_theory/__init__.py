@@ -1,0 +1,1 @@
+"""The plant of LHG section 2, and its losses."""

@@ -1,0 +1,95 @@
+"""The figures of the page on decisions: LHG figure 1, and what becomes of it elsewhere."""
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.stats import norm
+
+from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, divergence_map
+from bayesloss_book.figures import COLOURS
+
+__all__ = ["STYLES", "draw_decision_map", "draw_figure_1", "draw_thresholds"]
+
+# Colour and dashes of each distribution; the dashes are those of the paper's figure.
+STYLES = {
+    "posterior": (COLOURS["ISGP"], "-"),
+    "min KL(q‖p)": (COLOURS["GP"], ":"),
+    "min KL(p‖q)": (COLOURS["PAVA"], "--"),
+    "min d_L(p‖q)": (COLOURS["accent"], "-."),
+}
+
+
+def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """LHG figure 1: densities above, distribution functions below."""
+    theta = np.linspace(220, 400, 721)
+    figure, (top, bottom) = subplots(2, 1, figsize=(6.8, 5.2), sharex=True)
+    for name, (colour, dashes) in STYLES.items():
+        if name == "posterior":
+            density, below = plant.density(theta), 1 - plant.tail(theta)
+        else:
+            density, below = norm.pdf(theta, *fits[name]), norm.cdf(theta, *fits[name])
+        top.plot(theta, density, dashes, color=colour, label=name)
+        bottom.plot(theta, below, dashes, color=colour)
+    for axis in (top, bottom):
+        axis.axvline(plant.critical, color="black", linewidth=0.8)
+    bottom.axhline(
+        1 - plant.shutdown / plant.meltdown, color=COLOURS["data"], linewidth=0.8, linestyle=":"
+    )
+    bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on", fontsize=8)
+    bottom.text(plant.critical + 1.5, 0.05, "critical temperature", fontsize=8)
+    top.set(ylabel="density")
+    top.legend(fontsize=9)
+    bottom.set(xlabel="temperature θ in °C", ylabel="probability below θ")
+    return figure
+
+
+def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """Where q decides otherwise than p, against the critical temperature and the costs."""
+    critical = np.linspace(250, 400, 601)
+    figure, axes = subplots(1, 2, figsize=(7.2, 3.4), sharex=True, sharey=True)
+    truth = plant.tail(critical)
+    for axis, name in zip(axes, ("min KL(q‖p)", "min KL(p‖q)"), strict=True):
+        colour, dashes = STYLES[name]
+        tail = norm.sf(critical, *fits[name])
+        axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
+        axis.plot(critical, tail, dashes, color=colour, label=name)
+        axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
+        axis.fill_between(
+            critical,
+            tail,
+            truth,
+            where=tail > truth,
+            facecolor="none",
+            edgecolor=colour,
+            hatch="///",
+            linewidth=0,
+        )
+        axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
+        axis.set(yscale="log", ylim=(1e-3, 1), xlabel="critical temperature in °C")
+        axis.legend(fontsize=8, loc="lower left")
+    axes[0].set(ylabel="cost of shutdown / of meltdown")
+    return figure
+
+
+def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
+    """The Gaussians that decide as the posterior does, and the three of figure 1."""
+    means = torch.linspace(240, 380, 141, dtype=torch.float64)
+    deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
+    values = divergence_map(plant, means, deviations).numpy()
+    figure, axis = subplots(figsize=(6.0, 3.8))
+    axis.contourf(
+        means.numpy(),
+        deviations.numpy(),
+        (values.T == 0).astype(float),
+        levels=[0.5, 1.5],
+        colors=[COLOURS["ISGP"]],
+        alpha=0.25,
+    )
+    for (name, (mean, deviation)), marker in zip(fits.items(), "osD", strict=True):
+        axis.plot(mean, deviation, marker, color=STYLES[name][0], label=name, linestyle="none")
+    axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center", fontsize=9)
+    axis.text(258, 9, "stay on", ha="center", fontsize=9)
+    axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
+    axis.legend(fontsize=9, loc="upper left")
+    return figure

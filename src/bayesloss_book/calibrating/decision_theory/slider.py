@@ -1,0 +1,153 @@
+"""Two sliders for the power plant: an interactive figure that asks nothing of a network.
+
+The page carries the tails at every critical temperature; a short script compares them with the
+costs. The sliders are plain range inputs, so the keyboard moves them.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import norm
+
+from bayesloss_book.calibrating.decision_theory.figures import STYLES
+from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
+from bayesloss_book.ledger.scorecard import HTMLTable
+
+__all__ = ["power_plant_slider"]
+
+_LOW, _HIGH, _TOP = 220, 400, 0.028  # of the picture: temperatures, density
+_WIDTH, _HEIGHT = 480, 170
+_DASHES = {"-": "", ":": "2 4", "--": "7 4", "-.": "8 3 2 3"}
+_CRITICAL = range(310, 376)
+_SCRIPT = """
+(() => {
+  const box = document.getElementById("power-plant-slider");
+  const data = JSON.parse(box.dataset.plant);
+  const find = s => box.querySelector(s);
+  const draw = () => {
+    const critical = find("[data-slider=critical]"), cost = find("[data-slider=cost]");
+    const c = +cost.value, i = +critical.value - data.first;
+    find("[data-value=critical]").textContent = critical.value;
+    find("[data-value=cost]").textContent = c.toFixed(1);
+    critical.setAttribute("aria-valuetext", critical.value + " degrees Celsius");
+    const x = t => (data.width * (t - data.low) / (data.high - data.low)).toFixed(1);
+    find("[data-curve=critical]").setAttribute("d", `M${x(+critical.value)} 0V${data.height}`);
+    const [mean, sd] = data.fits[i];
+    let path = "";
+    for (let k = 0; k <= 180; k++) {
+      const t = data.low + (data.high - data.low) * k / 180;
+      const f = Math.exp(-0.5 * ((t - mean) / sd) ** 2) / (sd * Math.sqrt(2 * Math.PI));
+      path += (k ? "L" : "M") + x(t) + " " + (data.height * (1 - f / data.top)).toFixed(1);
+    }
+    find("[data-curve='3']").setAttribute("d", path);
+    const truth = data.tails[i][0] * data.meltdown;
+    data.tails[i].forEach((tail, k) => {
+      const off = tail * data.meltdown > c, right = off === (truth > c);
+      find(`[data-tail='${k}']`).textContent = tail.toFixed(4);
+      find(`[data-decision='${k}']`).textContent = off ? "shut down" : "stay on";
+      find(`[data-divergence='${k}']`).textContent = right ? "0" :
+        Math.abs(truth - c).toFixed(2);
+    });
+  };
+  box.addEventListener("input", draw);
+  draw();
+})();
+"""
+
+
+def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> HTMLTable:
+    """The decisions of LHG figure 1, as critical temperature and cost of a shutdown move.
+
+    Parameters
+    ----------
+    plant : PowerPlant
+        Its critical temperature, a whole number of degrees, and its costs are where sliders start.
+    fits : dict
+        From :func:`~bayesloss_book.calibrating.decision_theory.power_plant.approximations`; the
+        third Gaussian depends on the critical temperature and is found again for each.
+
+    Raises
+    ------
+    ValueError
+        If the plant's critical temperature is not one of the slider's.
+    """
+    if plant.critical not in _CRITICAL:
+        raise ValueError(
+            f"expected a critical temperature of {_CRITICAL[0]} to {_CRITICAL[-1]} whole degrees, "
+            f"got {plant.critical}"
+        )
+    names = list(STYLES)
+    moved = [tail_matching(replace(plant, critical=float(T))) for T in _CRITICAL]
+    tails = [
+        [float(plant.tail(T)), *(float(norm.sf(T, *fits[name])) for name in names[1:3])]
+        for T in _CRITICAL
+    ]
+    data = {
+        "first": _CRITICAL[0],
+        "low": _LOW,
+        "high": _HIGH,
+        "top": _TOP,
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "meltdown": plant.meltdown,
+        "fits": np.round(moved, 2).tolist(),
+        # The third Gaussian has the posterior's tail.
+        "tails": [[float(f"{tail:.6g}") for tail in [*row, row[0]]] for row in tails],
+    }
+    theta = np.linspace(_LOW, _HIGH, 181)
+    curves = [plant.density(theta), *(norm.pdf(theta, *fits[name]) for name in names[1:])]
+    paths = "".join(
+        f"<path data-curve='{k}' d='{_path(curve)}' fill='none' stroke='{STYLES[name][0]}' "
+        f"stroke-width='1.8' stroke-dasharray='{_DASHES[STYLES[name][1]]}'/>"
+        for k, (name, curve) in enumerate(zip(names, curves, strict=True))
+    )
+    rows = "".join(
+        f"<tr><th scope='row'><svg viewBox='0 0 40 8' width='40' height='8' aria-hidden='true'>"
+        f"<path d='M0 4H40' stroke='{STYLES[name][0]}' stroke-width='2' "
+        f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {name}</th>"
+        f"<td data-tail='{k}'></td><td data-decision='{k}'></td>"
+        f"<td data-divergence='{k}'></td></tr>"
+        for k, name in enumerate(names)
+    )
+    content = (
+        f"<div id='power-plant-slider' data-plant='{json.dumps(data)}'>"
+        "<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>"
+        + _slider(
+            "critical",
+            "critical temperature in °C",
+            (_CRITICAL[0], _CRITICAL[-1], 1),
+            plant.critical,
+        )
+        + _slider(
+            "cost",
+            f"cost of a shutdown (of a meltdown: {plant.meltdown:g})",
+            (0.5, 30, 0.5),
+            plant.shutdown,
+        )
+        + "</div>"
+        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%' "
+        "aria-label='Densities of the posterior and three Gaussians, "
+        f"from {_LOW} to {_HIGH} degrees, and the critical temperature'>"
+        "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>"
+        f"{paths}</svg>"
+        "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
+        "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
+        f"<th>d_L</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
+        "<noscript>The sliders need JavaScript; the figures above show some of their positions."
+        f"</noscript></div><script>{_SCRIPT}</script>"
+    )
+    return HTMLTable(content, "Sliders for the critical temperature and the cost of a shutdown.")
+
+
+def _slider(name: str, label: str, span: tuple[float, float, float], start: float) -> str:
+    return (
+        f"<label style='flex:1 1 14rem'>{label}: <span data-value='{name}'></span>"
+        f"<input type='range' data-slider='{name}' min='{span[0]:g}' max='{span[1]:g}' "
+        f"step='{span[2]:g}' value='{start:g}' style='width:100%'></label>"
+    )
+
+
+def _path(density: np.ndarray) -> str:
+    points = zip(np.linspace(0, _WIDTH, len(density)), _HEIGHT * (1 - density / _TOP), strict=True)
+    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)

@@ -1,0 +1,1 @@
+"""Gaussian process regression for decisions, LHG section 4.1."""

@@ -1,0 +1,105 @@
+"""The figures of the page on GP regression: two sparse means, and the ways to them."""
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.stats import norm
+
+from bayesloss_book.calibrating.gp_regression.covariate_shift import (
+    DEVIATION,
+    ShiftedProblem,
+    risks,
+    sparse_means,
+)
+from bayesloss_book.figures import COLOURS
+
+__all__ = ["STYLES", "draw_costs", "draw_routes", "draw_shift", "draw_sweep"]
+
+STYLES = {
+    "posterior mean": (COLOURS["ISGP"], "-"),
+    "min KL": (COLOURS["GP"], "--"),
+    "min d_L": (COLOURS["PAVA"], "-."),
+}
+_COSTS = {
+    "d_L, exact solve": (COLOURS["PAVA"], "-", "o"),
+    "d_L, conjugate gradients": (COLOURS["accent"], "-.", "s"),
+    "d_L, larger support": (COLOURS["ISGP"], ":", "D"),
+    "KL": (COLOURS["GP"], "--", "^"),
+}
+
+
+def draw_shift(problem: ShiftedProblem) -> Figure:
+    """The decisions under covariate shift, and their risks."""
+    model, table = problem.model, risks(problem)
+    x = torch.linspace(-3.6, 4.2, 391, dtype=torch.float64)
+    figure, (curves, bars) = subplots(1, 2, figsize=(7.2, 3.6), width_ratios=[2.6, 1])
+    curves.plot(model.x, model.y, ".", color=COLOURS["data"], markersize=4, alpha=0.6)
+    for name, mean in {"posterior mean": model.mean, **sparse_means(problem)}.items():
+        support = None if name == "posterior mean" else problem.support
+        colour, dashes = STYLES[name]
+        curves.plot(x, model.action(x, mean, support), dashes, color=colour, label=name)
+    floor = -2.7
+    density = norm.pdf(x.numpy(), problem.shift, DEVIATION)
+    curves.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
+    curves.text(problem.shift, floor + 0.1, "test inputs", ha="center", fontsize=8)
+    places = model.x[problem.support]
+    curves.plot(places, torch.full_like(places, floor + 0.12), "|", color="black", markersize=9)
+    curves.set(xlabel="input x", ylabel="prediction", ylim=(floor, 2.7))
+    curves.legend(fontsize=8, loc="upper left")
+    names = list(STYLES)
+    bars.bar(
+        range(3), table.loc[names, "posterior risk"], color=[STYLES[name][0] for name in names]
+    )
+    bars.axhline(table.loc["posterior mean", "posterior risk"], color="black", linewidth=0.8)
+    bars.set_xticks(range(3), ["posterior\nmean", "min\nKL", "min\n$d_L$"], fontsize=8)
+    bars.set(ylabel="posterior risk")
+    bars.grid(axis="x", visible=False)
+    return figure
+
+
+def draw_sweep(table: pd.DataFrame) -> Figure:
+    """The excess risks of :func:`.covariate_shift.sweep`, by the mean of the test inputs."""
+    figure, axis = subplots(figsize=(6.4, 3.2))
+    for name in ("min KL", "min d_L"):
+        colour, dashes = STYLES[name]
+        axis.plot(table.index, table[name], dashes, marker="o", color=colour, label=name)
+    axis.set(xlabel="mean of the test inputs", ylabel="excess risk $d_L$", ylim=(0, None))
+    axis.legend()
+    return figure
+
+
+def draw_routes(by_cg: pd.DataFrame, by_support: pd.Series) -> Figure:
+    """How near conjugate gradients and a larger support come to the least d_L."""
+    figure, (left, right) = subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
+    left.plot(by_cg.index, by_cg["excess"], "-o", color=COLOURS["accent"], label="sparse mean")
+    left.plot(by_cg.index, by_cg["bound"], ":", color=COLOURS["data"], label="bound")
+    left.set(
+        xlabel="iterations of conjugate gradients",
+        ylabel="$d_L$ / least $d_L$",
+        yscale="log",
+        ylim=(0.8, None),
+    )
+    left.legend(fontsize=8)
+    right.plot(by_support.index, by_support, "-D", color=COLOURS["ISGP"])
+    right.set(xlabel="points in the larger support")
+    for axis in (left, right):
+        axis.axhline(1, color="black", linewidth=0.8)
+    return figure
+
+
+def draw_costs(stored: pd.DataFrame) -> Figure:
+    """Stored seconds against N; of three runs each the fastest."""
+    figure, axis = subplots(figsize=(6.4, 3.6))
+    seconds = stored.groupby(["method", "n"])["seconds"].min()
+    for name, (colour, dashes, marker) in _COSTS.items():
+        one = seconds[name]
+        axis.plot(one.index, one, dashes, marker=marker, color=colour, label=name)
+    n = np.array([500, 4000])
+    start = seconds["d_L, exact solve"].loc[4000]
+    axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
+    axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$", fontsize=9)
+    axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")
+    axis.legend(fontsize=8)
+    return figure

@@ -1,0 +1,1 @@
+"""What the guide's pages call."""

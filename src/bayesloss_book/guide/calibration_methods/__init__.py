@@ -1,0 +1,1 @@
+"""Learned links beside the usual calibrators."""

@@ -1,0 +1,115 @@
+"""The figures on learned links against calibration."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.special import expit
+
+from bayesloss_book.baselines import HELD_OUT
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.guide.calibration_methods.methods import predict
+from bayesloss_book.guide.calibration_methods.problems import (
+    INPUTS,
+    KINDS,
+    LINKS,
+    log_odds,
+    problem,
+)
+from bayesloss_book.guide.calibration_methods.summary import differences, label
+
+__all__ = ["STYLES", "draw_clouds", "draw_divergence", "draw_real"]
+
+STYLES = {  # colour, marker, line
+    "logistic": (COLOURS["Linear"], "s", ":"),
+    "sigmoid": (COLOURS["accent"], "v", "--"),
+    "isotonic": (COLOURS["PAVA"], "^", "-."),
+    "beta": (COLOURS["bound"], "D", "--"),
+    "GP": (COLOURS["GP"], "X", "-"),
+    "ISGP": (COLOURS["ISGP"], "o", "-"),
+    HELD_OUT: (COLOURS["held out"], "P", "-."),
+    "true link": ("black", "", "-"),
+}
+
+
+def draw_divergence(results: pd.DataFrame) -> Figure:
+    """Divergence from the true probabilities against training size, a panel a link and input."""
+    figure, axes = subplots(2, 4, figsize=(9.6, 5.2), sharex=True, sharey=True)
+    simulated = results[results["data"].map(KINDS) == "simulated"]
+    stats = simulated.groupby(["data", "task", "method", "size"])["divergence"].agg(["mean", "sem"])
+    for row, kind in zip(axes, INPUTS, strict=True):
+        for axis, link in zip(row, LINKS, strict=True):
+            for method, (colour, marker, line) in STYLES.items():
+                curve = stats.loc[(link, kind, method)]
+                axis.errorbar(
+                    curve.index,
+                    curve["mean"],
+                    yerr=curve["sem"],
+                    color=colour,
+                    marker=marker,
+                    linestyle=line,
+                    markersize=4,
+                    linewidth=1.2,
+                    label=method,
+                )
+            axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
+        row[0].set(ylabel="divergence (nats)")
+    for axis in axes[1]:
+        axis.set(xlabel="training size")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=8)
+    return figure
+
+
+def draw_real(results: pd.DataFrame) -> Figure:
+    """Log loss less that of logistic regression on embedded sets and images, with 95 % intervals.
+
+    Intervals are 2 standard errors, of few seeds. The axis is linear near 0 and logarithmic beyond.
+    """
+    real = results[results["data"].map(KINDS) != "simulated"]
+    table = differences(real[real["method"] != "base rate"])
+    problems = list(table.index.droplevel("method").unique())
+    figure, axis = subplots(figsize=(7.4, 7.6))
+    for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
+        rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
+        found = table.loc[[(*p, method) for _, p in rows]]
+        axis.errorbar(
+            1e3 * found["mean"],
+            [-i + 0.3 - 0.15 * j for i, _ in rows],
+            xerr=2e3 * found["error"],
+            color=colour,
+            marker=marker,
+            linestyle="",
+            markersize=4.5,
+            linewidth=1.0,
+            label=method,
+        )
+    axis.axvline(0, color="black", linewidth=0.8)
+    axis.set_xscale("symlog", linthresh=10)
+    axis.xaxis.set_major_formatter("{x:.0f}")
+    axis.set_yticks([-i for i in range(len(problems))], [label(p) for p in problems])
+    axis.set(xlabel="log loss less that of logistic regression (thousandths of a nat)")
+    axis.set_ylim(-len(problems) + 0.5, 0.5)
+    for i in range(len(problems) - 1):
+        axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)
+    axis.grid(visible=False, axis="y")
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    return figure
+
+
+def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
+    """Predicted probability of test inputs against their true score, a panel a method."""
+    found = problem(link, "skewed", size, seed)
+    if found.weights is None:
+        raise ValueError(f"expected a link of {LINKS}, got {link!r}")
+    score = found.X_test[:n_points] @ found.weights
+    low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
+    grid = np.linspace(low, high, 200)
+    truth = expit(log_odds(link, grid)[0])
+    figure, axes = subplots(1, 3, figsize=(8.4, 3.2), sharex=True, sharey=True)
+    for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
+        p, _, _ = predict(method, found, link=link, seed=seed)
+        axis.plot(score, p[:n_points], ".", color=STYLES[method][0], markersize=3, alpha=0.6)
+        axis.plot(grid, truth, color="black", linewidth=1.4)
+        axis.set(title=method, xlabel="true score", xlim=(low, high))
+    axes[0].set(ylabel="probability")
+    return figure

@@ -1,0 +1,319 @@
+"""Learned links against calibration: which is better, by how much, and at what cost.
+
+A cell is one binary problem, fitted by one method on one training set and measured on test data.
+The problems are those of `calibration_problems`.
+All methods see the same inputs and have the same L2 penalty 1/C.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from betacal import BetaCalibration
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, xlogy
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_predict
+
+from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss_book.baselines import (
+    CALIBRATION_BINS,
+    HELD_OUT,
+    calibration_error,
+)
+from bayesloss_book.data import IMAGE_DATASETS
+from bayesloss_book.guide.calibration_methods.problems import (
+    EMBEDDED,
+    IMAGE_TASKS,
+    INPUTS,
+    LINKS,
+    N_IMAGES,
+    SCORES,
+    BinaryProblem,
+    log_odds,
+    problem,
+)
+from bayesloss_book.stores.results import run_cells
+
+__all__ = [
+    "HELD_OUT",
+    "METHODS",
+    "STRONG",
+    "calibration_noise",
+    "cells",
+    "embedded_cells",
+    "fit_true_link",
+    "image_cells",
+    "measure",
+    "penalty_path",
+    "predict",
+    "run",
+    "simulated_cells",
+]
+
+METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
+STRONG = 0.01  # C of a penalty that is a hundred times the default
+
+_FOLDS = 5
+_MAX_ITER = 1_000
+_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+
+
+def cells() -> list[dict[str, Any]]:
+    """All cells that the page shows."""
+    seeds = {300: 10, 3_000: 10, 30_000: 5}
+    simulated = [
+        cell for size, n in seeds.items() for cell in simulated_cells(size=size, n_seeds=n)
+    ]
+    return [*embedded_cells(n_seeds=10), *simulated, *image_cells(n_seeds=4)]
+
+
+def simulated_cells(*, size: int, n_seeds: int) -> list[dict[str, Any]]:
+    """Every link with either distribution of the inputs, and a fit that knows the true link."""
+    tasks = [(link, kind) for link in LINKS for kind in INPUTS]
+    return _cross(tasks, size, n_seeds, (*METHODS, "true link"))
+
+
+def embedded_cells(*, n_seeds: int) -> list[dict[str, Any]]:
+    """Random splits of scikit-learn's sets, two thirds to train on; a size of 0 stands for that."""
+    return _cross([(name, entry[0]) for name, entry in EMBEDDED.items()], 0, n_seeds, METHODS)
+
+
+def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
+    """An easy and a hard problem for each of the image sets, the hard one with two penalties."""
+    both = [(name, task) for name in IMAGE_DATASETS for task in IMAGE_TASKS]
+    hard = [(name, IMAGE_TASKS[1]) for name in IMAGE_DATASETS]
+    return [
+        *_cross(both, N_IMAGES, n_seeds, METHODS),
+        *_cross(hard, N_IMAGES, n_seeds, METHODS, STRONG),
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells at the paper's scale, resumable. One worker, or the seconds mean little."""
+    run_cells(measure, cells(), folder, "calibration_methods", n_jobs=n_jobs)
+
+
+def measure(
+    *, data: str, task: str, size: int, C: float, seed: int, method: str
+) -> dict[str, float]:
+    """Fit one method to one problem, and measure its probabilities.
+
+    Parameters
+    ----------
+    data : str
+        One of `DATA`.
+    task : str
+        The distribution of the inputs (`INPUTS`), or which label is to be told from the others.
+    size : int
+        Training data; 0 for two thirds of an embedded set.
+    C : float
+        Inverse strength of the penalty.
+    seed : int
+        Of the data, or of the split, and of posterior draws.
+    method : str
+        One of `METHODS`, or "true link" where it is known.
+
+    Returns
+    -------
+    dict
+        ``log_loss`` (nats), ``accuracy``, ``brier`` (mean squared distance of probability and
+        label): expectations over the test labels where the data are simulated. ``calibration``:
+        `calibration_error` of 15 equal bins. ``noise``: what it would be, on average, for the same
+        probabilities if they were right (`calibration_noise`); 0 for simulated data, where the
+        error is measured without labels. ``divergence`` (nats) and ``square``: mean
+        Kullback-Leibler divergence and mean squared distance from the true probabilities,
+        ``angle``: between the weights and the true ones, in degrees; all three NaN where unknown.
+        ``wrong_and_sure``: the share of test data whose label was given probability zero.
+        ``converged``: 1.0 or 0.0.
+    """
+    found = problem(data, task, size, seed)
+    p, weights, converged = predict(method, found, link=data, C=C, seed=seed)
+    truth = found.truth
+    simulated = found.weights is not None
+    bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
+    loss = -(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()
+    entropy = -(xlogy(truth, truth) + xlogy(1 - truth, 1 - truth)).mean()
+    right = np.where(p > 0.5, truth, 1 - truth)
+    angle = np.nan
+    if found.weights is not None and weights is not None:
+        cosine = weights @ found.weights / np.linalg.norm(weights) / np.linalg.norm(found.weights)
+        angle = np.degrees(np.arccos(min(cosine, 1.0)))
+    return {
+        "log_loss": float(loss),
+        "accuracy": float(right.mean()),
+        "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
+        "calibration": calibration_error(p, truth),
+        "noise": 0.0 if simulated else calibration_noise(p),
+        "divergence": float(loss - entropy) if simulated else np.nan,
+        "square": float(((p - truth) ** 2).mean()) if simulated else np.nan,
+        "angle": float(angle),
+        "wrong_and_sure": float((truth * (p == 0) + (1 - truth) * (p == 1)).mean()),
+        "converged": float(converged),
+    }
+
+
+def predict(
+    method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
+    """Fit a method to the training data of a problem, and predict its test data.
+
+    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes.
+
+    No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
+    scikit-learn's `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta"
+    is fitted to out-of-fold probabilities and applied to the model of all data.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (m,)
+    weights : ndarray of shape (d,) or None
+        None if there are none or several.
+    converged : bool
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    """
+    X, y, X_test = given.X, given.y, given.X_test
+    model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)
+    with warnings.catch_warnings():
+        # Failed convergence is measured. Scores outside the kernel's period count as they are.
+        warnings.simplefilter("ignore")
+        if method == "base rate":
+            return np.full(len(X_test), y.mean()), None, True
+        if method == "true link":
+            offset, weights = fit_true_link(X, y, link, given.weights, C)
+            return expit(log_odds(link, offset + X_test @ weights)[0]), weights, True
+        if method in ("sigmoid", "isotonic"):
+            model = CalibratedClassifierCV(model, method=method, cv=_FOLDS).fit(X, y)
+            return model.predict_proba(X_test)[:, 1], None, True
+        if method in ("GP", "ISGP", HELD_OUT):
+            model = LinkgisticClassifier(
+                "gp" if method == "GP" else "isgp",
+                leave_one_out=method == HELD_OUT,
+                C=C,
+                random_state=seed,
+            ).fit(X, y)
+            converged = model.converged_
+        elif method in ("logistic", "beta"):
+            converged = model.fit(X, y).n_iter_[0] < _MAX_ITER
+        else:
+            raise ValueError(f"expected a method of {METHODS} or 'true link', got {method!r}")
+        p = model.predict_proba(X_test)[:, 1]
+        if method == "beta":
+            held_out = cross_val_predict(model, X, y, cv=_FOLDS, method="predict_proba")[:, 1]
+            p = BetaCalibration("abm").fit(held_out[:, None], y).predict(p[:, None])
+    return p, model.coef_[0], bool(converged)
+
+
+def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
+    """Logistic and ISGP-linkgistic regression of one problem with several penalties.
+
+    Parameters
+    ----------
+    given : BinaryProblem
+    strengths : sequence of float
+        Values of C.
+
+    Returns
+    -------
+    DataFrame
+        A row a C: log losses in training and test data, and the slope of each learned link: the
+        rise of the source over the range of the training scores, by the length of that range. The
+        penalty holds the weights, and not the slope, which multiplies them.
+    """
+    rows = []
+    for C in strengths:
+        row: dict[str, float] = {"C": C}
+        for name, model in (
+            ("logistic", LogisticRegression(C=C, max_iter=_MAX_ITER)),
+            ("ISGP", LinkgisticClassifier(leave_one_out=False, C=C, random_state=0)),
+            (HELD_OUT, LinkgisticClassifier(C=C, random_state=0)),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(given.X, given.y)
+                row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
+                row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))
+            if isinstance(model, LinkgisticClassifier):
+                link = model.link_
+                start, end = link.source([link.low, link.high])
+                row[f"{name}, slope"] = (end - start) / (link.high - link.low)
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("C")
+
+
+def calibration_noise(probability: NDArray[np.float64]) -> float:
+    """The calibration error to be expected, for m labels, of probabilities that are right.
+
+    A bin's sum of label minus probability then has mean 0 and the variance sum p (1 - p); the
+    mean distance from 0 is that of a normal variable.
+    """
+    index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
+    variance = np.bincount(index, probability * (1 - probability), minlength=CALIBRATION_BINS)
+    return float(np.sqrt(2 / np.pi * variance).sum() / len(probability))
+
+
+def fit_true_link(
+    X: NDArray[np.float64],
+    y: NDArray[np.bool_],
+    link: str,
+    start: NDArray[np.float64] | None,
+    C: float = 1.0,
+) -> tuple[float, NDArray[np.float64]]:
+    """Maximum penalised likelihood under a known link, the floor: what a learned link can reach.
+
+    Parameters
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    link : str
+        One of `LINKS`.
+    start : ndarray of shape (d,) or None
+        The true weights: the likelihood of the Cauchy link has more than one maximum.
+    C : float
+
+    Returns
+    -------
+    offset : float
+    weights : ndarray of shape (d,)
+
+    Raises
+    ------
+    ValueError
+        If the true weights are not known.
+    """
+    if start is None:
+        raise ValueError("expected simulated data: the true link of others is not known")
+
+    def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nu, slope = log_odds(link, parameters[0] + X @ parameters[1:])
+        pull = (expit(nu) - y) * slope
+        value = (np.logaddexp(0, nu) - y * nu).sum() + parameters[1:] @ parameters[1:] / (2 * C)
+        return float(value), np.append(pull.sum(), X.T @ pull + parameters[1:] / C)
+
+    begin = np.append(SCORES[link][0], start)
+    best = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": _MAX_ITER})
+    return float(best.x[0]), best.x[1:]
+
+
+def _cross(
+    tasks: list[tuple[str, str]],
+    size: int,
+    n_seeds: int,
+    methods: tuple[str, ...],
+    C: float = 1.0,
+) -> list[dict[str, Any]]:
+    return [
+        {"data": data, "task": task, "size": size, "C": C, "seed": seed, "method": method}
+        for data, task in tasks
+        for seed in range(n_seeds)
+        for method in methods
+    ]

@@ -1,0 +1,1 @@
+"""What the pages on Walder and Nock (2020) call."""

@@ -1,0 +1,1 @@
+"""Table 1 of W&N: monotone regression on Auto MPG."""

@@ -1,0 +1,193 @@
+"""What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1.
+
+A cell is one setting of the hyper-parameters: on a slice on which the smoothness a alone varies, or
+where a search ended that maximised one of two objectives. There Laplace's evidence, its lower bound
+and the predictions of its Gaussian are compared with the truth, by annealed importance sampling.
+"""
+
+import os
+import warnings
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.learning.evidence import (
+    EvidenceMaximum,
+    Objective,
+    at_smoothness,
+    maximise_evidence,
+)
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.regression import SEARCH_RANGES
+from bayesloss.threads import fixed_threads
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
+from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["STARTS", "cells", "draw_trap", "free_intercept", "measure", "run", "search_ends"]
+
+STARTS = (8.0, 2.0, 1.2)
+
+
+def cells() -> list[dict[str, Any]]:
+    """A slice through nine values of a, and the ends of three searches for each objective."""
+    values = [round(float(1 + gap), 4) for gap in np.geomspace(0.03, 30, 9)]
+    points = [("slice", a) for a in values]
+    points += [(objective, a) for objective in get_args(Objective) for a in STARTS]
+    return [{"path": path, "a": a, "seed": seed} for path, a in points for seed in (0, 1)]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells, with 32 basis functions; resumable."""
+    run_cells(measure, cells(), folder, "evidence_trap", parameters={"n_basis": 32}, n_jobs=n_jobs)
+
+
+def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]:
+    """Compare Laplace's approximation with the truth at one setting.
+
+    Returns
+    -------
+    dict
+        ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard
+        error ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
+        ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
+        Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
+    """
+    trial = _Trial(n_basis)
+    if path == "slice":
+        prior, likelihood = at_smoothness(trial.prior, a), trial.likelihood
+        posterior = laplace(prior, likelihood, trial.x, trial.y)
+    else:
+        found = _search(trial, "laplace" if path == "laplace" else "bound", a)
+        posterior, likelihood = found.posterior, found.likelihood
+    sample, exact = trial.anneal(posterior.prior, likelihood, seed)
+    return {
+        "a_end": float(posterior.prior.kernel.a),
+        "laplace": posterior.log_evidence,
+        "bound": posterior.evidence_bound,
+        "annealed": sample.log_evidence,
+        "annealed_error": sample.error,
+        "effective_size": sample.effective_size,
+        "error_laplace": trial.test_error(posterior.mean(trial.new_x)),
+        "error_exact": trial.test_error(exact),
+    }
+
+
+def draw_trap(results: pd.DataFrame) -> Figure:
+    """The slice: three log evidences on the left, two test errors on the right."""
+    on_slice = results[results["path"] == "slice"].groupby("a").mean(numeric_only=True)
+    gap = on_slice.index - 1
+    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    for axis, styles in (
+        (
+            left,
+            {
+                "annealed": ("-", "data", "the truth, annealed"),
+                "laplace": ("--", "GP", "Laplace's"),
+                "bound": (":", "ISGP", "lower bound"),
+            },
+        ),
+        (
+            right,
+            {
+                "error_exact": ("-", "data", "exact posterior"),
+                "error_laplace": ("--", "GP", "Laplace's Gaussian"),
+            },
+        ),
+    ):
+        for name, (dashes, colour, label) in styles.items():
+            axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+        axis.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)")
+        axis.legend()
+    left.set(ylabel="log evidence in nats")
+    right.set(ylabel="mean squared test error")
+    return figure
+
+
+def search_ends(results: pd.DataFrame) -> pd.DataFrame:
+    """Where the searches ended, one row an objective and start."""
+    ends = results[results["path"] != "slice"]
+    return ends.groupby(["path", "a"], sort=False).mean(numeric_only=True)
+
+
+def free_intercept(n_basis: int) -> pd.DataFrame:
+    """What happens when the intercept's prior may become as narrow as it likes: all cars."""
+    rows = {}
+    for name, column in INPUTS.items():
+        x, y = rows_of(name)
+        model = fit("ISGP", x, y, n_basis, PERIOD_FRACTION)
+        kept = model.posterior_
+        freed = maximise_evidence(
+            kept.prior,
+            model.likelihood_,
+            *model.standardise(x, y),
+            bounds={**SEARCH_RANGES, "gamma": (SEARCH_RANGES["gamma"][0], 1e6)},
+        ).posterior
+        centre = torch.zeros(1, dtype=torch.float64)
+        rows[column] = {
+            "gamma, limited": f"{float(kept.prior.gamma):.0f}",
+            "gamma, free": f"{float(freed.prior.gamma):.0e}",
+            "nats gained": f"{freed.evidence_bound - kept.evidence_bound:.1f}",
+            "sd at the centre, limited": f"{float(kept.variance(centre)) ** 0.5:.3f}",
+            "sd at the centre, free": f"{float(freed.variance(centre)) ** 0.5:.3f}",
+        }
+    return pd.DataFrame(rows).T.rename_axis("input")
+
+
+class _Trial:
+    """Acceleration, Large, the first split, in the units of a fit, and where that fit ended."""
+
+    def __init__(self, n_basis: int) -> None:
+        x, y = rows_of("accel")
+        train, test = split_of(len(x), "large", 0, 0)
+        model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
+        self.prior, self.likelihood = model.posterior_.prior, model.likelihood_
+        self.x, self.y = model.standardise(x[train], y[train])
+        self.new_x, self._new_y = model.standardise(x[test], y[test])
+        self._unit = y[train].var()
+
+    def test_error(self, mean: Tensor) -> float:
+        """The mean squared error of predictions, in squared miles per gallon."""
+        return float(((mean - self._new_y) ** 2).mean()) * self._unit
+
+    def anneal(
+        self, prior: SourcePrior, likelihood: Gaussian, seed: int
+    ) -> tuple[AnnealedSample, Tensor]:
+        """A sample from the exact posterior, and its mean of nu at the test inputs."""
+        data = likelihood.condense(prior.features, self.x, self.y)
+        joint = torch.vmap(LogJoint(prior, likelihood, data).log_likelihood)
+        scale = prior.precision.rsqrt()
+        with fixed_threads(1):
+            sample = annealed_importance_sampling(
+                lambda z: joint(prior.location + scale * z),
+                len(scale),
+                n_chains=64,
+                n_temperatures=120,
+                seed=seed,
+            )
+        nu = prior.source(self.new_x, prior.location + scale * sample.points)
+        return sample, sample.weights @ nu
+
+
+def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
+    with warnings.catch_warnings():
+        # Where Laplace's evidence is chased to infinity there is no convergence.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return maximise_evidence(
+            trial.prior,
+            trial.likelihood,
+            trial.x,
+            trial.y,
+            objective=objective,
+            smoothness=[start],
+            bounds=SEARCH_RANGES,
+        )

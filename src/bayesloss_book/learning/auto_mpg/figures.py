@@ -1,0 +1,105 @@
+"""The figures of Table 1's page, and the one on the front page."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from numpy.typing import NDArray
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.auto_mpg.table_1 import (
+    INPUTS,
+    METHODS,
+    PERIOD_FRACTION,
+    SIZES,
+    UNITS,
+    fit,
+    plug_in,
+    printed,
+    rows_of,
+    summary,
+)
+
+__all__ = ["draw_fits", "draw_samples", "draw_units"]
+
+
+def draw_fits(n_basis: int, period_fraction: float) -> Figure:
+    """The four methods on all cars: posterior means with bands of two standard deviations."""
+    figure, axes = subplots(2, 2, figsize=(8.0, 6.4), sharey=True)
+    for axis, name in zip(axes.flat, INPUTS, strict=True):
+        x, y = rows_of(name)
+        axis.plot(x, y, ".", color=COLOURS["data"], markersize=3, alpha=0.35, zorder=1)
+        grid = np.linspace(x.min(), x.max(), 200)
+        for method, dashes in (("GP", "--"), ("ISGP", "-")):
+            model = fit(method, x, y, n_basis, period_fraction)
+            mean, std = model.predict(grid[:, None], return_std=True)
+            _band(axis, grid, mean, std, method, dashes)
+        for method, dashes in (("PAVA", "-."), ("Linear", ":")):
+            mean, _ = plug_in(method, x, y, grid)
+            axis.plot(grid, mean, dashes, color=COLOURS[method], label=method, linewidth=1.2)
+        axis.set(xlabel=f"{INPUTS[name]} ({UNITS[name]})")
+    for axis in axes[:, 0]:
+        axis.set(ylabel="miles per gallon")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_samples(n_samples: int, seed: int) -> Figure:
+    """Monotone curves from the posterior of miles per gallon given horsepower, and their mean."""
+    x, y = rows_of("power")
+    model = fit("ISGP", x, y, 64, PERIOD_FRACTION)
+    grid = np.linspace(x.min(), x.max(), 200)
+    curves = model.sample_source(grid[:, None], n_samples, random_state=seed)
+    figure, axis = subplots(figsize=(7.2, 4.0))
+    axis.plot(x, y, ".", color=COLOURS["data"], markersize=4, alpha=0.4)
+    axis.plot(grid, curves, color=COLOURS["ISGP"], linewidth=0.6, alpha=0.45)
+    axis.plot(grid, model.predict(grid[:, None]), color="black", linewidth=1.8)
+    axis.set(xlabel="horsepower", ylabel="miles per gallon")
+    return figure
+
+
+def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
+    """Each printed number against our mean squared error, with the line of constant ratio."""
+    ours, table = summary(results), printed()
+    figure, axis = subplots(figsize=(6.4, 4.6))
+    reach = np.array([0.9 * ours["mean"].min(), 1.1 * ours["mean"].max()])
+    axis.plot(reach, ratio * reach, color="black", linewidth=0.8, zorder=0)
+    markers = {"GP": "o", "ISGP": "s", "PAVA": "^", "Linear": "x"}
+    for method in METHODS:
+        for size in SIZES:
+            mine = ours.loc[(size, slice(None), method), :]
+            axis.errorbar(
+                mine["mean"],
+                table.loc[(size, slice(None), method)],
+                xerr=2 * mine["sd"],
+                fmt=markers[method],
+                color=COLOURS[method],
+                fillstyle="full" if size == "large" else "none",
+                label=f"{method}, {size}",
+                markersize=6,
+                linewidth=1,
+            )
+    axis.set(xscale="log", yscale="log")
+    axis.set_xticks([20, 30, 40, 50], ["20", "30", "40", "50"])
+    axis.set_yticks([800, 1000, 1500, 2000], ["800", "1000", "1500", "2000"])
+    axis.minorticks_off()
+    axis.set(
+        xlabel="our mean squared test error (squared miles per gallon)",
+        ylabel="printed in Table 1",
+    )
+    axis.legend(ncols=2, fontsize="small")
+    return figure
+
+
+def _band(
+    axis: Axes,
+    grid: NDArray[np.float64],
+    mean: NDArray[np.float64],
+    std: NDArray[np.float64],
+    method: str,
+    dashes: str,
+) -> None:
+    colour = COLOURS[method]
+    axis.fill_between(grid, mean - 2 * std, mean + 2 * std, color=colour, alpha=0.2, linewidth=0)
+    axis.plot(grid, mean, dashes, color=colour, label=method)

@@ -1,0 +1,316 @@
+r"""What the ISGP prior does to losses: W&N's theorems 2 and 4, carried out and counted.
+
+A proper canonical loss is written with its Fenchel conjugate: with F = -L and y* = (y + 1)/2,
+
+    D_F*(x || -L'(y*)) = F*(x) - y* x,
+
+where L(0) = L(1) = 0 is assumed. Here x may be any real number, also outside the range of a bounded
+canonical link; F* is convex with slopes between 0 and 1.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
+from bayesloss_book.learning.isgp.prior import inverse_source, make_prior
+
+__all__ = [
+    "LOSSES",
+    "MARGINS",
+    "CanonicalLoss",
+    "MarginLoss",
+    "breast_cancer",
+    "calibration_gap",
+    "calibration_trials",
+    "failure_frequency",
+    "failure_probability",
+    "prior_average",
+    "random_instances",
+    "represented_link",
+    "slack_table",
+    "stationary_share",
+]
+
+Array = NDArray[np.float64]
+
+
+# -------------------------------------------------------------------------------- the losses
+
+
+@dataclass(frozen=True)
+class CanonicalLoss:
+    """A proper loss under its canonical link, arrays in and arrays out."""
+
+    proper: ProperLoss
+
+    def __call__(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """The divergence of (5) at a real prediction x, for y in {-1, 1}."""
+        return self.proper.canonical_loss(y, x).numpy()
+
+    def partial(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The loss at a probability u."""
+        return self.proper.loss(y, u).numpy()
+
+    def bayes_risk(self, u: ArrayLike) -> Array:
+        """The Bayes risk at probabilities u."""
+        return self.proper.bayes_risk(u).numpy()
+
+    def link(self, u: ArrayLike) -> Array:
+        """The canonical link."""
+        return self.proper.canonical_link(u).numpy()
+
+    def inverse_link(self, x: ArrayLike) -> Array:
+        """The probability of a score x."""
+        return self.proper.inverse_canonical_link(x).numpy()
+
+    def weight(self, u: ArrayLike) -> Array:
+        """The slope of the canonical link."""
+        return self.proper.weight(u).numpy()
+
+    def conjugate(self, x: ArrayLike) -> Array:
+        """The conjugate F* of minus the Bayes risk."""
+        return self.proper.conjugate(x).numpy()
+
+
+LOSSES: Mapping[str, CanonicalLoss] = {
+    "log": CanonicalLoss(LogLoss()),
+    "square": CanonicalLoss(SquareLoss()),
+    "Matsushita": CanonicalLoss(MatsushitaLoss()),
+}
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A convex margin loss G, its slope, and where the slope stops being negative."""
+
+    value: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    turn: float = math.inf
+
+
+MARGINS: Mapping[str, MarginLoss] = {
+    "logistic": MarginLoss(lambda x: np.logaddexp(0, -x), lambda x: -1 / (1 + np.exp(x))),
+    "exponential": MarginLoss(lambda x: np.exp(-x), lambda x: -np.exp(-x)),
+    "square": MarginLoss(lambda x: (1 - x) ** 2, lambda x: 2 * (x - 1), turn=1.0),
+    "truncated square": MarginLoss(
+        lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
+    ),
+    "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
+    # Slopes between -3/2 and -1/2: the share of (2) stays between 1/4 and 3/4.
+    "two slopes": MarginLoss(
+        lambda x: -x + 0.5 * np.hypot(1, x), lambda x: -1 + 0.5 * x / np.hypot(1, x)
+    ),
+}
+
+
+# ------------------------------------------------------------------------------- theorem 2 (i)
+
+
+def stationary_share(margin: MarginLoss, x: Array) -> Array:
+    """The right side of (2): G'(-x) / (G'(-x) + G'(x))."""
+    return margin.slope(-x) / (margin.slope(-x) + margin.slope(x))
+
+
+def represented_link(margin: MarginLoss, u: Array, reach: float = 40.0) -> Array:
+    """The x that minimises u G(x) + (1 - u) G(-x): the link by brute force, without (2)."""
+    return np.array(
+        [
+            minimize_scalar(
+                lambda x, p=p: p * margin.value(x) + (1 - p) * margin.value(-x),
+                bounds=(-reach, reach),
+                method="bounded",
+                options={"xatol": 1e-11, "maxiter": 500},
+            ).x
+            for p in u
+        ]
+    )
+
+
+# ------------------------------------------------------------------------------ theorem 2 (ii)
+
+
+def calibration_gap(
+    margins: Sequence[MarginLoss],
+    prior: ISGP,
+    Gamma: torch.Tensor,
+    shares: Sequence[float],
+    reach: float,
+) -> Array:
+    """How much worse the best wrong sign is than the best sign, for each share of positives.
+
+    For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with
+    C(alpha) = eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
+    classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid.
+
+    Returns
+    -------
+    array of shape (len(margins), len(shares))
+    """
+    # nu at -1, 0 and 1 is among the points for a whole reach, and so are points very near 0.
+    t = torch.arange(-reach, reach + 0.01, 0.025, dtype=torch.float64)
+    alpha = np.concatenate([prior.source(t, Gamma).abs().numpy(), np.geomspace(1e-4, 1, 60)])
+    positive = np.unique(alpha)
+    alpha = np.concatenate([-positive[::-1], [0.0], positive])
+    x = inverse_source(prior, Gamma, alpha)
+    eta = np.asarray(shares)[:, None]
+    gaps = []
+    for margin in margins:
+        value = margin.value(x)
+        risk = eta * value + (1 - eta) * value[::-1]
+        gaps.append(risk[:, alpha <= 0].min(axis=1) - risk.min(axis=1))
+    return np.array(gaps)
+
+
+def calibration_trials(
+    names: Sequence[str], *, n_paths: int, gamma: float, seed: int
+) -> pd.DataFrame:
+    """Calibration of G o nu^-1 by brute force, and by the sign of G'(nu^-1(0)), path by path.
+
+    Returns
+    -------
+    DataFrame
+        For each margin loss the shares of paths, and on how many the two disagree.
+    """
+    prior = make_prior(a=2.0, c=0.25, n_basis=16, gamma=gamma)
+    margins = [MARGINS[name] for name in names]
+    found, predicted = [], []
+    for Gamma in prior.sample(n_paths, torch.Generator().manual_seed(seed)):
+        gaps = calibration_gap(margins, prior, Gamma, (0.6, 0.8, 1.0), reach=4.0)
+        found.append((gaps > 1e-12).all(axis=1))
+        origin = inverse_source(prior, Gamma, np.zeros(1))
+        predicted.append([bool(margin.slope(origin)[0] < 0) for margin in margins])
+    return pd.DataFrame(
+        {
+            "slope at 0": [float(margin.slope(np.zeros(1))[0]) for margin in margins],
+            "calibrated": np.mean(found, axis=0),
+            "condition met": np.mean(predicted, axis=0),
+            "disagreements": np.not_equal(found, predicted).sum(axis=0),
+        },
+        index=pd.Index(names, name="G"),
+    )
+
+
+def failure_probability(prior: ISGP, turn: float) -> float:
+    """P(nu(turn) <= 0) under the prior, by inverting the characteristic function.
+
+    nu(x) is nu_0 plus a sum of kappa_i z_i^2 with independent standard normal z_i and kappa the
+    eigenvalues of Lambda^(1/2) psi(x) Lambda^(1/2); Gil-Pelaez's formula does the rest.
+    """
+    kappa = _kappa(prior, turn)
+    mu, gamma = float(prior.mu), float(prior.gamma)
+
+    def integrand(t: float) -> float:
+        log = 1j * mu * t - t * t / (2 * gamma) - 0.5 * np.log(1 - 2j * kappa * t).sum()
+        return float(np.exp(log).imag) / t
+
+    edge = 9 * math.sqrt(gamma)  # beyond it the Gaussian factor is below rounding
+    value, _ = quad(integrand, 0, edge, limit=400, epsabs=1e-11, epsrel=1e-10)
+    return 0.5 - value / math.pi
+
+
+def failure_frequency(prior: ISGP, turn: float, n_paths: int, seed: int) -> tuple[float, float]:
+    """The share of paths with nu(turn) <= 0, and its standard error."""
+    Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+    psi = prior.kernel.psi(torch.tensor([turn], dtype=torch.float64))[0]
+    nu = Gamma[:, -1] + ((Gamma[:, :-1] @ psi) * Gamma[:, :-1]).sum(dim=1)
+    share = float((nu <= 0).double().mean())
+    return share, math.sqrt(share * (1 - share) / n_paths)
+
+
+def _kappa(prior: ISGP, x: float) -> Array:
+    root = prior.kernel.eigenvalues.sqrt()
+    psi = prior.kernel.psi(torch.tensor([x], dtype=torch.float64))[0]
+    return torch.linalg.eigvalsh(root[:, None] * psi * root).numpy()
+
+
+# ----------------------------------------------------------------------------------- theorem 4
+
+
+def prior_average(
+    function: Callable[[Array], Array], prior: ISGP, x: float, n_nodes: int = 24
+) -> float:
+    """E[function(nu(x))] under a prior with two basis functions, by Gauss and Hermite.
+
+    The rule has positive weights and is exact for polynomials of degree 2 n_nodes - 1.
+
+    Raises
+    ------
+    ValueError
+        If the prior has more than two basis functions.
+    """
+    if prior.kernel.n_basis != 2:
+        raise ValueError(f"expected n_basis=2, got n_basis={prior.kernel.n_basis}")
+    first, second = _kappa(prior, x)
+    node, weight = _hermite(n_nodes)
+    start = float(prior.mu) + node / math.sqrt(float(prior.gamma))
+    nu = start[:, None, None] + first * node[:, None] ** 2 + second * node**2
+    return float(np.einsum("i,j,k,ijk->", weight, weight, weight, function(nu)))
+
+
+@cache
+def _hermite(n_nodes: int) -> tuple[Array, Array]:
+    node, weight = np.polynomial.hermite_e.hermegauss(n_nodes)
+    return node, weight / weight.sum()
+
+
+def random_instances(n: int, seed: int) -> pd.DataFrame:
+    """Theorem 4 on random priors, losses, scores and labels: the slack, right less left side."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(n):
+        name = str(rng.choice(list(LOSSES)))
+        c, gamma = float(np.exp(rng.uniform(-3, 1))), float(np.exp(rng.uniform(-5, 5)))
+        prior = make_prior(c=c, n_basis=2, gamma=gamma)
+        y, x = rng.choice([-1.0, 1.0]), rng.uniform(-1, 1) / c
+        left = float(LOSSES[name](np.array(y), np.array(x)))
+        right = prior_average(partial(LOSSES[name], np.array(y)), prior, x)
+        rows.append({"loss": name, "left": left, "slack": right - left})
+    return pd.DataFrame(rows)
+
+
+def breast_cancer() -> tuple[Array, Array]:
+    """Real scores: the logit of a strongly regularised logistic regression, and labels -1, 1."""
+    data = load_breast_cancer()
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.001)).fit(data.data, data.target)
+    return model.decision_function(data.data), 2.0 * data.target - 1
+
+
+def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
+    """Both sides of theorem 4 on the breast-cancer data, in the units of each loss.
+
+    Each loss gets the scores that stand for the same probabilities. The right side is averaged
+    over paths of a prior with M = 64; ``error`` is the standard error of the slack over paths.
+    """
+    logit, y = breast_cancer()
+    probability = LOSSES["log"].inverse_link(logit)
+    rows = {}
+    for name, loss in LOSSES.items():
+        x = loss.link(probability)
+        left = float(loss(y, x).mean())
+        for gamma in gammas:
+            prior = make_prior(a=1.2, c=0.5 / float(np.abs(x).max()), gamma=gamma)
+            Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+            nu = prior.source(torch.from_numpy(x), Gamma).numpy()
+            slack = loss(y, nu).mean(axis=1) - left
+            rows[name, gamma] = {
+                "canonical loss": left,
+                "average over sources": left + slack.mean(),
+                "slack": slack.mean(),
+                "error": slack.std(ddof=1) / math.sqrt(n_paths),
+                "paths below canonical": (slack < 0).mean(),
+            }
+    return pd.DataFrame(rows).T.rename_axis(["loss", "gamma"])

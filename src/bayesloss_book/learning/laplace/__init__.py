@@ -1,0 +1,1 @@
+"""Laplace's approximation: the toys, long runs, calibration and costs."""

@@ -1,0 +1,269 @@
+"""Are the bands of Laplace's approximation calibrated? Ranks and coverage over simulated data sets.
+
+A cell is one data set: a source is drawn from the prior, data from the source, and a method returns
+what it believes of nu. If it is right, the rank of the true nu(x) among draws of it is uniform
+(Talts, Betancourt, Simpson, Vehtari and Gelman 2018), and a 95 % band covers the truth 95 times in
+100. The long run of Markov chains is the control: it must pass.
+"""
+
+import os
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.learning.evidence import evidence_gradient
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode, laplace
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.learning.laplace.chains import (
+    TASKS,
+    grid,
+    long_run,
+    prior_and_likelihood,
+    source_of_chains,
+)
+from bayesloss_book.stores.results import run_cells
+
+__all__ = [
+    "LEVELS",
+    "METHODS",
+    "N_DRAWS",
+    "PLACES",
+    "cells",
+    "hyper_mixture",
+    "measure",
+    "run",
+    "simulate",
+]
+
+METHODS = {
+    "laplace": "Laplace, true hyper-parameters",
+    "chains": "long run, true hyper-parameters",
+    "fitted": "Laplace, fitted hyper-parameters",
+    "mixture": "Laplace, mixture over hyper-parameters",
+}
+LEVELS = (50, 80, 95)  # per cent
+PLACES = {"left": -40.0, "centre": 0.0, "right": 40.0}
+N_DRAWS = 99  # ranks run from 0 to this
+_WIDEST = 1.0  # standard deviation of a log hyper-parameter, where the evidence is flat
+
+
+@dataclass(frozen=True)
+class _Belief:
+    """What a method says of nu on the grid: moments, draws (N_DRAWS, points), noise variance."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    draws: np.ndarray
+    noise: float
+
+
+def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Gamma from the prior, inputs uniform on [-50, 50], targets or labels."""
+    prior, likelihood = prior_and_likelihood(task, n_basis)
+    generator = torch.Generator().manual_seed(seed)
+    Gamma = prior.sample(1, generator)[0]
+    x = 100 * torch.rand(n, dtype=torch.float64, generator=generator) - 50
+    nu = prior.source(x, Gamma)
+    if isinstance(likelihood, Gaussian):
+        noise = torch.randn(n, dtype=torch.float64, generator=generator)
+        return Gamma, x, nu + likelihood.alpha**-0.5 * noise
+    uniform = torch.rand(n, dtype=torch.float64, generator=generator)
+    return Gamma, x, (uniform < torch.sigmoid(nu)).to(torch.float64)
+
+
+def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[str, float]:
+    """Simulate a data set, infer nu by one method, and compare with the truth.
+
+    Returns
+    -------
+    dict
+        ``rank_left``, ``rank_centre``, ``rank_right``: how many of 99 draws of nu(x) lie below the
+        true nu(x). ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the
+        grid where the truth lies in the band mean +- z standard deviations. ``covered_new``: the
+        probability that a new target lies in its 95 % band, averaged over the grid (NaN for
+        labels). ``width``: the mean standard deviation of nu.
+    """
+    Gamma, x, y = simulate(task, n, n_basis, seed)
+    prior, likelihood = prior_and_likelihood(task, n_basis)
+    truth = prior.source(grid(), Gamma).numpy()
+    if method == "laplace":
+        belief = _of_posterior(laplace(prior, likelihood, x, y), likelihood, seed)
+    elif method == "chains":
+        belief = _by_chains(prior, likelihood, x, y, seed)
+    else:
+        belief = _by_estimator(x, y, n_basis, method == "mixture", seed)
+    ranks = {
+        f"rank_{name}": int((belief.draws < truth)[:, int(np.argmin(np.abs(grid() - at)))].sum())
+        for name, at in PLACES.items()
+    }
+    miss = np.abs(truth - belief.mean) / belief.std
+    covered = {
+        f"covered_{level}": float((miss <= stats.norm.ppf(0.5 + level / 200)).mean())
+        for level in LEVELS
+    }
+    new = np.nan
+    if isinstance(likelihood, Gaussian):
+        half = 1.96 * np.sqrt(belief.std**2 + belief.noise)
+        true_noise = stats.norm(truth, float(likelihood.alpha) ** -0.5)
+        inside = true_noise.cdf(belief.mean + half) - true_noise.cdf(belief.mean - half)
+        new = float(inside.mean())
+    return {**ranks, **covered, "covered_new": new, "width": float(belief.std.mean())}
+
+
+def hyper_mixture(
+    posterior: Posterior, x: Tensor, y: Tensor, *, n_points: int = 32, seed: int = 0
+) -> tuple[list[Posterior], Tensor]:
+    """Laplace posteriors at hyper-parameters drawn around the evidence maximum, and their weights.
+
+    The curvature of the evidence bound in log(a - 1), log k(0, 0) and log alpha gives a Gaussian
+    from which they are drawn; the bound over that Gaussian's density, normalised, are the weights.
+    So the prior on the three is flat. mu and gamma, which say little, stay where they are.
+
+    Raises
+    ------
+    TypeError
+        If the likelihood is not Gaussian.
+    """
+    prior, likelihood = posterior.prior, posterior.likelihood
+    if not isinstance(likelihood, Gaussian):
+        raise TypeError(f"expected a Gaussian likelihood, which has a bound, got {likelihood!r}")
+    data = likelihood.condense(prior.features, x, y)
+
+    def joint_at(theta: Tensor) -> LogJoint:
+        kernel = TrigonometricKernel(
+            a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
+        ).scaled(theta[1].exp())
+        return LogJoint(
+            ISGP(kernel, mu=prior.mu, gamma=prior.gamma), Gaussian(theta[2].exp()), data
+        )
+
+    centre = torch.stack([prior.kernel.a - 1, prior.kernel.variance, likelihood.alpha]).log()
+    steps = 0.05 * torch.eye(3, dtype=torch.float64)
+    slopes = torch.stack(
+        [
+            evidence_gradient(centre + sign * step, joint_at, posterior.mode, "bound")[1]
+            for step in steps
+            for sign in (1, -1)
+        ]
+    )
+    hessian = (slopes[0::2] - slopes[1::2]) / 0.1
+    values, vectors = torch.linalg.eigh(-(hessian + hessian.T) / 2)
+    spread = values.clamp_min(_WIDEST**-2).rsqrt()
+    z = torch.randn(
+        (n_points, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+    )
+    found, log_weights = [], []
+    for point in z:
+        theta = centre + vectors @ (spread * point)
+        theta[0] = theta[0].clamp(np.log(0.01), np.log(30.0))  # the range of the estimator's search
+        joint = joint_at(theta)
+        mode = find_mode(joint, posterior.mode)
+        if not mode.converged:
+            continue
+        found.append(approximate(joint, mode))
+        log_weights.append(found[-1].evidence_bound + 0.5 * float(point @ point))
+    return found, torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
+
+
+def _of_posterior(posterior: Posterior, likelihood: Gaussian | Bernoulli, seed: int) -> _Belief:
+    mean, variance = posterior.moments(grid())
+    Gamma = posterior.sample(N_DRAWS, torch.Generator().manual_seed(seed + 1_000_000))
+    return _Belief(
+        mean=mean.numpy(),
+        std=variance.sqrt().numpy(),
+        draws=posterior.prior.source(grid(), Gamma).numpy(),
+        noise=float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan,
+    )
+
+
+def _by_chains(
+    prior: ISGP, likelihood: Gaussian | Bernoulli, x: Tensor, y: Tensor, seed: int
+) -> _Belief:
+    posterior = laplace(prior, likelihood, x, y)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    chains = long_run(
+        joint,
+        posterior,
+        n_chains=33,
+        n_draws=150,
+        n_burn_in=100,
+        n_annealed=96,
+        n_temperatures=60,
+        seed=seed + 1_000_000,
+    )
+    nu = source_of_chains(prior, grid(), chains.Gamma)
+    # Three draws of each chain, 50 apart: as good as independent.
+    draws = nu[:, 49::50].reshape(N_DRAWS, -1)
+    noise = float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan
+    return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, noise)
+
+
+def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _Belief:
+    """The estimator as it comes, or the mixture around what it found."""
+    model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(x.numpy()[:, None], y.numpy())
+    at = grid().numpy()
+    if not mix:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the grid ends a little outside the data
+            mean, std = model.predict(at[:, None], return_std=True)
+            draws = model.sample_source(at[:, None], N_DRAWS, seed).T
+        return _Belief(mean, std, draws, model.noise_variance_)
+    found, weights = hyper_mixture(
+        model.posterior_, *model.standardise(x.numpy(), y.numpy()), seed=seed
+    )
+    new_x, zero = model.standardise(at, np.zeros_like(at))
+    _, one = model.standardise(at, np.ones_like(at))
+    scale = 1 / float(one[0] - zero[0])
+    moments = [posterior.moments(new_x) for posterior in found]
+    means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
+    mean = weights @ means
+    std = (weights @ (variances + (means - mean) ** 2)).sqrt()
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.multinomial(weights, N_DRAWS, replacement=True, generator=generator)
+    draws = torch.stack(
+        [
+            found[index].prior.source(new_x, found[index].sample(1, generator)[0])
+            for index in chosen.tolist()
+        ]
+    )
+    noise = sum(
+        float(weight / posterior.likelihood.alpha)
+        for weight, posterior in zip(weights, found, strict=True)
+        if isinstance(posterior.likelihood, Gaussian)
+    )
+    return _Belief(
+        mean=scale * (mean - zero[0]).numpy(),
+        std=scale * std.numpy(),
+        draws=scale * (draws - zero[0]).numpy(),
+        noise=scale**2 * noise,
+    )
+
+
+def cells() -> list[dict[str, Any]]:
+    """400 data sets for Laplace, 80 for the estimator and its mixture, 50 for the long runs."""
+    counts = [(task, "laplace", 400) for task in TASKS]
+    counts += [("regression", "fitted", 80), ("regression", "mixture", 80)]
+    counts += [(task, "chains", 50) for task in TASKS]
+    return [
+        {"task": task, "method": method, "seed": seed}
+        for task, method, count in counts
+        for seed in range(count)
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells: 100 data each, 16 basis functions; resumable."""
+    parameters = {"n": 100, "n_basis": 16}
+    run_cells(measure, cells(), folder, "laplace_calibration", parameters=parameters, n_jobs=n_jobs)

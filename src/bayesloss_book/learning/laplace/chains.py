@@ -1,0 +1,296 @@
+"""Laplace's approximation against long runs of Markov chains, on the toy problems.
+
+A cell is one data set at fixed hyper-parameters. Annealed importance sampling gives the evidence
+and the points at which Hamiltonian chains begin; so the chains stand on the modes in about the
+right shares, and need not find them all. What is compared is nu(x), the probabilities of new data,
+and the evidence: w itself means nothing, because -w gives the same source.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from arviz_stats.base.array import array_stats
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode, laplace
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.samplers import (
+    AnnealedSample,
+    annealed_importance_sampling,
+    hamiltonian_monte_carlo,
+)
+from bayesloss_book.stores.results import run_cells
+from bayesloss_book.toys import NOISE, classification_problem, regression_problem
+
+__all__ = [
+    "SIZES",
+    "TASKS",
+    "LongRun",
+    "batched_log_likelihood",
+    "cells",
+    "data_set",
+    "diagnose",
+    "grid",
+    "log_loss",
+    "long_run",
+    "measure",
+    "mixture_moments",
+    "modes",
+    "prior_and_likelihood",
+    "run",
+    "source_of_chains",
+]
+
+TASKS = ("regression", "classification")
+SIZES = (10, 50, 200, 1000)
+
+
+@dataclass(frozen=True)
+class LongRun:
+    """Draws from an exact posterior.
+
+    Attributes
+    ----------
+    Gamma : Tensor of shape (chains, draws, M + 1)
+    annealed : AnnealedSample
+        Where the chains began, and the evidence.
+    acceptance : float
+        Of the Hamiltonian moves, the mean over chains.
+    """
+
+    Gamma: Tensor
+    annealed: AnnealedSample
+    acceptance: float
+
+
+def grid() -> Tensor:
+    """The inputs at which sources are compared: 21 in [-50, 50]."""
+    return torch.linspace(-50, 50, 21, dtype=torch.float64)
+
+
+def prior_and_likelihood(task: str, n_basis: int) -> tuple[ISGP, Gaussian | Bernoulli]:
+    """The model of a toy: round numbers near the maximum of the evidence at n = 200."""
+    if task == "regression":
+        kernel = TrigonometricKernel(a=2.0, c=0.01, n_basis=n_basis).scaled(0.04)
+        return ISGP(kernel, mu=0.0, gamma=0.5), Gaussian(NOISE**-2)
+    kernel = TrigonometricKernel(a=1.5, c=0.01, n_basis=n_basis).scaled(0.08)
+    return ISGP(kernel, mu=-2.0, gamma=0.1), Bernoulli()
+
+
+def data_set(task: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets (or labels) of a toy problem."""
+    draw = regression_problem if task == "regression" else classification_problem
+    problem = draw(n, seed)
+    return problem.x, problem.y
+
+
+def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
+    """The log likelihood of an ISGP's parameters, of shape (K, M + 1), as (K,).
+
+    f^2 is a trigonometric polynomial of degree M, so its values at 2M + 2 points of a period hold
+    its Fourier coefficients: two matrix products take w to nu at the data, for all K at once.
+    """
+    kernel, data, likelihood = joint.prior.kernel, joint.data, joint.likelihood
+    size = 2 * kernel.n_basis + 2
+    t = torch.arange(size, dtype=torch.float64) * (2 / (kernel.c * size))
+    harmonics = torch.arange(1, kernel.n_basis + 1, dtype=torch.float64)[:, None]
+    waves = torch.polar(torch.ones((), dtype=torch.float64), math.pi * kernel.c * harmonics * t)
+    to_coefficients = torch.cat([torch.ones_like(t)[None], 2 * waves.real, 2 * waves.imag]) / size
+    from_squares = (data.features[:, :-1] @ to_coefficients).T.contiguous()
+    basis = kernel.basis(t).T.contiguous()
+
+    def log_likelihood(Gamma: Tensor) -> Tensor:
+        nu = (Gamma[:, :-1] @ basis) ** 2 @ from_squares + Gamma[:, -1:] * data.features[:, -1]
+        if isinstance(likelihood, Gaussian):
+            return -0.5 * likelihood.alpha * ((nu - data.targets) ** 2).sum(dim=1)
+        return torch.nn.functional.logsigmoid((2 * data.targets - 1) * nu).sum(dim=1)
+
+    # The constant, and what condensing has left over.
+    centre = joint.prior.location
+    constant = joint.log_likelihood(centre) - log_likelihood(centre[None])[0]
+    return lambda Gamma: log_likelihood(Gamma) + constant
+
+
+def long_run(
+    joint: LogJoint,
+    posterior: Posterior,
+    *,
+    n_chains: int = 32,
+    n_draws: int = 1000,
+    n_burn_in: int = 300,
+    n_annealed: int = 128,
+    n_temperatures: int = 150,
+    seed: int = 0,
+) -> LongRun:
+    """Sample the exact posterior; Laplace's covariance serves as a unit of length only."""
+    prior = joint.prior
+    scale = prior.precision.rsqrt()
+    log_likelihood = batched_log_likelihood(joint)
+    annealed = annealed_importance_sampling(
+        lambda z: log_likelihood(prior.location + scale * z),
+        len(scale),
+        n_chains=n_annealed,
+        n_temperatures=n_temperatures,
+        seed=seed,
+    )
+    chosen = torch.multinomial(
+        annealed.weights,
+        n_chains,
+        replacement=True,
+        generator=torch.Generator().manual_seed(seed),
+    )
+    start = prior.location + scale * annealed.points[chosen] - posterior.mode
+
+    def log_density(z: Tensor) -> Tensor:
+        Gamma = posterior.mode + z @ posterior.root.T
+        distance = prior.precision * (Gamma - prior.location) ** 2
+        return log_likelihood(Gamma) - 0.5 * distance.sum(dim=1)
+
+    sample = hamiltonian_monte_carlo(
+        log_density,
+        torch.linalg.solve(posterior.root, start.T).T,
+        n_draws=n_draws,
+        n_burn_in=n_burn_in,
+        n_steps=6,
+        seed=seed,
+    )
+    Gamma = posterior.mode + sample.points.transpose(0, 1) @ posterior.root.T
+    return LongRun(Gamma, annealed, float(sample.acceptance.mean()))
+
+
+def modes(joint: LogJoint, n_starts: int, seed: int) -> tuple[list[Posterior], float]:
+    """The different modes that Newton's method finds from draws of the prior, the highest first.
+
+    Twins count as one. The second number is the share of the starts that lead to the highest.
+    """
+    starts = joint.prior.sample(n_starts, torch.Generator().manual_seed(seed))
+    found = [mode for mode in (find_mode(joint, start) for start in starts) if mode.converged]
+    found.sort(key=lambda mode: -float(joint(mode.Gamma)))
+    values = np.array([float(joint(mode.Gamma)) for mode in found])
+    # Modes are known to about 1e-10 nats: what differs by more than 1e-5 is another mode.
+    new = np.diff(values, prepend=np.inf) < -1e-5
+    distinct = [mode for mode, is_new in zip(found, new, strict=True) if is_new]
+    share = float((values > values[0] - 1e-5).mean())
+    return [approximate(joint, mode) for mode in distinct], share
+
+
+def mixture_moments(found: list[Posterior], x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of nu(x) under the Gaussians of several modes, weighted by evidence."""
+    weights = torch.softmax(
+        torch.tensor([mode.log_evidence for mode in found], dtype=torch.float64), dim=0
+    )
+    means, variances = (
+        torch.stack(part) for part in zip(*[m.moments(x) for m in found], strict=True)
+    )
+    mean = weights @ means
+    return mean, weights @ (variances + (means - mean) ** 2)
+
+
+def log_loss(nu: Tensor, y: Tensor, likelihood: Gaussian | Bernoulli) -> float:
+    """The mean of -log p(y | D) in nats, from draws nu of shape (S, n)."""
+    if isinstance(likelihood, Gaussian):
+        normal = torch.distributions.Normal(nu, likelihood.alpha**-0.5)
+        densities = normal.log_prob(y)
+    else:
+        densities = torch.nn.functional.logsigmoid((2 * y - 1) * nu)
+    return float(math.log(len(nu)) - torch.logsumexp(densities, dim=0).mean())
+
+
+def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
+    """Compare Laplace's approximation with a long run on one data set.
+
+    Returns
+    -------
+    dict
+        ``shift`` and ``shift_max``: the error of the mean of nu(x), in exact standard deviations,
+        root mean square and largest over the grid. ``sd_low``, ``sd_ratio``, ``sd_high``: Laplace's
+        standard deviation over the exact one, least, geometric mean, largest. ``shift_mixed`` and
+        ``sd_ratio_mixed``: the same for the mixture of the Gaussians at all modes found.
+        ``r_hat``, ``ess``, ``mcse``: the worst over the grid (the error of the mean in exact
+        standard deviations).
+        ``laplace``, ``all_modes``, ``bound``, ``annealed``, ``annealed_error``, ``annealed_size``:
+        log evidences in nats by one mode, summed over all modes found, the lower bound, and the
+        truth with its error and effective size. ``n_modes``, ``share_best`` and ``below_best``: of
+        40 starts, and how many nats of log joint density the estimator's mode lies below the best.
+        ``loss_laplace``, ``loss_exact``: log losses of 2000 new data, in nats a datum.
+    """
+    prior, likelihood = prior_and_likelihood(task, n_basis)
+    x, y = data_set(task, n, seed)
+    posterior = laplace(prior, likelihood, x, y)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    chains = long_run(joint, posterior, seed=seed)
+    nu = source_of_chains(prior, grid(), chains.Gamma)
+    mean, std = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
+    laplace_mean, laplace_variance = (part.numpy() for part in posterior.moments(grid()))
+    shift, ratio = (laplace_mean - mean) / std, np.sqrt(laplace_variance) / std
+    found, share = modes(joint, 40, seed)
+    mixed_mean, mixed_variance = mixture_moments(found, grid())
+    highest = max(float(joint(mode.mode)) for mode in found)
+    new_x, new_y = data_set(task, 2000, 10_000 + seed)
+    kept = chains.Gamma.flatten(0, 1)[:: chains.Gamma.shape[1] // 50]
+    drawn = posterior.sample(len(kept), torch.Generator().manual_seed(seed))
+    return {
+        "shift": float(np.sqrt((shift**2).mean())),
+        "shift_max": float(np.abs(shift).max()),
+        "sd_low": float(ratio.min()),
+        "sd_ratio": float(np.exp(np.log(ratio).mean())),
+        "sd_high": float(ratio.max()),
+        "shift_mixed": float(np.sqrt((((mixed_mean.numpy() - mean) / std) ** 2).mean())),
+        "sd_ratio_mixed": float(
+            (mixed_variance.log() / 2).mean().exp() / np.exp(np.log(std).mean())
+        ),
+        **diagnose(nu),
+        "laplace": posterior.log_evidence,
+        "all_modes": float(
+            torch.logsumexp(torch.tensor([mode.log_evidence for mode in found]), dim=0)
+        ),
+        "bound": posterior.evidence_bound,
+        "annealed": chains.annealed.log_evidence,
+        "annealed_error": chains.annealed.error,
+        "annealed_size": chains.annealed.effective_size,
+        "n_modes": len(found),
+        "share_best": share,
+        "below_best": highest - float(joint(posterior.mode)),
+        "loss_laplace": log_loss(prior.source(new_x, drawn), new_y, likelihood),
+        "loss_exact": log_loss(prior.source(new_x, kept), new_y, likelihood),
+    }
+
+
+def diagnose(nu: NDArray[np.float64]) -> dict[str, float]:
+    """The worst split R-hat, bulk effective size and error of the mean in standard deviations.
+
+    ``nu`` has shape (chains, draws, points); the worst is over the points. Rank-normalised, as in
+    Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), by ArviZ.
+    """
+    columns = [nu[:, :, point] for point in range(nu.shape[2])]
+    return {
+        "r_hat": float(max(array_stats.rhat(column) for column in columns)),
+        "ess": float(min(array_stats.ess(column) for column in columns)),
+        "mcse": float(max(array_stats.mcse(column) / column.std() for column in columns)),
+    }
+
+
+def cells() -> list[dict[str, Any]]:
+    """Both toys, four sizes, three data sets of each."""
+    return [
+        {"task": task, "n": n, "seed": seed} for task in TASKS for n in SIZES for seed in range(3)
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells, with 64 basis functions; resumable."""
+    run_cells(measure, cells(), folder, "laplace_mcmc", parameters={"n_basis": 64}, n_jobs=n_jobs)
+
+
+def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> NDArray[np.float64]:
+    """The values of nu at x for chains of Gamma: (chains, draws, M + 1) to (chains, draws, n)."""
+    nu = prior.source(x, Gamma.flatten(0, 1))
+    return nu.reshape(*Gamma.shape[:2], len(x)).numpy()

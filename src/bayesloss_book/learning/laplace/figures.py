@@ -1,0 +1,279 @@
+"""Figures and tables: Laplace's approximation against long runs, and how its bands calibrate."""
+
+import numpy as np
+import pandas as pd
+from arviz_stats.base.array import array_stats
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy import stats
+
+from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
+from bayesloss_book.learning.laplace.chains import (
+    TASKS,
+    batched_log_likelihood,
+    data_set,
+    diagnose,
+    grid,
+    long_run,
+    prior_and_likelihood,
+    source_of_chains,
+)
+from bayesloss_book.samplers import elliptical_slice_sampling
+
+__all__ = [
+    "by_size",
+    "compare_samplers",
+    "coverage",
+    "draw_against_chains",
+    "draw_bands",
+    "draw_ranks",
+    "rank_tests",
+]
+
+
+def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
+    """Mean and 95 % band of nu, by Laplace and by a long run.
+
+    The table has, for each toy, how far Laplace's mean and the curve at its mode are from the exact
+    mean (root mean square over the grid, in exact standard deviations), and the run's diagnostics.
+    """
+    figure, axes = subplots(1, 2, figsize=(8.0, 3.6))
+    rows = {}
+    for axis, task in zip(axes, TASKS, strict=True):
+        prior, likelihood = prior_and_likelihood(task, n_basis)
+        x, y = data_set(task, n, seed)
+        posterior = laplace(prior, likelihood, x, y)
+        joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+        chains = long_run(
+            joint,
+            posterior,
+            n_draws=n_draws,
+            n_burn_in=200,
+            n_annealed=64,
+            n_temperatures=100,
+            seed=seed,
+        )
+        nu = source_of_chains(prior, grid(), chains.Gamma)
+        exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
+        mean, variance = (part.numpy() for part in posterior.moments(grid()))
+        at_mode = prior.source(grid(), posterior.mode).numpy()
+        rows[task] = {
+            "Laplace's mean": float(np.sqrt((((mean - exact) / spread) ** 2).mean())),
+            "curve at the mode": float(np.sqrt((((at_mode - exact) / spread) ** 2).mean())),
+            **diagnose(nu),
+        }
+        low, high = np.quantile(nu, (0.025, 0.975), axis=(0, 1))
+        axis.fill_between(
+            grid(), low, high, color=COLOURS["data"], alpha=0.25, label="long run, 95 %"
+        )
+        axis.plot(grid(), exact, color=COLOURS["data"], label="long run, mean")
+        axis.plot(grid(), mean, "--", color=COLOURS["GP"], label="Laplace, mean and 95 %")
+        for sign in (-1, 1):
+            axis.plot(
+                grid(), mean + sign * 1.96 * np.sqrt(variance), ":", color=COLOURS["GP"], lw=1.3
+            )
+        axis.plot(grid(), at_mode, "-.", color=COLOURS["ISGP"], label="at Laplace's mode")
+        if task == "regression":
+            axis.plot(x, y, ".", color="black", markersize=3)
+        else:
+            for label, height in ((0, 0.02), (1, 0.98)):
+                at = x[y == label]
+                axis.plot(
+                    at,
+                    np.full(len(at), height),
+                    "|",
+                    color="black",
+                    transform=axis.get_xaxis_transform(),
+                )
+        axis.set(title=task, xlabel="x", ylabel=r"$\nu(x)$")
+    axes[0].legend(fontsize=8)
+    return figure, pd.DataFrame(rows).T
+
+
+def draw_against_chains(results: pd.DataFrame) -> Figure:
+    """Against n: errors of mean, spread and evidence. A dot is a data set, a line their mean.
+
+    Dotted: the worst x of each data set, and the evidence summed over all modes.
+    """
+    figure, axes = subplots(1, 3, figsize=(9.0, 3.3))
+    evidence = results.assign(
+        error=results["laplace"] - results["annealed"],
+        error_all=results["all_modes"] - results["annealed"],
+    )
+    for task, colour, marker in (
+        ("regression", COLOURS["ISGP"], "o"),
+        ("classification", COLOURS["GP"], "s"),
+    ):
+        rows = evidence[evidence["task"] == task]
+        for axis, column, dashes in (
+            (axes[0], "shift", "-"),
+            (axes[0], "shift_max", ":"),
+            (axes[1], "sd_ratio", "-"),
+            (axes[1], "sd_high", ":"),
+            (axes[2], "error", "-"),
+            (axes[2], "error_all", ":"),
+        ):
+            centre = rows.groupby("n")[column].mean()
+            label = task if axis is axes[0] and dashes == "-" else None
+            axis.plot(centre.index, centre, dashes, color=colour, label=label)
+            axis.plot(rows["n"], rows[column], marker, color=colour, ms=4, alpha=0.6)
+    axes[0].set(ylabel="error of the mean, in exact sd", ylim=(0, None))
+    axes[1].set(ylabel="Laplace's sd / exact sd")
+    axes[1].axhline(1, color="black", linewidth=0.8)
+    axes[2].set(ylabel="error of the log evidence, nats")
+    axes[2].axhline(0, color="black", linewidth=0.8)
+    for axis in axes:
+        axis.set(xscale="log", xlabel="number of data n")
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def by_size(results: pd.DataFrame) -> pd.DataFrame:
+    """Means over the data sets, by toy and n, under readable names."""
+    table = results.assign(
+        one=results["laplace"] - results["annealed"],
+        all=results["all_modes"] - results["annealed"],
+        lost=1000 * (results["loss_laplace"] - results["loss_exact"]),
+    )
+    names = {
+        "n_modes": "modes",
+        "share_best": "starts at the best",
+        "one": "evidence, one mode",
+        "all": "evidence, all modes",
+        "shift": "mean off by (sd)",
+        "sd_ratio": "sd ratio",
+        "lost": "millinats lost",
+        "r_hat": "R-hat",
+        "ess": "effective size",
+    }
+    means = table.groupby(["task", "n"], sort=False)[list(names)].mean()
+    means["r_hat"] = table.groupby(["task", "n"], sort=False)["r_hat"].max()
+    means["ess"] = table.groupby(["task", "n"], sort=False)["ess"].min().round(-1)
+    return means.rename(columns=names)
+
+
+def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
+    """Compare two samplers that share no code, on the toy classification.
+
+    Returns
+    -------
+    dict
+        ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
+        standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
+        sampler.
+    """
+    prior, likelihood = prior_and_likelihood("classification", n_basis)
+    x, y = data_set("classification", n, seed)
+    posterior = laplace(prior, likelihood, x, y)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    log_likelihood, scale = batched_log_likelihood(joint), prior.precision.rsqrt()
+    z = elliptical_slice_sampling(
+        lambda z: log_likelihood(prior.location + scale * z),
+        n_basis + 1,
+        n_chains=16,
+        n_draws=n_draws,
+        n_burn_in=200,
+        seed=seed,
+    )
+    chains = long_run(
+        joint, posterior, n_draws=n_draws // 2, n_annealed=64, n_temperatures=60, seed=seed
+    )
+    first, second = (
+        source_of_chains(prior, grid(), Gamma)
+        for Gamma in (prior.location + scale * z, chains.Gamma)
+    )
+    moments = [{"mean": nu.mean(axis=(0, 1)), "sd": nu.std(axis=(0, 1))} for nu in (first, second)]
+    found = {"r_hat": diagnose(first)["r_hat"]}
+    for name in ("mean", "sd"):
+        error = [
+            np.hypot(*(array_stats.mcse(nu[:, :, at], method=name) for nu in (first, second)))
+            for at in range(len(grid()))
+        ]
+        gap = moments[0][name] - moments[1][name]
+        found[f"z_{name}"] = float(np.abs(gap / error).max())
+    return found
+
+
+def coverage(results: pd.DataFrame) -> pd.DataFrame:
+    """Per cent covered, by task and method; ``error``: standard error of the 95 % column."""
+    groups = results.groupby(["task", "method"], sort=False)
+    columns = [f"covered_{level}" for level in LEVELS]
+    table = 100 * groups[[*columns, "covered_new"]].mean()
+    table.columns = [*(f"{level} %" for level in LEVELS), "new data, 95 %"]
+    table["error"] = 100 * groups["covered_95"].std() / np.sqrt(groups.size())
+    table["mean sd"] = groups["width"].mean()
+    table["data sets"] = groups.size()
+    return table
+
+
+def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
+    """Chi-squared tests of uniform ranks, and what their shape says, by place.
+
+    ``p``: of the test, with as many bins as :func:`draw_ranks` shows. ``p_ten``: with ten bins
+    however few the data sets. ``low`` and ``high``: the
+    part of the truths below the first and above the last tenth of the draws; 0.1 each if
+    calibrated.
+    """
+    rows = {}
+    for (task, method), group in results.groupby(["task", "method"], sort=False):
+        for place in PLACES:
+            counts, ranks = _histogram(group[f"rank_{place}"]), group[f"rank_{place}"]
+            rows[(task, method, place)] = {
+                "p": float(stats.chisquare(counts).pvalue),
+                "p_ten": float(stats.chisquare(np.bincount(ranks // 10, minlength=10)).pvalue),
+                "low": float((ranks < 10).mean()),
+                "high": float((ranks >= 90).mean()),
+                "data sets": len(group),
+            }
+    return pd.DataFrame(rows).T.rename_axis(["task", "method", "x"])
+
+
+def draw_ranks(results: pd.DataFrame) -> Figure:
+    """Histograms of ranks: bars are Laplace's, the line the control; the band is binomial."""
+    figure, axes = subplots(2, 3, figsize=(8.0, 4.6), sharex=True, sharey=True)
+    for row, task in zip(axes, TASKS, strict=True):
+        for axis, (place, at) in zip(row, PLACES.items(), strict=True):
+            of_task = results[results["task"] == task].groupby("method")[f"rank_{place}"]
+            ranks = {method: of_task.get_group(method) for method in ("laplace", "chains")}
+            counts = _histogram(ranks["laplace"])
+            expected = counts.sum() / len(counts)
+            edges = np.linspace(0, 1, len(counts) + 1)
+            low, high = stats.binom(counts.sum(), 1 / len(counts)).ppf([0.005, 0.995]) / expected
+            axis.axhspan(low, high, color=COLOURS["data"], alpha=0.2, lw=0)
+            axis.bar(
+                edges[:-1],
+                counts / expected,
+                width=1 / len(counts),
+                align="edge",
+                color=COLOURS["GP"],
+                alpha=0.7,
+                edgecolor="white",
+                label="Laplace",
+            )
+            control = _histogram(ranks["chains"])
+            axis.stairs(
+                control * len(control) / control.sum(),
+                np.linspace(0, 1, len(control) + 1),
+                baseline=None,
+                color=COLOURS["ISGP"],
+                lw=1.8,
+                label="long run (control)",
+            )
+            axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
+    for axis in axes[:, 0]:
+        axis.set(ylabel="frequency / expected")
+    for axis in axes[1]:
+        axis.set(xlabel="rank of the truth")
+    axes[0, 0].legend(fontsize=8, loc="upper left")
+    return figure
+
+
+def _histogram(ranks: pd.Series) -> np.ndarray:
+    """Counts of ranks in bins of equal width: ten, or five where there are few data sets.
+
+    Ten are to be expected in each bin, so that the statistic is chi-squared.
+    """
+    n_bins = 10 if len(ranks) >= 100 else 5
+    return np.bincount(ranks.to_numpy(int) * n_bins // (N_DRAWS + 1), minlength=n_bins)

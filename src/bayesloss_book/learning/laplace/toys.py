@@ -1,0 +1,183 @@
+"""Toy problems on which Laplace's approximation can be compared with the truth.
+
+With two basis functions the parameters are two weights and an intercept. The intercept integrates
+out in closed form and the weights on a grid, so that the evidence is known to many digits.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from torch import Tensor
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import LogJoint, Posterior, laplace
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.figures import COLOURS
+
+__all__ = [
+    "classification",
+    "draw_evidence",
+    "draw_posterior",
+    "evidence_table",
+    "log_density_of_weights",
+    "losses",
+    "printed_evidence",
+    "regression",
+    "small_prior",
+    "true_log_evidence",
+]
+
+
+def small_prior() -> ISGP:
+    """Two basis functions on a period of 8; the inputs of the toys lie in [-1, 1]."""
+    return ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=2), mu=0.0, gamma=1.0)
+
+
+def regression(n: int, seed: int) -> tuple[Tensor, Tensor, Gaussian]:
+    """Inputs in [-1, 1], a rising target with noise of standard deviation 1/2, its likelihood."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1
+    noise = torch.randn(n, dtype=torch.float64, generator=generator)
+    return x, torch.tanh(1.5 * x) + 0.5 * noise, Gaussian(4.0)
+
+
+def classification(n: int, seed: int) -> tuple[Tensor, Tensor, Bernoulli]:
+    """Inputs in [-1, 1], labels whose log odds are piecewise linear, and their likelihood."""
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1
+    odds = torch.where(x < 0, 1.0 * x, 5.0 * x) - 0.5
+    y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(odds)
+    return x, y.to(torch.float64), Bernoulli()
+
+
+def log_density_of_weights(
+    prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, w: Tensor
+) -> Tensor:
+    """The log density log p(y, w) with the intercept integrated out, for w of shape (K, M).
+
+    Given w, the targets are Gaussian with mean mu + w^T psi(x) w and covariance
+    I/alpha + 1 1^T/gamma, whose inverse and determinant are Sherman and Morrison's.
+    """
+    alpha, gamma, n = float(likelihood.alpha), float(prior.gamma), len(y)
+    h, centred = prior.kernel.integrals(x), y - prior.mu
+    p = prior.kernel.square_coefficients(w[:, :, None] * w[:, None, :])
+    squares = centred @ centred - 2 * p @ (h.T @ centred) + ((p @ (h.T @ h)) * p).sum(dim=1)
+    level = centred.sum() - p @ h.sum(dim=0)
+    quadratic = alpha * (squares - alpha * level**2 / (gamma + n * alpha))
+    log_det = math.log1p(n * alpha / gamma) - n * math.log(alpha / (2 * math.pi))
+    eigenvalues = prior.kernel.eigenvalues
+    log_prior = (w**2 / eigenvalues + torch.log(2 * math.pi * eigenvalues)).sum(dim=1)
+    return -0.5 * (quadratic + log_det + log_prior)
+
+
+def true_log_evidence(
+    prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, *, half: int = 220
+) -> float:
+    """The log evidence under an ISGP with two basis functions, by a sum over a grid of weights.
+
+    The grid reaches seven prior standard deviations to each side. The trapezoidal rule converges
+    faster than any power of its step, because the integrand and its derivatives vanish there.
+    """
+    axis = torch.linspace(-7, 7, 2 * half + 1, dtype=torch.float64)
+    scale = prior.kernel.eigenvalues.sqrt()
+    grid = torch.cartesian_prod(axis, axis) * scale
+    total = torch.logsumexp(
+        torch.stack(
+            [
+                torch.logsumexp(log_density_of_weights(prior, likelihood, x, y, part), dim=0)
+                for part in grid.split(2**16)
+            ]
+        ),
+        dim=0,
+    )
+    return float(total + torch.log(scale * (axis[1] - axis[0])).sum())
+
+
+def printed_evidence(posterior: Posterior, x: Tensor, y: Tensor) -> float:
+    """Appendix D's approximation as it is printed: log p(D, mode) - log det(H) / 2."""
+    likelihood = posterior.likelihood
+    data = likelihood.condense(posterior.prior.features, x, y)
+    joint = LogJoint(posterior.prior, likelihood, data)
+    value = joint(posterior.mode) - 0.5 * torch.logdet(joint.hessian(posterior.mode))
+    return float(value)
+
+
+def evidence_table(sizes: Sequence[int], seed: int) -> pd.DataFrame:
+    """How far each approximation is from the true log evidence, in nats, for several n."""
+    prior = small_prior()
+    rows = {}
+    for n in sizes:
+        x, y, likelihood = regression(n, seed)
+        truth = true_log_evidence(prior, likelihood, x, y)
+        posterior = laplace(prior, likelihood, x, y)
+        rows[n] = {
+            "as printed": printed_evidence(posterior, x, y) - truth,
+            "with both constants": posterior.log_evidence - truth,
+            "lower bound": posterior.evidence_bound - truth,
+        }
+    return pd.DataFrame(rows).T.rename_axis("n")
+
+
+def draw_evidence(table: pd.DataFrame) -> Figure:
+    """The errors of :func:`evidence_table` against n."""
+    figure, axis = subplots(figsize=(6.4, 3.6))
+    styles = {"as printed": (":", "GP"), "with both constants": ("--", "PAVA")}
+    styles["lower bound"] = ("-", "ISGP")
+    for name, (dashes, colour) in styles.items():
+        axis.plot(table.index, table[name], dashes, marker="o", color=COLOURS[colour], label=name)
+    axis.axhline(0, color="black", linewidth=0.8)
+    axis.set(xscale="log", xlabel="number of data n", ylabel="error in nats")
+    axis.legend()
+    return figure
+
+
+def draw_posterior(n: int, seed: int) -> Figure:
+    """The true posterior of the two weights, with its twin modes, and Laplace's Gaussian."""
+    prior = small_prior()
+    x, y, likelihood = regression(n, seed)
+    posterior = laplace(prior, likelihood, x, y)
+    axis = torch.linspace(-1.8, 1.8, 161, dtype=torch.float64)
+    grid = torch.cartesian_prod(axis, axis)
+    values = log_density_of_weights(prior, likelihood, x, y, grid).reshape(161, 161)
+    density = (values - values.max()).exp().numpy().T  # contourf wants rows to run upwards
+    figure, panel = subplots(figsize=(5.2, 4.4))
+    panel.contourf(axis.numpy(), axis.numpy(), density, levels=8, cmap="Blues")
+    angle = np.linspace(0, 2 * math.pi, 100)
+    circle = torch.tensor(np.stack([np.cos(angle), np.sin(angle)]))
+    root = torch.linalg.cholesky(posterior.covariance[:2, :2])
+    for sign in (1, -1):
+        for radius in (1, 2):
+            ring = sign * posterior.mode[:2, None] + radius * root @ circle
+            panel.plot(*ring.numpy(), color=COLOURS["GP"], linewidth=1.2)
+    panel.plot(0, 0, "x", color="black")
+    panel.set(xlabel="weight of the cosine", ylabel="weight of the sine", aspect="equal")
+    return figure
+
+
+def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:
+    """Three log losses of labels under a posterior over sources, in nats a label.
+
+    The loss averaged over sources, the loss of the mean source, and the loss of the averaged
+    probability; ``error`` is the Monte Carlo standard error of the first.
+    """
+    Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+    nu = posterior.prior.source(x, Gamma)
+    sign = 2 * y - 1
+    single = torch.nn.functional.softplus(-sign * nu).mean(dim=1)
+    marginal = torch.sigmoid(sign * nu).mean(dim=0)
+    return pd.Series(
+        {
+            "averaged over sources": float(single.mean()),
+            "of the mean source": float(
+                torch.nn.functional.softplus(-sign * posterior.mean(x)).mean()
+            ),
+            "of the averaged probability": float(-marginal.log().mean()),
+            "error": float(single.std()) / math.sqrt(n_samples),
+        }
+    )

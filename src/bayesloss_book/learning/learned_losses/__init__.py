@@ -1,0 +1,1 @@
+"""Table 2 of W&N: learned losses on images."""

@@ -1,0 +1,106 @@
+"""The AUC of logistic regression against the iterations that it was given.
+
+The iterations are those of scikit-learn's solver: L-BFGS from zero, on grey values in [0, 1] as
+they are. One path is one cell; where it leads to comes from a solver that gets there faster.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from bayesloss_book.baselines import BUDGETS, fit_logistic
+from bayesloss_book.image_sets import inputs
+from bayesloss_book.learning.learned_losses.table_2 import DATA, SIZES, TASKS, mean_auc, problems
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["ITERATIONS", "cells", "logistic_path", "measure", "run"]
+
+ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
+_MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
+
+Array = NDArray[np.float64]
+
+
+def cells() -> list[dict[str, Any]]:
+    """Every reading of one problem, on both data sets, with scikit-learn's penalty and without."""
+    return [
+        {"data": data, "task": task, "penalty": penalty, "seed": 0}
+        for penalty in (1.0, 0.0)
+        for data in reversed(DATA)
+        for task in reversed(TASKS[:3])
+        if penalty or data == "fashion-mnist" or task == "0 vs 8"
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells at the paper's scale; resumable."""
+    run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
+
+
+def measure(*, data: str, task: str, penalty: float, seed: int) -> dict[str, float]:
+    """Test AUC and log loss along the path.
+
+    Returns
+    -------
+    dict
+        ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
+        ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
+    """
+    X, labels, X_test, test_labels = inputs(data, SIZES[data], "pixels", seed)
+    keep, truth = problems(task, labels)
+    keep_test, truth_test = problems(task, test_labels)
+    X, X_test = X[keep], X_test[keep_test]
+    C = 1 / penalty if penalty else np.inf
+
+    def describe(odds: Array, name: str) -> dict[str, float]:
+        sign = np.where(truth_test, 1.0, -1.0)
+        loss = float(np.logaddexp(0, -sign * odds).mean())
+        return {f"auc_{name}": mean_auc(odds, truth_test), f"log_loss_{name}": loss}
+
+    out: dict[str, float] = {}
+    for iteration, weights in logistic_path(X, truth[:, 0], penalty).items():
+        odds = X_test @ weights[:-1] + weights[-1]
+        out |= describe(odds[:, None], f"{iteration:04d}")
+    _, end, _, converged, _ = fit_logistic(X, truth, X_test, C, BUDGETS["long"][0])
+    return {**out, **describe(end, "end"), "converged": converged}
+
+
+def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, Array]:
+    """Weights and intercept, (d + 1,), after each number of iterations of `ITERATIONS`.
+
+    A path that ends earlier, because nothing is left to gain, stays where it ended.
+    """
+    n, d = X.shape
+    target = y.astype(float)
+
+    def objective(weights: Array) -> tuple[float, Array]:
+        beta, intercept = weights[:-1], weights[-1]
+        odds = X @ beta + intercept
+        value = np.logaddexp(0, odds) - target * odds
+        error = (expit(odds) - target) / n
+        ridge = penalty / n
+        slope = np.append(X.T @ error + ridge * beta, error.sum())
+        return float(value.mean() + ridge / 2 * beta @ beta), slope
+
+    kept: dict[int, Array] = {}
+    done = 0
+
+    def keep(weights: Array) -> None:
+        nonlocal done
+        done += 1
+        if done in ITERATIONS:
+            kept[done] = weights.copy()
+
+    end = minimize(
+        objective,
+        np.zeros(d + 1),
+        jac=True,
+        method="L-BFGS-B",
+        callback=keep,
+        options={"maxiter": ITERATIONS[-1], "maxcor": _MEMORY, "gtol": 1e-12, "ftol": 0.0},
+    )
+    return {k: kept.get(k, end.x) for k in ITERATIONS}

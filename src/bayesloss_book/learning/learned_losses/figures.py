@@ -1,0 +1,142 @@
+"""Figures of Table 2: every reading beside the print, the baseline's path, and the gaps."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.learned_losses.budget import ITERATIONS
+from bayesloss_book.learning.learned_losses.summary import columns, paths, printed
+from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS
+
+__all__ = ["draw_gaps", "draw_paths", "draw_readings"]
+
+_TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
+_STYLES = dict(
+    zip(
+        TASKS,
+        (
+            (COLOURS["GP"], "s"),
+            (COLOURS["PAVA"], "^"),
+            (COLOURS["ISGP"], "o"),
+            (COLOURS["bound"], "D"),
+        ),
+        strict=True,
+    )
+)
+_BUDGETS = {"short": "0.01", "default": "0.0001", "long": "0.000001"}  # tolerances
+
+
+def draw_readings(results: pd.DataFrame) -> Figure:
+    """Area above the ROC curve of every method: printed, and measured under every reading."""
+    figure, axes = subplots(1, 2, figsize=(8.0, 4.4), sharey=True)
+    rows = np.arange(len(METHODS))[::-1]
+    for axis, data in zip(axes, DATA, strict=True):
+        axis.plot(
+            100 - printed()[data], rows, "|", color="black", ms=22, mew=2.4, label="as printed"
+        )
+        auc, error = columns(results, data)
+        for shift, task in zip((0.18, 0.06, -0.06, -0.18), TASKS, strict=True):
+            if task not in auc:
+                continue
+            colour, marker = _STYLES[task]
+            axis.errorbar(
+                100 - auc[task],
+                rows + shift,
+                xerr=error[task],
+                fmt=marker,
+                color=colour,
+                ms=5,
+                lw=1,
+                label=task,
+            )
+        axis.set(xscale="log", title=_TITLES[data], xlabel="100 − AUC, % (log scale)")
+        ticks = (0.1, 0.3, 1, 3, 10)
+        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.set_xlim(0.04, 12)
+    axes[0].set_yticks(rows, list(METHODS))
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    return figure
+
+
+def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figure:
+    """AUC of logistic regression against its iterations, and the paper's values as lines."""
+    figure, axis = subplots(figsize=(7.2, 4.0))
+    table = paths(paths_stored).loc[data]
+    last = ITERATIONS[-1] * 3  # where "converged" stands
+    for (task, penalty), row in table.iterrows():
+        colour, marker = _STYLES[task]
+        axis.plot(
+            ITERATIONS,
+            row.iloc[:-1],
+            marker=marker,
+            color=colour,
+            ms=5,
+            ls="-" if penalty else ":",
+            label=f"{task}, {'C = 1' if penalty else 'no penalty'}",
+        )
+        axis.plot(last, row["end"], marker, color=colour, ms=7, mfc=colour if penalty else "white")
+    values = printed()[data]
+    axis.axhline(values["logistic"], color="black", lw=1)
+    axis.axhline(values["ISGP"], color="black", lw=1, ls="--")
+    for name, label in (("logistic", "printed: logistic"), ("ISGP", "printed: ISGP")):
+        beside = axis.get_yaxis_transform()
+        axis.text(1.01, values[name], label, fontsize=8.5, va="center", transform=beside)
+    axis.set(xscale="log", xlabel="L-BFGS iterations of logistic regression", ylabel="test AUC, %")
+    ticks = [*ITERATIONS, last]
+    axis.set_xticks(ticks, [*map(str, ITERATIONS), "converged"])
+    axis.minorticks_off()
+    axis.set_ylim(93, 100.2)
+    axis.legend(loc="lower right", fontsize=8.5)
+    return figure
+
+
+def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
+    """ISGP less logistic regression, equal tolerance and penalty, with two standard errors.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of `learned_losses_summary.gaps`.
+    reading : dict
+        The task of each data set.
+    """
+    figure, axes = subplots(1, len(reading), figsize=(8.0, 3.4), sharey=True)
+    pair = "ISGP − logistic"
+    table = table[table["pair"] == pair]
+    there = set(zip(table["penalty"], table["budget"], strict=True))
+    rows = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
+    rows = [row for row in rows if row in there]
+    places = np.arange(len(rows))[::-1]
+    for axis, (data, task) in zip(np.atleast_1d(axes), reading.items(), strict=True):
+        chosen = table[(table["data"] == data) & (table["task"] == task)]
+        chosen = chosen.set_index(["penalty", "budget"])
+        for place, row in zip(places, rows, strict=True):
+            if row not in chosen.index:
+                continue
+            found = chosen.loc[row]
+            axis.errorbar(
+                found["gap"], place, xerr=2 * found["error"], fmt="o", color=COLOURS["ISGP"], ms=5
+            )
+        axis.axvline(0, color=COLOURS["Linear"], lw=1)
+        values = printed()[data] if data in DATA else None
+        if values is not None:
+            axis.axvline(values["ISGP"] - values["logistic"], color="black", ls="--", lw=1.4)
+            axis.text(
+                values["ISGP"] - values["logistic"],
+                len(rows) - 0.45,
+                "printed ",
+                ha="right",
+                fontsize=8.5,
+            )
+        axis.set(title=f"{_TITLES[data]}, {task}", xlabel="ISGP − logistic, points of AUC")
+        axis.set_ylim(-0.6, len(rows) - 0.1)
+    names = [
+        f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
+        for penalty, budget in rows
+    ]
+    np.atleast_1d(axes)[0].set_yticks(places, names)
+    return figure

@@ -1,0 +1,108 @@
+"""Figure 9 of W&N: learned inverse links of Fashion-MNIST's class 3 (dress) against the rest.
+
+A cell is one binary fit on all 60,000 images. Its links are stored as values at equally spaced
+scores, and beside them what they are to agree with: how often test images of about that score are
+dresses.
+"""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss_book.image_sets import inputs
+from bayesloss_book.learning.learning_curves.figure_2 import BUDGETS, METHODS, fit_logistic
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["CURVES", "DRESS", "POINTS", "cells", "curves_of", "groups_of", "measure", "run"]
+
+DRESS = 3
+POINTS = 61  # scores at which a link is stored
+CURVES = ("link", "link_low", "link_high", "source", "source_low", "source_high")
+_GROUPS = 25  # of test images with neighbouring scores
+
+
+def cells(data: str = "fashion-mnist", size: int = 60_000, seed: int = 0) -> list[dict[str, Any]]:
+    """Three methods, with scikit-learn's penalty and without one."""
+    return [
+        {"data": data, "size": size, "method": method, "penalty": penalty, "seed": seed}
+        for penalty in (1.0, 0.0)
+        for method in METHODS
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells at the paper's scale; resumable."""
+    run_cells(
+        measure, cells(), folder, "dress_link", parameters={"class_label": DRESS}, n_jobs=n_jobs
+    )
+
+
+def measure(
+    *, data: str, size: int, method: str, penalty: float, seed: int, class_label: int
+) -> dict[str, float]:
+    """Fit one class against the rest, and tabulate its inverse link with a central 95 % band.
+
+    Returns
+    -------
+    dict
+        ``low`` and ``high``, the least and largest training score; for each name of `CURVES` its
+        values ``name_00``, ... at equally spaced scores between them; ``count_00``, ``score_00``,
+        ``ones_00``, ...: for groups of test images with neighbouring scores their number, their
+        mean score and their share of the class; ``converged``.
+    """
+    X, y, X_test, y_test = inputs(data, size, "pixels", seed)
+    C = 1 / penalty if penalty else np.inf
+    tol, rounds = BUDGETS["default"]
+    dress = y == class_label
+    if method == "logistic":
+        # The intercept is in the scores, and nu(x) = x. The link is not learned, so has no band.
+        train, test, _, converged, _ = fit_logistic(X, dress[:, None], X_test, C, tol)
+        x, x_test = train[:, 0], test[:, 0]
+        grid = np.linspace(x.min(), x.max(), POINTS)
+        curves = [*[expit(grid)] * 3, *[grid] * 3]
+    else:
+        model = LinkgisticClassifier(
+            method.lower(),
+            leave_one_out=False,
+            C=C,
+            tol=tol,
+            max_iter=rounds,
+            random_state=seed,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
+            model.fit(X, dress)
+        x, x_test = ((part - model.centre_) @ model.coef_[0] for part in (X, X_test))
+        grid = np.linspace(x.min(), x.max(), POINTS)
+        link, converged = model.link_, model.converged_
+        curves = [link.inverse_link(grid), *link.inverse_link_band(grid)]
+        curves += [link.source(grid), *link.source_band(grid)]
+    out: dict[str, float] = {"low": x.min(), "high": x.max(), "converged": converged}
+    for name, values in zip(CURVES, curves, strict=True):
+        out |= {f"{name}_{i:02}": float(value) for i, value in enumerate(values)}
+    order = np.argsort(x_test, kind="stable")
+    for i, group in enumerate(np.array_split(order, _GROUPS)):
+        out |= {
+            f"count_{i:02}": len(group),
+            f"score_{i:02}": x_test[group].mean(),
+            f"ones_{i:02}": (y_test[group] == class_label).mean(),
+        }
+    return out
+
+
+def curves_of(row: pd.Series) -> pd.DataFrame:
+    """The links of one stored cell: a row a score, columns ``x`` and those of `CURVES`."""
+    columns = {name: [row[f"{name}_{i:02}"] for i in range(POINTS)] for name in CURVES}
+    return pd.DataFrame({"x": np.linspace(row["low"], row["high"], POINTS), **columns})
+
+
+def groups_of(row: pd.Series) -> pd.DataFrame:
+    """Groups of test images of one stored cell: columns ``count``, ``score`` and ``ones``."""
+    names = ("count", "score", "ones")
+    return pd.DataFrame({n: [row[f"{n}_{i:02}"] for i in range(_GROUPS)] for n in names})

@@ -1,0 +1,159 @@
+"""The figures of the learning curves and of the learned link of a dress."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.learning_curves.figure_2 import (
+    COMPARED,
+    DATA,
+    HELD_OUT,
+    METHODS,
+    SETTING,
+)
+from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
+from bayesloss_book.learning.learning_curves.summary import WHOLE, curves, gains
+
+__all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses"]
+
+_STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
+_COLOUR = {
+    "logistic": COLOURS["data"],
+    "GP": COLOURS["GP"],
+    "ISGP": COLOURS["ISGP"],
+    HELD_OUT: COLOURS["held out"],
+}
+_NAME = {"ovr_accuracy": "one-vs-rest", "accuracy": "ten classes"}
+_SHIFT = {
+    "logistic": 0.97,
+    "GP": 0.99,
+    "ISGP": 1.01,
+    HELD_OUT: 1.03,
+}  # so that error bars do not overlap
+
+
+def draw_curves(results: pd.DataFrame) -> Figure:
+    """Figure 2: both accuracies against training size, a column a data set."""
+    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.2), sharex=True)
+    for row, measure in zip(axes, WHOLE, strict=True):
+        table = 100 * curves(results, measure)
+        for axis, data in zip(row, DATA, strict=True):
+            for method in COMPARED:
+                line = table.loc[data, method]
+                _errorbar(axis, line.index, line["mean"], 2 * line["error"].fillna(0), method)
+        row[0].set(ylabel=f"{_NAME[measure]}, %")
+    _finish(figure, axes)
+    return figure
+
+
+def draw_gains(results: pd.DataFrame) -> Figure:
+    """What a learned link adds to logistic regression, in percentage points, with two errors."""
+    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.0), sharex=True, sharey="row")
+    for row, measure in zip(axes, WHOLE, strict=True):
+        for method in COMPARED[1:]:
+            table = gains(results, measure, method)
+            table = table.xs(tuple(SETTING.values()), level=list(SETTING))
+            for axis, data in zip(row, DATA, strict=True):
+                line = table.loc[data].sort_index()
+                _errorbar(axis, line.index, line["gain"], 2 * line["error"], method)
+        for axis in row:
+            axis.axhline(0, color=COLOURS["data"], linewidth=0.8)
+        row[0].set(ylabel=f"{_NAME[measure]}, points")
+    _finish(figure, axes)
+    return figure
+
+
+def draw_losses(results: pd.DataFrame) -> Figure:
+    """Log loss on test images (full lines) and on training images (thin lines)."""
+    figure, axes = subplots(1, len(DATA), figsize=(7.4, 3.2), sharey=True)
+    for measure, width in (("log_loss", 1.6), ("train_log_loss", 0.7)):
+        table = curves(results, measure)["mean"]
+        for axis, data in zip(axes, DATA, strict=True):
+            for method in COMPARED:
+                line = table.loc[data, method]
+                mark, dashes = _STYLE[method]
+                axis.plot(
+                    line.index,
+                    line,
+                    dashes,
+                    marker=mark,
+                    markersize=4,
+                    fillstyle="full" if measure == "log_loss" else "none",
+                    linewidth=width,
+                    color=_COLOUR[method],
+                    label=method if measure == "log_loss" else None,
+                )
+    axes[0].set(ylabel="mean log loss, nats", yscale="log")
+    ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
+    low, high = axes[0].get_ylim()
+    axes[0].set_yticks([t for t in ticks if low < t < high])
+    axes[0].yaxis.set_major_formatter("{x:g}")
+    _finish(figure, axes[None])
+    return figure
+
+
+def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
+    """Figure 9: three inverse links with their bands, and the frequencies of dresses.
+
+    Upper row: probabilities; lower row: sources, on which the sigmoid is a straight line.
+    """
+    figure, axes = subplots(2, len(METHODS), figsize=(7.4, 5.2), sharex="col", sharey="row")
+    for column, method in zip(axes.T, METHODS, strict=True):
+        chosen = (results["method"] == method) & (results["penalty"] == penalty)
+        row = results[chosen].iloc[0]
+        table, groups = curves_of(row), groups_of(row)
+        for axis, name in zip(column, ("link", "source"), strict=True):
+            axis.fill_between(
+                table["x"],
+                table[f"{name}_low"],
+                table[f"{name}_high"],
+                color=_COLOUR[method],
+                alpha=0.25,
+                linewidth=0,
+            )
+            axis.plot(table["x"], table[name], _STYLE[method][1], color=_COLOUR[method])
+        error = np.sqrt(groups["ones"] * (1 - groups["ones"]) / groups["count"])
+        column[0].errorbar(
+            groups["score"],
+            groups["ones"],
+            2 * error,
+            fmt=".",
+            color=COLOURS["data"],
+            markersize=4,
+            linewidth=0.8,
+        )
+        column[0].set(title=method)
+        column[1].set(xlabel="score $x$")
+    axes[0, 0].set(ylabel="probability of a dress")
+    axes[1, 0].set(ylabel=r"source $\nu(x)$")
+    return figure
+
+
+def _errorbar(axis: Axes, x: pd.Index, y: pd.Series, error: pd.Series, method: str) -> None:
+    mark, dashes = _STYLE[method]
+    axis.errorbar(
+        x.to_numpy() * _SHIFT[method],
+        y.to_numpy(),
+        error.to_numpy(),
+        fmt=dashes,
+        marker=mark,
+        color=_COLOUR[method],
+        label=method,
+        markersize=4,
+        linewidth=1.2,
+        elinewidth=0.9,
+    )
+
+
+def _finish(figure: Figure, axes: np.ndarray) -> None:
+    for axis, data in zip(axes[0], DATA, strict=True):
+        axis.set(title=data, xscale="log")
+    for axis in axes[-1]:
+        axis.set_xticks([1_000, 10_000, 60_000], ["1,000", "10,000", "60,000"])
+        axis.minorticks_off()
+        axis.set(xlabel="training images")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))

@@ -1,0 +1,1 @@
+"""Linkgistic regression: rounds of EM, held-out links, settings and costs."""

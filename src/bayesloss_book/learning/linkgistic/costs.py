@@ -1,0 +1,258 @@
+"""What the short cuts of linkgistic regression cost in accuracy, and save in operations.
+
+The yardstick is the paper's plain recipe: psi as an array of shape (n, M, M), every posterior draw
+through it, and automatic differentiation.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from bayesloss.learning.isgp import ISGP, SourcePrior
+from bayesloss.learning.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning.link_em import grid_size
+from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.proper_losses import LogLoss
+from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
+from bayesloss_book.stores.results import load_results
+
+__all__ = [
+    "cpu_months",
+    "grid_errors",
+    "grid_growth",
+    "operations",
+    "plain_expectation",
+    "search_steps",
+    "stored_hours",
+    "table_errors",
+    "tabulated_expectation",
+]
+
+
+def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The Monte Carlo estimate of Q, W&N section 4.2, a datum: every draw through psi.
+
+    Parameters
+    ----------
+    prior : SourcePrior
+        An ISGP.
+    Gamma : Tensor of shape (S, M + 1)
+    x, y : Tensor of shape (n,)
+        Scores, and labels 0 and 1.
+    """
+    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
+    nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
+    return torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).mean()
+
+
+def tabulated_expectation(
+    prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The same from the tables: the value, and the slopes with respect to the scores, (n,)."""
+    value, slope = expected_log_probabilities(prior, LogLoss(), Gamma)(x, y.to(torch.int64))
+    return value.mean(), slope / len(x)
+
+
+def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.DataFrame:
+    """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation.
+
+    Parameters
+    ----------
+    nodes : sequence of int
+        For each half period; the package has 400.
+    """
+    edge = 1 / prior.kernel.c
+    x = torch.linspace(-edge, edge, 9973, dtype=torch.float64)  # a prime: off the nodes
+
+    def exact(points: Tensor) -> tuple[Tensor, Tensor]:
+        value, first, _ = LogLoss().log_probabilities(prior.source(points, Gamma))
+        slope = first * prior.derivative(points, Gamma)
+        return value.mean(dim=1)[1], slope.mean(dim=1)[1]
+
+    truth, true_slope = exact(x)
+    rows = {}
+    for number in nodes:
+        points = torch.linspace(-edge, edge, 2 * number + 1, dtype=torch.float64)
+        values, slopes = exact(points)
+        value, slope = HermiteTable(points, values[None], slopes[None])(x)
+        rows[number] = {
+            "value": float((value - truth).abs().max()),
+            "slope": float((slope - true_slope).abs().max()),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("nodes")
+
+
+def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.DataFrame:
+    """What spreading the data on a grid does to the mode and to the log evidence.
+
+    Parameters
+    ----------
+    found : Round
+        Its scores and prior are used.
+    y : Tensor of shape (n,)
+    sizes : sequence of int or None
+        Numbers of nodes; None for what :func:`grid_size` says.
+
+    Returns
+    -------
+    DataFrame
+        One row a size: "spacing" in units of the scale log(a)/(pi c); "mode", the distance of the
+        modes in posterior standard deviations (Mahalanobis); "log evidence", the difference in
+        nats.
+    """
+    prior, x = found.posterior.prior, found.scores
+    likelihood, weight = Bernoulli(), torch.ones_like(x)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    mode = find_mode(joint, found.posterior.mode)
+    plain, hessian = approximate(joint, mode), joint.hessian(mode.Gamma)
+    low, high = float(x.min()), float(x.max())
+    scale = float(torch.log(prior.kernel.a)) / (torch.pi * prior.kernel.c)
+    rows = {}
+    for asked in sizes:
+        size = grid_size(prior, high - low, len(x)) if asked is None else asked
+        nodes = torch.linspace(low, high, size, dtype=x.dtype)
+        spread = likelihood.spread(prior.features, x, y, weight, nodes)
+        other = LogJoint(prior, likelihood, spread)
+        moved = find_mode(other, mode.Gamma)
+        step = moved.Gamma - mode.Gamma
+        rows[size] = {
+            "spacing": (high - low) / (size - 1) / scale,
+            "mode": float(step @ hessian @ step) ** 0.5,
+            "log evidence": approximate(other, moved).log_evidence - plain.log_evidence,
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("nodes")
+
+
+def grid_growth(learned: dict[int, tuple[Round, Tensor]]) -> pd.DataFrame:
+    """The grid that the package takes for n data, and what it does, for several n."""
+    rows = {}
+    for n, (found, y) in learned.items():
+        errors = grid_errors(found, y, [None])
+        rows[n] = {"nodes": errors.index[0], **errors.iloc[0]}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("n")
+
+
+def search_steps(problem: Task, *, C: float, tol: float, most: int = 2000) -> dict[str, int]:
+    """L-BFGS iterations for the fixed link, in the package's coordinates and in the raw ones."""
+    steps = {}
+    for name in ("prepared", "raw"):
+        data = linear_data(problem.X, problem.y, C)
+        if name == "raw":
+            data.scale, data.vectors = torch.ones_like(data.scale), None
+            data.stretch = torch.ones_like(data.stretch)
+        steps[name] = _fixed_link(data, tol, most)
+    return steps
+
+
+def _fixed_link(data: LinearScores, tol: float, most: int) -> int:
+    def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
+        signed = torch.where(data.labels == 1, scores, -scores)
+        slope = torch.sigmoid(-signed) * torch.where(data.labels == 1, 1.0, -1.0)
+        return torch.nn.functional.logsigmoid(signed), slope
+
+    zeros = torch.zeros((1, data.Z.shape[1]), dtype=torch.float64)
+    return maximise_weights(
+        data, log_probability, zeros, zeros[:, 0], free_offset=True, tol=tol, max_iter=most
+    ).n_iter
+
+
+def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str, int]:
+    """Floating-point operations of matrix products, counted while they run.
+
+    Of the plain recipe: "Q" and its "gradient" by automatic differentiation with (13); the
+    "Hessian, assembled" from psi and the "Hessian, differentiated" automatically. Of the package: a
+    "Newton step" on the grid, and the "gradient, tables" of an M-step. psi is taken as given.
+    """
+    generator = torch.Generator().manual_seed(0)
+    kernel = TrigonometricKernel(a=1.2, c=0.5, n_basis=n_basis)
+    prior_draws = torch.randn((n_samples, n_basis), dtype=torch.float64, generator=generator)
+    psi = kernel.psi(torch.linspace(-1, 1, n, dtype=torch.float64))
+    Z = torch.randn((n, n_inputs), dtype=torch.float64, generator=generator)
+    beta = torch.zeros((n_inputs, 1), dtype=torch.float64)
+    w = prior_draws[:1].T
+
+    def source(weights: Tensor) -> Tensor:
+        """Each datum's psi times w, then w^T times that: (n, S)."""
+        return ((psi @ weights) * weights).sum(dim=1)
+
+    def q() -> Tensor:
+        return torch.nn.functional.logsigmoid(source(prior_draws.T) + Z @ beta).mean()
+
+    def gradient() -> None:
+        q()
+        slopes = (kernel.basis(Z[:, 0]) @ prior_draws.T) ** 2  # eq. (13)
+        _ = Z.T @ slopes.mean(dim=1, keepdim=True)
+
+    def assembled() -> None:
+        pull = 2 * (psi @ w)[..., 0]
+        _ = pull.T @ pull + (torch.ones(1, n, dtype=torch.float64) @ psi.flatten(1)).reshape(
+            w.shape[0], -1
+        )
+
+    def differentiated() -> None:
+        def objective(weights: Tensor) -> Tensor:
+            return torch.nn.functional.logsigmoid(source(weights[:, None])).sum()
+
+        torch.autograd.functional.hessian(objective, w[:, 0])
+
+    nodes = grid_size(ISGP(kernel), 1 / kernel.c, n)  # scores that fill half of [-1/c, 1/c]
+
+    def newton() -> None:
+        features = torch.ones((nodes, 2 * n_basis + 2), dtype=torch.float64)
+        slopes = features @ torch.ones((2 * n_basis + 2, n_basis + 1), dtype=torch.float64)
+        _ = slopes.T @ slopes
+
+    def tables() -> None:
+        _ = Z.T @ (Z @ beta)  # between the two products: a look-up for each datum
+
+    pieces: dict[str, Callable[[], object]] = {
+        "Q": q,
+        "gradient": gradient,
+        "Hessian, assembled": assembled,
+        "Hessian, differentiated": differentiated,
+        "Newton step": newton,
+        "gradient, tables": tables,
+    }
+    counts = {}
+    for name, piece in pieces.items():
+        with FlopCounterMode(display=False) as counter:
+            piece()
+        counts[name] = counter.get_total_flops()
+    return counts
+
+
+def cpu_months(
+    *,
+    n_samples: int,
+    rounds: int,
+    inner: int,
+    fits: int,
+    n: int,
+    n_basis: int = 64,
+    per_second: float = 1e10,
+) -> float:
+    """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q.
+
+    Parameters
+    ----------
+    inner : int
+        Values of Q in an M-step. The derivative by (13) costs less than the value, and is left out.
+    per_second : float
+        Operations of a core that is kept busy.
+    """
+    return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
+
+
+def stored_hours(folder: str | os.PathLike[str], names: Sequence[str]) -> float | None:
+    """CPU hours of all stored cells of these experiments; None where one is not stored."""
+    if not all((Path(folder) / f"{name}.csv").is_file() for name in names):
+        return None
+    return sum(float(load_results(folder, name)["seconds"].sum()) for name in names) / 3600

@@ -1,0 +1,96 @@
+"""What an E-step of linkgistic regression costs, for N scores and M basis functions.
+
+The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cells` stores with every
+cell, the drawing of the scores included.
+"""
+
+import os
+from typing import Any
+
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.link_em import grid_size
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["cells", "draw_cost", "measure", "medians", "run"]
+
+
+def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
+    """From n scores and labels to the Laplace posterior of the link.
+
+    Parameters
+    ----------
+    n, n_basis : int
+    repeat : int
+        Tells repetitions apart, and does nothing else.
+
+    Returns
+    -------
+    dict
+        ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
+        ``log_evidence`` in nats a datum.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
+    y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(x)
+    low, high = float(x.min()), float(x.max())
+    prior = ISGP(TrigonometricKernel(a=1.2, c=0.5 / max(high, -low), n_basis=n_basis), gamma=0.01)
+    likelihood = Bernoulli()
+    nodes = torch.linspace(low, high, grid_size(prior, high - low, n), dtype=torch.float64)
+    data = likelihood.spread(prior.features, x, y.to(x.dtype), torch.ones_like(x), nodes)
+    joint = LogJoint(prior, likelihood, data)
+    mode = find_mode(joint, prior.start(nodes))
+    posterior = approximate(joint, mode, with_bound=False)
+    return {
+        "nodes": len(nodes),
+        "rows": len(data.targets),
+        "steps": mode.n_iter,
+        "log_evidence": posterior.log_evidence / n,
+    }
+
+
+def cells() -> list[dict[str, Any]]:
+    """N from 10^3 to 10^7 at M = 64, and M from 8 to 128 at N = 10^6; three repetitions."""
+    shapes = [(10**k, 64) for k in range(3, 8)]
+    shapes += [(10**6, n_basis) for n_basis in (8, 16, 32, 128)]
+    return [
+        {"n": n, "n_basis": n_basis, "repeat": repeat}
+        for n, n_basis in shapes
+        for repeat in range(3)
+    ]
+
+
+def run(folder: str | os.PathLike[str]) -> None:
+    """All cells one after another on one thread, so that the times can be compared."""
+    run_cells(measure, cells(), folder, "link_cost", n_jobs=1, threads=1)
+
+
+def medians(results: pd.DataFrame) -> pd.Series:
+    """The median time of the repetitions, in seconds, by n and n_basis."""
+    return results.groupby(["n", "n_basis"], sort=False)["seconds"].median()
+
+
+def draw_cost(results: pd.DataFrame) -> Figure:
+    """Median times and grid sizes against N at M = 64; times against M at N = 10^6."""
+    times = medians(results).reset_index()
+    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    at_64 = times[times["n_basis"] == 64]
+    left.plot(at_64["n"], at_64["seconds"], "o-", color=COLOURS["ISGP"], label="seconds")
+    nodes = results[results["n_basis"] == 64].groupby("n")["nodes"].first()
+    left.plot(nodes.index, nodes / 1000, "s:", color=COLOURS["GP"], label="thousand grid nodes")
+    left.set(title="M = 64", xlabel="number of scores N", xscale="log", yscale="log")
+    left.legend(fontsize=8)
+    at_million = times[times["n"] == 10**6].sort_values("n_basis")
+    right.plot(at_million["n_basis"], at_million["seconds"], "o-", color=COLOURS["ISGP"])
+    right.set(title="N = 1,000,000", xlabel="number of basis functions M", ylabel="seconds")
+    right.set_xscale("log", base=2)
+    right.set_ylim(0)
+    return figure

@@ -1,0 +1,243 @@
+"""The figures of the page on linkgistic regression, and the learned link of the guide."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from bayesloss.learning.linkgistic import FittedLink
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.linkgistic.rounds import Round
+
+__all__ = [
+    "draw_asymmetry",
+    "draw_creep",
+    "draw_fall",
+    "draw_held_out",
+    "draw_link",
+    "draw_links",
+    "draw_outside",
+    "draw_sensitivity",
+    "draw_short_cuts",
+    "middle",
+    "mirrored",
+]
+
+
+def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
+    """The learned source and inverse link with 95 % bands, and where the scores are.
+
+    Parameters
+    ----------
+    link : FittedLink
+    scores : array-like of shape (n,)
+        Of the training data, as a histogram along the bottom.
+    """
+    x = np.linspace(link.low, link.high, 300)
+    figure, axes = subplots(1, 2, figsize=(7.2, 3.0))
+    parts = (
+        (link.source(x), link.source_band(x), "log odds"),
+        (link.inverse_link(x), link.inverse_link_band(x), "probability"),
+    )
+    for axis, (mean, band, name) in zip(axes, parts, strict=True):
+        axis.fill_between(x, *band, color=COLOURS["ISGP"], alpha=0.25, lw=0, label="95 % band")
+        axis.plot(x, mean, color=COLOURS["ISGP"], label="learned link")
+        axis.set(xlabel="score", ylabel=name)
+    below = axes[1].twinx()
+    below.hist(np.asarray(scores), bins=40, color=COLOURS["data"], alpha=0.35)
+    below.set(ylim=(0, 6 * below.get_ylim()[1]), yticks=[])
+    below.spines["right"].set_visible(False)
+    below.grid(visible=False)
+    axes[0].legend(loc="upper left")
+    return figure
+
+
+def draw_fall(rounds: Sequence[Round]) -> Figure:
+    """The log evidence round by round, and what each M-step gained."""
+    figure, (left, right) = subplots(1, 2, figsize=(7.2, 2.9))
+    left.plot([found.value for found in rounds], "o-", color=COLOURS["ISGP"], ms=4)
+    left.set(xlabel="round", ylabel="nats", title="Laplace's log evidence, less the penalty")
+    gains = [found.rise for found in rounds[1:]]
+    right.semilogy(range(1, len(rounds)), gains, "s-", color=COLOURS["GP"], ms=4)
+    right.set(xlabel="round", ylabel="nats", title="rise of Q in the M-step before")
+    return figure
+
+
+def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
+    """The length of the weights, the log evidence, and the link of some rounds on one axis."""
+    figure, (left, middle, right) = subplots(1, 3, figsize=(7.2, 2.7))
+    left.plot([float(found.beta.norm()) for found in rounds], color=COLOURS["ISGP"])
+    left.set(xlabel="round", ylabel=r"$|\beta|$", ylim=(0, None), title="weights")
+    middle.plot([found.value - rounds[0].value for found in rounds], color=COLOURS["ISGP"])
+    middle.set(xlabel="round", ylabel="nats above round 0", title="log evidence")
+    styles = ("-", "--", ":")
+    for number, style, colour in zip(shown, styles, list(COLOURS.values())[:3], strict=False):
+        found = rounds[number]
+        x = found.scores.sort().values
+        nu = found.posterior.mean(x)
+        right.plot(x / x.std(), nu, style, color=colour, label=f"round {number}")
+    right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
+    right.legend(fontsize="small")
+    return figure
+
+
+def draw_held_out(
+    scores: ArrayLike,
+    held_out: ArrayLike,
+    y: ArrayLike,
+    runs: Mapping[str, tuple[Round, pd.DataFrame]],
+) -> Figure:
+    """By how much scores fall back without their own label, and links against what came to pass.
+
+    Parameters
+    ----------
+    scores, held_out, y : array-like of shape (n,)
+        Of the training data: scores, those without each datum, and labels 0 and 1.
+    runs : mapping of str to Round and DataFrame
+        For each panel what EM holds, and the test data's frequencies as
+        :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
+    """
+    figure, axes = subplots(1, 1 + len(runs), figsize=(7.2, 2.9))
+    x, y = np.asarray(scores), np.asarray(y)
+    shift = np.asarray(held_out) - x
+    for label, marker, colour in ((0, "o", "Linear"), (1, "^", "accent")):
+        of = y == label
+        axes[0].plot(x[of], shift[of], marker, color=COLOURS[colour], ms=3, label=f"label {label}")
+    axes[0].set(xlabel="training score", ylabel="change when left out", title="scores")
+    axes[0].legend(fontsize="small")
+    for axis, (name, (found, shares)), colour in zip(
+        axes[1:], runs.items(), ("GP", "ISGP"), strict=False
+    ):
+        low, high = 0.0, max(float(found.scores.max()), float(shares["score"].max()))
+        points = torch.linspace(low, high, 200, dtype=torch.float64)
+        draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
+        u = torch.sigmoid(found.posterior.prior.source(points, draws)).numpy()
+        band = np.quantile(u, [0.025, 0.975], axis=0)
+        axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.25, lw=0)
+        axis.plot(points, u.mean(axis=0), color=COLOURS[colour], label="learned link")
+        reach = np.stack([shares["share"] - shares["low"], shares["high"] - shares["share"]])
+        axis.errorbar(
+            shares["score"],
+            shares["share"],
+            reach.clip(0),
+            fmt="s",
+            color=COLOURS["data"],
+            ms=3,
+            lw=1,
+            label="test data",
+        )
+        axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
+    axes[1].set_ylabel("probability of label 1")
+    axes[-1].legend(fontsize="small", loc="lower right")
+    return figure
+
+
+def draw_links(cases: Mapping[str, Mapping[str, Round]]) -> Figure:
+    """Posterior means of nu on scores in units of their deviation: a panel a problem."""
+    figure, axes = subplots(1, len(cases), figsize=(7.2, 2.9), squeeze=False)
+    for axis, (name, rounds) in zip(axes[0], cases.items(), strict=True):
+        styles = zip(rounds.items(), ("-", "--", ":"), list(COLOURS.values())[:3], strict=False)
+        for (label, found), style, colour in styles:
+            x = found.scores.sort().values
+            axis.plot(x / x.std(), found.posterior.mean(x), style, color=colour, label=label)
+        axis.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title=name)
+    axes[0, 0].legend(fontsize="small")
+    return figure
+
+
+def draw_outside(links: Mapping[str, FittedLink]) -> Figure:
+    """Links of both priors over two periods and a half: the data, the period's edge, and beyond."""
+    figure, axes = subplots(1, len(links), figsize=(7.2, 2.9), squeeze=False)
+    for axis, (name, link) in zip(axes[0], links.items(), strict=True):
+        edge = 1 / link.posterior.prior.kernel.c
+        x = np.linspace(-2.5 * edge, 2.5 * edge, 600)
+        axis.axvspan(link.low, link.high, color=COLOURS["data"], alpha=0.12, lw=0)
+        axis.fill_between(x, *link.source_band(x), color=COLOURS[name], alpha=0.25, lw=0)
+        axis.plot(x, link.source(x), color=COLOURS[name])
+        for side in (-edge, edge):
+            axis.axvline(side, color=COLOURS["data"], ls="--", lw=1)
+        axis.set(xlabel="score", ylabel=r"$\nu$", title=name)
+    return figure
+
+
+def draw_short_cuts(tables: pd.DataFrame, grid: pd.DataFrame) -> Figure:
+    """Errors of the interpolated tables and of the E-step on a grid, with their orders."""
+    figure, (left, right) = subplots(1, 2, figsize=(7.2, 3.0))
+    _loglog(left, tables.index, tables["value"], 4, "value", "ISGP", "o")
+    _loglog(left, tables.index, tables["slope"], 3, "slope", "GP", "s")
+    left.set(xlabel="nodes for half a period", ylabel="largest error", title="tables (M-step)")
+    _loglog(right, grid.index, grid["mode"], 2, "mode, in posterior deviations", "ISGP", "o")
+    right.set(xlabel="nodes", ylabel="error", title="grid (E-step)")
+    for axis, table in ((left, tables), (right, grid)):
+        axis.set_xticks(table.index, [str(nodes) for nodes in table.index])
+        axis.minorticks_off()
+        axis.legend(fontsize="small")
+    return figure
+
+
+def _loglog(
+    axis: Axes, nodes: pd.Index, errors: pd.Series, order: int, name: str, colour: str, marker: str
+) -> None:
+    axis.loglog(nodes, errors, marker, color=COLOURS[colour], ms=5, label=name)
+    last = float(errors.iloc[-1]) * (np.asarray(nodes, dtype=float) / nodes[-1]) ** -order
+    axis.loglog(nodes, last, "--", color=COLOURS[colour], lw=1, label=f"order {order}")
+
+
+def draw_sensitivity(tables: Mapping[str, pd.DataFrame], fixed: Mapping[str, float]) -> Figure:
+    """Test log loss against the part of the half period that the scores fill; dashed: no link."""
+    figure, axes = subplots(1, len(tables), figsize=(7.2, 2.9), squeeze=False)
+    for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
+        axis.plot(table.index, table["log loss"], "o-", color=COLOURS["ISGP"], label="learned link")
+        axis.axhline(fixed[name], color=COLOURS["Linear"], ls="--", label="fixed link")
+        axis.axvline(0.5, color=COLOURS["bound"], lw=1, label="the rule")
+        axis.set(xlabel="filled part", ylabel="test log loss", title=name)
+    axes[0, 0].legend(fontsize="small")
+    return figure
+
+
+def middle(link: FittedLink) -> float:
+    """The score at which the learned probability is one half, by bisection."""
+    low, high = link.low, link.high
+    for _ in range(60):
+        centre = 0.5 * (low + high)
+        below = float(link.inverse_link([centre])[0]) < 0.5
+        low, high = (centre, high) if below else (low, centre)
+    return 0.5 * (low + high)
+
+
+def mirrored(link: FittedLink, n: int = 200) -> dict[str, NDArray[np.float64]]:
+    """The learned inverse link on both sides of its middle, the left side turned by 180 degrees.
+
+    Of a symmetric link both would be one curve: u(m + t) = 1 - u(m - t).
+    """
+    centre = middle(link)
+    t = np.linspace(0, min(link.high - centre, centre - link.low), n)
+    return {
+        "t": t,
+        "right": link.inverse_link(centre + t),
+        "left": 1 - link.inverse_link(centre - t),
+        "right band": np.stack(link.inverse_link_band(centre + t)),
+        "left band": 1 - np.stack(link.inverse_link_band(centre - t))[::-1],
+    }
+
+
+def draw_asymmetry(link: FittedLink) -> Figure:
+    """Both halves of a learned link laid over each other, with the sigmoid's for comparison."""
+    halves = mirrored(link)
+    figure, axis = subplots(figsize=(5.2, 3.0))
+    for side, colour in (("right", "ISGP"), ("left", "GP")):
+        axis.fill_between(
+            halves["t"], *halves[f"{side} band"], color=COLOURS[colour], alpha=0.25, lw=0
+        )
+        label = {"right": "above the middle", "left": "below it, turned"}[side]
+        axis.plot(halves["t"], halves[side], color=COLOURS[colour], label=label)
+    axis.plot(halves["t"], expit(halves["t"]), "--", color=COLOURS["Linear"], label="sigmoid, both")
+    axis.set(xlabel="distance of the score from the middle", ylabel="probability")
+    axis.legend()
+    return figure

@@ -1,0 +1,135 @@
+"""Links fitted to scores that have not seen the labels: one Newton step, and refits to check it.
+
+This is ours, not the paper's: W&N fit links to the training scores.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from bayesloss.learning.laplace import laplace
+from bayesloss.learning.leave_one_out import LeaveOneOut
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning.link_em import fit_fixed_link
+from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.proper_losses import LogLoss
+from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
+
+__all__ = ["fixed_link", "frequencies", "left_out", "refits", "refits_of_fixed_link", "relinked"]
+
+
+def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
+    """Scores of logistic regression, and one Newton step without each datum: two of shape (n,)."""
+    data = linear_data(problem.X, problem.y, C)
+    fit = fit_fixed_link(data, LogLoss(), 1e-8)
+    scores = fit.scores[0] - fit.offset[0]
+    slopes = LogLoss().log_probabilities(fit.scores[0])[1]
+    return scores, LeaveOneOut(data, seed=0)(0, scores, slopes)
+
+
+def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> NDArray[np.float64]:
+    """The scores of some data in scikit-learn's logistic regressions without each of them."""
+    Z = problem.X - problem.X.mean(axis=0)
+    found = []
+    for row in rows:
+        rest = np.arange(len(Z)) != row
+        model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+        found.append(float(Z[row] @ model.fit(Z[rest], problem.y[rest]).coef_[0]))
+    return np.array(found)
+
+
+def left_out(problem: Task, found: Round, C: float) -> Tensor:
+    """One Newton step without each datum from the weights of a round of EM, its link held."""
+    return _one_step(linear_data(problem.X, problem.y, C), _tables(found), found.scores)
+
+
+def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.DataFrame:
+    """Weights fitted with the link of a round held: of all data, and without some of them.
+
+    Returns
+    -------
+    DataFrame
+        One row a datum: its "score" in the fit to all, after "one step" without it, and in the
+        "refit" without it.
+    """
+    data, table = linear_data(problem.X, problem.y, C), _tables(found)
+    beta = _best(data, table, found.beta)
+    scores = (data.Z - data.centre) @ beta
+    alone = []
+    for row in rows:
+        rest = np.arange(len(data.Z)) != row
+        other = linear_data(problem.X[rest], problem.y[rest], C)
+        other.centre = data.centre  # the link is held where it is
+        alone.append(float((data.Z[row] - data.centre) @ _best(other, table, beta)))
+    columns = {"score": scores, "one step": _one_step(data, table, scores)}
+    table_of = {name: values[list(rows)].numpy() for name, values in columns.items()}
+    return pd.DataFrame(table_of | {"refit": alone}, index=pd.Index(rows, name="datum"))
+
+
+def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
+    """The same weights with a link fitted to other scores of the training data, of shape (n,)."""
+    posterior = laplace(
+        found.posterior.prior,
+        Bernoulli(),
+        scores,
+        torch.from_numpy(problem.y).double(),
+        start=found.posterior.mode,
+    )
+    return replace(found, posterior=posterior)
+
+
+def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
+    """How often the label is 1 in each part of the upper half of the scores.
+
+    Parameters
+    ----------
+    scores, y : array-like of shape (n,)
+        Of test data, with labels 0 and 1.
+    bins : int
+        Of equally many scores above the median.
+
+    Returns
+    -------
+    DataFrame
+        One row a bin: the mean "score", the "share" of label 1, and the ends "low" and "high" of
+        Jeffreys' 95 % interval.
+    """
+    x, y = np.asarray(scores, dtype=float), np.asarray(y)
+    upper = np.argsort(x, kind="stable")[len(x) // 2 :]
+    rows = []
+    for part in np.array_split(upper, bins):
+        hits = int(y[part].sum())
+        interval = stats.beta(hits + 0.5, len(part) - hits + 0.5).ppf([0.025, 0.975])
+        rows.append([x[part].mean(), hits / len(part), *interval])
+    return pd.DataFrame(rows, columns=["score", "share", "low", "high"])
+
+
+def _tables(found: Round) -> HermiteTable:
+    draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
+    return expected_log_probabilities(found.posterior.prior, LogLoss(), draws)
+
+
+def _one_step(data: LinearScores, table: HermiteTable, scores: Tensor) -> Tensor:
+    slopes = torch.stack([table(scores, label)[1] for label in (0, 1)])
+    return LeaveOneOut(data, seed=0)(0, scores, slopes)
+
+
+def _best(data: LinearScores, table: HermiteTable, start: Tensor) -> Tensor:
+    fit = maximise_weights(
+        data,
+        lambda scores: table(scores, data.labels),
+        start[None],
+        start.new_zeros(1),
+        free_offset=False,
+        tol=1e-8,
+        max_iter=1000,
+    )
+    return fit.beta[0]

@@ -1,0 +1,127 @@
+"""A slider through the rounds of EM: the learned link, as a picture a round, without a network.
+
+The page carries every frame; a short script shows one. The slider is a plain range input, so the
+keyboard moves it; a button plays the rounds.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.linkgistic.rounds import Round
+from bayesloss_book.ledger.scorecard import HTMLTable
+
+__all__ = ["link_slider"]
+
+_WIDTH, _HEIGHT, _REACH = 600, 300, 2.5  # the picture; scores shown, in their standard deviations
+_SCRIPT = """
+(() => {
+  const box = document.getElementById("link-slider");
+  const frames = [...box.querySelectorAll("[data-frame]")];
+  const slider = box.querySelector("input"), button = box.querySelector("button");
+  let timer = null;
+  const show = () => {
+    const k = +slider.value, data = frames[k].dataset;
+    frames.forEach((g, i) => { g.style.display = i === k ? "" : "none"; });
+    for (const name of ["round", "value", "length"]) {
+      box.querySelector(`[data-value=${name}]`).textContent = data[name];
+    }
+    slider.setAttribute("aria-valuetext",
+      `round ${data.round}, log evidence ${data.value} nats, weights of length ${data.length}`);
+  };
+  const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
+  const step = () => {
+    if (+slider.value + 1 >= frames.length) { stop(); return; }
+    slider.value = +slider.value + 1;
+    show();
+  };
+  button.addEventListener("click", () => {
+    if (timer !== null) { stop(); return; }
+    if (+slider.value + 1 >= frames.length) { slider.value = 0; show(); }
+    timer = setInterval(step, 600);
+    button.textContent = "Pause";
+  });
+  slider.addEventListener("input", () => { stop(); show(); });
+  show();
+})();
+"""
+
+
+def link_slider(
+    rounds: Sequence[Round], shown: Sequence[int], x: ArrayLike, odds: ArrayLike
+) -> HTMLTable:
+    """The learned inverse link after some rounds, with its 95 % band, and the truth.
+
+    Scores are shown in units of their standard deviation, because their scale is not identified.
+
+    Parameters
+    ----------
+    rounds : sequence of Round
+    shown : sequence of int
+        Increasing indices into the rounds.
+    x, odds : array-like of shape (n,)
+        The true scores, in units of their own standard deviation, and the true log odds there.
+
+    Raises
+    ------
+    ValueError
+        If the indices do not increase within the rounds.
+    """
+    if not shown or shown[0] < 0 or shown[-1] >= len(rounds) or (np.diff(shown) <= 0).any():
+        raise ValueError(
+            f"expected rounds increasing from 0 to {len(rounds) - 1}, got {list(shown)}"
+        )
+    t = np.linspace(-_REACH, _REACH, 81)
+    frames = "".join(_frame(rounds[k], k, t, first=k == shown[0]) for k in shown)
+    x, odds = np.asarray(x, dtype=float), np.asarray(odds, dtype=float)
+    order = np.argsort(x)
+    truth = expit(np.interp(t, x[order], odds[order]))
+    line = (
+        f'<path d="M{"L".join(_points(t, truth))}" fill="none" stroke="currentColor" '
+        "stroke-dasharray='6 4' stroke-width='1.2'/>"
+    )
+    content = (
+        "<div id='link-slider'><label>round of EM: <span data-value='round'></span>"
+        f"<input type='range' min='0' max='{len(shown) - 1}' step='1' value='0' "
+        "style='width:100%'></label><p><button type='button'>Play</button> Log evidence "
+        "<output data-value='value'></output> nats, weights of length "
+        "<output data-value='length'></output>.</p>"
+        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%;overflow:hidden' "
+        "aria-label='The learned inverse link with its band, and the true one, dashed'>"
+        f"{frames}{line}</svg>"
+        f"<p>Scores from −{_REACH} to {_REACH} standard deviations, probabilities from 0 to 1; "
+        "dashed: the truth.</p>"
+        "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>"
+        f"</div><script>{_SCRIPT}</script>"
+    )
+    text = "A slider for the rounds of EM; log evidence in nats: " + ", ".join(
+        f"{rounds[k].value:.0f} in round {k}" for k in shown
+    )
+    return HTMLTable(content, text)
+
+
+def _frame(found: Round, number: int, t: NDArray[np.float64], *, first: bool) -> str:
+    x = torch.from_numpy(t) * found.scores.std()
+    draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
+    u = expit(found.posterior.prior.source(x, draws).numpy())
+    low, high = np.quantile(u, [0.025, 0.975], axis=0)
+    band = "L".join(_points(t, low) + _points(t, high)[::-1])
+    colour = COLOURS["ISGP"]
+    # Coordinates in double quotes: what compares pages knows them by these.
+    return (
+        f"<g data-frame='{number}' data-round='{number}' data-value='{found.value:.1f}' "
+        f"data-length='{float(found.beta.norm()):.2f}'{'' if first else ' style=display:none'}>"
+        f'<path d="M{band}Z" fill="{colour}" opacity="0.3"/>'
+        f'<path d="M{"L".join(_points(t, u.mean(axis=0)))}" fill="none" stroke="{colour}" '
+        "stroke-width='2'/></g>"
+    )
+
+
+def _points(t: NDArray[np.float64], probability: NDArray[np.float64]) -> list[str]:
+    across = _WIDTH * (t + _REACH) / (2 * _REACH)
+    down = _HEIGHT * (1 - probability)
+    return [f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True)]

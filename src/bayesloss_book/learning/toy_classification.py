@@ -1,0 +1,195 @@
+"""The toy classification of W&N's appendix (Figure 8): labels from a piecewise linear source.
+
+The data are those of :mod:`bayesloss_book.toys`.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.learning.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import Posterior
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.toys import KNOTS, PERIOD, Problem, grid
+from bayesloss_book.toys import classification_problem as problem
+
+__all__ = [
+    "KNOTS",
+    "bands",
+    "comparison",
+    "draw_panels",
+    "fit",
+    "given_away",
+    "problem",
+    "searches",
+]
+
+
+def fit(
+    data: Problem,
+    *,
+    objective: Objective = "bound",
+    smoothness: Sequence[float] = (8.0, 2.0),
+    n_basis: int = 64,
+) -> EvidenceMaximum[Bernoulli]:
+    """Fit an ISGP with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
+
+    Parameters
+    ----------
+    data : Problem
+    objective : {"bound", "laplace"}
+        What is maximised: see :mod:`bayesloss.learning.evidence`.
+    smoothness : sequence of float
+        The values of a at which searches start.
+    n_basis : int
+        The paper's M.
+    """
+    # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
+    # are what an intercept is about: its prior gets no narrower.
+    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)
+    return maximise_evidence(
+        ISGP(kernel),
+        Bernoulli(),
+        data.x,
+        data.y,
+        objective=objective,
+        smoothness=smoothness,
+        bounds={"gamma": (1e-3, 1.0)},
+    )
+
+
+def bands(posterior: Posterior, x: Tensor, n_samples: int, seed: int) -> pd.DataFrame:
+    """Quantiles of nu and of sigma(nu) at x, from posterior samples.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by x: ``low``, ``median`` and ``high`` are the 2.5 %, 50 % and 97.5 % quantiles of
+        nu(x). Those of sigma(nu), ``p low`` and so on, are sigma of them, sigma being increasing;
+        ``probability`` is the mean of sigma(nu), with which a label is predicted.
+    """
+    Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+    nu = posterior.prior.source(x, Gamma)
+    levels = torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
+    columns = dict(zip(("low", "median", "high"), nu.quantile(levels, dim=0), strict=True))
+    columns |= {f"p {name}": torch.sigmoid(values) for name, values in columns.items()}
+    columns["probability"] = torch.sigmoid(nu).mean(dim=0)
+    index = pd.Index(x.numpy(), name="x")
+    return pd.DataFrame({name: value.numpy() for name, value in columns.items()}, index=index)
+
+
+def comparison(
+    problems: Sequence[tuple[str, int, int]], n_samples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
+
+    Returns
+    -------
+    DataFrame
+        One row a problem. ``covered``: the share of the range where the true nu lies in the central
+        95 % band; as sigma is increasing, so does the true probability there. ``error``: the
+        largest error of the predicted probability. ``falls``: the share of posterior samples that
+        fall somewhere. ``a``, ``k(0, 0)`` and ``converged``: of the search. ``gap``: Laplace's
+        evidence less the bound, in nats.
+    """
+    x, rows = grid(), {}
+    for truth, n, data_seed in problems:
+        data = problem(n, data_seed, truth)
+        found = fit(data)
+        posterior = found.posterior
+        shown, source = bands(posterior, x, n_samples, seed), data.source(x).numpy()
+        Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+        steps = posterior.prior.source(x, Gamma).diff(dim=1)
+        rows[truth, n, data_seed] = {
+            "covered": float(((shown["low"] <= source) & (source <= shown["high"])).mean()),
+            "error": float((shown["probability"] - 1 / (1 + np.exp(-source))).abs().max()),
+            "falls": float((steps < -1e-10).any(dim=1).double().mean()),
+            "a": float(posterior.prior.kernel.a),
+            "k(0, 0)": float(posterior.prior.kernel.variance),
+            "converged": float(found.converged),
+            "gap": posterior.log_evidence - posterior.evidence_bound,
+        }
+    return pd.DataFrame(rows).T.rename_axis(["truth", "n", "seed"])
+
+
+def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
+    """Where searches for both objectives end, one row an objective and a starting a.
+
+    Returns
+    -------
+    DataFrame
+        ``a``, ``laplace`` and ``bound``: at the end, in nats. ``least curvature``: of the posterior
+        there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
+    """
+    rows = {}
+    for objective in get_args(Objective):
+        for start in starts:
+            with warnings.catch_warnings():
+                # Where Laplace's evidence is chased to infinity there is no convergence.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                found = fit(data, objective=objective, smoothness=[start])
+            posterior = found.posterior
+            rows[objective, start] = {
+                "a": float(posterior.prior.kernel.a),
+                "laplace": posterior.log_evidence,
+                "bound": posterior.evidence_bound,
+                "least curvature": posterior.least_curvature,
+                "converged": found.converged,
+            }
+    return pd.DataFrame(rows).T.rename_axis(["objective", "start"])
+
+
+def given_away(
+    posterior: Posterior, data: Problem, n_samples: int, seed: int
+) -> tuple[float, float]:
+    """How far the bound on the expected log probability is from the expectation, in nats.
+
+    Returns
+    -------
+    gap, error : float
+        By Monte Carlo under the posterior's Gaussian, with the standard error.
+    """
+    Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+    sign = 2 * data.y - 1
+    log_p = torch.nn.functional.logsigmoid(sign * posterior.prior.source(data.x, Gamma)).sum(dim=1)
+    rows = posterior.likelihood.condense(posterior.prior.features, data.x, data.y)
+    bound = posterior.likelihood.expected_log_density(*posterior.moments(data.x), rows)
+    return float(log_p.mean() - bound), float(log_p.std()) / math.sqrt(n_samples)
+
+
+def draw_panels(data: Problem, shown: pd.DataFrame) -> Figure:
+    """Figure 8: nu with the labels above, sigma(nu) below, with bands and truth."""
+    figure, (upper, lower) = subplots(2, 1, figsize=(6.8, 5.6), sharex=True)
+    x, colour = torch.from_numpy(np.array(shown.index)), COLOURS["ISGP"]
+    truth = data.source(x)
+    for axis, prefix, true in ((upper, "", truth), (lower, "p ", torch.sigmoid(truth))):
+        axis.fill_between(
+            x, shown[f"{prefix}low"], shown[f"{prefix}high"], color=colour, alpha=0.3, lw=0,
+            label="central 95 %",
+        )  # fmt: skip
+        axis.plot(x, shown[f"{prefix}median"], color=colour, label="median")
+        axis.plot(x, true, "--", color="black", linewidth=1.2, label="truth")
+    low, high = upper.get_ylim()
+    for axis, levels in ((upper, (low, high)), (lower, (0.0, 1.0))):
+        for label in (0, 1):
+            kept = data.x[data.y == label]
+            axis.plot(
+                kept, torch.full_like(kept, levels[label]), "|", markersize=9,
+                color=COLOURS["GP" if label else "data"], label=f"label {label}", clip_on=False,
+            )  # fmt: skip
+        axis.legend(loc="upper left", fontsize=8)
+    upper.set(ylabel=r"$\nu(x)$", ylim=(low, high))
+    lower.set(ylabel=r"$\sigma(\nu(x))$", xlabel="$x$", ylim=(-0.03, 1.03))
+    return figure

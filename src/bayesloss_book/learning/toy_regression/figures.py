@@ -1,0 +1,128 @@
+"""The figures of the toy regression: W&N's Figures 3, 5, 6 and 7, on data of our own."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from matplotlib.ticker import LogLocator, NullFormatter
+
+from bayesloss.learning.evidence import EvidenceMaximum
+from bayesloss.learning.likelihoods import Gaussian
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.toy_regression.fits import PERIOD, REACH, Problem, bands, grid
+
+__all__ = ["draw_fits", "draw_panels", "draw_slices"]
+
+_SYMBOLS = {"a": "$a - 1$", "b": "$b$", "mu": r"$\mu$", "alpha": r"$\alpha$", "gamma": r"$\gamma$"}
+
+
+def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> Figure:
+    """Figure 3: one data set, one panel a prior, with the bands of nu and of a new target."""
+    figure, axes = subplots(1, len(fits), figsize=(8.0, 3.3), sharex=True, sharey=True)
+    x = grid()
+    for letter, axis, (name, found) in zip("abc", axes, fits.items(), strict=False):
+        found_bands, colour = bands(found.posterior, x), COLOURS[name]
+        _band(axis, found_bands, "nu", "noisy_sd", colour, 0.15, "± 2 sd, new target")
+        _band(axis, found_bands, "nu", "nu_sd", colour, 0.35, r"± 2 sd, $\nu$")
+        axis.plot(x, found_bands["nu"], color=colour, label="mean")
+        axis.plot(x, data.source(x), "--", color="black", linewidth=1, label="truth")
+        axis.plot(data.x, data.y, ".", color=COLOURS["data"], markersize=4, label="data")
+        axis.set(title=f"{letter}) {name}", xlabel="$x$")
+        axis.legend(loc="upper left", fontsize=8)
+    axes[0].set(ylabel=r"$\nu(x)$")
+    return figure
+
+
+def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = REACH) -> Figure:
+    """Figures 5 and 6: nu with the data, f with both roots of the true slope, f^2 with the slope.
+
+    Beyond the data's range the truth is no longer drawn, and one period is marked.
+    """
+    figure, axes = subplots(3, 1, figsize=(7.6, 6.8), sharex=True)
+    x, inner = grid(reach, 401), grid()
+    shown, colour = bands(found.posterior, x), COLOURS["ISGP"]
+    truth = {"color": "black", "linestyle": "--", "linewidth": 1}
+    upper, middle, lower = axes
+    _band(upper, shown, "nu", "noisy_sd", colour, 0.15, "± 2 sd, new target")
+    _band(upper, shown, "nu", "nu_sd", colour, 0.35, r"± 2 sd, $\nu$")
+    upper.plot(x, shown["nu"], color=colour, label="mean")
+    upper.plot(inner, data.source(inner), label="truth", **truth)
+    upper.plot(data.x, data.y, ".", color=COLOURS["data"], markersize=4, label="data")
+    _band(middle, shown, "f", "f_sd", colour, 0.35, "± 2 sd")
+    middle.plot(x, shown["f"], color=colour, label="mean of $f$")
+    root = data.slope(inner).sqrt()
+    middle.plot(inner, root, label=r"$\pm\sqrt{\nu'}$, truth", **truth)
+    middle.plot(inner, -root, **truth)
+    lower.fill_between(
+        x, shown["square_low"], shown["square_high"], color=colour, alpha=0.35, lw=0, label="95 %"
+    )
+    lower.plot(x, shown["square"], color=colour, label="mean of $f^2$")
+    lower.plot(inner, data.slope(inner), label=r"$\nu'$, truth", **truth)
+    upper.set(ylabel=r"$\nu(x)$")
+    middle.set(ylabel="$f(x)$")
+    lower.set(ylabel="$f(x)^2$", xlabel="$x$")
+    for axis in axes:
+        if reach > REACH:
+            axis.axvspan(-PERIOD / 2, PERIOD / 2, color=COLOURS["bound"], alpha=0.08, lw=0)
+        axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+    return figure
+
+
+def draw_slices(
+    tables: Mapping[str, pd.DataFrame],
+    fits: Mapping[str, EvidenceMaximum[Gaussian]],
+) -> Figure:
+    """Figure 7: slices of each objective, less its value at the optimum, which the dot marks.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        From "bound" and "laplace" to what :func:`toy_regression.slices` returns.
+    fits : mapping of str to EvidenceMaximum
+        The optima, with the same keys.
+    """
+    figure, axes = subplots(2, 3, figsize=(8.0, 4.8), sharey=True)
+    styles = {"bound": ("-", "ISGP", "lower bound"), "laplace": ("--", "GP", "Laplace's evidence")}
+    for name, axis in zip(_SYMBOLS, axes.flat, strict=False):
+        for objective, table in tables.items():
+            dashes, colour, label = styles[objective]
+            kept, found = table[table["name"] == name], fits[objective]
+            prior = found.posterior.prior
+            optimum = {
+                "a": float(prior.kernel.a) - 1,
+                "b": float(prior.kernel.b),
+                "mu": float(prior.mu),
+                "alpha": float(found.likelihood.alpha),
+                "gamma": float(prior.gamma),
+            }[name]
+            value = kept["value"] - 1 if name == "a" else kept["value"]
+            axis.plot(
+                value,
+                kept["evidence"] - max(found.values),
+                dashes,
+                color=COLOURS[colour],
+                label=label,
+            )
+            axis.plot(optimum, 0, "o", color=COLOURS[colour], markersize=6)
+        axis.set(xlabel=_SYMBOLS[name], xscale="linear" if name == "mu" else "log", ylim=(-12, 1))
+        if name in ("a", "b", "alpha"):  # a decade or so
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter(NullFormatter())
+    for axis in axes[:, 0]:
+        axis.set(ylabel="nats below the optimum")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    axes[1, 2].axis("off")
+    axes[1, 2].legend(handles, labels, loc="center")
+    return figure
+
+
+def _band(
+    axis: Axes, shown: pd.DataFrame, mean: str, sd: str, colour: str, alpha: float, label: str
+) -> None:
+    x = np.asarray(shown.index)
+    low, high = shown[mean] - 2 * shown[sd], shown[mean] + 2 * shown[sd]
+    axis.fill_between(x, low, high, color=colour, alpha=alpha, lw=0, label=label)

@@ -1,0 +1,219 @@
+"""The toy regression of W&N's appendix (Figures 3, 5, 6 and 7): problems, fits and measurements.
+
+The paper says which kernel and how the hyper-parameters were found; the data are those of
+:mod:`bayesloss_book.toys`.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.stats import foldnorm
+from torch import Tensor
+
+from bayesloss.learning.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.isgp import ISGP, SourcePrior
+from bayesloss.learning.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.toys import NOISE, PERIOD, REACH, TRUTHS, Problem, grid
+from bayesloss_book.toys import regression_problem as problem
+
+__all__ = [
+    "NOISE",
+    "PERIOD",
+    "REACH",
+    "TRUTHS",
+    "Problem",
+    "bands",
+    "comparison",
+    "evidence_at",
+    "fit",
+    "flat_limit",
+    "grid",
+    "problem",
+    "slices",
+]
+
+
+def fit(
+    data: Problem,
+    kind: type[SourcePrior] = ISGP,
+    *,
+    objective: Objective = "bound",
+    free_intercept: bool = False,
+    n_basis: int = 64,
+) -> EvidenceMaximum[Gaussian]:
+    """Fit a prior with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
+
+    Parameters
+    ----------
+    data : Problem
+    kind : {ISGP, GP}
+    objective : {"bound", "laplace"}
+        What is maximised: see :mod:`bayesloss.learning.evidence`.
+    free_intercept : bool
+        Whether the prior of nu_0 may become narrower than the targets are wide. The evidence would
+        always have it so, and nu would be known for certain at x = 0.
+    n_basis : int
+        The paper's M.
+    """
+    # Where the search starts: a straight line through the data's range, or their variance.
+    variance = float(data.y.var())
+    start = math.sqrt(variance) / REACH if kind is ISGP else variance
+    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(start)
+    return maximise_evidence(
+        kind(kernel),
+        Gaussian(4 / variance),
+        data.x,
+        data.y,
+        objective=objective,
+        bounds={} if free_intercept else {"gamma": (1e-3, 1 / variance)},
+    )
+
+
+def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
+    """What the posterior says of nu, f and f^2 at x, of shape (n,).
+
+    Returns
+    -------
+    DataFrame
+        Indexed by x. ``nu`` and ``f``: means, with standard deviations ``nu_sd`` and ``f_sd``;
+        ``noisy_sd`` that of a new target. ``square``: the mean of f^2, with its 2.5 % and 97.5 %
+        quantiles ``square_low`` and ``square_high``. f is Gaussian under q, so abs(f) is a folded
+        Gaussian. Columns of f are there for an ISGP only.
+
+    Notes
+    -----
+    f is shown for one of the two twins; the other has -f.
+    """
+    nu, variance = posterior.moments(x)
+    columns = {"nu": nu, "nu_sd": variance.sqrt()}
+    if isinstance(posterior.likelihood, Gaussian):
+        columns["noisy_sd"] = (variance + 1 / posterior.likelihood.alpha).sqrt()
+    if isinstance(posterior.prior, ISGP):
+        basis = posterior.prior.kernel.basis(x)
+        f = basis @ posterior.mode[:-1]
+        sd = (basis @ posterior.root[:-1]).norm(dim=1)
+        columns |= {"f": f, "f_sd": sd, "square": f**2 + sd**2}
+        folded = foldnorm((f.abs() / sd).numpy(), scale=sd.numpy())
+        for name, level in (("square_low", 0.025), ("square_high", 0.975)):
+            columns[name] = torch.from_numpy(np.asarray(folded.ppf(level)) ** 2)
+    index = pd.Index(x.numpy(), name="x")
+    return pd.DataFrame({name: value.numpy() for name, value in columns.items()}, index=index)
+
+
+def comparison(
+    problems: Sequence[tuple[str, int, int]],
+    kind: type[SourcePrior] = ISGP,
+    objective: Objective = "bound",
+    n_samples: int = 400,
+) -> pd.DataFrame:
+    """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
+
+    Returns
+    -------
+    DataFrame
+        One row a problem. ``error``: root mean squared error of the mean of nu. ``covered``: the
+        share of the range where the truth is within two standard deviations; ``slope covered``:
+        where the true slope is within the central 95 % of posterior samples. ``falls``: the share
+        of posterior samples of nu that fall somewhere. ``noise``: the estimated deviation.
+        ``converged``, ``a``, ``laplace`` and ``bound``: of the search, the latter in nats.
+    """
+    x, rows = grid(), {}
+    for truth, n, seed in problems:
+        data = problem(n, seed, truth)
+        found = fit(data, kind, objective=objective)
+        posterior = found.posterior
+        mean, variance = posterior.moments(x)
+        error = data.source(x) - mean
+        Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+        slopes = posterior.prior.derivative(x, Gamma)
+        low, high = slopes.quantile(0.025, dim=0), slopes.quantile(0.975, dim=0)
+        inside = (low <= data.slope(x)) & (data.slope(x) <= high)
+        rows[truth, n, seed] = {
+            "error": float(error.square().mean().sqrt()),
+            "covered": float((error.abs() <= 2 * variance.sqrt()).double().mean()),
+            "slope covered": float(inside.double().mean()),
+            "falls": float((slopes < 0).any(dim=1).double().mean()),
+            "noise": float(found.likelihood.alpha) ** -0.5,
+            "converged": float(found.converged),
+            "a": float(posterior.prior.kernel.a),
+            "laplace": posterior.log_evidence,
+            "bound": posterior.evidence_bound,
+        }
+    return pd.DataFrame(rows).T.rename_axis(["truth", "n", "seed"])
+
+
+def evidence_at(
+    found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, **changes: float
+) -> float:
+    """The objective with some of a, b, gamma, mu and alpha changed, the others as found, in nats.
+
+    The mode is sought from that of the fit. NaN where none was found.
+    """
+    prior, likelihood = found.posterior.prior, found.likelihood
+    here = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
+    here = {name: float(value) for name, value in here.items()} | {"alpha": float(likelihood.alpha)}
+    unknown = set(changes) - set(here)
+    if unknown:
+        raise ValueError(f"expected changes of some of {list(here)}, got {sorted(unknown)}")
+    here |= changes
+    kernel = TrigonometricKernel(
+        a=here["a"], b=here["b"], c=prior.kernel.c, n_basis=prior.kernel.n_basis
+    )
+    there, noise = type(prior)(kernel, mu=here["mu"], gamma=here["gamma"]), Gaussian(here["alpha"])
+    joint = LogJoint(there, noise, noise.condense(there.features, data.x, data.y))
+    mode = find_mode(joint, found.posterior.mode)
+    if not mode.converged:
+        return math.nan
+    value = joint.log_evidence if objective == "laplace" else joint.evidence_bound
+    return float(value(mode.Gamma))
+
+
+def slices(
+    found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, n: int = 25
+) -> pd.DataFrame:
+    """Figure 7: one hyper-parameter moves, the others stay at what was found.
+
+    a - 1, b and alpha move by a factor of up to 4 either way, mu by up to 1, and gamma over 14
+    decades, from 1e-4 on.
+
+    Returns
+    -------
+    DataFrame
+        With columns ``name``, ``value`` (of the hyper-parameter) and ``evidence`` in nats.
+    """
+    prior, alpha = found.posterior.prior, float(found.likelihood.alpha)
+    factors = np.geomspace(0.25, 4, n)
+    values = {
+        "a": 1 + (float(prior.kernel.a) - 1) * factors,
+        "b": float(prior.kernel.b) * factors,
+        "mu": float(prior.mu) + np.linspace(-1, 1, n),
+        "alpha": alpha * factors,
+        "gamma": np.geomspace(1e-4, 1e10, n),
+    }
+    return pd.DataFrame(
+        [
+            {
+                "name": name,
+                "value": value,
+                "evidence": evidence_at(found, data, objective, **{name: float(value)}),
+            }
+            for name, column in values.items()
+            for value in column
+        ]
+    )
+
+
+def flat_limit(posterior: Posterior) -> float:
+    """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own.
+
+    With a Gaussian posterior of nu_0 of variance v under a prior precision gamma, the data alone
+    would give it the precision 1/v - gamma.
+    """
+    prior = posterior.prior
+    wide = 1 / float(posterior.covariance[-1, -1])
+    return wide - float(prior.gamma)

@@ -1,0 +1,1 @@
+"""The trigonometric kernel and the closed forms of appendix E."""

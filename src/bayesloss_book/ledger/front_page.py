@@ -1,0 +1,149 @@
+"""The front page's picture and table, made from the ledger and from what the pages found."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from bayesloss_book.ledger.claims import Finding, badge, ledger, with_math
+from bayesloss_book.ledger.scorecard import Found, HTMLTable, link
+from bayesloss_book.ledger.under_specified import sway
+
+__all__ = ["Headline", "draw_verdicts", "headlines"]
+
+# Colour and shape: either alone tells the verdicts apart.
+MARKS = {
+    "holds": ("#009E73", "o"),
+    "holds as corrected": ("#0072B2", "^"),
+    "reproduced": ("#009E73", "D"),
+    "reproduced in pattern": ("#56B4E9", "s"),
+    "under-specified": ("#E69F00", "P"),
+    "not reproduced": ("#D55E00", "X"),
+    "fails": ("#000000", "v"),
+    "not yet treated": ("#7F7F7F", "."),
+}
+
+
+def draw_verdicts(titles: Mapping[str, str]) -> Figure:
+    """Draw one mark a claim, in a row for each page that checks claims.
+
+    Parameters
+    ----------
+    titles : mapping of str to str
+        From the pages, in the order of reading, to their titles.
+
+    Raises
+    ------
+    ValueError
+        If a page that checks claims has no title.
+    """
+    claims = list(ledger().values())
+    if missing := {claim.page for claim in claims} - set(titles):
+        raise ValueError(f"expected a title for every page with claims, none for {missing}")
+    pages = [page for page in titles if any(claim.page == page for claim in claims)]
+    figure, axes = plt.subplots(figsize=(7.2, 0.27 * len(pages) + 1.1))
+    order = list(MARKS)
+    for row, page in enumerate(pages):
+        verdicts = sorted((c.verdict for c in claims if c.page == page), key=order.index)
+        for verdict, (colour, marker) in MARKS.items():
+            places = [k + 1 for k, one in enumerate(verdicts) if one == verdict]
+            axes.plot(places, [row] * len(places), marker, color=colour, markersize=6.5)
+        axes.text(len(verdicts) + 1.2, row, str(len(verdicts)), va="center", color="#4D4D4D")
+    axes.set_yticks(range(len(pages)), [titles[page] for page in pages])
+    axes.set_ylim(len(pages) - 0.4, -0.6)
+    axes.xaxis.set_visible(False)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(left=False)
+    figure.legend(
+        handles=[
+            Line2D([], [], color=colour, marker=marker, linestyle="", label=f"{verdict} ({count})")
+            for verdict, (colour, marker) in MARKS.items()
+            if (count := sum(claim.verdict == verdict for claim in claims))
+        ],
+        loc="outside lower center",
+        ncols=3,
+    )
+    return figure
+
+
+class Headline(NamedTuple):
+    """How a claim is put to a reader who has not read the paper.
+
+    Attributes
+    ----------
+    title : str
+        What the claim is about.
+    line : str or None
+        Which line of its finding is shown. With None the lines are counted or, for a setting that
+        was left open, their range is given.
+    printed : str
+        A frame for what is printed; "{}" is its place.
+    ours : str
+        A frame for what was found. The value itself always comes from the finding.
+    """
+
+    title: str
+    line: str | None = None
+    printed: str = "{}"
+    ours: str = "{}"
+
+
+def headlines(rows: Mapping[str, Headline], findings: Found, root: str) -> HTMLTable:
+    """Some claims with what is printed, what we found, and the verdict.
+
+    Parameters
+    ----------
+    rows : mapping of str to Headline
+        From the claim to how it is put.
+    findings : dict
+        From :func:`bayesloss_book.ledger.scorecard.all_findings`.
+    root : str
+        The way from the page to the top of the book, such as ".".
+
+    Raises
+    ------
+    ValueError
+        If a finding has no such line, or a frame has no place for what was found.
+    """
+    entries = []
+    for id, row in rows.items():
+        claim, finding = ledger()[id], findings[id][1]
+        if "{}" not in row.ours:
+            raise ValueError(f'{id}: expected a place "{{}}" for what was found, got {row.ours!r}')
+        printed, ours = _found(finding, row.line)
+        shown = row.printed.replace("{}", printed), row.ours.replace("{}", ours)
+        entries.append((claim, row.title, *shown, finding.verdict))
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "In print", "Here"))
+    body = "".join(
+        f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)} '
+        f"{badge(verdict)}</th><td>{with_math(printed)}</td><td>{with_math(ours)}</td></tr>"
+        for claim, title, printed, ours, verdict in entries
+    )
+    lines = [
+        f"{claim.paper}: {title}: in print {printed}; here {ours}; {verdict}"
+        for claim, title, printed, ours, verdict in entries
+    ]
+    return HTMLTable(
+        f'<table class="headlines"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
+        "\n".join(lines),
+        "\n".join(f"* {line}" for line in lines),
+    )
+
+
+def _found(finding: Finding, line: str | None) -> tuple[str, str]:
+    """What a headline says is printed, and what was found."""
+    if line is not None:
+        rows = {row["what"]: row for row in finding.rows}
+        if line not in rows:
+            raise ValueError(f"{finding.id} has no line {line!r}, only {list(rows)}")
+        row = rows[line]
+        return (row["expected"] if "±" in row["expected"] else line), row["measured"]
+    if finding.verdict == "under-specified":
+        results, _, _ = sway(finding)
+        return "left open", f"{min(results.values()):g} to {max(results.values()):g}"
+    numbers = [row for row in finding.rows if "±" in row["expected"]]
+    agree = sum(row["ok"] for row in numbers)
+    return f"{len(numbers)} numbers", f"{agree} within the tolerance"

@@ -1,0 +1,178 @@
+"""The scorecard: the ledger, and what the executed pages found, as tables for the book."""
+
+import html
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bayesloss_book.ledger.claims import (
+    VERDICTS,
+    Claim,
+    Finding,
+    badge,
+    findings_in,
+    ledger,
+    with_math,
+)
+
+__all__ = ["Found", "HTMLTable", "all_findings", "claims_table", "counts", "link", "quote"]
+
+Found = dict[str, tuple[str, Finding]]
+
+
+class HTMLTable:
+    """HTML that a notebook shows, with other forms for readers and tools that see no HTML.
+
+    Parameters
+    ----------
+    content : str
+        The HTML.
+    text : str
+        For a terminal.
+    markdown : str, optional
+        For the PDF, which has the text if there is none.
+    """
+
+    def __init__(self, content: str, text: str, markdown: str | None = None) -> None:
+        self._content, self._text, self._markdown = content, text, markdown
+
+    def _repr_html_(self) -> str:
+        return self._content
+
+    def _repr_markdown_(self) -> str | None:
+        return self._markdown
+
+    def __repr__(self) -> str:
+        """The text."""
+        return self._text
+
+
+def all_findings(book: Path) -> Found:
+    """The findings of all executed pages: from the claim's id to the page and the finding."""
+    return {
+        finding.id: (str(notebook.relative_to(book).with_suffix("")), finding)
+        for notebook in sorted(book.rglob("*.ipynb"))
+        if ".ipynb_checkpoints" not in notebook.parts
+        for finding in findings_in(notebook)
+    }
+
+
+def counts() -> pd.DataFrame:
+    """How many claims of each paper have each verdict that occurs, with totals."""
+    table = Counter((claim.verdict, claim.paper) for claim in ledger().values())
+    papers = list(dict.fromkeys(claim.paper for claim in ledger().values()))
+    rows = {verdict: [table[verdict, paper] for paper in papers] for verdict in VERDICTS}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=papers).rename_axis("verdict")
+    frame = frame[frame.sum(axis=1) > 0]
+    frame["both"] = frame.sum(axis=1)
+    frame.loc["all"] = frame.sum()
+    return frame
+
+
+def link(claim: Claim, text: str, root: str) -> str:
+    """A link to the place on the page where the claim is checked.
+
+    Parameters
+    ----------
+    claim : Claim
+    text : str
+        What the link says, as HTML.
+    root : str
+        The way from the page to the top of the book, such as "..".
+    """
+    return f'<a href="{root}/{claim.page}.html#claim-{claim.id}">{text}</a>'
+
+
+def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
+    """A finding shown again on another page, with a link to where it was made.
+
+    Parameters
+    ----------
+    found : tuple of str and Finding
+        The page and the finding, from :func:`all_findings`.
+    root : str
+        The way from the page to the top of the book, such as "..".
+    """
+    page, finding = found
+    place = link(ledger()[finding.id], page, root)
+    return HTMLTable(f"{finding.html(anchor=False)}<p>Checked on {place}.</p>", finding.plain())
+
+
+def claims_table(findings: Found, root: str) -> HTMLTable:
+    """All claims in the order of the papers, with what was compared, and a form that filters them.
+
+    ``book/_static/scorecard.js`` shows the form and does the filtering; without it the table
+    stands there whole.
+
+    Parameters
+    ----------
+    findings : dict
+        From :func:`all_findings`.
+    root : str
+        The way from the page to the top of the book, such as "..".
+    """
+    claims = list(ledger().values())
+    rows = {
+        claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims
+    }
+    bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
+    head = "".join(
+        f'<th scope="col">{name}</th>'
+        for name in ("Compared", "Ours", "Printed or expected", "Agrees")
+    )
+    return HTMLTable(
+        f"{_form(claims)}"
+        f'<table class="scorecard"><thead><tr>{head}</tr></thead>{bodies}</table>'
+        f'<script src="{root}/../_static/scorecard.js"></script>',
+        "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims),
+        "\n\n".join(_markdown(claim, rows[claim.id]) for claim in claims),
+    )
+
+
+def _form(claims: list[Claim]) -> str:
+    def select(name: str, values: list[str]) -> str:
+        table = Counter(getattr(claim, name) for claim in claims)
+        options = "".join(
+            f'<option value="{html.escape(value)}">{html.escape(value)} ({table[value]})</option>'
+            for value in values
+            if table[value]
+        )
+        return (
+            f'<label>{name.capitalize()} <select name="{name}">'
+            f'<option value="">all ({len(claims)})</option>{options}</select></label>'
+        )
+
+    papers = list(dict.fromkeys(claim.paper for claim in claims))
+    return (
+        '<form class="scorecard-filter" role="search" aria-label="Filter the claims" hidden>'
+        f"{select('paper', papers)}{select('verdict', list(VERDICTS))}"
+        '<label>Search <input type="search" name="words" placeholder="theorem 8"></label>'
+        '<button type="reset">Show all</button><p role="status"></p></form>'
+    )
+
+
+def _body(claim: Claim, rows: list[dict[str, Any]], root: str) -> str:
+    place = link(claim, html.escape(f"{claim.paper}, {claim.where}"), root)
+    compared = "".join(
+        f"<tr><td>{with_math(row['what'])}</td><td>{with_math(row['measured'])}</td>"
+        f"<td>{with_math(row['expected'])}</td><td>{'yes' if row['ok'] else 'no'}</td></tr>"
+        for row in rows
+    )
+    return (
+        f'<tbody id="{claim.id}" data-paper="{html.escape(claim.paper)}" '
+        f'data-verdict="{claim.verdict}"><tr><th colspan="4" scope="rowgroup">{place} '
+        f'{badge(claim.verdict)}</th></tr><tr><td colspan="4">{with_math(claim.statement)}'
+        f"</td></tr>{compared}</tbody>"
+    )
+
+
+def _markdown(claim: Claim, rows: list[dict[str, Any]]) -> str:
+    lines = [f"**{claim.paper}, {claim.where}: {claim.verdict}.** {claim.statement}", ""]
+    lines += [
+        f"* {row['what']}: {row['measured']} "
+        f"({'expected' if row['ok'] else '*not* as expected:'} {row['expected']})"
+        for row in rows
+    ]
+    return "\n".join(lines)

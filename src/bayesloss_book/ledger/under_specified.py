@@ -1,0 +1,130 @@
+"""What the papers leave open, as a table: the choice that was made, and how much it matters."""
+
+import html
+import re
+from collections.abc import Mapping
+
+from bayesloss_book.ledger.claims import Claim, Finding, ledger, with_math
+from bayesloss_book.ledger.scorecard import Found, HTMLTable, link
+
+__all__ = ["settings_table", "sway"]
+
+WIDTH, HEIGHT, MARGIN = 320, 28, 8  # of the little scales, in pixels
+
+
+def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root: str) -> HTMLTable:
+    """The settings that a paper leaves open and on which a result depends, in its order.
+
+    Parameters
+    ----------
+    paper : {"W&N", "LHG"}
+    choices : mapping of str to str
+        From each under-specified claim of the paper to what this book does about it.
+    findings : dict
+        From :func:`bayesloss_book.ledger.scorecard.all_findings`.
+    root : str
+        The way from the page to the top of the book, such as "..".
+
+    Raises
+    ------
+    ValueError
+        If the choices are not those for the paper's under-specified claims.
+    """
+    claims = {
+        claim.id: claim
+        for claim in ledger().values()
+        if claim.paper == paper and claim.verdict == "under-specified"
+    }
+    if set(choices) != set(claims):
+        odd = sorted(set(choices) ^ set(claims))
+        raise ValueError(f"expected a choice for each under-specified claim of {paper}, odd: {odd}")
+    entries = [(claim, choices[id], findings[id][1]) for id, claim in claims.items()]
+    bodies = "".join(_body(*entry, root) for entry in entries)
+    return HTMLTable(
+        f'<table class="settings"><colgroup><col><col></colgroup>{bodies}</table>',
+        "\n".join(f"{finding.id}: {_range(finding)}" for _, _, finding in entries),
+        "\n\n".join(_markdown(*entry) for entry in entries),
+    )
+
+
+def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
+    """Read a finding of :func:`bayesloss_book.ledger.checks.check_setting`.
+
+    Returns
+    -------
+    results : dict of str to float
+        The result under each reading.
+    middle, half : float
+        The median, and the distance from it that would count as no dependence.
+
+    Raises
+    ------
+    ValueError
+        If the finding is of another check.
+    """
+    expected = re.fullmatch(r"(\S+) ± (\S+) if it did not matter", finding.rows[0]["expected"])
+    if expected is None:
+        raise ValueError(f"{finding.id} is no setting: {finding.rows[0]['expected']!r}")
+    results = {row["what"]: float(row["measured"]) for row in finding.rows}
+    return results, float(expected[1]), float(expected[2])
+
+
+def _range(finding: Finding) -> str:
+    """The results in words: from the least to the greatest, and what that is in tolerances."""
+    results, _, half = sway(finding)
+    least, greatest = min(results, key=results.__getitem__), max(results, key=results.__getitem__)
+    shown = {row["what"]: row["measured"] for row in finding.rows}
+    times = (results[greatest] - results[least]) / (2 * half)
+    spread = f"{times:.0f}" if times >= 10 else f"{times:.1f}"
+    return (
+        f"from {shown[least]} ({least}) to {shown[greatest]} ({greatest}): "
+        f"{spread} times what would not matter"
+    )
+
+
+def _body(claim: Claim, choice: str, finding: Finding, root: str) -> str:
+    place = link(claim, html.escape(claim.where), root)
+    matters = f"{with_math(_range(finding))}.{_scale(finding)}{with_math(finding.note)}"
+    rows = {
+        "Left open": with_math(claim.doubt),
+        "Our choice": with_math(choice),
+        "How much": matters,
+    }
+    return (
+        f'<tbody id="{claim.id}"><tr><th colspan="2" scope="rowgroup">{place}</th></tr>'
+        f'<tr><td colspan="2">{with_math(claim.statement)}</td></tr>'
+        + "".join(f'<tr><th scope="row">{k}</th><td>{v}</td></tr>' for k, v in rows.items())
+        + "</tbody>"
+    )
+
+
+def _scale(finding: Finding) -> str:
+    """A dot for the result of each reading, on the band that would count as no dependence."""
+    results, middle, half = sway(finding)
+    low, high = min(*results.values(), middle - half), max(*results.values(), middle + half)
+
+    def place(value: float) -> float:
+        return round(MARGIN + (value - low) / (high - low) * (WIDTH - 2 * MARGIN), 1)
+
+    left, right, level = place(middle - half), place(middle + half), HEIGHT / 2
+    dots = "".join(
+        f'<circle cx="{place(value)}" cy="{level}" r="5"/>' for value in results.values()
+    )
+    said = f"{len(results)} readings as dots; the band is what would not matter"
+    return (
+        f'<svg class="sway" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{said}">'
+        f'<rect x="{left}" y="3" width="{max(right - left, 1):.1f}" height="{HEIGHT - 6}"/>'
+        f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="{level}" y2="{level}"/>{dots}</svg>'
+    )
+
+
+def _markdown(claim: Claim, choice: str, finding: Finding) -> str:
+    return "\n".join(
+        [
+            f"**{claim.where}.** {claim.statement}",
+            "",
+            f"* Left open: {claim.doubt}",
+            f"* Our choice: {choice}",
+            f"* How much it matters: {_range(finding)}. {finding.note}",
+        ]
+    )

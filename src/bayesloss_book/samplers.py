@@ -1,0 +1,336 @@
+"""Samplers: independent routes to evidences and posterior means.
+
+Annealed importance sampling: chains start as exact draws from a standard normal prior and are led
+to the posterior through the distributions prior x likelihood^beta, beta from 0 to 1 (Neal 2001). At
+each beta they move by Hamiltonian Monte Carlo. The product of the ratios that a chain collects on
+its way estimates the evidence, without bias but for the step size, which adapts on the way; it also
+weights the chain's end point.
+
+Hamiltonian Monte Carlo by itself, for many problems at once (Neal 2010).
+
+Elliptical slice sampling, for any likelihood under a Gaussian prior: it asks for no gradient and
+has no step size (Murray, Adams and MacKay 2010). It is at its best where the likelihood does not
+say much more than the prior; where it does, see :func:`hamiltonian_monte_carlo`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "AnnealedSample",
+    "HamiltonianSample",
+    "annealed_importance_sampling",
+    "elliptical_slice_sampling",
+    "hamiltonian_monte_carlo",
+]
+
+
+@dataclass(frozen=True)
+class AnnealedSample:
+    """Weighted draws from a posterior, and its evidence.
+
+    Attributes
+    ----------
+    log_evidence : float
+        In nats.
+    error : float
+        The standard error of ``log_evidence`` over the chains.
+    points : Tensor of shape (chains, dimension)
+    weights : Tensor of shape (chains,)
+        They sum to 1.
+    effective_size : float
+        The number of equally weighted draws that would be worth as much.
+    acceptance : float
+        The part of the moves that was accepted at the last temperature.
+    """
+
+    log_evidence: float
+    error: float
+    points: Tensor
+    weights: Tensor
+    effective_size: float
+    acceptance: float
+
+
+def annealed_importance_sampling(
+    log_likelihood: Callable[[Tensor], Tensor],
+    dimension: int,
+    *,
+    n_chains: int = 128,
+    n_temperatures: int = 150,
+    n_moves: int = 3,
+    n_steps: int = 8,
+    seed: int = 0,
+) -> AnnealedSample:
+    """Sample from standard normal x likelihood, and estimate its integral.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        Takes points of shape (chains, dimension) to log likelihoods of shape (chains,),
+        differentiably.
+    dimension : int
+    n_chains, n_temperatures, n_moves, n_steps : int
+        Chains; values of beta after 0; moves at each; leapfrog steps of a move.
+    seed : int
+
+    Returns
+    -------
+    AnnealedSample
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1, or fewer than two chains are asked for.
+    """
+    counts = (dimension, n_temperatures, n_moves, n_steps)
+    if min(counts) < 1 or n_chains < 2:
+        raise ValueError(f"expected positive numbers and two chains, got {counts}, {n_chains=}")
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal() -> Tensor:
+        return torch.randn((n_chains, dimension), dtype=torch.float64, generator=generator)
+
+    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        values = log_likelihood(points)
+        (slopes,) = torch.autograd.grad(values.sum(), points)
+        return values.detach(), slopes
+
+    points = normal()
+    values, slopes = evaluate(points)
+    log_weights = torch.zeros(n_chains, dtype=torch.float64)
+    step, acceptance = 0.2, 1.0
+    # Fine steps where the likelihood is tempered most: the prior is far from the posterior.
+    betas = torch.linspace(0, 1, n_temperatures + 1, dtype=torch.float64) ** 5
+    for beta_before, beta in pairwise(betas):
+        log_weights = log_weights + (beta - beta_before) * values
+        for _ in range(n_moves):
+            momentum = normal()
+            start = -0.5 * (points**2).sum(1) + beta * values - 0.5 * (momentum**2).sum(1)
+            new, new_values, new_slopes = points, values, slopes
+            for _ in range(n_steps):
+                momentum = momentum + 0.5 * step * (beta * new_slopes - new)
+                new = new + step * momentum
+                new_values, new_slopes = evaluate(new)
+                momentum = momentum + 0.5 * step * (beta * new_slopes - new)
+            end = -0.5 * (new**2).sum(1) + beta * new_values - 0.5 * (momentum**2).sum(1)
+            uniform = torch.rand(n_chains, dtype=torch.float64, generator=generator)
+            accepted = uniform.log() < end - start  # false where the trajectory diverged to NaN
+            points = torch.where(accepted[:, None], new, points)
+            values = torch.where(accepted, new_values, values)
+            slopes = torch.where(accepted[:, None], new_slopes, slopes)
+            acceptance = float(accepted.to(torch.float64).mean())
+            step *= math.exp(0.1 * (acceptance - 0.8))
+    relative = (log_weights - log_weights.max()).exp()
+    weights = relative / relative.sum()
+    return AnnealedSample(
+        log_evidence=float(torch.logsumexp(log_weights, 0)) - math.log(n_chains),
+        error=float(relative.std() / relative.mean()) / math.sqrt(n_chains),
+        points=points,
+        weights=weights,
+        effective_size=float(1 / (weights**2).sum()),
+        acceptance=acceptance,
+    )
+
+
+@dataclass(frozen=True)
+class HamiltonianSample:
+    """Draws from many densities, each by a chain of its own.
+
+    Attributes
+    ----------
+    points : Tensor of shape (draws, ..., dimension)
+    acceptance : Tensor of shape (...)
+        The part of the proposals after burn-in that was accepted.
+    step_size : Tensor of shape (...)
+        Of the leapfrog steps after burn-in.
+    """
+
+    points: Tensor
+    acceptance: Tensor
+    step_size: Tensor
+
+
+def hamiltonian_monte_carlo(
+    log_density: Callable[[Tensor], Tensor],
+    start: Tensor,
+    *,
+    n_draws: int,
+    n_burn_in: int = 200,
+    n_steps: int = 3,
+    target_acceptance: float = 0.9,
+    seed: int = 0,
+) -> HamiltonianSample:
+    """Sample from many densities at once; chains of the same density are problems like others.
+
+    Momenta are standard normal, so scale the coordinates to about unit covariance first. Three
+    steps are then about a quarter of an orbit, which forgets the start; half an orbit would take
+    every point to its mirror image, and never change its distance from the mean. In burn-in every
+    chain finds the step size that gives the acceptance asked for; then it stays, but for a factor
+    between 0.8 and 1.2 per draw against trajectories that close on themselves.
+
+    Parameters
+    ----------
+    log_density : callable
+        Takes points of shape (..., dimension) to log densities of shape (...), differentiably, up
+        to constants.
+    start : Tensor of shape (..., dimension)
+        One point a chain, where the density is not zero.
+    n_draws, n_burn_in, n_steps : int
+        Draws that are kept; draws before them; leapfrog steps of a draw.
+    target_acceptance : float
+        Between 0 and 1.
+    seed : int
+
+    Returns
+    -------
+    HamiltonianSample
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or the density at a start is not finite.
+    """
+    if min(n_draws, n_burn_in, n_steps) < 1 or not 0 < target_acceptance < 1:
+        raise ValueError(
+            "expected positive numbers of draws, burn-in and steps and an acceptance in (0, 1), "
+            f"got {n_draws=}, {n_burn_in=}, {n_steps=}, {target_acceptance=}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    batch = start.shape[:-1]
+
+    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
+        points = points.detach().requires_grad_()
+        values = log_density(points)
+        (slopes,) = torch.autograd.grad(values.sum(), points)
+        return values.detach(), slopes
+
+    points = start.detach().to(torch.float64)
+    values, slopes = evaluate(points)
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError("expected a finite log density at every start, got NaN or infinities")
+    log_step = torch.full(batch, math.log(0.5), dtype=torch.float64)
+    averaged, accepted_draws = torch.zeros_like(log_step), torch.zeros_like(log_step)
+    kept = points.new_empty((n_draws, *points.shape))
+    for draw in range(-n_burn_in, n_draws):
+        jitter = 0.8 + 0.4 * torch.rand(batch, dtype=torch.float64, generator=generator)
+        step = (log_step.exp() * jitter)[..., None]
+        momentum = torch.randn(points.shape, dtype=torch.float64, generator=generator)
+        energy = values - 0.5 * (momentum**2).sum(-1)
+        new, new_values, new_slopes = points, values, slopes
+        for _ in range(n_steps):
+            momentum = momentum + 0.5 * step * new_slopes
+            new = new + step * momentum
+            new_values, new_slopes = evaluate(new)
+            momentum = momentum + 0.5 * step * new_slopes
+        gain = new_values - 0.5 * (momentum**2).sum(-1) - energy
+        gain = torch.where(torch.isnan(gain), -torch.inf, gain)  # the trajectory diverged
+        uniform = torch.rand(batch, dtype=torch.float64, generator=generator)
+        accepted = uniform.log() < gain
+        points = torch.where(accepted[..., None], new, points)
+        values = torch.where(accepted, new_values, values)
+        slopes = torch.where(accepted[..., None], new_slopes, slopes)
+        if draw < 0:  # Robbins and Monro's recursion; its second half is averaged
+            surprise = gain.exp().clamp(max=1.0) - target_acceptance
+            log_step = log_step + surprise / (10 + draw + n_burn_in) ** 0.6
+            if 2 * -draw <= n_burn_in:
+                averaged = averaged + log_step / (n_burn_in // 2)
+            if draw == -1 and n_burn_in > 1:
+                log_step = averaged
+        else:
+            kept[draw] = points
+            accepted_draws += accepted
+    return HamiltonianSample(kept, accepted_draws / n_draws, log_step.exp())
+
+
+def elliptical_slice_sampling(
+    log_likelihood: Callable[[Tensor], Tensor],
+    dimension: int,
+    *,
+    n_chains: int = 16,
+    n_draws: int = 1000,
+    n_burn_in: int = 500,
+    seed: int = 0,
+) -> Tensor:
+    """Run Markov chains whose stationary distribution is standard normal x likelihood.
+
+    The chains begin at independent draws from the normal distribution.
+
+    A move draws a second point from the normal distribution; the ellipse through both is invariant
+    under it. A height below the present likelihood is drawn, and then angles on the ellipse from an
+    interval that shrinks towards the present point, until the likelihood there is no
+    less than the height. It need not exceed it: where rounding makes the height the present
+    likelihood, the present point must do.
+
+    Parameters
+    ----------
+    log_likelihood : callable
+        Takes points of shape (k, dimension) to log likelihoods of shape (k,), for any k.
+    dimension : int
+    n_chains, n_draws, n_burn_in : int
+        Independent chains, draws kept of each, and moves before the first of them.
+    seed : int
+
+    Returns
+    -------
+    Tensor of shape (n_chains, n_draws, dimension)
+
+    Raises
+    ------
+    ValueError
+        If a number is below 1 (``n_burn_in`` below 0), or a log likelihood is not finite where a
+        chain begins.
+
+    Notes
+    -----
+    Murray, Adams and MacKay (2010), figure 2. All chains take their steps together; those that have
+    found their point wait for the others.
+    """
+    counts = (dimension, n_chains, n_draws, n_burn_in + 1)
+    if min(counts) < 1:
+        raise ValueError(
+            "expected positive numbers, and a burn-in that is not negative, got "
+            f"{dimension=}, {n_chains=}, {n_draws=}, {n_burn_in=}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform() -> Tensor:
+        return torch.rand(n_chains, dtype=torch.float64, generator=generator)
+
+    def normal() -> Tensor:
+        return torch.randn((n_chains, dimension), dtype=torch.float64, generator=generator)
+
+    points = normal()
+    values = log_likelihood(points)
+    if not torch.isfinite(values).all():
+        raise ValueError(f"expected finite log likelihoods at the start, got {values}")
+    draws = points.new_empty((n_chains, n_draws, dimension))
+    for move in range(-n_burn_in, n_draws):
+        other, height = normal(), values + uniform().log()
+        angle = 2 * math.pi * uniform()
+        low, high = angle - 2 * math.pi, angle.clone()
+        new, new_values = points.clone(), values.clone()
+        waiting = torch.arange(n_chains)
+        while len(waiting):
+            turn = angle[waiting, None]
+            proposed = points[waiting] * turn.cos() + other[waiting] * turn.sin()
+            found = log_likelihood(proposed)
+            # False where it is NaN; and no point without likelihood.
+            accepted = (found >= height[waiting]) & (found > -math.inf)
+            new[waiting[accepted]] = proposed[accepted]
+            new_values[waiting[accepted]] = found[accepted]
+            waiting = waiting[~accepted]
+            above = angle > 0
+            low, high = torch.where(above, low, angle), torch.where(above, angle, high)
+            # Always one number a chain: what a chain draws does not depend on the others' luck.
+            angle = low + (high - low) * uniform()
+        points, values = new, new_values
+        if move >= 0:
+            draws[:, move] = points
+    return draws

@@ -1,0 +1,1 @@
+"""Stored results, where they come from, and whether they repeat."""

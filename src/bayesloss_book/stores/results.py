@@ -1,0 +1,383 @@
+"""Store the results of experiments: a row a cell, resumable, with their provenance.
+
+An experiment is a pure function ``measure(**parameters, **cell)`` that returns a dict of numbers,
+and a list of cells: dicts of scalars such as data set, size, method and seed. `run_cells` measures
+the missing cells and keeps ``<name>.csv``, a row a cell (the cell, its measures, ``seconds``), and
+``<name>.provenance.json``: what made the rows, with which parameters, when and where.
+
+The measures do not depend on the order of the cells or on the number of workers: a cell has its
+process to itself while it runs, with a fixed number of threads and no workers of its own, and seeds
+its own generators.
+Import libraries at the top of the module of ``measure``: one that is first loaded inside a cell
+brings its own number of threads.
+
+Only the parent process writes, whole files and atomically: a kill at any moment loses the running
+cells and nothing else. Two runs at a time on one store may undo each other's rows.
+"""
+
+import copy
+import csv
+import inspect
+import io
+import json
+import math
+import os
+import pkgutil
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from tqdm import tqdm
+
+from bayesloss.threads import fixed_threads
+from bayesloss_book.stores.provenance import environment
+
+__all__ = ["load_provenance", "load_results", "run_cells", "verify"]
+
+Cell = Mapping[str, str | int | float | bool]
+Row = dict[str, Any]
+Measure = Callable[..., Mapping[str, Any]]
+
+_ONE_CELL_AT_A_TIME = threading.RLock()
+
+
+def run_cells(
+    measure: Measure,
+    cells: Sequence[Cell],
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+    threads: int = 1,
+) -> pd.DataFrame:
+    """Measure the cells that are not stored yet, store each as it is done, return all asked for.
+
+    The file has the rows in the order of `cells`, then stored cells that this call did not ask
+    for. A call that finds every cell stored writes nothing. A failed cell does not stop the others.
+
+    Parameters
+    ----------
+    measure : function
+        Returns a dict of int, float or bool, NumPy scalars included, NaN and infinities too. To be
+        importable, for `verify` and for workers on other machines.
+    cells : sequence of dict
+        All with the same keys; in each column values of one type: str, int, finite float or bool.
+    folder, name : path and str
+        Where the two files are, and what they are called.
+    parameters : dict, optional
+        The same for all cells; `measure` gets what JSON gives back, so lists for tuples.
+    n_jobs : int, optional
+        The number of workers as joblib has it: None for what ``joblib.parallel_config`` says, or
+        else one; -1 for all cores. Threads of one process take turns, so give the workers of a
+        Dask cluster one thread each.
+    threads : int
+        The number of threads within a cell, whatever the number of workers.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows of `cells`, in their order: cell, measures, ``seconds``.
+
+    Raises
+    ------
+    ValueError
+        If arguments or measures are not as above, a cell stands there twice, or the store is
+        damaged or was made by another function or with other parameters, columns or threads.
+    RuntimeError
+        If cells failed, once all others are stored; names them and shows the first traceback.
+
+    """
+    columns = _columns(cells)
+    origin = _origin(measure, name, columns, parameters or {}, threads)
+
+    def key(row: Cell) -> tuple[object, ...]:
+        return tuple(row[column] for column in columns)
+
+    asked: dict[tuple[object, ...], Cell] = {}
+    for cell in cells:
+        if key(cell) in asked:
+            raise ValueError(f"expected each cell once, got {dict(cell)} twice")
+        asked[key(cell)] = cell
+
+    table = Path(folder) / f"{name}.csv"
+    rows: dict[tuple[object, ...], Row] = {}
+    past_runs: list[dict[str, Any]] = []
+    if table.exists():
+        stored, provenance = _read(table)
+        _refuse_other_origin(provenance, origin, table)
+        rows, past_runs = {key(row): row for row in stored}, provenance["runs"]
+    missing = [dict(cell) for k, cell in asked.items() if k not in rows]
+    if missing:
+        run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
+        run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
+        begin = time.perf_counter()
+        failures = []
+        # Not in batches: a kill would lose the finished cells of a batch with the running one.
+        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+        work = (delayed(_measure_cell)(measure, origin, cell) for cell in missing)
+        with (
+            closing(parallel(work)) as results,
+            tqdm(results, total=len(missing), desc=name, disable=_quiet()) as progress,
+        ):
+            for cell, measures in progress:
+                if isinstance(measures, str):
+                    failures.append(f"{cell}: {measures}")
+                    progress.set_postfix(failed=len(failures))
+                    continue
+                row = {**cell, **measures}
+                header = list(next(iter(rows.values()), row))
+                if row.keys() != set(header):
+                    raise ValueError(
+                        f"{table}: expected the columns {header}, got {list(row)} from {cell}; "
+                        "delete the file or choose another name"
+                    )
+                rows[key(cell)] = row
+                run |= {"end": _now(), "seconds": round(time.perf_counter() - begin, 3)}
+                run["cells"] += 1
+                in_order = [rows[k] for k in dict.fromkeys([*asked, *rows]) if k in rows]
+                _write(table, in_order, origin | {"runs": [*past_runs, run]})
+        if failures:
+            raise RuntimeError(
+                f"{name!r}: {len(failures)} of {len(missing)} cells failed; the others are stored, "
+                "and the next run tries these again:\n"
+                + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
+            )
+    return pd.DataFrame([rows[k] for k in asked])
+
+
+def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
+    """Read all stored rows, exactly as they were measured.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there are none; says which command makes them.
+    ValueError
+        If the store is damaged.
+
+    """
+    return pd.DataFrame(_read(Path(folder) / f"{name}.csv")[0])
+
+
+def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
+    """Read where the stored rows come from; raises what `load_results` raises.
+
+    Returns
+    -------
+    dict
+        ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the
+        types of the cells' columns) and ``runs``, those that stored something: ``start`` and
+        ``end`` (UTC; the end is the last row stored), ``cells``, ``seconds`` (on the wall clock),
+        ``n_jobs``, ``commit`` (``-dirty`` if a Python file differs from it, None outside a
+        repository), ``function`` (its name at that commit, where it was moved since), ``versions``,
+        and the ``processor`` and ``platform`` of the parent process.
+
+    """
+    return _read(Path(folder) / f"{name}.csv")[1]
+
+
+def verify(
+    folder: str | os.PathLike[str],
+    name: str,
+    *,
+    n_cells: int = 3,
+    seed: int = 0,
+    rtol: float = 1e-6,
+) -> pd.DataFrame:
+    """Measure a random handful of stored cells again, by the function that the provenance names.
+
+    Numbers agree within `rtol` times the larger, or within 1e-12; NaN agrees with NaN. Returns a
+    row a cell and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them
+    ok; ``seconds`` is not compared.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `load_results`; also if there is nothing to verify, or the function is gone.
+    RuntimeError
+        If measures do not agree, with their rows of the report, or if a cell failed.
+
+    """
+    rows, provenance = _read(Path(folder) / f"{name}.csv")
+    if not rows or n_cells < 1:
+        raise ValueError(f"{name!r}: expected cells to verify, got {len(rows)} rows, {n_cells=}")
+    try:
+        measure = pkgutil.resolve_name(provenance["function"])
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{name!r} was made by {provenance['function']}, which is not there: {error!r}. If the "
+            "function was moved, run its page; if it was changed, delete the store to measure anew"
+        ) from error
+    report = []
+    for row in random.Random(seed).sample(rows, min(n_cells, len(rows))):
+        cell = {column: row[column] for column in provenance["columns"]}
+        _, again = _measure_cell(measure, provenance, cell)
+        if isinstance(again, str):
+            raise RuntimeError(f"{name!r}: {cell}: {again}")
+        for column in [c for c in row | again if c not in cell and c != "seconds"]:
+            then, now = row.get(column), again.get(column)
+            report.append((str(cell), column, then, now, _agree(then, now, rtol)))
+    frame = pd.DataFrame(report, columns=["cell", "measure", "stored", "recomputed", "ok"])
+    if not frame["ok"].all():
+        wrong = frame[~frame["ok"]].to_string(index=False)
+        raise RuntimeError(f"{name!r}: not what is stored, at {rtol=}\n{wrong}")
+    return frame
+
+
+def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[Row, Row | str]:
+    """Measure one cell; return it with its measures and seconds, or with a traceback."""
+    # A copy: what a cell did to its parameters would reach the next one, in the same process.
+    parameters = copy.deepcopy(origin["parameters"])
+    # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers
+    # of the cluster, all of them occupied by cells that wait.
+    alone = parallel_config(backend="sequential")
+    with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]), alone:
+        try:
+            begin = time.perf_counter()
+            measures = measure(**parameters, **cell)
+            seconds = round(time.perf_counter() - begin, 6)
+            numbers = {n: v.item() if hasattr(v, "item") else v for n, v in measures.items()}
+            for n, v in numbers.items():
+                if type(v) not in (int, float, bool) or n in cell or n == "seconds":
+                    raise ValueError(
+                        f"expected int, float or bool, and a name of its own, got {n!r}: {v!r}"
+                    )
+            return cell, {**numbers, "seconds": seconds}
+        except Exception:  # as text: not every exception can travel between processes
+            return cell, traceback.format_exc()
+
+
+def _agree(then: float | None, now: float | None, rtol: float) -> bool:
+    """Tell whether a measure is what it was; one that was or is absent is not."""
+    if then is None or now is None:
+        return False
+    close = math.isclose(then, now, rel_tol=rtol, abs_tol=1e-12)
+    return close or (math.isnan(then) and math.isnan(now))
+
+
+def _columns(cells: Sequence[Cell]) -> dict[str, str]:
+    """Return the type of each column of the cells, or raise ValueError."""
+    if not cells or not cells[0] or "seconds" in cells[0]:
+        raise ValueError(f"expected cells with columns, and none called seconds, got {cells!r}")
+    columns = {n: type(value).__name__ for n, value in cells[0].items()}
+    for cell in cells:
+        types = {n: type(value).__name__ for n, value in cell.items()}
+        if types != columns or not {*types.values()} <= {"str", "int", "float", "bool"}:
+            raise ValueError(
+                "expected cells of str, int, float or bool, and the same types in all cells: "
+                f"{columns}, got {types} in {cell}"
+            )
+        if any(isinstance(value, float) and not math.isfinite(value) for value in cell.values()):
+            raise ValueError(f"expected finite numbers, got {cell}")
+    return columns
+
+
+def _origin(
+    measure: Measure,
+    name: str,
+    columns: dict[str, str],
+    parameters: Mapping[str, Any],
+    threads: int,
+) -> dict[str, Any]:
+    """Return what all rows of a store have in common, or raise ValueError."""
+    if not inspect.isfunction(measure):
+        raise ValueError(f"expected a function, whose name can be recorded, got {measure!r}")
+    try:
+        fixed = json.loads(json.dumps(dict(parameters), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected parameters that JSON can hold, got: {error}") from error
+    function = f"{measure.__module__}:{measure.__qualname__}"
+    origin = {"experiment": name, "function": function, "parameters": fixed}
+    return origin | {"threads": threads, "columns": columns}
+
+
+def _refuse_other_origin(stored: dict[str, Any], asked: dict[str, Any], table: Path) -> None:
+    """Raise ValueError, with the differences, if the store was made in another way than asked."""
+
+    def flat(origin: dict[str, Any]) -> dict[str, str]:
+        items = {n: origin[n] for n in ("function", "threads")}
+        items |= {f"parameter {n!r}": value for n, value in origin["parameters"].items()}
+        items |= {f"column {n!r}": kind for n, kind in origin["columns"].items()}
+        # As JSON, in which 1, 1.0 and true differ.
+        return {n: json.dumps(value, sort_keys=True) for n, value in items.items()}
+
+    was, now = flat(stored), flat(asked)
+    differences = [
+        f"{n}: stored {was.get(n, 'nothing')}, asked {now.get(n, 'nothing')}"
+        for n in was | now
+        if was.get(n) != now.get(n)
+    ]
+    if differences:
+        raise ValueError(
+            f"{table} was made in another way: {'; '.join(differences)}. Delete it to measure all "
+            "cells anew, or choose another name"
+        )
+
+
+def _read(table: Path) -> tuple[list[Row], dict[str, Any]]:
+    """Read the rows and their provenance; raises what `load_results` raises."""
+    if not table.exists():
+        raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
+    try:
+        provenance = json.loads(table.with_suffix(".provenance.json").read_text("utf-8"))
+        columns = provenance["columns"]
+        with table.open(encoding="utf-8", newline="") as file:
+            header, *lines = csv.reader(file, strict=True)
+        if absent := columns.keys() - set(header):
+            raise ValueError(f"no column {sorted(absent)}")
+        rows = [
+            {
+                n: text if columns.get(n) == "str" else json.loads(text)
+                for n, text in zip(header, line, strict=True)
+            }
+            for line in lines
+        ]
+    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
+        raise ValueError(
+            f"expected rows in {table} and their provenance beside them, got {error!r}; restore "
+            "both files, or delete them to measure all cells anew"
+        ) from error
+    return rows, provenance
+
+
+def _write(table: Path, rows: list[Row], provenance: dict[str, Any]) -> None:
+    """Replace both files, the provenance first: it says how the rows are to be read."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    # Numbers as JSON, which tells 1, 1.0 and true apart and gives every float back exactly.
+    writer.writerows(
+        {n: v if isinstance(v, str) else json.dumps(v) for n, v in row.items()} for row in rows
+    )
+    table.parent.mkdir(parents=True, exist_ok=True)
+    _replace(table.with_suffix(".provenance.json"), json.dumps(provenance, indent=2) + "\n")
+    _replace(table, text.getvalue())
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that at any moment it is whole, as it was or as it is to be."""
+    # Always the same name, so that the next run overwrites what a kill left behind.
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _quiet() -> bool | None:
+    """No progress bar off a terminal, unless the caller asks for one, as `make paper` does."""
+    return False if os.environ.get("BAYESLOSS_PROGRESS") else None

@@ -1,0 +1,130 @@
+"""The toys of W&N's appendix (Figures 3 and 5 to 8): their data, and the truth behind them.
+
+The paper says which kernel (c = 1/100, so that f repeats every 200). It gives neither the true
+functions nor the data nor, for labels, their number; all are chosen here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "KNOTS",
+    "NOISE",
+    "PERIOD",
+    "REACH",
+    "TRUTHS",
+    "Problem",
+    "classification_problem",
+    "grid",
+    "regression_problem",
+]
+
+PERIOD = 200.0  # of f, with c = 1/100
+
+REACH = 50.0  # inputs lie in [-50, 50]: half of the period
+NOISE = 0.3  # standard deviation of the targets about the true nu
+
+
+def _steps(x: Tensor) -> Tensor:
+    return torch.tanh((x + 25) / 6) + 1.5 * torch.tanh((x - 15) / 10)
+
+
+def _steps_slope(x: Tensor) -> Tensor:
+    return 1 / (6 * torch.cosh((x + 25) / 6) ** 2) + 0.15 / torch.cosh((x - 15) / 10) ** 2
+
+
+def _cubic(x: Tensor) -> Tensor:
+    return 2 * (x / 50) ** 3 + 0.5 * x / 50
+
+
+def _cubic_slope(x: Tensor) -> Tensor:
+    return (6 * (x / 50) ** 2 + 0.5) / 50
+
+
+# Each is a non-decreasing nu and its derivative: two steep rises between flat parts, and a curve
+# that is flat in the middle and steep at both ends.
+TRUTHS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "steps": (_steps, _steps_slope),
+    "cubic": (_cubic, _cubic_slope),
+}
+
+# Corners (x, nu) of the true sources: one with a plateau below even odds, one with a single bend.
+KNOTS = {
+    "plateau": ((-50.0, -4.0), (-25.0, -1.0), (5.0, -0.5), (25.0, 2.5), (50.0, 3.5)),
+    "bend": ((-50.0, -1.0), (10.0, 0.0), (50.0, 4.0)),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data, and the truth behind them.
+
+    Attributes
+    ----------
+    x, y : Tensor of shape (n,)
+        Inputs, and targets or labels.
+    source, slope : callable
+        The true nu and its derivative (from the right, at a corner), of tensors of any shape.
+    """
+
+    x: Tensor
+    y: Tensor
+    source: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor]
+
+
+def regression_problem(n: int, seed: int, truth: str = "steps") -> Problem:
+    """Inputs uniform on [-50, 50] and targets nu(x) with Gaussian noise of deviation 0.3.
+
+    Raises
+    ------
+    ValueError
+        If the truth is not known by name.
+    """
+    if truth not in TRUTHS:
+        raise ValueError(f"expected a truth of {list(TRUTHS)}, got {truth!r}")
+    source, slope = TRUTHS[truth]
+    generator = torch.Generator().manual_seed(seed)
+    x = REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
+    noise = NOISE * torch.randn(n, dtype=torch.float64, generator=generator)
+    return Problem(x, source(x) + noise, source, slope)
+
+
+def grid(reach: float = REACH, n: int = 201) -> Tensor:
+    """Points on [-reach, reach] at which curves are drawn and compared."""
+    return torch.linspace(-reach, reach, n, dtype=torch.float64)
+
+
+def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem:
+    """Inputs uniform on [-50, 50]; a label is 1 with probability 1 / (1 + exp(-nu(x))).
+
+    Raises
+    ------
+    ValueError
+        If the truth is not known by name.
+    """
+    if truth not in KNOTS:
+        raise ValueError(f"expected a truth of {list(KNOTS)}, got {truth!r}")
+    corners, values = torch.tensor(KNOTS[truth], dtype=torch.float64).T.contiguous()
+    slopes = values.diff() / corners.diff()
+
+    def piece(x: Tensor) -> Tensor:
+        """Which line x is on; the outer ones go on for ever."""
+        return (torch.searchsorted(corners, x.contiguous(), right=True) - 1).clamp(
+            0, len(slopes) - 1
+        )
+
+    def source(x: Tensor) -> Tensor:
+        return values[piece(x)] + slopes[piece(x)] * (x - corners[piece(x)])
+
+    def slope(x: Tensor) -> Tensor:
+        return slopes[piece(x)]
+
+    generator = torch.Generator().manual_seed(seed)
+    x = REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
+    uniform = torch.rand(n, dtype=torch.float64, generator=generator)
+    y = (uniform < torch.sigmoid(source(x))).to(torch.float64)
+    return Problem(x, y, source, slope)

@@ -1,0 +1,65 @@
+"""The experiment of Table 4: its criterion, its references, its summaries."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesloss_book.calibrating.asymmetric_losses import table_4 as experiment
+
+SMALL = {"n_sets": 6, "n_test": 40, "n_chains": 2, "n_draws": 300, "n_points": 256}
+
+
+def test_a_cell_is_its_own_function_and_small_in_error():
+    cell = {"repetition": 1, "test": "u_02_12", "threshold": 0.1625}
+    one = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
+    experiment._with_references.cache_clear()
+    again = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
+    assert one == again
+    assert one["settled"] == 1 and one["rounds"] >= 1
+    assert one["hard"] <= 6
+    assert one["laplace"] == pytest.approx(one["laplace_importance"], abs=0.02)
+
+
+def test_map_has_the_whole_table():
+    found = experiment.measure_map(
+        length_scale=0.3, amplitude=2.0, n_sets=5, n_test=20, n_points=64
+    )
+    assert len(found) == 46
+    assert all(0 <= v <= 1 for name, v in found.items() if name != "importance_size")
+
+
+def test_thresholds_are_linear_and_costs_round_to_the_print():
+    thresholds = list(experiment.THRESHOLDS.values())
+    assert np.diff(thresholds) == pytest.approx([-0.1125] * 4)
+    for row, threshold in experiment.THRESHOLDS.items():
+        costs = experiment.costs_at(threshold)
+        assert costs.threshold == pytest.approx(threshold)
+        assert f"{costs.c_plus:.2f}" == row
+
+
+def frame(difference):
+    rows = []
+    for repetition in range(10):
+        row = {"repetition": repetition, "test": "u_00_10", "threshold": 0.05}
+        row |= {"laplace": 0.2 + 0.01 * repetition, "ep": 0.0}
+        row["loss_em"] = row["laplace"] - difference(repetition)
+        rows.append(row | {f"{m}_error": 0.01 for m in experiment.METHODS})
+    return pd.DataFrame(rows)
+
+
+def test_table_and_its_test():
+    always = experiment.table(frame(lambda r: 1e-4 * (r + 1)))
+    row = always.loc[("0.05", "u_00_10", "loss_em")]
+    assert row["better"] == "loss_em"
+    assert row["p"] == pytest.approx(2 / 1024)  # two-sided, all ten of one sign
+    assert row["error"] == pytest.approx(0.01 / 10**0.5)
+    assert always.loc[("0.05", "u_00_10", "laplace"), "mean"] == pytest.approx(0.245)
+    mixed = experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))
+    assert (mixed["better"] == "").all()
+    equal = experiment.table(frame(lambda r: 0.0))
+    assert (equal["p"] == 1).all()
+
+
+def test_print_is_complete():
+    assert len(experiment.printed()) == 45
+    assert experiment.printed()["0.05", "u_00_10", "laplace"] == 0.1891

@@ -1,0 +1,67 @@
+"""Loss-EM in bulk: the vectorised runs and the closed forms are what the algorithms do."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em, mixed_loss_em
+from bayesloss_book.calibrating import loss_em as page
+
+RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))
+
+
+@pytest.mark.parametrize("disasters", [False, True])
+@pytest.mark.parametrize("algorithm", page.ALGORITHMS)
+def test_bulk_is_the_package_s_algorithm(algorithm, disasters):
+    p, losses = page.random_problems(20, 6, 4, 3, disasters=disasters)
+    for multiple in (1.0, 1.3, 10.0):
+        ends = page.end_points(p, losses, multiple, algorithm)
+        for k in range(20):
+            M = multiple * float(losses[k].max())
+            expected = [RUN[algorithm](p[k], losses[k], M, start=h).action for h in range(4)]
+            assert ends[k].tolist() == expected
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(
+    st.sampled_from(page.ALGORITHMS),
+    st.floats(1e-3, 0.999),
+    st.floats(0.01, 0.95),
+    st.floats(1.0, 50.0),
+)
+def test_traps_of_the_plant(algorithm, pi, share, multiple):
+    """Two states, "cool" and "hot"; the closed form says which starts are fixed points."""
+    p = torch.tensor([1 - pi, pi], dtype=torch.float64)
+    losses = torch.tensor([[0.0, share], [1.0, share]], dtype=torch.float64)
+    off_from, on_until = (
+        float(limit[0]) for limit in page.plant_limits(algorithm, np.array([multiple]), share, 1.0)
+    )
+    # Rounding decides within a hair of the limits.
+    assume(abs(pi - off_from) > 1e-9 and abs(pi - on_until) > 1e-9)
+    assert off_from <= share + 1e-12 and on_until >= share - 1e-12
+    on = RUN[algorithm](p, losses, multiple, start=0)
+    off = RUN[algorithm](p, losses, multiple, start=1)
+    assert (on.actions == (0, 0)) == (pi < on_until)
+    assert (off.actions == (1, 1)) == (pi > off_from)
+
+
+def test_shares():
+    table = page.shares((1.0, 100.0), n=300, n_states=8, n_actions=3, seed=0, disasters=True)
+    assert (table["loss-EM", "Bayes action"] == 0).all()
+    assert ((table >= 0) & (table <= 1)).all().all()
+    assert table.loc[1.0, ("loss-EM", "random")] > 10 * table.loc[100.0, ("loss-EM", "random")]
+
+
+def test_problems():
+    p, losses = page.random_problems(500, 5, 4, 0, disasters=True)
+    np.testing.assert_allclose(p.sum(dim=1), 1)
+    assert float((losses == 1).double().mean()) == pytest.approx(0.1, abs=0.02)
+    assert float(losses[losses < 1].max()) <= 0.2
+
+
+def test_figures_draw():
+    table = page.shares((1.0, 2.0), n=20, n_states=4, n_actions=3, seed=0, disasters=False)
+    assert len(page.draw_shares({"one": table, "two": table}).axes) == 2
+    assert len(page.draw_plant_traps(5.0, 100.0, 0.1).axes) == 3

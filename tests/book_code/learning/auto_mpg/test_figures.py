@@ -1,0 +1,43 @@
+"""The figures show what they say: their lines are the predictions of the methods."""
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from bayesloss_book.learning.auto_mpg import figures as auto_mpg_figures
+from bayesloss_book.learning.auto_mpg import table_1 as auto_mpg
+from bayesloss_book.stores.results import load_results
+
+mpl.use("agg")
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+
+
+def test_fits_show_four_methods_for_four_inputs():
+    figure = auto_mpg_figures.draw_fits(n_basis=4, period_fraction=0.25)
+    assert len(figure.axes) == 4
+    for axis, name in zip(figure.axes, auto_mpg.INPUTS, strict=True):
+        lines = {line.get_label(): line for line in axis.lines}
+        assert set(auto_mpg.METHODS) <= set(lines)
+        x, y = auto_mpg.rows_of(name)
+        slope, intercept = np.polyfit(x, y, 1)
+        line = lines["Linear"]
+        assert np.allclose(line.get_ydata(), slope * line.get_xdata() + intercept)
+        # PAVA and the ISGP never turn, whichever way they go.
+        for method in ("PAVA", "ISGP"):
+            steps = np.diff(lines[method].get_ydata()) * np.sign(slope)
+            assert (steps >= -1e-9).all()
+
+
+def test_samples_are_monotone():
+    figure = auto_mpg_figures.draw_samples(n_samples=5, seed=1)
+    curves = [line.get_ydata() for line in figure.axes[0].lines[1:6]]
+    assert all((np.diff(curve) <= 1e-9).all() for curve in curves)
+
+
+def test_units_show_all_printed_numbers():
+    results = load_results(RESULTS, "auto_mpg")
+    figure = auto_mpg_figures.draw_units(results, ratio=41.8)
+    shown = np.concatenate([box.lines[0].get_ydata() for box in figure.axes[0].containers])
+    assert sorted(shown) == pytest.approx(sorted(auto_mpg.printed()))

@@ -1,0 +1,182 @@
+"""Table 1's experiment: its protocol, its measures, and the stored results."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import isotonic_regression
+from scipy.stats import norm
+
+from bayesloss_book.learning.auto_mpg import table_1 as auto_mpg
+from bayesloss_book.stores.results import load_provenance, load_results
+
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+QUICK = {"n_basis": 8, "period_fraction": 0.25}
+
+
+def test_a_partition_has_160_distinct_cells():
+    cells = auto_mpg.cells([3])
+    assert len(cells) == 160
+    assert len({tuple(cell.items()) for cell in cells}) == 160
+
+
+@pytest.mark.parametrize(("name", "n"), [("accel", 398), ("displ", 398), ("power", 392)])
+def test_rows_with_a_missing_input_are_left_out(name, n):
+    x, y = auto_mpg.rows_of(name)
+    assert x.shape == y.shape == (n,)
+    assert np.isfinite(x).all()
+    assert np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("size", auto_mpg.SIZES)
+def test_splits_are_a_partition(size):
+    n = 398
+    splits = [auto_mpg.split_of(n, size, split, partition=1) for split in range(5)]
+    for train, test in splits:
+        assert sorted([*train, *test]) == list(range(n))
+        assert (len(train) > len(test)) == (size == "large")
+    once = [test if size == "large" else train for train, test in splits]
+    assert sorted(np.concatenate(once)) == list(range(n))
+
+
+def test_partitions_differ():
+    one, other = (auto_mpg.split_of(398, "large", 0, partition)[1] for partition in (0, 1))
+    assert set(one) != set(other)
+
+
+def test_linear_is_least_squares():
+    """Against the normal equations, the density written out."""
+    x, y = auto_mpg.rows_of("weight")
+    train, test = auto_mpg.split_of(len(x), "small", 2, 0)
+    design = np.vander(x, 2)
+    coefficients = np.linalg.lstsq(design[train], y[train], rcond=None)[0]
+    residual = y[train] - design[train] @ coefficients
+    sigma = math.sqrt(residual @ residual / (len(train) - 2))
+    error = y[test] - design[test] @ coefficients
+    found = auto_mpg.measure(
+        input="weight", size="small", split=2, method="Linear", partition=0, **QUICK
+    )
+    # Both routes are exact; the normal equations lose a few digits.
+    assert found["mse"] == pytest.approx(np.mean(error**2), rel=1e-9)
+    assert found["nll"] == pytest.approx(-norm(0, sigma).logpdf(error).mean(), rel=1e-9)
+    assert found["covered"] == np.mean(np.abs(error) < 1.959963984540054 * sigma)
+    assert math.isnan(found["log_evidence"])
+
+
+def test_pava_is_isotonic_regression():
+    """Against SciPy's, in which equal inputs have to be pooled by hand."""
+    x, y = auto_mpg.rows_of("displ")
+    train, test = auto_mpg.split_of(len(x), "large", 1, 0)
+    pooled = pd.DataFrame({"x": x[train], "y": y[train]}).groupby("x")["y"].agg(["mean", "size"])
+    fitted = isotonic_regression(pooled["mean"], weights=pooled["size"], increasing=False).x
+    predicted = np.interp(x[test], pooled.index, fitted)
+    found = auto_mpg.measure(
+        input="displ", size="large", split=1, method="PAVA", partition=0, **QUICK
+    )
+    assert found["mse"] == pytest.approx(np.mean((y[test] - predicted) ** 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["GP", "ISGP"])
+def test_bayesian_methods_beat_the_mean_and_converge(method):
+    found = auto_mpg.measure(
+        input="weight", size="small", split=0, method=method, partition=0, **QUICK
+    )
+    _, y = auto_mpg.rows_of("weight")
+    assert found["mse"] < 0.4 * y.var()  # least squares explains two thirds
+    assert found["converged"] == 1
+    assert found["evidence_bound"] <= found["log_evidence"] + 1e-6
+
+
+def test_unknown_method_is_refused():
+    with pytest.raises(ValueError, match="expected a method of"):
+        auto_mpg.measure(
+            input="weight", size="small", split=0, method="Spline", partition=0, **QUICK
+        )
+
+
+def made_up(factor: float, noise: float) -> pd.DataFrame:
+    """Results whose errors are the printed numbers over a factor, with noise of known size."""
+    generator = np.random.default_rng(0)
+    rows = []
+    for partition in range(40):
+        for (size, name, method), value in auto_mpg.printed().items():
+            for split in range(5):
+                mse = value / factor * (1 + noise * generator.normal())
+                rows.append((size, name, split, method, partition, mse))
+    return pd.DataFrame(rows, columns=["size", "input", "split", "method", "partition", "mse"])
+
+
+def test_ratio_is_recovered():
+    ratio, error = auto_mpg.ratio(made_up(40.0, 0.02))
+    # The noise of a mean over five splits and forty partitions is far below that of one partition.
+    assert ratio == pytest.approx(40.0, abs=3 * error)
+    assert error == pytest.approx(40 * 0.02 / math.sqrt(5 * 16), rel=0.2)
+
+
+def test_gains_are_recovered():
+    results = made_up(40.0, 1e-4)
+    gains = auto_mpg.gains(results)
+    printed = auto_mpg.printed()
+    expected = 1 - printed["small", "displ", "ISGP"] / printed["small", "displ", "GP"]
+    found = gains.loc[("small", "ISGP over GP", "displ")]
+    assert found["mean"] == pytest.approx(expected, abs=4 * found["error"])
+    every = [gains.loc[("small", "ISGP over GP", name), "mean"] for name in auto_mpg.INPUTS]
+    assert gains.loc[("small", "ISGP over GP", "all"), "mean"] == pytest.approx(np.mean(every))
+
+
+def test_luck_is_a_prediction_interval():
+    """With 40 partitions: the 99.5 % quantile of t(39), times sqrt(1 + 1/40)."""
+    summary = auto_mpg.summary(made_up(40.0, 0.05))
+    assert (summary["luck"] / summary["sd"]).between(2.7, 2.8).all()
+
+
+def test_affine_fit_is_recovered():
+    """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
+    slope, intercept, error = auto_mpg.affine_fit(made_up(40.0, 0.02))
+    assert slope == pytest.approx(40.0, rel=0.02)
+    assert abs(intercept) < 4 * error
+
+
+def test_paired_gains_are_recovered():
+    found = auto_mpg.paired_gains(made_up(40.0, 1e-4))
+    assert np.allclose(found["ours"], found["printed"], atol=0.02)  # noise of 1e-4, in per cent
+    assert (found["luck of one draw"] < 0.1).all()
+
+
+def test_gain_by_fraction_is_the_average_over_inputs():
+    results = made_up(40.0, 1e-6).assign(period_fraction=0.5, evidence_bound=0.0)
+    results = results[results["method"].isin(["GP", "ISGP"])]
+    found = auto_mpg.by_fraction(results, auto_mpg.printed() / 40)
+    table = auto_mpg.printed().unstack("method").loc["small"]
+    expected = (100 * (1 - table["ISGP"] / table["GP"])).mean()
+    assert found["ISGP over GP, Small, %"].iloc[0] == pytest.approx(expected, abs=1e-3)
+    assert found["off the print"].iloc[0] < 1e-5
+
+
+@pytest.mark.parametrize(("name", "rows"), [("auto_mpg", 1600), ("auto_mpg_period", 400)])
+def test_stored_results_are_whole(name, rows):
+    stored = load_results(RESULTS, name)
+    provenance = load_provenance(RESULTS, name)
+    assert len(stored) == rows
+    assert stored["mse"].notna().all()
+    bayesian = stored[stored["method"].isin(["GP", "ISGP"])]
+    assert (bayesian["converged"] == 1).all()
+    assert (bayesian["evidence_bound"] <= bayesian["log_evidence"] + 1e-6).all()
+    assert provenance["function"] == "bayesloss_book.learning.auto_mpg.table_1:measure"
+    assert provenance["parameters"]["n_basis"] == 64
+    assert all(run["commit"] and "dirty" not in run["commit"] for run in provenance["runs"])
+
+
+def test_stored_results_are_what_the_code_gives():
+    """The cheap cells of one split, measured again: the code has not moved away from the store."""
+    stored = load_results(RESULTS, "auto_mpg")
+    keys = ["input", "size", "split", "method", "partition"]
+    stored = stored.set_index(keys)
+    for cell in auto_mpg.cells([4], ("PAVA", "Linear")):
+        if cell["split"] == 3:
+            found = auto_mpg.measure(**cell, n_basis=64, period_fraction=0.25)
+            then = stored.loc[tuple(cell[key] for key in keys)]
+            assert found["mse"] == pytest.approx(then["mse"], rel=1e-9)
+            assert found["nll"] == pytest.approx(then["nll"], rel=1e-9)

@@ -1,0 +1,101 @@
+"""Ranks and coverage: the machinery notices a wrong posterior, and the stored control passes."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from bayesloss.learning.laplace import laplace
+from bayesloss_book.learning.laplace import calibration, figures
+from bayesloss_book.learning.laplace.chains import prior_and_likelihood
+from bayesloss_book.stores.results import load_provenance, load_results
+
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return load_results(RESULTS, "laplace_calibration")
+
+
+def simulated_ranks(bias):
+    """Ranks of a standard normal truth among 99 draws of a normal with a bias."""
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=400)
+    ranks = (rng.normal(bias, size=(400, calibration.N_DRAWS)) < truth[:, None]).sum(axis=1)
+    # The truth and the draws are exchangeable where there is no bias.
+    frame = {f"rank_{place}": ranks for place in calibration.PLACES}
+    return pd.DataFrame({"task": "regression", "method": "laplace", **frame})
+
+
+def test_rank_test_passes_the_right_and_sees_the_wrong():
+    assert figures.rank_tests(simulated_ranks(0.0))["p"].min() > 0.01
+    wrong = figures.rank_tests(simulated_ranks(0.5))
+    assert wrong["p"].max() < 1e-6
+    assert (wrong["low"] > wrong["high"]).all()
+
+
+def test_simulated_data_are_of_the_model():
+    """The targets deviate from the source by the noise; labels are 1 as often as they should."""
+    Gamma, x, y = calibration.simulate("regression", 20_000, 8, 0)
+    prior, likelihood = prior_and_likelihood("regression", 8)
+    residual = (y - prior.source(x, Gamma)) * likelihood.alpha.sqrt()
+    assert float(residual.std()) == pytest.approx(1, abs=0.02)  # four standard errors of 1/200
+    Gamma, x, y = calibration.simulate("classification", 20_000, 8, 1)
+    prior, _ = prior_and_likelihood("classification", 8)
+    expected = torch.sigmoid(prior.source(x, Gamma)).mean()
+    assert float(y.mean()) == pytest.approx(float(expected), abs=0.015)
+
+
+@pytest.mark.parametrize("method", calibration.METHODS)
+def test_a_small_cell_can_be_measured(method):
+    found = calibration.measure(task="regression", method=method, seed=1, n=40, n_basis=4)
+    assert all(0 <= found[f"rank_{place}"] <= calibration.N_DRAWS for place in calibration.PLACES)
+    assert found["covered_50"] <= found["covered_80"] <= found["covered_95"]
+    assert 0.5 < found["covered_new"] < 1
+
+
+def test_mixture_is_centred_where_it_should_be():
+    """With many data the hyper-parameters are known, and all members nearly agree."""
+    prior, likelihood = prior_and_likelihood("regression", 4)
+    _, x, y = calibration.simulate("regression", 5000, 4, 0)
+    posterior = laplace(prior, likelihood, x, y)
+    found, weights = calibration.hyper_mixture(posterior, x, y, n_points=8)
+    assert float(weights.sum()) == pytest.approx(1)
+    noise = torch.stack([member.likelihood.alpha for member in found])
+    assert (
+        noise / likelihood.alpha - 1
+    ).abs().max() < 0.1  # sqrt(2 / 5000) = 0.02 is one deviation
+
+
+def test_mixture_refuses_labels():
+    prior, likelihood = prior_and_likelihood("classification", 4)
+    _, x, y = calibration.simulate("classification", 30, 4, 0)
+    with pytest.raises(TypeError, match="Gaussian likelihood"):
+        calibration.hyper_mixture(laplace(prior, likelihood, x, y), x, y)
+
+
+def test_stored_results_are_whole(stored):
+    assert len(stored) == len(calibration.cells())
+    runs = load_provenance(RESULTS, "laplace_calibration")["runs"]
+    assert all(run["commit"] and "dirty" not in run["commit"] for run in runs)
+
+
+def test_control_passes_and_laplace_fails_at_the_ends(stored):
+    tests = figures.rank_tests(stored)["p"].unstack("method")
+    assert tests["chains"].min() > 0.05 / 6  # six tests
+    ends = tests[tests.index.get_level_values("x") != "centre"]
+    assert ends["laplace"].max() < 1e-6
+
+
+def test_coverage_of_the_control(stored):
+    table = figures.coverage(stored)
+    for task in ("regression", "classification"):
+        row = table.loc[(task, "chains")]
+        assert abs(row["95 %"] - 95) < 4 * row["error"]
+
+
+def test_figure_has_a_panel_for_each_place(stored):
+    assert len(figures.draw_ranks(stored).axes) == 6

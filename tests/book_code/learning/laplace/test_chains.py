@@ -1,0 +1,134 @@
+"""The long runs are right where the truth is known, and the stored ones say what the page says."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from arviz_stats.base.array import array_stats
+from scipy.stats import norm
+
+from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss_book.learning.laplace import chains as laplace_mcmc
+from bayesloss_book.learning.laplace import figures as laplace_mcmc_figures
+from bayesloss_book.learning.laplace import toys
+from bayesloss_book.stores.results import load_provenance, load_results
+
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+
+
+def problem(task, n, n_basis):
+    prior, likelihood = laplace_mcmc.prior_and_likelihood(task, n_basis)
+    x, y = laplace_mcmc.data_set(task, n, 0)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    return joint, laplace(prior, likelihood, x, y)
+
+
+@pytest.fixture(scope="module")
+def stored():
+    return load_results(RESULTS, "laplace_mcmc")
+
+
+@pytest.mark.parametrize("task", laplace_mcmc.TASKS)
+def test_batched_likelihood_is_the_likelihood(task):
+    joint, _ = problem(task, 30, 8)
+    Gamma = joint.prior.sample(6, torch.Generator().manual_seed(1))
+    expected = torch.stack([joint.log_likelihood(row) for row in Gamma])
+    found = laplace_mcmc.batched_log_likelihood(joint)(Gamma)
+    assert torch.allclose(found, expected, rtol=1e-10)  # rounding of two sums of squares
+
+
+def test_long_run_against_quadrature():
+    """Evidence and mean of nu(1) - nu(0) for two weights; the intercept integrates out."""
+    prior = toys.small_prior()
+    x, y, likelihood = toys.regression(16, seed=0)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    found = laplace_mcmc.long_run(
+        joint, laplace(prior, likelihood, x, y), n_draws=600, n_annealed=64, n_temperatures=80
+    )
+    truth = toys.true_log_evidence(prior, likelihood, x, y)
+    assert abs(found.annealed.log_evidence - truth) < 4 * found.annealed.error
+    ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    nu = laplace_mcmc.source_of_chains(prior, ends, found.Gamma)
+    rise = nu[:, :, 1] - nu[:, :, 0]
+    axis = torch.linspace(-7, 7, 301, dtype=torch.float64)
+    grid = torch.cartesian_prod(axis, axis) * prior.kernel.eigenvalues.sqrt()
+    weights = torch.softmax(toys.log_density_of_weights(prior, likelihood, x, y, grid), dim=0)
+    expected = float(weights @ prior.kernel.integrated_square(ends[1:], grid)[:, 0])
+    assert abs(rise.mean() - expected) < 4 * array_stats.mcse(rise)
+
+
+def test_modes_are_modes_and_twins_count_once():
+    joint, _ = problem("regression", 50, 16)
+    found, share = laplace_mcmc.modes(joint, 20, seed=0)
+    assert 0 < share <= 1
+    values = [float(joint(mode.mode)) for mode in found]
+    assert values == sorted(values, reverse=True)
+    assert np.all(np.diff(values) < -1e-5)
+    for mode in found:
+        slope = joint.gradient(mode.mode) * joint.prior.precision.rsqrt()
+        assert slope.abs().max() < 1e-4  # the square of it is what is left to gain
+        assert mode.least_curvature > 0
+
+
+def test_mixture_moments_against_draws():
+    joint, _ = problem("regression", 10, 8)
+    found, _ = laplace_mcmc.modes(joint, 20, seed=0)
+    assert len(found) > 1
+    mean, variance = laplace_mcmc.mixture_moments(found, laplace_mcmc.grid())
+    weights = np.exp([mode.log_evidence for mode in found])
+    counts = np.round(40_000 * weights / weights.sum()).astype(int)
+    generator = torch.Generator().manual_seed(0)
+    nu = torch.cat(
+        [
+            mode.prior.source(laplace_mcmc.grid(), mode.sample(int(count), generator))
+            for mode, count in zip(found, counts, strict=True)
+        ]
+    )
+    assert ((nu.mean(0) - mean).abs() < 5 * nu.std(0) / len(nu) ** 0.5 + 1e-9).all()
+    assert (nu.var(0) / variance - 1).abs().max() < 0.1  # of 40,000 draws with heavy tails
+
+
+def test_log_loss_is_of_the_averaged_density():
+    nu, y = torch.tensor([[0.0, 1.0], [2.0, -1.0]]).double(), torch.tensor([0.5, 0.0]).double()
+    _, likelihood = laplace_mcmc.prior_and_likelihood("regression", 2)
+    densities = norm(nu.numpy(), 0.3).pdf(y.numpy()).mean(axis=0)
+    found = laplace_mcmc.log_loss(nu, y, likelihood)
+    assert found == pytest.approx(-np.log(densities).mean(), rel=1e-10)
+    _, bernoulli = laplace_mcmc.prior_and_likelihood("classification", 2)
+    found = laplace_mcmc.log_loss(nu[:, 1:], y[1:], bernoulli)
+    expected = -np.log((1 / (1 + np.exp([1.0, -1.0]))).mean())
+    assert found == pytest.approx(expected, rel=1e-10)
+
+
+def test_stored_results_are_whole(stored):
+    assert len(stored) == len(laplace_mcmc.cells())
+    runs = load_provenance(RESULTS, "laplace_mcmc")["runs"]
+    assert all(run["commit"] and "dirty" not in run["commit"] for run in runs)
+
+
+def test_stored_runs_are_long_enough_for_what_is_said(stored):
+    assert (stored["mcse"] < 0.11).all()
+    assert (stored["shift"] > 3 * stored["mcse"]).all()
+    assert (stored[stored["task"] == "classification"]["r_hat"] < 1.04).all()
+
+
+def test_all_modes_come_nearer_to_the_evidence(stored):
+    one = (stored["laplace"] - stored["annealed"]).abs().mean()
+    together = (stored["all_modes"] - stored["annealed"]).abs().mean()
+    assert together < one / 2
+    bounded = stored[stored["task"] == "regression"]
+    assert (bounded["bound"] <= bounded["annealed"] + 4 * bounded["annealed_error"]).all()
+
+
+def test_a_small_cell_can_be_measured():
+    found = laplace_mcmc.measure(task="regression", n=10, seed=0, n_basis=2)
+    assert found["r_hat"] < 1.05
+    assert found["bound"] <= found["annealed"] + 4 * found["annealed_error"]
+
+
+def test_figure_and_table(stored):
+    figure = laplace_mcmc_figures.draw_against_chains(stored)
+    assert len(figure.axes) == 3
+    table = laplace_mcmc_figures.by_size(stored)
+    assert len(table) == len(laplace_mcmc.TASKS) * len(laplace_mcmc.SIZES)

@@ -1,0 +1,119 @@
+"""Tables of Table 2: the right rows are chosen, and distances and gaps are what they say."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesloss_book.learning.learned_losses import figures, summary
+from bayesloss_book.learning.learned_losses.budget import ITERATIONS
+from bayesloss_book.learning.learned_losses.table_2 import BLOCKS, DATA, METHODS, TRONS
+
+READING = {"mnist": "0 vs 8", "fashion-mnist": "odd vs even"}
+
+
+def made_up(offset=0.0, budget="default", holdout=0.1):
+    """Results that are the paper's plus an offset in points, the same without each block."""
+    rows = []
+    for data, task in READING.items():
+        for method, value in summary.printed()[data].items():
+            auc = (value + offset) / 100
+            rows.append(
+                {
+                    "data": data,
+                    "task": task,
+                    "method": method,
+                    "penalty": 0.0 if method in TRONS else 1.0,
+                    "budget": budget,
+                    "seed": 0,
+                    "auc": auc,
+                    "auc_score": auc + (0.001 if method == "GP" else 0),
+                    "log_loss": 0.1 - offset,
+                    "converged": True,
+                    "holdout": holdout if method in TRONS else np.nan,
+                    **{f"without_{b:02d}": auc + 0.001 * (-1) ** b for b in range(BLOCKS)},
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def made_up_paths():
+    row = {"data": DATA[1], "task": "odd vs even", "penalty": 1.0, "auc_end": 0.99}
+    row |= {f"auc_{k:04d}": 0.99 - 0.05 / k for k in ITERATIONS}
+    return pd.DataFrame([row])
+
+
+def test_the_print():
+    table = summary.printed()
+    assert list(table.index) == list(METHODS)
+    assert table.loc["ISGP"].tolist() == [99.9, 99.2]
+    assert table.loc["SLIsotron", "fashion-mnist"] == 90.7
+
+
+def test_columns_and_distances():
+    results = made_up(offset=-0.3)
+    auc, error = summary.columns(results, "mnist")
+    assert auc["0 vs 8"].tolist() == pytest.approx((summary.printed()["mnist"] - 0.3).tolist())
+    # Deviations are all 0.1 points: sqrt((B - 1) / B * B) of them.
+    assert error["0 vs 8"].tolist() == pytest.approx([0.1 * (BLOCKS - 1) ** 0.5] * len(METHODS))
+    assert auc["odd vs even"].isna().all()
+    table = summary.distances(results)
+    assert len(table) == 2 and (table["rows"] == len(METHODS)).all()
+    assert table[["all", "trons", "largest"]].astype(float).to_numpy() == pytest.approx(
+        np.full((2, 3), 0.3)
+    )
+    # The GP's scores are 0.1 points better than its probabilities: off by 0.3, 0.3 and 0.2.
+    assert table["linear"].astype(float).tolist() == pytest.approx([(0.22 / 3) ** 0.5] * 2)
+    assert table["order"].astype(float).tolist() == pytest.approx([1, 1])
+    few = summary.distances(results[~results["method"].isin(TRONS)])
+    assert (few["rows"] == 3).all() and few["order"].isna().all()
+
+
+def test_trons_are_chosen_by_their_hold_out():
+    both = pd.concat(
+        [made_up(-0.3, "default", holdout=0.05), made_up(0.5, "short", holdout=0.1)],
+        ignore_index=True,
+    )
+    chosen = summary.trained(both)
+    trons = chosen[chosen["method"].isin(TRONS)]
+    assert len(trons) == 2 * len(TRONS) and (trons["budget"] == "default").all()
+    auc, _ = summary.columns(both, "mnist", budget="short")
+    gap = auc["0 vs 8"] - summary.printed()["mnist"]
+    assert gap["GLMTron"] == pytest.approx(-0.3)
+    assert gap["ISGP"] == pytest.approx(0.5)
+
+
+def test_gaps():
+    table = summary.gaps(made_up(), [("ISGP", "logistic"), ("ISGP", "GP")])
+    table = table.set_index(["data", "pair"])
+    assert table.loc[("fashion-mnist", "ISGP − logistic"), "gap"] == pytest.approx(0.7)
+    assert table.loc[("fashion-mnist", "ISGP − GP"), "gap"] == pytest.approx(0.1)
+    # The parts move together: nothing is left in the difference.
+    assert table["error"].max() < 1e-9
+    assert set(table["penalty"]) == {1.0} and set(table["budget"]) == {"default"}
+
+
+def test_one_cell():
+    results = made_up()
+    assert summary.cell_of(results, data="mnist", method="GP")["auc"] == pytest.approx(0.999)
+    assert summary.cell_of(results, data="mnist", method="none") is None
+    with pytest.raises(ValueError, match="expected one row"):
+        summary.cell_of(results, data="mnist")
+
+
+def test_paths():
+    table = summary.paths(made_up_paths())
+    assert list(table) == [*map(str, ITERATIONS), "end"]
+    assert table.loc[("fashion-mnist", "odd vs even", 1.0), "10"] == pytest.approx(98.5)
+
+
+def test_figures_show_every_row():
+    results = made_up(-0.3)
+    readings = figures.draw_readings(results)
+    assert len(readings.axes) == 2
+    points = readings.axes[0].get_lines()[1].get_xdata()
+    assert np.allclose(points, 100 - summary.printed()["mnist"] + 0.3)
+    path = figures.draw_paths(made_up_paths()).axes[0].get_lines()[0].get_ydata()
+    assert path[3] == pytest.approx(98.5)
+    gaps = summary.gaps(results, [("ISGP", "logistic")])
+    axis = figures.draw_gaps(gaps, READING).axes[1]
+    assert axis.get_lines()[0].get_xdata()[0] == pytest.approx(0.7)

@@ -1,0 +1,129 @@
+"""Figure 2's experiment: a baseline that is scikit-learn's, nested subsets, honest measures."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+from sklearn.metrics import accuracy_score, log_loss
+
+from bayesloss_book.learning.learning_curves import figure_2 as learning_curves
+from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, SETTING, SIZES
+from bayesloss_book.stores.results import load_provenance, load_results, run_cells
+
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+
+
+def test_scikit_learns_cell_agrees_with_ours():
+    cell = {"data": "digits", "size": 600, **SETTING, "seed": 1}
+    ours = learning_curves.measure(method="logistic", **cell)
+    theirs = learning_curves.measure(method="scikit-learn", **cell)
+    # Both stop at a slope of 1e-4.
+    assert ours["log_loss"] == pytest.approx(theirs["log_loss"], abs=1e-3)
+    assert ours["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.005)
+    assert ours["converged"] == theirs["converged"] == 1
+
+
+def test_measures_by_other_routes():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 10, 400)
+    odds = 2 * rng.normal(size=(400, 10)) + 3 * (labels[:, None] == np.arange(10)) - 2
+    found = learning_curves.measures_of(odds, labels)
+    assert found["accuracy"] == pytest.approx(accuracy_score(labels, odds.argmax(1)))
+    each = [accuracy_score(labels == k, odds[:, k] > 0) for k in range(10)]
+    assert [found[f"class_{k}"] for k in range(10)] == pytest.approx(each)
+    assert found["ovr_accuracy"] == pytest.approx(np.mean(each))
+    losses = [log_loss(labels == k, expit(odds[:, k])) for k in range(10)]
+    assert found["log_loss"] == pytest.approx(np.mean(losses))
+    # The parts have equal sizes, so that their means are the whole.
+    for whole, part in (("ovr_accuracy", "ovr_part"), ("accuracy", "part")):
+        parts = [found[f"{part}_{b}"] for b in range(learning_curves.BLOCKS)]
+        assert np.mean(parts) == pytest.approx(found[whole])
+    assert found["part_3"] == pytest.approx((odds.argmax(1) == labels)[3::10].mean())
+
+
+def test_calibration_error_by_hand():
+    """Two bins: in one confidence 0.1 against a frequency of 0.2, in the other 0.9 against 1."""
+    labels = np.array([0] * 2 + [1] * 8)
+    odds = np.full((10, 10), -50.0)
+    odds[:, 0] = np.log(0.9 / 0.1) * np.where(np.arange(10) < 1, 1, -1)
+    expected = (abs(0.9 - 1) * 1 + abs(9 * 0.1 - 1)) / 10  # problem 0
+    found = learning_curves.measures_of(odds, labels)["calibration"]
+    # Of the other problems only number 1 errs: its probability is 0 where 8 of 10 are true.
+    assert found == pytest.approx((expected + 0.8) / 10, abs=1e-9)
+
+
+def test_a_learned_link_is_measured_at_its_own_period_and_at_others():
+    cell = {"data": "digits", "size": 150, "method": "ISGP", "seed": 0}
+    plain = learning_curves.measure(**cell, **SETTING | {"budget": "short"})
+    wide = learning_curves.measure(**cell, **SETTING | {"budget": "short", "c_factor": 0.5})
+    narrow = learning_curves.measure(**cell, **SETTING | {"budget": "short", "c_factor": 3.0})
+    assert plain["outside"] == wide["outside"] == 0
+    assert narrow["outside"] > 0.01  # the training scores alone reach 1.5 periods
+    assert wide["log_loss"] != plain["log_loss"]
+    assert plain["accuracy"] > 0.8 and wide["accuracy"] > 0.8
+    assert plain["train_log_loss"] < plain["log_loss"]
+
+
+def test_cells_of_figure_2():
+    cells = learning_curves.curve_cells()
+    frame = pd.DataFrame(cells)
+    assert not frame.duplicated().any()
+    one = frame[frame["seed"] == 0]
+    assert len(one) == len(DATA) * len(SIZES) * len(COMPARED)
+    assert set(one["size"]) == set(SIZES) and set(one["data"]) == set(DATA)
+    seeds = frame.groupby("size")["seed"].nunique()
+    assert (seeds[seeds.index <= 10_000] == 3).all() and seeds[60_000] == 1
+    every = pd.DataFrame([*cells, *learning_curves.setting_cells()])
+    assert not every.duplicated().any()
+
+
+SCRIPT = """
+import json, sys
+from bayesloss_book.stores.results import run_cells
+from bayesloss_book.learning.learning_curves.figure_2 import measure
+run_cells(measure, **json.loads(sys.argv[1]))
+"""
+
+
+def test_a_killed_sweep_resumes_with_the_same_measures(tmp_path):
+    cells = [
+        cell
+        for seed in range(30)
+        for cell in learning_curves.cells("digits", 1200, seed, methods=("logistic",))
+    ]
+    store = {"cells": cells, "folder": str(tmp_path), "name": "sweep", "n_jobs": 2}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, json.dumps(store)],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    table = tmp_path / "sweep.csv"
+    try:
+        deadline = time.monotonic() + 120
+        while not table.exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.005)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    survived = load_results(tmp_path, "sweep")
+    assert 0 < len(survived) < len(cells)
+    resumed = run_cells(learning_curves.measure, cells, tmp_path, "sweep")
+    first, second = load_provenance(tmp_path, "sweep")["runs"]
+    assert (first["cells"], second["cells"]) == (len(survived), len(cells) - len(survived))
+    kept = resumed.merge(survived)  # on all columns, the seconds included
+    assert len(kept) == len(survived)
+    whole = run_cells(learning_curves.measure, cells[:10], tmp_path, "undisturbed")
+    pd.testing.assert_frame_equal(
+        resumed[:10].drop(columns="seconds"), whole.drop(columns="seconds"), check_exact=True
+    )

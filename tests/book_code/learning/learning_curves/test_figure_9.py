@@ -1,0 +1,64 @@
+"""Figure 9's experiment, on scikit-learn's digits: what is stored is the link that was fitted."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from bayesloss_book.image_sets import inputs
+from bayesloss_book.learning.learning_curves import figure_9 as dress_link
+
+
+@cache
+def row(method: str) -> pd.Series:
+    found = dress_link.measure(
+        data="digits", size=300, method=method, penalty=1.0, seed=0, class_label=3
+    )
+    return pd.Series(found)
+
+
+def test_the_fixed_link_is_the_sigmoid():
+    table = dress_link.curves_of(row("logistic"))
+    assert len(table) == dress_link.POINTS
+    assert np.allclose(table["link"], expit(table["x"]))
+    assert np.allclose(table["source"], table["x"])
+    assert (table["link_low"] == table["link"]).all()  # nothing learned, no band
+
+
+@pytest.mark.parametrize("method", ["GP", "ISGP"])
+def test_bands_hold_their_means(method):
+    table = dress_link.curves_of(row(method))
+    assert table["link"].between(0, 1).all()
+    assert (table["source_low"] < table["source"]).all()
+    assert (table["source"] < table["source_high"]).all()
+    # Sigmoid keeps the order of the draws; quantiles between two of the 64 are interpolated.
+    assert np.allclose(expit(table["source_low"]), table["link_low"], atol=0.01)
+    assert np.allclose(expit(table["source_high"]), table["link_high"], atol=0.01)
+    # A mean may leave a central interval only where most of the mass sits at one end.
+    inside = table["link"].between(table["link_low"], table["link_high"])
+    assert inside.mean() > 0.9
+
+
+def test_only_the_isgps_link_must_rise():
+    table = dress_link.curves_of(row("ISGP"))
+    for name in dress_link.CURVES:
+        assert (np.diff(table[name]) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("method", ["logistic", "ISGP"])
+def test_groups_hold_every_test_image_once(method):
+    groups = dress_link.groups_of(row(method))
+    _, _, X_test, y_test = inputs("digits", 300, "pixels", 0)
+    assert groups["count"].sum() == len(X_test)
+    assert (np.diff(groups["score"]) > 0).all()
+    assert (groups["count"] * groups["ones"]).sum() == pytest.approx((y_test == 3).sum())
+    # Threes have the high scores.
+    assert groups["ones"].iloc[-1] > 0.8 and groups["ones"].iloc[0] < 0.1
+
+
+def test_cells_are_three_methods_with_and_without_a_penalty():
+    frame = pd.DataFrame(dress_link.cells())
+    assert len(frame) == 6 and not frame.duplicated().any()
+    assert set(frame["size"]) == {60_000} and set(frame["penalty"]) == {0.0, 1.0}

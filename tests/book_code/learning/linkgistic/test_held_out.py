@@ -1,0 +1,107 @@
+"""Scores without each datum against refits, and links fitted to them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from bayesloss_book.learning.linkgistic import held_out
+from bayesloss_book.learning.linkgistic import rounds as em
+
+SMALL = em.kinked(80, 1, n_test=2000)
+C = 1.0
+
+
+@pytest.fixture(scope="module")
+def found():
+    return em.learn(SMALL, rounds=2, C=C, n_basis=16, leave_one_out=True)[-1]
+
+
+def test_fixed_link():
+    """Logistic regression's scores; without a datum close to what a refit says."""
+    scores, alone = held_out.fixed_link(SMALL, C)
+    Z = SMALL.X - SMALL.X.mean(axis=0)
+    model = LogisticRegression(C=C, tol=1e-10, max_iter=1000).fit(Z, SMALL.y)
+    np.testing.assert_allclose(scores, Z @ model.coef_[0], rtol=1e-4, atol=1e-5)
+    rows = range(0, 80, 4)
+    truth = held_out.refits_of_fixed_link(SMALL, C, rows)
+    moved = truth - scores.numpy()[rows]
+    assert np.abs(alone.numpy()[rows] - truth).max() < 0.2 * np.abs(moved).max()
+
+
+def test_refits_of_fixed_link_leave_one_out():
+    (found,) = held_out.refits_of_fixed_link(SMALL, C, [7])
+    Z, y = SMALL.X - SMALL.X.mean(axis=0), np.where(SMALL.y == 1, 1, -1)
+    rest = np.arange(80) != 7
+
+    def objective(theta):
+        odds = Z[rest] @ theta[:-1] + theta[-1]
+        return np.logaddexp(0, -y[rest] * odds).sum() + theta[:-1] @ theta[:-1] / (2 * C)
+
+    theta = minimize(objective, np.zeros(4), tol=1e-12).x
+    assert found == pytest.approx(Z[7] @ theta[:-1], abs=1e-4)
+
+
+def test_refits_with_a_learned_link(found):
+    """Against a search of SciPy's with the posterior's draws themselves, without a table."""
+    table = held_out.refits(SMALL, found, C, [3, 7])
+    Z = torch.from_numpy(SMALL.X - SMALL.X.mean(axis=0))
+    draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
+    signs = torch.where(torch.from_numpy(SMALL.y) == 1, 1.0, -1.0)
+    for row, column in ((None, "score"), (7, "refit")):
+        rest = torch.arange(80) != (-1 if row is None else row)
+
+        def objective(theta, rest=rest):
+            beta = torch.tensor(theta, requires_grad=True)
+            nu = found.posterior.prior.source(Z[rest] @ beta, draws)
+            value = -torch.nn.functional.logsigmoid(signs[rest] * nu).mean(dim=0).sum()
+            value = value + beta @ beta / (2 * C)
+            value.backward()
+            return float(value.detach()), beta.grad.numpy()
+
+        beta = minimize(objective, found.beta.numpy(), jac=True, tol=1e-10).x
+        assert table.loc[7, column] == pytest.approx(Z[7].numpy() @ beta, abs=1e-3)
+    assert list(table.index) == [3, 7]
+
+
+def test_one_step_is_close_to_refits(found):
+    table = held_out.refits(SMALL, found, C, range(0, 80, 4))
+    moved = (table["refit"] - table["score"]).abs()
+    error = (table["refit"] - table["one step"]).abs()
+    assert error.mean() < 0.2 * moved.mean()
+
+
+def test_left_out_lowers_the_scores_of_ones(found):
+    """A label pulls the score its way, so without it the score goes the other way."""
+    shift = (held_out.left_out(SMALL, found, C) - found.scores).numpy()
+    assert (shift[SMALL.y == 1] <= 0).all()
+    assert (shift[SMALL.y == 0] >= 0).all()
+
+
+def test_relinked_is_the_link_of_these_scores(found):
+    """Its own scores give back its kind of link, labels turned round a link that knows nothing."""
+    other = held_out.relinked(SMALL, found, found.scores)
+    assert other.beta is found.beta
+    x = torch.from_numpy(SMALL.X_test - SMALL.X.mean(axis=0)) @ found.beta
+    losses = []
+    for scores in (found.scores, -found.scores):
+        link = held_out.relinked(SMALL, found, scores)
+        p = expit(link.posterior.mean(x).numpy())
+        losses.append(log_loss(SMALL.y_test, p))
+    assert losses[0] < 0.5 < 0.6 < losses[1]
+
+
+def test_frequencies():
+    scores = np.arange(12.0)
+    y = np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
+    table = held_out.frequencies(scores[::-1], y[::-1], 2)  # in any order
+    assert table["score"].tolist() == [7.0, 10.0]
+    assert table["share"].tolist() == [0.0, 1.0]
+    # Jeffreys' posterior for no hit in three, summed by hand.
+    p = np.linspace(0, 1, 2_000_001)[1:-1]
+    density = p**-0.5 * (1 - p) ** 2.5
+    inside = (p >= table["low"][0]) & (p <= table["high"][0])
+    assert density[inside].sum() / density.sum() == pytest.approx(0.95, abs=0.002)

@@ -1,0 +1,228 @@
+"""EM watched: the record is the classifier's, and the identities of the page hold."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, logsumexp
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from bayesloss import GP, ISGP, LinkgisticClassifier, SquareLoss, TrigonometricKernel, laplace
+from bayesloss.learning.laplace import LogJoint
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss_book.learning.linkgistic import rounds as em
+
+SMALL = em.kinked(300, 0, n_test=200)
+QUICK = {"C": 10.0, "n_basis": 16}
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return em.learn(SMALL, rounds=4, seed=3, **QUICK)
+
+
+class TestProblems:
+    def test_kinked_labels_follow_the_odds(self):
+        """Within four standard errors, on both sides of the kink."""
+        problem = em.kinked(10, 1, n_test=40_000)
+        for side in (problem.odds < -0.5, problem.odds > -0.5):
+            p, y = expit(problem.odds[side]), problem.y_test[side]
+            assert abs((y - p).mean()) < 4 * np.sqrt((p * (1 - p)).mean() / side.sum())
+        x = problem.X_test @ [2.0, -2.0, 1.0]
+        assert np.allclose(problem.odds[x > 0], 2.5 * x[x > 0] - 0.5)
+
+    @pytest.mark.parametrize(("make", "shape"), [(em.cancer, 30), (lambda s: em.digit(3, s), 64)])
+    def test_halves_share_nothing(self, make, shape):
+        problem = make(0)
+        assert problem.X.shape[1] == problem.X_test.shape[1] == shape
+        assert abs(len(problem.y) - len(problem.y_test)) <= 1
+        both = np.vstack([problem.X, problem.X_test])
+        assert len(np.unique(both, axis=0)) == len(both)
+
+
+class TestLearn:
+    def test_is_what_the_classifier_does(self, rounds):
+        """The first E-step and M-step: same weights, same evidence, for the default c."""
+        model = LinkgisticClassifier(
+            **QUICK, leave_one_out=False, max_iter=4, tol=0.0, random_state=3, n_samples=64
+        )
+        with pytest.warns(UserWarning, match="not converged"):
+            model.fit(SMALL.X, SMALL.y)
+        # Other draws and another tolerance of the M-step: the paths run close, not together.
+        assert rounds[0].value == pytest.approx(
+            model.history_["log_evidence"][0, 0] - _penalty(rounds[0]), abs=1e-3
+        )
+        np.testing.assert_allclose(rounds[-1].beta.numpy(), model.coef_[0], rtol=0.05)
+
+    def test_left_out_is_what_the_classifier_does(self):
+        """As above, with links fitted to leave-one-out scores."""
+        found = em.learn(SMALL, rounds=4, seed=3, leave_one_out=True, **QUICK)
+        model = LinkgisticClassifier(**QUICK, max_iter=4, tol=0.0, random_state=3)
+        with pytest.warns(UserWarning, match="not converged"):
+            model.fit(SMALL.X, SMALL.y)
+        np.testing.assert_allclose(found[-1].beta.numpy(), model.coef_[0], rtol=0.05)
+        plain = em.learn(SMALL, rounds=0, seed=3, **QUICK)[0]
+        assert found[0].value < plain.value - 1  # scores that saw less fit worse
+
+    def test_starts_at_logistic_regression(self):
+        start = em.learn(SMALL, rounds=0, C=1.0, n_basis=2, tol=1e-10)[0]
+        truth = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000).fit(SMALL.X, SMALL.y)
+        # scikit-learn stops at a slope of its own; both know the weights to five digits.
+        np.testing.assert_allclose(start.beta.numpy(), truth.coef_[0], rtol=1e-5)
+
+    def test_values_are_evidence_less_the_penalty(self, rounds):
+        for found in rounds:
+            assert found.value == pytest.approx(found.posterior.log_evidence - _penalty(found))
+
+    def test_bound_below(self, rounds):
+        """On the data themselves: no grid."""
+        y = torch.from_numpy(SMALL.y).double()
+        found = rounds[-1]
+        plain = laplace(
+            found.posterior.prior, Bernoulli(), found.scores, y, start=found.posterior.mode
+        )
+        gap = plain.log_evidence - plain.evidence_bound
+        # The modes with and without the grid are a thousandth of a deviation apart.
+        assert em.bound_below(found, SMALL.y) == pytest.approx(gap, abs=0.05)
+        assert gap > 0
+
+    def test_every_m_step_rises(self, rounds):
+        assert math.isnan(rounds[0].rise)
+        assert all(found.rise > 0 for found in rounds[1:])
+
+    def test_filled_is_the_part_of_the_period(self):
+        found = em.learn(SMALL, rounds=0, filled=0.25, **QUICK)[0]
+        filled = found.posterior.prior.kernel.c * em.reach(SMALL, 10.0)
+        assert filled == pytest.approx(0.25, rel=1e-3)  # reach ends its search at another place
+
+    def test_gp(self):
+        found = em.learn(SMALL, rounds=0, prior="gp", **QUICK)[0]
+        assert isinstance(found.posterior.prior, GP)
+        assert float(found.posterior.prior.kernel.variance) > 1
+
+
+def _penalty(found):
+    return 0.5 / QUICK["C"] * float(found.beta @ found.beta)
+
+
+def test_laplaces_evidence_can_fall():
+    """The page's case, without the grid and without the tables' M-step: laplace on both scores."""
+    before, after = em.learn(em.digit(3, 0), rounds=1, C=100.0)
+    assert after.rise > 0
+    labels = torch.from_numpy(em.digit(3, 0).y).double()
+    plain = [
+        laplace(
+            found.posterior.prior, Bernoulli(), found.scores, labels, start=found.posterior.mode
+        ).log_evidence
+        - 0.5 / 100 * float(found.beta @ found.beta)
+        for found in (before, after)
+    ]
+    assert plain[1] < plain[0] - 20
+
+
+class TestAscent:
+    def test_joint_by_hand(self):
+        paths = em.atoms(3, 0)
+        Z, y = torch.from_numpy(SMALL.X[:5]), torch.from_numpy(SMALL.y[:5]).double()
+        beta = torch.tensor([0.3, -0.2, 0.1], dtype=torch.float64)
+        found = em.joint_of_atoms(paths, Z, y, beta)
+        prior, Gamma = paths
+        for value, path in zip(found, Gamma, strict=True):
+            psi = prior.kernel.psi(Z @ beta).numpy()
+            w = path[:-1].numpy()
+            u = expit(float(path[-1]) + np.einsum("i,nij,j->n", w, psi, w))
+            expected = np.log(np.where(y.numpy() == 1, u, 1 - u)).sum() - np.log(3)
+            assert float(value) == pytest.approx(expected, abs=1e-10)
+
+    def test_rise_is_that_of_q_and_a_divergence(self):
+        found = em.ascents(200, 1)
+        rest = found["log evidence"] - found["Q"] - found["divergence"]
+        assert rest.abs().max() < 1e-11
+        assert (found["divergence"] >= 0).all()
+
+    @settings(max_examples=1000, deadline=None)
+    @given(st.integers(0, 10**6), st.integers(1, 8), st.integers(2, 10), st.floats(0, 5))
+    def test_evidence_rises_at_least_as_much_as_q(self, seed, n, n_paths, move):
+        """In NumPy, for a finite prior on any log odds, also such as no ISGP has."""
+        generator = np.random.default_rng(seed)
+        before = generator.normal(size=(n_paths, n)) * 3
+        after = before + move * generator.normal(size=(n_paths, n))
+        y = generator.random(n) < 0.5
+
+        def joint(nu):
+            return -np.logaddexp(0, np.where(y, -nu, nu)).sum(axis=1) - np.log(n_paths)
+
+        old, new = joint(before), joint(after)
+        q = np.exp(old - logsumexp(old))
+        rise = logsumexp(new) - logsumexp(old)
+        assert rise >= q @ (new - old) - 1e-12 * (1 + np.abs(old).max() + np.abs(new).max())
+
+
+class TestIdentified:
+    prior = ISGP(TrigonometricKernel(a=1.5, c=0.1, n_basis=8), mu=0.3, gamma=0.5)
+    Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
+    x = torch.linspace(-6, 6, 41, dtype=torch.float64)
+
+    @pytest.mark.parametrize("by", [-4.0, 0.7, 12.0])
+    def test_shifted_is_the_same_path_elsewhere(self, by):
+        moved = em.shifted(self.prior, self.Gamma, by)
+        torch.testing.assert_close(
+            self.prior.source(self.x, moved), self.prior.source(self.x + by, self.Gamma)
+        )
+        weights = [(G[:-1] ** 2 / self.prior.kernel.eigenvalues).sum() for G in (self.Gamma, moved)]
+        torch.testing.assert_close(*weights)
+
+    def test_log_joint_changes_by_the_prior_of_the_intercept(self):
+        moved = em.shifted(self.prior, self.Gamma, 2.0)
+        y = (self.x > 0).double()
+        values = []
+        for x, G in ((self.x, self.Gamma), (self.x - 2.0, moved)):
+            likelihood = Bernoulli()
+            rows = likelihood.condense(self.prior.features, x, y)
+            values.append(float(LogJoint(self.prior, likelihood, rows)(G)))
+        expected = 0.25 * float((self.Gamma[-1] - 0.3) ** 2 - (moved[-1] - 0.3) ** 2)
+        assert values[1] - values[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_by_round_scores_what_a_classifier_would(rounds):
+    table = em.by_round(SMALL, rounds, (0, 4))
+    assert list(table.index) == [0, 4]
+    found = rounds[4]
+    x = (SMALL.X_test - SMALL.X.mean(axis=0)) @ found.beta.numpy()
+    draws = found.posterior.sample(4000, torch.Generator().manual_seed(9))
+    u = expit(found.posterior.prior.source(torch.from_numpy(x), draws).numpy()).mean(axis=0)
+    # 64 draws against 4000: a few hundredths of the band.
+    assert table.loc[4, "test log loss"] == pytest.approx(log_loss(SMALL.y_test, u), abs=0.01)
+    nu = found.posterior.mean(found.scores).numpy()
+    slope = np.polyfit(found.scores.numpy(), nu, 1)[0]
+    assert table.loc[4, "slope"] == pytest.approx(slope)
+    assert table.loc[4, "product"] == pytest.approx(slope * float(found.beta.norm()))
+
+
+def test_bent_draws_counts_paths_that_fall():
+    x = torch.linspace(-2, 2, 100, dtype=torch.float64)
+    y = (x > 0).double()
+    kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=16)
+    counts = {
+        kind: em.bent_draws(laplace(kind(kernel), Bernoulli(), x, y), x, 50, 0)
+        for kind in (ISGP, GP)
+    }
+    assert counts == {ISGP: 0, GP: 50}
+    posterior = laplace(ISGP(kernel), Bernoulli(), x, y)
+    flat = replace(posterior, mode=0 * posterior.mode, root=0 * posterior.root)
+    assert em.bent_draws(flat, x, 50, 0) == 0  # a flat path does not fall
+
+
+@pytest.mark.parametrize("a", [-1.7, -1.01, 1.01, 3.0])
+def test_square_loss_is_certain_outside_its_range(a):
+    """Its inverse link is the slope of the conjugate sup_u {a u + L(u)}, here by brute force."""
+    u = np.linspace(0, 1, 100_001)
+    risk = SquareLoss().bayes_risk(u).numpy()
+    step = 1e-3
+    high, low = ((a_ * u + risk).max() for a_ in (a + step, a - step))
+    assert (high - low) / (2 * step) == pytest.approx(float(a > 0), abs=1e-9)

@@ -1,0 +1,86 @@
+"""The tables of settings: each row is what fitting by hand gives."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+from bayesloss import LinkgisticClassifier, LogLoss, MatsushitaLoss
+from bayesloss_book.learning.linkgistic import settings as page
+from bayesloss_book.learning.linkgistic.rounds import kinked, reach
+
+SMALL = kinked(300, 0, n_test=500)
+QUICK = {"n_basis": 8, "max_iter": 3, "tol": 1e-2, "random_state": 0}
+PAPER = {"leave_one_out": False}
+
+
+def by_hand(prior="isgp", **options):
+    model = LinkgisticClassifier(prior, **(QUICK | PAPER | options)).fit(SMALL.X, SMALL.y)
+    p = model.predict_proba(SMALL.X_test)[:, 1]
+    return model, log_loss(SMALL.y_test, p), ((p > 0.5) == SMALL.y_test).mean()
+
+
+def test_c_is_the_filled_part():
+    table = page.sensitivity_to_c(SMALL, (0.3, 0.6), C=10.0, **QUICK)
+    model, loss, accuracy = by_hand(C=10.0, c=0.6 / reach(SMALL, 10.0))
+    assert table.loc[0.6].tolist() == pytest.approx([loss, accuracy, model.n_iter_])
+    assert table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
+
+
+def test_b_is_a_multiple_of_the_default():
+    table = page.sensitivity_to_b(SMALL, (1.0, 4.0), C=10.0, **QUICK)
+    model, loss, accuracy = by_hand("gp", C=10.0)
+    assert table.loc[1.0, ["log loss", "accuracy"]].tolist() == pytest.approx([loss, accuracy])
+    variance = 4 * float(model.link_.posterior.prior.kernel.variance)
+    _, loss, _ = by_hand("gp", C=10.0, variance=variance)
+    assert table.loc[4.0, "log loss"] == pytest.approx(loss, rel=1e-6)
+    assert table["bent"].between(1, 500).all()
+
+
+def test_losses_are_compared_with_the_first():
+    table = page.compare_losses(SMALL, [LogLoss(), MatsushitaLoss()], C=10.0, **QUICK)
+    first, loss, _ = by_hand(C=10.0)
+    second, _, _ = by_hand(C=10.0, loss=MatsushitaLoss())
+    gap = first.predict_proba(SMALL.X_test) - second.predict_proba(SMALL.X_test)
+    assert table["difference"].tolist() == pytest.approx([0, np.abs(gap).mean()])
+    assert table["log loss"].iloc[0] == pytest.approx(loss)
+
+
+def test_against_logistic_regression():
+    table = page.against_logistic_regression({"small": SMALL}, {"small": 10.0}, **QUICK)
+    fixed = LogisticRegression(C=10.0, tol=1e-8).fit(SMALL.X, SMALL.y)
+    losses = [
+        log_loss(SMALL.y_test, fixed.predict_proba(SMALL.X_test)),
+        by_hand(C=10.0)[1],
+        by_hand(C=10.0, leave_one_out=True)[1],
+    ]
+    expected = {
+        "log loss, fixed link": losses[0],
+        "log loss, EM": losses[1],
+        "log loss, left out": losses[2],
+        "log loss, truth": log_loss(SMALL.y_test, expit(SMALL.odds)),
+        "saved, EM": losses[0] - losses[1],
+        "saved, left out": losses[0] - losses[2],
+        "accuracy, fixed link": fixed.score(SMALL.X_test, SMALL.y_test),
+        "accuracy, EM": by_hand(C=10.0)[2],
+        "accuracy, left out": by_hand(C=10.0, leave_one_out=True)[2],
+    }
+    # scikit-learn's search ends at its own tolerance.
+    found = table.loc["small"].to_dict()
+    errors = [found.pop(f"+-, {which}") for which in ("EM", "left out")]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert losses[1] != losses[2]
+    # The errors of means of 500 differences, by drawing them anew.
+    before, *after = (
+        model.predict_proba(SMALL.X_test)[np.arange(500), SMALL.y_test]
+        for model in (fixed, by_hand(C=10.0)[0], by_hand(C=10.0, leave_one_out=True)[0])
+    )
+    drawn = np.random.default_rng(0).integers(500, size=(4000, 500))
+    spreads = [np.log(p / before)[drawn].mean(axis=1).std() for p in after]
+    assert errors == pytest.approx(spreads, rel=0.1)
+
+
+def test_fit_is_the_papers_unless_asked():
+    assert not page.fit(SMALL, **QUICK).leave_one_out
+    assert page.fit(SMALL, leave_one_out=True, **QUICK).leave_one_out

@@ -1,0 +1,114 @@
+"""The slider of EM's rounds: what the page carries, and that it asks nothing of a network."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+from bs4 import BeautifulSoup
+from scipy.special import expit
+
+from bayesloss_book.learning.linkgistic.rounds import kinked, learn
+from bayesloss_book.learning.linkgistic.slider import link_slider
+
+SMALL = kinked(300, 0, n_test=200)
+SHOWN = (0, 1, 3)
+
+
+@pytest.fixture(scope="module")
+def rounds():
+    return learn(SMALL, rounds=3, C=10.0, n_basis=16)
+
+
+@pytest.fixture(scope="module")
+def text(rounds):
+    x = SMALL.X_test @ np.array([2.0, -2.0, 1.0]) / 3
+    return link_slider(rounds, SHOWN, x, SMALL.odds)._repr_html_()
+
+
+def test_carries_everything_it_needs(text):
+    assert not re.search(r"https?:|<img|import|fetch|src=", text)
+    assert len(text) < 60_000
+
+
+def test_has_a_labelled_slider_a_button_and_a_described_picture(text):
+    elements = BeautifulSoup(text, "html.parser")
+    (slider,) = elements.find_all("input")
+    assert (slider["type"], slider["min"], slider["max"]) == ("range", "0", "2")
+    assert [values["type"] for values in elements.find_all("button")] == ["button"]
+    assert len(elements.find_all("label")) == 1
+    assert all(values["aria-label"] for values in elements.find_all("svg"))
+
+
+def test_frames_are_the_rounds(rounds, text):
+    frames = BeautifulSoup(text, "html.parser").find_all("g")
+    assert [int(values["data-round"]) for values in frames] == list(SHOWN)
+    for values, k in zip(frames, SHOWN, strict=True):
+        assert float(values["data-value"]) == pytest.approx(rounds[k].value, abs=0.051)
+        assert float(values["data-length"]) == pytest.approx(
+            float(rounds[k].beta.norm()), abs=0.0051
+        )
+
+
+def test_curves_are_drawn_to_scale(rounds, text):
+    """The last frame's mean and the truth, read back."""
+    curves = re.findall(r'<path d="M([^"]*)" fill="none"', text)
+    mean, truth = (
+        np.array([[float(v) for v in point.split()] for point in path.split("L")])
+        for path in curves[-2:]
+    )
+    t = mean[:, 0] / 600 * 5 - 2.5
+    found = rounds[3]
+    draws = found.posterior.sample(2000, torch.Generator().manual_seed(5))
+    u = expit(found.posterior.prior.source(torch.from_numpy(t) * found.scores.std(), draws).numpy())
+    # 200 draws against 2000, and pixels.
+    np.testing.assert_allclose(1 - mean[:, 1] / 300, u.mean(axis=0), atol=0.03)
+    odds = np.where(t < 0, 0.9 * t, 7.5 * t) - 0.5  # the true score is three times t
+    inner = np.abs(t) < 1.5
+    np.testing.assert_allclose(1 - truth[inner, 1] / 300, expit(odds[inner]), atol=0.03)
+
+
+@pytest.mark.parametrize("shown", [(), (-1, 2), (2, 2), (3, 1), (0, 4)])
+def test_impossible_rounds_are_refused(rounds, shown):
+    with pytest.raises(ValueError, match="expected rounds increasing from 0 to 3"):
+        link_slider(rounds, shown, [0.0, 1.0], [0.0, 1.0])
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")
+def test_script_shows_one_frame_and_plays(text):
+    """Run the script on a page of stubs: move the slider, press the button, let the clock tick."""
+    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
+    stub = f"""
+      const frames = [0, 1, 3].map(n => ({{
+        dataset: {{round: String(n), value: "v" + n, length: "l" + n}}, style: {{}}}}));
+      let input, click, tick = null;
+      const setInterval = f => {{ tick = f; return 7; }};
+      const clearInterval = () => {{ tick = null; }};
+      const slider = {{value: "0", setAttribute: (k, v) => {{ slider[k] = v; }},
+                       addEventListener: (_, f) => {{ input = f; }}}};
+      const button = {{textContent: "Play", addEventListener: (_, f) => {{ click = f; }}}};
+      const outputs = {{round: {{}}, value: {{}}, length: {{}}}};
+      const box = {{
+        querySelectorAll: () => frames,
+        querySelector: s => s === "input" ? slider : s === "button" ? button
+          : outputs[s.match(/value=(\\w+)/)[1]],
+      }};
+      const document = {{getElementById: () => box}};
+      {script}
+      const seen = () => frames.map(f => f.style.display === "" ? 1 : 0).join("");
+      const log = [seen()];
+      slider.value = "1"; input(); log.push(seen());
+      const said = slider["aria-valuetext"];
+      click(); log.push(button.textContent); tick(); log.push(seen());
+      tick(); log.push(button.textContent, tick === null);
+      click(); log.push(seen());
+      console.log(JSON.stringify([log, said, outputs.value.textContent]));
+    """
+    done = subprocess.run(["node", "-e", stub], capture_output=True, text=True, check=True)
+    log, said, value = json.loads(done.stdout)
+    assert log == ["100", "010", "Pause", "001", "Play", True, "100"]
+    assert said == "round 1, log evidence v1 nats, weights of length l1"
+    assert value == "v0"

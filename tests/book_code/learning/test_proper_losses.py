@@ -1,0 +1,57 @@
+"""The measures and figures of the page on proper losses."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from bayesloss import CompositeLoss, LogLoss
+from bayesloss_book.learning import proper_losses
+
+mpl.use("agg")
+
+
+def test_tightest_instances_keep_to_the_bound_and_come_near_it():
+    table = proper_losses.tightest(n_random=1000, seed=3)
+    assert list(table.index) == list(proper_losses.LOSSES)
+    # The least weights, by hand: 1/(u(1-u)), 2, (u(1-u))^(-3/2)/2, and 4^4/3^4 for the power 3.
+    least = np.array([4, 2, 4, 4**4 / 3**4]) / 2
+    assert table["half the least weight"].to_numpy() == pytest.approx(least, rel=1e-6)
+    for name in ("regret", "concavity", "Fenchel-Young"):
+        assert (table[name].to_numpy() >= least * (1 - 1e-6)).all()
+        assert (table[name].to_numpy() <= least * 1.01).all()
+
+
+def test_regret_of_the_square_loss_is_a_square():
+    table = proper_losses.tightest(n_random=50, seed=0)
+    assert table.loc["square", "regret"] == pytest.approx(1, rel=1e-9)
+
+
+def test_bumpy_is_a_source():
+    x = torch.linspace(-20, 20, 4001, dtype=torch.float64)
+    assert (proper_losses.bumpy(x).diff() > 0).all()
+    odd = proper_losses.bumpy(x, start=0.0)
+    assert torch.allclose(odd, -odd.flip(0))
+
+
+def test_figures_are_drawn():
+    composite = CompositeLoss(LogLoss(), proper_losses.bumpy)
+    figures = [
+        proper_losses.draw_losses(),
+        proper_losses.draw_bounded_link(),
+        proper_losses.draw_stationary_points(pi=0.7),
+        proper_losses.draw_diagram(composite, [0.2, 0.6]),
+        proper_losses.draw_margin_losses(composite),
+    ]
+    assert all(isinstance(figure, Figure) for figure in figures)
+    assert [len(figure.axes) for figure in figures] == [16, 2, 4, 1, 2]
+    words = " ".join(text.get_text() for text in figures[3].axes[0].texts)
+    assert "-1.39,  0.41" in words  # the logits of 0.2 and 0.6
+
+
+def test_diagram_that_does_not_commute_is_refused():
+    composite = CompositeLoss(LogLoss(), proper_losses.bumpy)
+    composite.inverse_source = lambda a: a  # a wrong inverse
+    with pytest.raises(ValueError, match="does not commute"):
+        proper_losses.draw_diagram(composite, [0.2, 0.6])

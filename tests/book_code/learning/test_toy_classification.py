@@ -1,0 +1,107 @@
+"""The toy classification: its truths, bands and comparisons, against independent routes."""
+
+import math
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import torch
+
+from bayesloss_book.learning import toy_classification as toy
+from bayesloss_book.toys import grid
+
+mpl.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def data():
+    return toy.problem(60, 1)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    return toy.fit(data, smoothness=(8.0,), n_basis=8)
+
+
+def test_fit_has_the_regression_toy_s_settings(data, found):
+    prior = toy.fit(data, smoothness=(8.0,)).posterior.prior
+    assert (prior.kernel.c, prior.kernel.n_basis) == (0.01, 64)
+    assert found.converged
+    assert float(found.posterior.prior.gamma) <= 1.0001
+
+
+def test_bands_are_quantiles_of_draws(found):
+    """Draws made anew, with NumPy's square root of the covariance."""
+    posterior, x = found.posterior, grid(n=7)
+    shown = toy.bands(posterior, x, 20_000, 0)
+    noise = np.random.default_rng(1).normal(size=(20_000, len(posterior.mode)))
+    root = np.linalg.cholesky(posterior.covariance.numpy())
+    nu = posterior.prior.source(x, torch.from_numpy(posterior.mode.numpy() + noise @ root.T))
+    p = (1 / (1 + np.exp(-nu.numpy()))).T
+    # Two Monte Carlo estimates of a quantile; densities are about 1/4 of those of the middle.
+    for name, level in (("p low", 0.025), ("p median", 0.5), ("p high", 0.975)):
+        np.testing.assert_allclose(shown[name], np.quantile(p, level, axis=1), atol=0.015)
+    np.testing.assert_allclose(shown["probability"], p.mean(axis=1), atol=0.005)
+    for name in ("low", "median", "high"):
+        np.testing.assert_allclose(shown[f"p {name}"], 1 / (1 + np.exp(-shown[name])))
+    assert (shown["low"] < shown["median"]).all()
+    assert (shown["median"] < shown["high"]).all()
+
+
+def test_comparison_recounts():
+    table = toy.comparison([("bend", 60, 1)], n_samples=300)
+    data = toy.problem(60, 1, "bend")
+    found = toy.fit(data)
+    shown, x = toy.bands(found.posterior, grid(), 300, 0), grid()
+    truth = data.source(x).numpy()
+    row = table.loc[("bend", 60, 1)]
+    assert row["covered"] == pytest.approx(
+        np.mean(
+            [(lo <= t <= hi) for lo, hi, t in zip(shown["low"], shown["high"], truth, strict=True)]
+        )
+    )
+    sigmoid = torch.sigmoid(torch.from_numpy(truth)).numpy()
+    assert row["error"] == pytest.approx(np.abs(shown["probability"] - sigmoid).max())
+    assert row["falls"] == 0
+    assert row["gap"] == pytest.approx(
+        found.posterior.log_evidence - found.posterior.evidence_bound
+    )
+
+
+def test_laplace_s_evidence_runs_away_and_the_bound_does_not():
+    ends = toy.searches(toy.problem(200, 0), (8.0,))
+    lured, sound = ends.loc[("laplace", 8.0)], ends.loc[("bound", 8.0)]
+    assert lured["least curvature"] < 0.1 < sound["least curvature"]
+    assert lured["laplace"] > sound["laplace"] + 2
+    assert lured["bound"] < sound["bound"] - 50
+    assert sound["converged"]
+
+
+def test_given_away_is_the_gap_of_the_bound(data, found):
+    """With the expectation at each datum by quadrature in the direction of its mean: same size."""
+    gap, error = toy.given_away(found.posterior, data, 20_000, 0)
+    assert gap > 4 * error  # no bound is above the truth
+    assert error < 0.05
+    mean, variance = found.posterior.moments(data.x)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+    sign = (2 * data.y - 1).numpy()[:, None]
+    nu = mean.numpy()[:, None] + np.sqrt(variance.numpy())[:, None] * nodes
+    gaussian = -(np.logaddexp(0, -sign * nu) @ weights).sum() / math.sqrt(2 * math.pi)
+    xi = np.sqrt(mean.numpy() ** 2 + variance.numpy())
+    bound = (-np.logaddexp(0, -xi) + (sign[:, 0] * mean.numpy() - xi) / 2).sum()
+    # nu is nearly Gaussian here: half of the gap covers what is not.
+    assert gap == pytest.approx(gaussian - bound, rel=0.5)
+
+
+def test_figure_shows_labels_and_truth(data, found):
+    shown = toy.bands(found.posterior, grid(), 200, 0)
+    upper, lower = toy.draw_panels(data, shown).axes
+
+    def line(axis, label):
+        return next(one for one in axis.get_lines() if one.get_label() == label)
+
+    for axis in (upper, lower):
+        ticks = [len(line(axis, f"label {label}").get_xdata()) for label in (0, 1)]
+        assert ticks == [int((data.y == 0).sum()), int((data.y == 1).sum())]
+    truth = line(upper, "truth").get_ydata()
+    np.testing.assert_allclose(line(lower, "truth").get_ydata(), 1 / (1 + np.exp(-truth)))

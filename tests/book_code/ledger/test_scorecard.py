@@ -1,0 +1,77 @@
+"""The scorecard carries every claim, with what the filters and the links need."""
+
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from bayesloss_book.ledger import scorecard
+from bayesloss_book.ledger.claims import Claim, Finding, ledger
+from bayesloss_book.ledger.scorecard import all_findings, claims_table, counts, quote
+
+BOOK = Path(__file__).resolve().parents[3] / "book"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return claims_table(all_findings(BOOK), root="..")
+
+
+def test_every_claim_carries_paper_and_verdict(table):
+    rows = [(b["id"], b["data-paper"], b["data-verdict"]) for b in markup(table).find_all("tbody")]
+    assert rows == [(c.id, c.paper, c.verdict) for c in ledger().values()]
+
+
+def test_every_claim_links_to_its_check(table):
+    links = [a["href"] for a in markup(table).find_all("a")]
+    assert links == [f"../{c.page}.html#claim-{c.id}" for c in ledger().values()]
+
+
+def test_filters_offer_what_occurs(table):
+    offered = {o["value"] for o in markup(table).find_all("option")} - {""}
+    assert offered == {c.paper for c in ledger().values()} | {c.verdict for c in ledger().values()}
+
+
+def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
+    (form,) = markup(table).find_all("form")
+    assert form.has_attr("hidden")
+    assert form["aria-label"]
+    fields = markup(table).find_all(["select", "input"])
+    assert len(fields) == len(markup(table).find_all("label")) == 3
+    assert [p for p in markup(table).find_all("p") if p.get("role") == "status"]
+
+
+def test_the_script_is_the_books_own(table):
+    (script,) = markup(table).find_all("script")
+    assert script["src"] == "../../_static/scorecard.js"
+    assert (BOOK / "_static" / "scorecard.js").is_file()
+
+
+def test_every_comparison_is_shown_in_each_form(monkeypatch):
+    claim = Claim("wn-x", "W&N", "table", "Section 9", "So $x < 1$.", "part/page", "fails")
+    row = {"what": "a < b", "measured": "7.25", "expected": "3.5 ± 0.1", "ok": False}
+    monkeypatch.setattr(scorecard, "ledger", lambda: {"wn-x": claim})
+    shown = claims_table({"wn-x": ("part/page", Finding("wn-x", "fails", [row]))}, root="..")
+    cells = "<td>a &lt; b</td><td>7.25</td><td>3.5 ± 0.1</td><td>no</td>"
+    assert cells in shown._repr_html_()
+    assert "* a < b: 7.25 (*not* as expected: 3.5 ± 0.1)" in shown._repr_markdown_()
+    assert "**W&N, Section 9: fails.** So $x < 1$." in shown._repr_markdown_()
+    assert repr(shown) == "wn-x: fails"
+
+
+def test_counts_add_up():
+    frame = counts()
+    assert frame.loc["all", "both"] == len(ledger())
+    assert (frame.drop(index="all").sum() == frame.loc["all"]).all()
+    assert (frame["both"] > 0).all()
+
+
+def test_a_quote_links_back_and_is_no_second_anchor():
+    page, finding = all_findings(BOOK)["wn-lemma-7"]
+    html = quote((page, finding), root="..")._repr_html_()
+    assert f'href="../{page}.html#claim-wn-lemma-7"' in html
+    assert 'id="claim-wn-lemma-7"' not in html
+
+
+def markup(table):
+    return BeautifulSoup(table._repr_html_(), "html.parser")

@@ -1,0 +1,740 @@
+"""The store of results: the same rows in any order, on any number of workers, after any crash."""
+
+import contextlib
+import csv
+import functools
+import importlib
+import io
+import json
+import math
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import cloudpickle
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_info
+
+from bayesloss_book.stores import provenance
+from bayesloss_book.stores.results import load_provenance, load_results, run_cells, verify
+
+# So that workers find these functions whatever folder pytest was started from.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+CELLS = [{"kind": kind, "seed": seed} for kind in ("a", "b") for seed in range(3)]
+
+
+def measure(
+    kind: str, seed: int, scale: float = 1.0, touch: str = "", pause: float = 0.0
+) -> dict[str, float]:
+    """Measure something that depends on rounding; the first cell may take longest."""
+    if touch:
+        os.close(tempfile.mkstemp(dir=touch, prefix=f"{kind}{seed}-")[0])
+    time.sleep(pause if (kind, seed) == ("a", 0) else 0)
+    x = torch.randn(300, 300, generator=torch.Generator().manual_seed(seed))
+    return {
+        "trace": scale * torch.trace(x @ x @ x).item(),
+        "torch_threads": max(torch_threads()),
+        "other_threads": max(pool["num_threads"] for pool in threadpool_info()),
+    }
+
+
+def torch_threads() -> list[int]:
+    """Return torch's numbers of threads: its own and OpenMP's, and MKL's, which is built in."""
+    info = torch.__config__.parallel_info()
+    return [int(n) for n in re.findall(r"(?:get_num|mkl_get_max)_threads\(\) : (\d+)", info)]
+
+
+def without_seconds(folder: Path, name: str = "test") -> list[str]:
+    """Return the lines of a stored table without their last column, the seconds."""
+    lines = (folder / f"{name}.csv").read_text().splitlines()
+    assert lines[0].endswith(",seconds")
+    return [line.rpartition(",")[0] for line in lines]
+
+
+def touched(folder: Path) -> list[str]:
+    """Return the cells that were measured, one entry for each time."""
+    return sorted(path.name.partition("-")[0] for path in folder.iterdir())
+
+
+# --- the same measures, whatever the order and the number of workers
+
+
+def test_rows_do_not_depend_on_workers(tmp_path: Path) -> None:
+    slow_first = {"pause": 0.2}
+    for n_jobs in (1, 2):
+        store = tmp_path / str(n_jobs)
+        table = run_cells(measure, CELLS, store, "test", parameters=slow_first, n_jobs=n_jobs)
+        assert table[["kind", "seed"]].to_dict("records") == CELLS
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        run_cells(measure, CELLS, tmp_path / "config", "test", parameters=slow_first)
+    assert load_provenance(tmp_path / "config", "test")["runs"][0]["n_jobs"] == 2
+    expected = without_seconds(tmp_path / "1")
+    assert without_seconds(tmp_path / "2") == expected
+    assert without_seconds(tmp_path / "config") == expected
+
+
+def test_rows_stand_in_the_order_asked_for(tmp_path: Path) -> None:
+    run_cells(measure, CELLS, tmp_path / "forth", "test")
+    run_cells(measure, CELLS[::-1], tmp_path / "back", "test")
+    header, *rows = without_seconds(tmp_path / "forth")
+    assert without_seconds(tmp_path / "back") == [header, *rows[::-1]]
+
+    # What was stored and is not asked for stays, at the end; the columns may come in any order.
+    run_cells(measure, CELLS[:2], tmp_path / "parts", "test")
+    swapped = [{"seed": cell["seed"], "kind": cell["kind"]} for cell in CELLS[:0:-1]]
+    table = run_cells(measure, swapped, tmp_path / "parts", "test")
+    assert table[["seed", "kind"]].to_dict("records") == swapped
+    stored = load_results(tmp_path / "parts", "test")[["kind", "seed"]].to_dict("records")
+    assert stored == [*CELLS[:0:-1], CELLS[0]]
+
+
+def test_threads_are_fixed_in_a_cell_and_restored_after_it(tmp_path: Path) -> None:
+    before = torch_threads()[0], [pool["num_threads"] for pool in threadpool_info()]
+    torch.set_num_threads(3)
+    try:
+        for threads in (1, 2):
+            for n_jobs in (1, 2):
+                name = f"test-{threads}-{n_jobs}"
+                table = run_cells(
+                    measure, CELLS[:3], tmp_path, name, n_jobs=n_jobs, threads=threads
+                )
+                assert set(table["torch_threads"]) == {threads}
+                assert set(table["other_threads"]) == {threads}
+        assert set(torch_threads()) == {3}
+    finally:
+        torch.set_num_threads(before[0])
+    assert [pool["num_threads"] for pool in threadpool_info()] == before[1]
+
+
+def lonely(seed: int, folder: str) -> dict[str, int]:
+    """Count the cells that run in this process at the same time."""
+    mark = Path(folder) / f"{os.getpid()}-{seed}"
+    mark.touch()
+    time.sleep(0.05)
+    together = len(list(Path(folder).glob(f"{os.getpid()}-*")))
+    mark.unlink()
+    return {"together": together, "process": os.getpid(), "thread": threading.get_ident()}
+
+
+def test_a_cell_has_its_process_to_itself(tmp_path: Path) -> None:
+    cells = [{"seed": seed} for seed in range(4)]
+    parameters = {"folder": str(tmp_path)}
+    with joblib.parallel_config(backend="threading", n_jobs=4):
+        table = run_cells(lonely, cells, tmp_path, "threads", parameters=parameters)
+    assert set(table["together"]) == {1}
+    assert set(table["process"]) == {os.getpid()} and len(set(table["thread"])) > 1
+    table = run_cells(lonely, cells, tmp_path, "processes", parameters=parameters, n_jobs=2)
+    assert os.getpid() not in set(table["process"])
+    table = run_cells(lonely, cells, tmp_path, "by default", parameters=parameters)
+    assert set(table["thread"]) == {threading.get_ident()}
+
+
+def hand_over(seed: int) -> dict[str, int]:
+    """Ask joblib for two workers inside a cell, as a meta-estimator may."""
+    return {"workers": joblib.effective_n_jobs(2)}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_cell_has_no_workers_of_its_own(tmp_path: Path, n_jobs: int) -> None:
+    """On a cluster it would wait for workers that are occupied by cells that wait."""
+    cells = [{"seed": 0}, {"seed": 1}]
+    table = run_cells(hand_over, cells, tmp_path, "test", n_jobs=n_jobs)
+    assert set(table["workers"]) == {1}
+    assert joblib.effective_n_jobs(2) == 2
+
+
+# --- types
+
+
+def peculiar(text: str, size: int, rate: float, flag: bool, call: list[str]) -> dict[str, Any]:
+    """Return measures of every type and every peculiar value, and meddle with a parameter."""
+    meddled = bool(call)
+    call.append(text)
+    return {
+        "third": np.float64(rate) / 3,
+        "nan": math.nan,
+        "infinite": -math.inf,
+        "count": np.int64(2**53 + 1),
+        "converged": np.bool_(flag),
+        "tensor": torch.tensor(0.1, dtype=torch.float32),
+        "sometimes_whole": 1 if flag else 0.5,
+        "meddled": meddled,
+    }
+
+
+def test_values_and_types_survive_the_file(tmp_path: Path) -> None:
+    texts = ["1", "1.0", "True", "nan", "NA", "", " ", 'a,b "c"', "line\nline\r\n", "λ", "null"]
+    cells: list[dict[str, Any]] = [
+        {"text": text, "size": -(10**18) + i, "rate": 10.0 ** (37 * i - 200) / 7, "flag": i % 2 > 0}
+        for i, text in enumerate(texts)
+    ]
+
+    def run(cells: list[dict[str, Any]]) -> pd.DataFrame:
+        return run_cells(peculiar, cells, tmp_path, "test", parameters={"call": []})
+
+    table = run(cells[:-1])
+    pd.testing.assert_frame_equal(load_results(tmp_path, "test"), table, check_exact=True)
+    assert table["third"].tolist() == [cell["rate"] / 3 for cell in cells[:-1]]
+    assert not table["meddled"].any()
+    assert table["count"].dtype == "int64" and table["converged"].dtype == "bool"
+    before = (tmp_path / "test.csv").read_bytes()
+    run(cells)  # reads all, finds all but one, and writes all
+    assert (tmp_path / "test.csv").read_bytes().startswith(before)
+    assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [10, 1]
+    with (tmp_path / "test.csv").open(newline="") as file:
+        assert [row["text"] for row in csv.DictReader(file)] == texts
+
+
+# --- resuming
+
+
+def test_only_missing_cells_are_measured(tmp_path: Path) -> None:
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    arguments: dict[str, Any] = {"parameters": {"touch": str(calls)}}
+    run_cells(measure, CELLS[1:3], tmp_path, "test", **arguments)
+    run_cells(measure, CELLS, tmp_path, "test", **arguments)
+    assert touched(calls) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [2, 4]
+
+    files = {path: (path.read_bytes(), path.stat()) for path in tmp_path.glob("test.*")}
+    table = run_cells(measure, CELLS[::-1], tmp_path, "test", **arguments)
+    assert table[["kind", "seed"]].to_dict("records") == CELLS[::-1]
+    assert len(touched(calls)) == 6
+    assert {path: (path.read_bytes(), path.stat()) for path in files} == files
+    assert len(files) == 2
+
+
+def patient(seed: int, table: str) -> dict[str, bool]:
+    """Wait until the row of the cell before stands in the file."""
+    deadline = time.monotonic() + 5
+    stored = seed == 0
+    while not stored and time.monotonic() < deadline:
+        time.sleep(0.01)
+        stored = Path(table).exists() and f"\n{seed - 1}," in Path(table).read_text()
+    return {"stored": stored}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_row_is_stored_as_soon_as_it_is_done(tmp_path: Path, n_jobs: int) -> None:
+    cells = [{"seed": seed} for seed in range(6)]
+    parameters = {"table": str(tmp_path / "test.csv")}
+    table = run_cells(patient, cells, tmp_path, "test", parameters=parameters, n_jobs=n_jobs)
+    assert table["stored"].all()
+
+
+EXPERIMENT = """
+import os, random, tempfile, time
+
+def measure(seed, touch):
+    os.close(tempfile.mkstemp(dir=touch, prefix=f"{seed}-")[0])
+    while seed >= 4 and not os.path.exists("go"):
+        time.sleep(0.01)
+    return {"value": random.Random(seed).random()}
+"""
+SCRIPT = """
+import json, sys
+from bayesloss_book.stores.results import run_cells
+from experiment import measure
+run_cells(measure, **json.loads(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_loses_only_the_running_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: signal.Signals
+) -> None:
+    (tmp_path / "experiment.py").write_text(EXPERIMENT)
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    cells = [{"seed": seed} for seed in range(8)]
+    store: dict[str, Any] = {"cells": cells, "folder": str(tmp_path), "name": "test"}
+    store |= {"parameters": {"touch": str(calls)}, "n_jobs": 2}
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, json.dumps(store)],
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+        if kill == signal.SIGINT:
+            os.killpg(process.pid, kill)  # as a terminal does, to the workers too
+        else:
+            process.send_signal(kill)
+        assert process.wait(20) == -kill
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
+        process.wait()
+    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
+    before = touched(calls)
+
+    (tmp_path / "go").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    experiment = importlib.import_module("experiment")
+    del sys.modules["experiment"]  # the next test has one of its own
+    table = run_cells(experiment.measure, **(store | {"n_jobs": 1}))
+    again = touched(calls)
+    for seed in before:
+        again.remove(seed)
+    assert again == ["4", "5", "6", "7"]
+    assert table["value"].tolist() == [random.Random(seed).random() for seed in range(8)]
+    pd.testing.assert_frame_equal(load_results(tmp_path, "test"), table, check_exact=True)
+    assert len(load_provenance(tmp_path, "test")["runs"]) == 2
+
+
+class Crash(BaseException):
+    """What no handler of exceptions expects."""
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+@pytest.mark.parametrize("after", range(6))
+def test_a_crash_at_any_write_loses_one_row_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, after: int
+) -> None:
+    cells = [{"seed": seed} for seed in range(3)]
+
+    def run(folder: Path) -> None:
+        run_cells(smooth, cells, folder, "test", parameters={"scale": 3.0})
+
+    original: Callable[..., None] = getattr(os, call)
+    count = 0
+
+    def crash(*arguments: object) -> None:
+        nonlocal count
+        if count == after:
+            if call == "fsync":  # half-way through the temporary file
+                os.truncate(next(tmp_path.glob(".*")), 20)
+            raise Crash
+        count += 1
+        original(*arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr(os, call, crash)
+        run(tmp_path)
+    if after // 2 > 0:  # of two writes a row
+        assert len(load_results(tmp_path, "test")) == after // 2
+    run(tmp_path)
+    run(tmp_path / "whole")
+    assert without_seconds(tmp_path) == without_seconds(tmp_path / "whole")
+    assert list(tmp_path.glob(".*")) == []
+
+
+# --- failures
+
+
+class Unpicklable(Exception):
+    """An exception that cannot travel between processes."""
+
+    def __init__(self, message: str, _: object) -> None:
+        super().__init__(message)
+
+
+def faulty(seed: int, folder: str) -> dict[str, float]:
+    """Fail for two seeds until a file appears."""
+    if seed in (0, 2) and not (Path(folder) / "mended").exists():
+        raise Unpicklable(f"no luck with {seed}", lambda: None)
+    return {"value": seed / 3}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_failed_cell_is_named_and_costs_no_other(tmp_path: Path, n_jobs: int) -> None:
+    cells = [{"seed": seed} for seed in range(5)]
+    arguments: dict[str, Any] = {"parameters": {"folder": str(tmp_path)}, "n_jobs": n_jobs}
+    with pytest.raises(RuntimeError, match="2 of 5 cells failed") as error:
+        run_cells(faulty, cells, tmp_path, "test", **arguments)
+    assert "{'seed': 0}" in str(error.value) and "{'seed': 2}" in str(error.value)
+    assert "in faulty" in str(error.value) and "no luck with" in str(error.value)
+    assert load_results(tmp_path, "test")["seed"].tolist() == [1, 3, 4]
+    (tmp_path / "mended").touch()
+    run_cells(faulty, cells, tmp_path, "test", **arguments)
+    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3, 4]
+    assert load_provenance(tmp_path, "test")["runs"][-1]["cells"] == 2
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "text", [1.0], np.ones(1).astype(str), {}],
+    ids=["None", "str", "list", "array", "dict"],
+)
+def test_what_is_no_number_is_refused(tmp_path: Path, value: object) -> None:
+    def wrong(seed: int) -> dict[str, object]:
+        return {"value": value}
+
+    with pytest.raises(RuntimeError, match=r"seed.*0[\s\S]*expected int, float or bool"):
+        run_cells(wrong, [{"seed": 0}], tmp_path, "test")
+
+
+def test_names_of_measures_are_checked(tmp_path: Path) -> None:
+    def taken(seed: int) -> dict[str, float]:
+        return {"seed": 1.0}
+
+    def changing(seed: int) -> dict[str, float]:
+        return {"x": 1.0} if seed == 0 else {"y": 1.0}
+
+    with pytest.raises(RuntimeError, match="a name of its own, got 'seed'"):
+        run_cells(taken, [{"seed": 0}], tmp_path, "taken")
+    with pytest.raises(ValueError, match=r"expected the columns .*'x'.* got .*'y'.*'seed': 1"):
+        run_cells(changing, [{"seed": 0}, {"seed": 1}], tmp_path, "changing")
+    assert load_results(tmp_path, "changing")["seed"].tolist() == [0]
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("cells", "message"),
+    [
+        ([], "expected cells"),
+        ([{}], "expected cells"),
+        ([{"a": 1, "seconds": 2.0}], "none called seconds"),
+        ([{"a": 1}, {"a": 2}, {"a": 1}], r"each cell once, got \{'a': 1\} twice"),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], "each cell once"),
+        ([{"a": 1}, {"b": 1}], r"\{'a': 'int'\}, got \{'b': 'int'\} in \{'b': 1\}"),
+        ([{"a": 1}, {"a": 2, "b": 1}], r"got \{'a': 'int', 'b': 'int'\}"),
+        ([{"a": 1}, {"a": 2.0}], r"'int'\}, got \{'a': 'float'\}"),
+        ([{"a": 1}, {"a": True}], r"'int'\}, got \{'a': 'bool'\}"),
+        ([{"a": "1"}, {"a": 1}], r"'str'\}, got \{'a': 'int'\}"),
+        ([{"a": None}], r"of str, int, float or bool.*NoneType"),
+        ([{"a": (1, 2)}], r"of str, int, float or bool.*tuple"),
+        ([{"a": np.float64(1)}], r"of str, int, float or bool.*float64"),
+        ([{"a": math.nan}], "finite"),
+    ],
+)
+def test_unfit_cells_are_refused(tmp_path: Path, cells: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        run_cells(measure, cells, tmp_path, "test")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_same_dict_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="each cell once"):
+        run_cells(measure, [CELLS[0], CELLS[0]], tmp_path, "test")
+
+
+def test_unfit_parameters_and_functions_are_refused(tmp_path: Path) -> None:
+    for value in (math.nan, object(), np.ones(2)):
+        with pytest.raises(ValueError, match="parameters that JSON can hold"):
+            run_cells(measure, CELLS, tmp_path, "test", parameters={"scale": value})
+    hidden: Any = functools.partial(measure, scale=2.0)
+    with pytest.raises(ValueError, match="expected a function"):
+        run_cells(hidden, CELLS, tmp_path, "test")
+
+
+def other(kind: str, seed: int) -> NoReturn:
+    """Stand for another function."""
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("function", "cells", "arguments", "message"),
+    [
+        (measure, CELLS, {"parameters": {"scale": 3.0}}, r"'scale': stored 2.0, asked 3.0"),
+        (measure, CELLS, {"parameters": {"scale": 2}}, r"'scale': stored 2.0, asked 2\."),
+        (measure, CELLS, {"parameters": {}}, r"'scale': stored 2.0, asked nothing"),
+        (
+            measure,
+            CELLS,
+            {"parameters": {"scale": 2.0, "touch": ""}},
+            r"'touch': stored nothing, asked \"\"",
+        ),
+        (measure, CELLS, {"threads": 2}, r"threads: stored 1, asked 2"),
+        (other, CELLS, {}, r"function: stored .*:measure\", asked .*:other"),
+        (measure, [{"kind": "a", "seed": 0.0}], {}, r"'seed': stored .int., asked .float."),
+        (measure, [{"kind": "a"}], {}, r"'seed': stored .int., asked nothing"),
+        (measure, [{**CELLS[0], "c": 1}], {}, r"'c': stored nothing, asked .int."),
+    ],
+)
+def test_another_origin_is_refused(
+    tmp_path: Path,
+    function: Callable[..., dict[str, Any]],
+    cells: list[dict[str, Any]],
+    arguments: dict[str, Any],
+    message: str,
+) -> None:
+    run_cells(measure, CELLS[:2], tmp_path, "test", parameters={"scale": 2.0})
+    before = without_seconds(tmp_path)
+    with pytest.raises(ValueError, match=message) as error:
+        run_cells(function, cells, tmp_path, "test", **({"parameters": {"scale": 2.0}} | arguments))
+    assert "Delete it" in str(error.value) and "test.csv" in str(error.value)
+    assert without_seconds(tmp_path) == before
+
+
+def test_deleting_the_table_is_enough_to_begin_anew(tmp_path: Path) -> None:
+    run_cells(measure, CELLS[:2], tmp_path, "test")
+    (tmp_path / "test.csv").unlink()
+    run_cells(measure, CELLS[:1], tmp_path, "test", parameters={"scale": 2.0})
+    provenance = load_provenance(tmp_path, "test")
+    assert provenance["parameters"] == {"scale": 2.0} and len(provenance["runs"]) == 1
+
+
+def test_missing_results_say_what_makes_them(tmp_path: Path) -> None:
+    for read in (load_results, load_provenance, verify):
+        with pytest.raises(FileNotFoundError, match=r"test\.csv.*make paper"):
+            read(tmp_path, "test")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        ("csv", "kind,seed,trace,seconds\na,one,1.0,1.0\n"),
+        ("csv", "kind,seed,trace,seconds\na,1,1.0\n"),
+        ("csv", "kind,seed,trace,seconds\na,1,1.0,1.0,1.0\n"),
+        ("csv", "kind,trace,seconds\na,1.0,1.0\n"),
+        ("provenance.json", "{"),
+        ("provenance.json", "{}"),
+        ("provenance.json", None),
+    ],
+)
+def test_a_damaged_store_is_refused(tmp_path: Path, suffix: str, text: str | None) -> None:
+    run_cells(measure, CELLS[:2], tmp_path, "test")
+    path = tmp_path / f"test.{suffix}"
+    path.unlink() if text is None else path.write_text(text)
+    for use in (load_results, lambda *store: run_cells(measure, CELLS, *store)):
+        with pytest.raises(ValueError, match=r"test\.csv.*restore both files"):
+            use(tmp_path, "test")
+
+
+# --- provenance
+
+
+def test_provenance_tells_where_the_rows_come_from(tmp_path: Path) -> None:
+    with joblib.parallel_config(backend="threading"):
+        run_cells(measure, CELLS[:2], tmp_path, "test", parameters={"pause": 0.2}, n_jobs=2)
+    provenance = load_provenance(tmp_path, "test")
+    (run,) = provenance.pop("runs")
+    assert provenance == {
+        "experiment": "test",
+        "function": f"{__name__}:measure",
+        "parameters": {"pause": 0.2},
+        "threads": 1,
+        "columns": {"kind": "str", "seed": "int"},
+    }
+    start, end = pd.Timestamp(run["start"]), pd.Timestamp(run["end"])
+    assert start.utcoffset() == pd.Timedelta(0) and start <= end <= pd.Timestamp.now("UTC")
+    assert run["cells"] == 2 and run["n_jobs"] == 2 and 0.2 < run["seconds"] < 60
+    assert run["versions"]["torch"] == torch.__version__
+    names = "python bayesloss numpy scipy scikit-learn torch pandas"
+    assert list(run["versions"]) == names.split()
+    assert run["processor"] and run["platform"]
+    assert str(tmp_path) not in json.dumps(run)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_the_commit_is_marked_when_code_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    for variable in ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def git(*arguments: str) -> str:
+        identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+        command = ["git", *identity, *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    code = tmp_path / "package"
+    code.mkdir()
+    (code / "module.py").write_text("x = 1\n")
+    assert provenance._commit(code) is None  # no repository
+    git("init")
+    assert provenance._commit(code) is None  # no commit
+    git("add", ".")
+    git("commit", "--no-gpg-sign", "-m", "first")
+    commit = git("rev-parse", "HEAD")
+    assert provenance._commit(code) == commit
+    (tmp_path / "result.csv").write_text("1\n")
+    assert provenance._commit(code) == commit
+    (code / "module.py").write_text("x = 2\n")
+    assert provenance._commit(code) == f"{commit}-dirty"
+    git("checkout", ".")
+    (tmp_path / "new.py").touch()
+    assert provenance._commit(code) == f"{commit}-dirty"
+    assert provenance._commit(tmp_path / "absent") is None
+
+
+# --- verification
+
+
+def smooth(seed: int, scale: float) -> dict[str, Any]:
+    """Return measures of every type that `verify` compares."""
+    return {"value": scale * seed / 7, "odd": seed % 2 == 1, "nan": math.nan, "zero": 0.0}
+
+
+def alter(folder: Path, column: str, change: Callable[[Any], Any]) -> None:
+    """Change one column of a stored table."""
+    with (folder / "test.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row[column] = json.dumps(change(json.loads(row[column])))
+    with (folder / "test.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_verify_measures_a_handful_again(tmp_path: Path) -> None:
+    cells = [{"seed": seed} for seed in range(1, 9)]
+    run_cells(smooth, cells, tmp_path, "test", parameters={"scale": 3.0})
+    report = verify(tmp_path, "test", n_cells=2, seed=1)
+    assert list(report) == ["cell", "measure", "stored", "recomputed", "ok"]
+    assert report["measure"].tolist() == ["value", "odd", "nan", "zero"] * 2
+    assert report["ok"].all()
+    same = verify(tmp_path, "test", n_cells=2, seed=1)
+    pd.testing.assert_frame_equal(report, same)
+    assert {verify(tmp_path, "test", n_cells=1, seed=seed)["cell"][0] for seed in range(9)} > set(
+        report["cell"]
+    )
+    assert len(verify(tmp_path, "test", n_cells=100)) == 8 * 4
+
+    alter(tmp_path, "value", lambda value: value * (1 + 1e-8))
+    alter(tmp_path, "seconds", lambda value: value + 1)
+    alter(tmp_path, "zero", lambda value: value + 1e-15)
+    assert verify(tmp_path, "test")["ok"].all()
+    with pytest.raises(RuntimeError, match="not what is stored"):
+        verify(tmp_path, "test", rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("value", lambda value: value * (1 + 1e-5)),
+        ("value", lambda value: math.nan),
+        ("odd", lambda value: not value),
+        ("nan", lambda value: 1.0),
+        ("zero", lambda value: 1e-9),
+    ],
+)
+def test_verify_fails_when_a_stored_number_is_another(
+    tmp_path: Path, column: str, change: Callable[[Any], Any]
+) -> None:
+    run_cells(smooth, [{"seed": 3}], tmp_path, "test", parameters={"scale": 3.0})
+    alter(tmp_path, column, change)
+    with pytest.raises(RuntimeError, match=rf"not what is stored[\s\S]*'seed': 3.*{column}") as e:
+        verify(tmp_path, "test")
+    assert len(str(e.value).splitlines()) == 3  # the one row that is wrong
+
+
+def test_verify_fails_when_measures_come_or_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_cells(smooth, [{"seed": 3}], tmp_path, "test", parameters={"scale": 3.0})
+
+    def renamed(seed: int, scale: float) -> dict[str, Any]:
+        measures = smooth_before(seed, scale)
+        return {"worth": measures.pop("value"), **measures}
+
+    smooth_before = smooth
+    monkeypatch.setitem(globals(), "smooth", renamed)
+    with pytest.raises(RuntimeError, match=r"value[\s\S]*worth"):
+        verify(tmp_path, "test")
+
+
+def test_verify_says_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def local(seed: int) -> dict[str, int]:
+        return {"value": seed}
+
+    run_cells(local, [{"seed": 3}], tmp_path, "test")
+    with pytest.raises(ValueError, match=r"'test' was made by .*local, which is not there"):
+        verify(tmp_path, "test")
+    with pytest.raises(ValueError, match="expected cells to verify, got 1 rows, n_cells=0"):
+        verify(tmp_path, "test", n_cells=0)
+    (tmp_path / "mended").touch()
+    run_cells(faulty, [{"seed": 0}], tmp_path, "faulty", parameters={"folder": str(tmp_path)})
+    (tmp_path / "mended").unlink()
+    with pytest.raises(RuntimeError, match=r"'seed': 0[\s\S]*no luck with 0"):
+        verify(tmp_path, "faulty")
+
+
+# --- progress
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_silent_off_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], n_jobs: int
+) -> None:
+    run_cells(measure, CELLS, tmp_path, "test", n_jobs=n_jobs)
+    verify(tmp_path, "test", n_cells=1)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_on_a_terminal_counts_missing_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_cells(measure, CELLS[:2], tmp_path, "test")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    run_cells(measure, CELLS, tmp_path, "test")
+    assert "4/4" in terminal.getvalue() and "test" in terminal.getvalue()
+
+
+# --- last, since the workers that the tests before shared do not outlive it
+
+
+def deadly(seed: int) -> dict[str, int]:
+    """Take the worker down, as the kernel does when memory runs out."""
+    if seed == 5:
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"value": seed}
+
+
+def test_a_dead_worker_raises_and_the_rows_stay(tmp_path: Path) -> None:
+    with pytest.raises(TerminatedWorkerError):
+        run_cells(deadly, [{"seed": seed} for seed in range(6)], tmp_path, "test", n_jobs=2)
+    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3, 4]
+
+
+# ------------------------------------------------------------------- the stores of this repository
+
+STORES = sorted((Path(__file__).resolve().parents[3] / "data" / "results").glob("*.csv"))
+
+
+@pytest.mark.parametrize("table", STORES, ids=lambda table: table.stem)
+def test_a_store_knows_its_function(table: Path) -> None:
+    """Where it is today, and where it was at the commits that the rows were measured at."""
+    stored = load_provenance(table.parent, table.stem)
+    module, _, function = stored["function"].partition(":")
+    assert module.startswith("bayesloss_book.")
+    assert callable(getattr(importlib.import_module(module), function))
+    assert all(run.get("function", stored["function"]) for run in stored["runs"])
+
+
+def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path: Path) -> None:
+    run_cells(measure, CELLS[:1], tmp_path, "test")
+    path = tmp_path / "test.provenance.json"
+    stored = json.loads(path.read_text("utf-8"))
+    stored["function"] = "bayesloss.experiments.auto_mpg:measure"
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    both = (
+        rf"test\.csv.*stored .bayesloss\.experiments\.auto_mpg:measure., asked .{__name__}:measure"
+    )
+    with pytest.raises(ValueError, match=both):
+        run_cells(measure, CELLS[:2], tmp_path, "test")
+    with pytest.raises(ValueError, match=r"'test' was made by bayesloss\.experiments\.auto_mpg"):
+        verify(tmp_path, "test")

@@ -1,0 +1,85 @@
+"""`make verify`: strict, but for named stores on another kind of processor."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from bayesloss_book.stores import verify as command
+from bayesloss_book.stores.results import run_cells
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def measure(x):
+    return {"square": x**2, "half": x / 2, "none": float("nan")}
+
+
+@pytest.fixture
+def store(tmp_path):
+    run_cells(measure, [{"x": x} for x in (1.0, 2.0, 3.0, 4.0)], tmp_path, "numbers", n_jobs=1)
+    return tmp_path
+
+
+def change(store: Path, old: str, new: str) -> None:
+    path = store / "numbers.csv"
+    text = path.read_text("utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), "utf-8")
+
+
+def stored_elsewhere(store: Path) -> None:
+    path = store / "numbers.provenance.json"
+    provenance = json.loads(path.read_text("utf-8"))
+    provenance["runs"][0]["processor"] = "Another One"
+    path.write_text(json.dumps(provenance), "utf-8")
+
+
+def test_a_store_of_this_processor_agrees_to_six_digits(store, capsys):
+    assert command.main([str(store), "--cells", "4"]) == 0
+    assert capsys.readouterr().out == "numbers: 4 cells agree in 12 measures\n"
+    change(store, "16.0", "16.001")
+    assert command.main([str(store), "--cells", "4"]) == 1
+    assert "not what is stored, at rtol=1e-06" in capsys.readouterr().out
+
+
+def test_a_store_of_another_processor_agrees_to_six_digits_too(store, capsys):
+    stored_elsewhere(store)
+    assert command.main([str(store), "--cells", "4"]) == 0
+    change(store, "16.0", "16.001")
+    assert command.main([str(store), "--cells", "4"]) == 1
+    assert "not what is stored, at rtol=1e-06" in capsys.readouterr().out
+
+
+def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsys, monkeypatch):
+    monkeypatch.setitem(command.ELSEWHERE, "numbers", 0.02)
+    change(store, "16.0", "16.16")
+    assert command.main([str(store), "--cells", "4"]) == 1
+    capsys.readouterr()
+    stored_elsewhere(store)
+    assert command.main([str(store), "--cells", "4"]) == 0
+    expected = "numbers: 4 cells agree in 11 of 12 measures, and differ by 0.01 (square) at most; "
+    assert capsys.readouterr().out == expected + "stored on Another One\n"
+    change(store, "16.16", "16.5")
+    assert command.main([str(store), "--cells", "4"]) == 1
+    assert "not what is stored, at rtol=0.02" in capsys.readouterr().out
+
+
+def test_what_is_missing_is_an_error_on_any_processor(store, capsys, monkeypatch):
+    monkeypatch.setitem(command.ELSEWHERE, "numbers", math.inf)
+    stored_elsewhere(store)
+    change(store, "16.0", "NaN")
+    assert command.main([str(store), "--cells", "4"]) == 1
+    assert "not what is stored" in capsys.readouterr().out
+
+
+def test_tolerances_are_of_stores_that_there_are():
+    stores = {path.stem for path in (ROOT / "data" / "results").glob("*.csv")}
+    assert set(command.ELSEWHERE) <= stores
+
+
+def test_a_folder_without_stores_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        command.main([str(tmp_path)])
+    assert "got no .csv; run `make paper`" in capsys.readouterr().err

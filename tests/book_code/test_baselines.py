@@ -1,0 +1,30 @@
+"""Logistic regression at a budget, and the calibration error."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss_book.baselines import calibration_error, fit_logistic
+from bayesloss_book.image_sets import inputs, one_vs_rest
+
+
+@pytest.mark.parametrize("C", [1.0, 0.01])
+def test_the_baseline_is_logistic_regression(C):
+    """Against scikit-learn, both at a tight tolerance: log odds agree to three digits."""
+    X, y, X_test, _ = inputs("digits", 600, "pixels", 0)
+    truth = one_vs_rest(y)
+    train, test, rounds, converged, _ = fit_logistic(X, truth, X_test, C, 1e-8)
+    assert converged and rounds > 0
+    for k in (0, 8):
+        reference = LogisticRegression(C=C, tol=1e-8, max_iter=10_000).fit(X, truth[:, k])
+        # The error of weights is at most the slope left over the curvature, 1 / (C n) at least.
+        assert np.allclose(test[:, k], reference.decision_function(X_test), atol=2e-3)
+        assert np.allclose(train[:, k], reference.decision_function(X), atol=2e-3)
+
+
+def test_calibration_error_by_hand():
+    """Two bins: in one confidence 0.1 against a frequency of 0.2, in the other 0.9 against 0.75."""
+    probability = np.array([0.1] * 5 + [0.9] * 4)
+    truth = np.array([1, 0, 0, 0, 0, 1, 1, 1, 0], dtype=bool)
+    expected = (5 * 0.1 + 4 * 0.15) / 9
+    assert calibration_error(probability, truth) == pytest.approx(expected)
