@@ -1,4 +1,4 @@
-"""What the pages on images share: logistic regression at a budget, and the calibration error."""
+"""What pages compare: W&N's recipe, logistic regression at a budget, the calibration error."""
 
 from typing import Any
 
@@ -8,9 +8,17 @@ from numpy.typing import NDArray
 
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_fixed_link
+from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import LogLoss
 
-__all__ = ["BUDGETS", "CALIBRATION_BINS", "HELD_OUT", "calibration_error", "fit_logistic"]
+__all__ = [
+    "BUDGETS",
+    "CALIBRATION_BINS",
+    "HELD_OUT",
+    "calibration_error",
+    "fit_logistic",
+    "recipe",
+]
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
 
@@ -19,6 +27,21 @@ BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
 
 CALIBRATION_BINS = 15  # of probabilities, for the calibration error
 LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
+
+
+def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
+    """W&N's classifier, whatever the library's defaults are.
+
+    Parameters
+    ----------
+    method : {"ISGP", "GP", "held-out ISGP"}
+        The prior; the last sees leave-one-out scores, the others the training scores, as in the
+        paper.
+    **given
+        Parameters of :class:`~bayesloss.learning.linkgistic.LinkgisticClassifier`.
+    """
+    prior = "gp" if method == "GP" else "isgp"
+    return LinkgisticClassifier(prior, **({"leave_one_out": method == HELD_OUT} | given))
 
 
 def fit_logistic(

@@ -8,7 +8,6 @@ scorecard and the tests read back from the executed notebook.
 
 import html
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from bayesloss_book.html import with_math
 
 __all__ = [
     "MIME",
@@ -170,15 +171,4 @@ def badge(verdict: str) -> str:
     """The verdict as HTML, in its colour; the word says it without the colour."""
     return (
         f'<span class="claim-{_TONES[verdict]}"><span class="claim-verdict">{verdict}</span></span>'
-    )
-
-
-def with_math(text: str) -> str:
-    """Text as HTML; what stands between dollar signs becomes a formula."""
-    parts = re.split(r"\$([^$]+)\$", text)
-    return "".join(
-        f'<span class="math notranslate nohighlight">\\({html.escape(part)}\\)</span>'
-        if position % 2
-        else html.escape(part)
-        for position, part in enumerate(parts)
     )

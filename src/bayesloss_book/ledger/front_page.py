@@ -7,8 +7,9 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from bayesloss_book.ledger.claims import Finding, badge, ledger, with_math
-from bayesloss_book.ledger.scorecard import Found, HTMLTable, link
+from bayesloss_book.html import HTMLTable, with_math
+from bayesloss_book.ledger.claims import Finding, badge, ledger
+from bayesloss_book.ledger.scorecard import Found, link
 from bayesloss_book.ledger.under_specified import sway
 
 __all__ = ["Headline", "draw_verdicts", "headlines"]

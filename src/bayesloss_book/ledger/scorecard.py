@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from bayesloss_book.html import HTMLTable, with_math
 from bayesloss_book.ledger.claims import (
     VERDICTS,
     Claim,
@@ -14,39 +15,11 @@ from bayesloss_book.ledger.claims import (
     badge,
     findings_in,
     ledger,
-    with_math,
 )
 
-__all__ = ["Found", "HTMLTable", "all_findings", "claims_table", "counts", "link", "quote"]
+__all__ = ["Found", "all_findings", "claims_table", "counts", "link", "quote"]
 
 Found = dict[str, tuple[str, Finding]]
-
-
-class HTMLTable:
-    """HTML that a notebook shows, with other forms for readers and tools that see no HTML.
-
-    Parameters
-    ----------
-    content : str
-        The HTML.
-    text : str
-        For a terminal.
-    markdown : str, optional
-        For the PDF, which has the text if there is none.
-    """
-
-    def __init__(self, content: str, text: str, markdown: str | None = None) -> None:
-        self._content, self._text, self._markdown = content, text, markdown
-
-    def _repr_html_(self) -> str:
-        return self._content
-
-    def _repr_markdown_(self) -> str | None:
-        return self._markdown
-
-    def __repr__(self) -> str:
-        """The text."""
-        return self._text
 
 
 def all_findings(book: Path) -> Found:

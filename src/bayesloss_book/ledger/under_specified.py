@@ -4,8 +4,9 @@ import html
 import re
 from collections.abc import Mapping
 
-from bayesloss_book.ledger.claims import Claim, Finding, ledger, with_math
-from bayesloss_book.ledger.scorecard import Found, HTMLTable, link
+from bayesloss_book.html import HTMLTable, with_math
+from bayesloss_book.ledger.claims import Claim, Finding, ledger
+from bayesloss_book.ledger.scorecard import Found, link
 
 __all__ = ["settings_table", "sway"]
 

@@ -1,6 +1,5 @@
 """The measures and figures of the page on proper losses."""
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
@@ -8,8 +7,6 @@ from matplotlib.figure import Figure
 
 from bayesloss import CompositeLoss, LogLoss
 from bayesloss_book.learning import proper_losses
-
-mpl.use("agg")
 
 
 def test_tightest_instances_keep_to_the_bound_and_come_near_it():

@@ -2,15 +2,12 @@
 
 import math
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 import torch
 
 from bayesloss_book.learning import toy_classification as toy
 from bayesloss_book.toys import grid
-
-mpl.use("Agg")
 
 
 @pytest.fixture(scope="module")

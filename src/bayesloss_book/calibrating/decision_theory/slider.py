@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.figures import STYLES
 from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
-from bayesloss_book.ledger.scorecard import HTMLTable
+from bayesloss_book.html import HTMLTable, marks, slider
 
 __all__ = ["power_plant_slider"]
 
@@ -113,13 +113,13 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     content = (
         f"<div id='power-plant-slider' data-plant='{json.dumps(data)}'>"
         "<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>"
-        + _slider(
+        + slider(
             "critical",
             "critical temperature in °C",
             (_CRITICAL[0], _CRITICAL[-1], 1),
             plant.critical,
         )
-        + _slider(
+        + slider(
             "cost",
             f"cost of a shutdown (of a meltdown: {plant.meltdown:g})",
             (0.5, 30, 0.5),
@@ -140,14 +140,6 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     return HTMLTable(content, "Sliders for the critical temperature and the cost of a shutdown.")
 
 
-def _slider(name: str, label: str, span: tuple[float, float, float], start: float) -> str:
-    return (
-        f"<label style='flex:1 1 14rem'>{label}: <span data-value='{name}'></span>"
-        f"<input type='range' data-slider='{name}' min='{span[0]:g}' max='{span[1]:g}' "
-        f"step='{span[2]:g}' value='{start:g}' style='width:100%'></label>"
-    )
-
-
 def _path(density: np.ndarray) -> str:
-    points = zip(np.linspace(0, _WIDTH, len(density)), _HEIGHT * (1 - density / _TOP), strict=True)
-    return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    across = np.linspace(0, _WIDTH, len(density))
+    return "M" + "L".join(marks(across, _HEIGHT * (1 - density / _TOP)))

@@ -26,6 +26,7 @@ from bayesloss_book.baselines import (
     CALIBRATION_BINS,
     HELD_OUT,
     calibration_error,
+    recipe,
 )
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
@@ -196,12 +197,7 @@ def predict(
             model = CalibratedClassifierCV(model, method=method, cv=_FOLDS).fit(X, y)
             return model.predict_proba(X_test)[:, 1], None, True
         if method in ("GP", "ISGP", HELD_OUT):
-            model = LinkgisticClassifier(
-                "gp" if method == "GP" else "isgp",
-                leave_one_out=method == HELD_OUT,
-                C=C,
-                random_state=seed,
-            ).fit(X, y)
+            model = recipe(method, C=C, random_state=seed).fit(X, y)
             converged = model.converged_
         elif method in ("logistic", "beta"):
             converged = model.fit(X, y).n_iter_[0] < _MAX_ITER
@@ -235,8 +231,8 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
         row: dict[str, float] = {"C": C}
         for name, model in (
             ("logistic", LogisticRegression(C=C, max_iter=_MAX_ITER)),
-            ("ISGP", LinkgisticClassifier(leave_one_out=False, C=C, random_state=0)),
-            (HELD_OUT, LinkgisticClassifier(C=C, random_state=0)),
+            ("ISGP", recipe(C=C, random_state=0)),
+            (HELD_OUT, recipe(HELD_OUT, C=C, random_state=0)),
         ):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

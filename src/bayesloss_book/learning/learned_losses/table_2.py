@@ -20,9 +20,8 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
-from bayesloss_book.baselines import BUDGETS, fit_logistic
+from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 
@@ -258,14 +257,7 @@ def _fit_linkgistic(
 ) -> tuple[Array, Array, int, bool]:
     """Log odds and scores of the test images, rounds, converged."""
     tol, max_rounds = BUDGETS[budget]
-    model = LinkgisticClassifier(
-        method.lower(),
-        leave_one_out=False,
-        C=C,
-        tol=tol,
-        max_iter=max_rounds,
-        random_state=seed,
-    )
+    model = recipe(method, C=C, tol=tol, max_iter=max_rounds, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
         warnings.filterwarnings("ignore", ".*outside", UserWarning)

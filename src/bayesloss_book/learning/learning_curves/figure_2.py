@@ -24,6 +24,7 @@ from bayesloss_book.baselines import (
     LOGISTIC_STEPS,
     calibration_error,
     fit_logistic,
+    recipe,
 )
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
@@ -163,14 +164,7 @@ def measure(
     elif method == "scikit-learn":
         found = _fit_scikit_learn(X, y, X_test, C, tol)
     else:
-        model = LinkgisticClassifier(
-            "gp" if method == "GP" else "isgp",
-            leave_one_out=method == HELD_OUT,
-            C=C,
-            tol=tol,
-            max_iter=max_rounds,
-            random_state=seed,
-        )
+        model = recipe(method, C=C, tol=tol, max_iter=max_rounds, random_state=seed)
         found = _fit_linkgistic(model, X, y, X_test, c_factor)
     odds_train, odds, rounds, converged, outside = found
     return {

@@ -14,9 +14,9 @@ import pandas as pd
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.learning.learning_curves.figure_2 import BUDGETS, METHODS, fit_logistic
+from bayesloss_book.learning.learning_curves.figure_2 import METHODS
 from bayesloss_book.stores.results import run_cells
 
 __all__ = ["CURVES", "DRESS", "POINTS", "cells", "curves_of", "groups_of", "measure", "run"]
@@ -67,14 +67,7 @@ def measure(
         grid = np.linspace(x.min(), x.max(), POINTS)
         curves = [*[expit(grid)] * 3, *[grid] * 3]
     else:
-        model = LinkgisticClassifier(
-            method.lower(),
-            leave_one_out=False,
-            C=C,
-            tol=tol,
-            max_iter=rounds,
-            random_state=seed,
-        )
+        model = recipe(method, C=C, tol=tol, max_iter=rounds, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
             model.fit(X, dress)

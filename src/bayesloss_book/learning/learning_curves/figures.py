@@ -6,14 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
+from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.learning_curves.figure_2 import (
-    COMPARED,
-    DATA,
-    HELD_OUT,
-    METHODS,
-    SETTING,
-)
+from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, METHODS, SETTING
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
 from bayesloss_book.learning.learning_curves.summary import WHOLE, curves, gains
 

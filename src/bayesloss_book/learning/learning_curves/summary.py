@@ -8,7 +8,8 @@ is one training set only, and the error is that of the test set alone.
 import numpy as np
 import pandas as pd
 
-from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, HELD_OUT, SETTING
+from bayesloss_book.baselines import HELD_OUT
+from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, SETTING
 
 __all__ = ["LEARNED", "WHOLE", "curves", "gains", "in_setting", "settings_table"]
 

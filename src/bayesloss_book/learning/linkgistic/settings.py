@@ -15,6 +15,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, reach
 
 __all__ = [
@@ -41,7 +42,7 @@ def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassif
 
     ``leave_one_out=True`` is ours. That its rounds may run out is meant, and no warning is given.
     """
-    model = LinkgisticClassifier(prior, **({"leave_one_out": False} | options))
+    model = recipe(prior.upper(), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(problem.X, problem.y)

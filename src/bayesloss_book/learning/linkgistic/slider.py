@@ -1,7 +1,7 @@
 """A slider through the rounds of EM: the learned link, as a picture a round, without a network.
 
-The page carries every frame; a short script shows one. The slider is a plain range input, so the
-keyboard moves it; a button plays the rounds.
+The page carries every frame; a short script shows one. A button plays the
+rounds.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.html import DASHED, HTMLTable, curve, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
-from bayesloss_book.ledger.scorecard import HTMLTable
 
 __all__ = ["link_slider"]
 
@@ -80,23 +80,20 @@ def link_slider(
     x, odds = np.asarray(x, dtype=float), np.asarray(odds, dtype=float)
     order = np.argsort(x)
     truth = expit(np.interp(t, x[order], odds[order]))
-    line = (
-        f'<path d="M{"L".join(_points(t, truth))}" fill="none" stroke="currentColor" '
-        "stroke-dasharray='6 4' stroke-width='1.2'/>"
-    )
-    content = (
-        "<div id='link-slider'><label>round of EM: <span data-value='round'></span>"
+    content = picture(
+        "link-slider",
+        "<label>round of EM: <span data-value='round'></span>"
         f"<input type='range' min='0' max='{len(shown) - 1}' step='1' value='0' "
         "style='width:100%'></label><p><button type='button'>Play</button> Log evidence "
         "<output data-value='value'></output> nats, weights of length "
-        "<output data-value='length'></output>.</p>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%;overflow:hidden' "
-        "aria-label='The learned inverse link with its band, and the true one, dashed'>"
-        f"{frames}{line}</svg>"
+        "<output data-value='length'></output>.</p>",
+        f"{frames}{curve(_points(t, truth), DASHED)}",
+        (_WIDTH, _HEIGHT),
+        "The learned inverse link with its band, and the true one, dashed",
         f"<p>Scores from −{_REACH} to {_REACH} standard deviations, probabilities from 0 to 1; "
         "dashed: the truth.</p>"
-        "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>"
-        f"</div><script>{_SCRIPT}</script>"
+        "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>",
+        _SCRIPT,
     )
     text = "A slider for the rounds of EM; log evidence in nats: " + ", ".join(
         f"{rounds[k].value:.0f} in round {k}" for k in shown
@@ -116,12 +113,12 @@ def _frame(found: Round, number: int, t: NDArray[np.float64], *, first: bool) ->
         f"<g data-frame='{number}' data-round='{number}' data-value='{found.value:.1f}' "
         f"data-length='{float(found.beta.norm()):.2f}'{'' if first else ' style=display:none'}>"
         f'<path d="M{band}Z" fill="{colour}" opacity="0.3"/>'
-        f'<path d="M{"L".join(_points(t, u.mean(axis=0)))}" fill="none" stroke="{colour}" '
-        "stroke-width='2'/></g>"
+        + curve(_points(t, u.mean(axis=0)), f'stroke="{colour}" stroke-width="2"')
+        + "</g>"
     )
 
 
 def _points(t: NDArray[np.float64], probability: NDArray[np.float64]) -> list[str]:
     across = _WIDTH * (t + _REACH) / (2 * _REACH)
     down = _HEIGHT * (1 - probability)
-    return [f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True)]
+    return marks(across, down)

@@ -1,7 +1,6 @@
 """A slider that lets data arrive one after the other: it asks nothing of a network.
 
-The page carries a picture for each number of data; a short script shows one of them. The slider is
-a plain range input, so the keyboard moves it.
+The page carries a picture for each number of data; a short script shows one of them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from bayesloss.learning.evidence import EvidenceMaximum
 from bayesloss.learning.laplace import laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.ledger.scorecard import HTMLTable
+from bayesloss_book.html import DASHED, HTMLTable, curve, marks, picture
 from bayesloss_book.toys import Problem, grid
 
 __all__ = ["posterior_slider"]
@@ -74,7 +73,7 @@ def posterior_slider(
         across = _WIDTH * (where - float(x[0])) / float(x[-1] - x[0])
         # Bands of few data leave the picture; a margin keeps their edges out of sight.
         down = _HEIGHT * (reach - np.clip(height, -1.1 * reach, 1.1 * reach)) / (2 * reach)
-        return [f"{a:.1f} {b:.1f}" for a, b in zip(across, down, strict=True)]
+        return marks(across, down)
 
     # Coordinates in double quotes: what compares pages knows them by these.
     colour = COLOURS["ISGP"]
@@ -83,7 +82,8 @@ def posterior_slider(
         f"{'' if n == sizes[-1] else ' style=display:none'}>"
         f'<path d="M{"L".join(points(mean - band) + points(mean + band)[::-1])}Z" '
         f"fill='{colour}' opacity='0.3'/>"
-        f'<path d="M{"L".join(points(mean))}" fill="none" stroke="{colour}" stroke-width="2"/></g>'
+        + curve(points(mean), f'stroke="{colour}" stroke-width="2"')
+        + "</g>"
         for n, (mean, band) in curves.items()
     )
     dots = "".join(
@@ -92,23 +92,21 @@ def posterior_slider(
         )
         for i, point in enumerate(points(data.y.numpy(), data.x.numpy())[: sizes[-1]])
     )
-    line = (
-        f'<path d="M{"L".join(points(truth))}" fill="none" stroke="currentColor" '
-        "stroke-dasharray='6 4' stroke-width='1.2'/>"
-    )
+    line = curve(points(truth), DASHED)
     last = len(sizes) - 1
-    content = (
-        f"<div id='posterior-slider' data-sizes='{list(sizes)}'>"
+    content = picture(
+        "posterior-slider",
         "<label>number of data: <span data-value='n'></span>"
         f"<input type='range' min='0' max='{last}' step='1' value='{last}' style='width:100%'>"
-        "</label><p>The band is <output data-value='width'></output> wide on average.</p>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%;overflow:hidden' "
-        "aria-label='The posterior mean and band of nu, the data so far, and the truth, dashed'>"
-        f"{frames}{line}{dots}</svg>"
+        "</label><p>The band is <output data-value='width'></output> wide on average.</p>",
+        f"{frames}{line}{dots}",
+        (_WIDTH, _HEIGHT),
+        "The posterior mean and band of nu, the data so far, and the truth, dashed",
         f"<p>x from {float(x[0]):.0f} to {float(x[-1]):.0f}, ν from {-reach:.1f} to {reach:.1f}; "
         "dashed: the truth.</p>"
-        "<noscript>The slider needs JavaScript; the picture shows all data.</noscript>"
-        f"</div><script>{_SCRIPT}</script>"
+        "<noscript>The slider needs JavaScript; the picture shows all data.</noscript>",
+        _SCRIPT,
+        data=f" data-sizes='{list(sizes)}'",
     )
     text = "A slider for the number of data; mean width of the band: " + ", ".join(
         f"{2 * float(band.mean()):.1f} at {n}" for n, (_, band) in curves.items()

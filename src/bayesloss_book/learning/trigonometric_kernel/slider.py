@@ -10,17 +10,17 @@ import math
 import numpy as np
 
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss_book.ledger.scorecard import HTMLTable
+from bayesloss_book.html import HTMLTable, slider
 
 __all__ = ["prior_slider"]
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")
-# name, label, least, largest, step and start of the slider; a and b are on logarithmic scales.
+# Name, label, (least, largest, step) and start of each; a and b are on logarithmic scales.
 _SLIDERS = (
-    ("a", "a (larger: smoother)", -2, 1, 0.05, round(math.log10(0.2), 2)),
-    ("b", "b (larger: steeper)", -2, 1, 0.05, round(math.log10(0.2), 2)),
-    ("c", "c (larger: shorter period)", 0.25, 2, 0.25, 1),
-    ("M", "M (number of basis functions)", 2, 64, 2, 32),
+    ("a", "a (larger: smoother)", (-2, 1, 0.05), round(math.log10(0.2), 2)),
+    ("b", "b (larger: steeper)", (-2, 1, 0.05), round(math.log10(0.2), 2)),
+    ("c", "c (larger: shorter period)", (0.25, 2, 0.25), 1),
+    ("M", "M (number of basis functions)", (2, 64, 2), 32),
 )
 _SCRIPT = """
 (() => {
@@ -89,7 +89,7 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
     if not 1 <= n_samples <= len(_COLOURS):
         raise ValueError(f"expected n_samples of 1 to {len(_COLOURS)}, got {n_samples}")
     draws = np.random.default_rng(seed).normal(size=(n_samples, 2, 32)).round(3).tolist()
-    sliders = "".join(_slider(*slider) for slider in _SLIDERS)
+    sliders = "".join(slider(*given) for given in _SLIDERS)
     panels = _panel("kernel", "k(x, 0) / k(0, 0), from −1 to 1", 1)
     panels += _panel("f", "f(x), from −4 to 4", n_samples)
     panels += _panel("nu", "ν(x) − ν₀, from −2 to 2; dashed: its prior mean", n_samples)
@@ -108,14 +108,6 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for a, b, c and M; the kernel, f and nu follow.")
-
-
-def _slider(name: str, label: str, least: float, most: float, step: float, start: float) -> str:
-    return (
-        f"<label style='flex:1 1 14rem'>{label}: <span data-value='{name}'></span>"
-        f"<input type='range' data-slider='{name}' min='{least}' max='{most}' step='{step}' "
-        f"value='{start}' style='width:100%'></label>"
-    )
 
 
 def _panel(name: str, title: str, n_curves: int) -> str:

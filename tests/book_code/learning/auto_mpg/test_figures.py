@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -10,7 +9,6 @@ from bayesloss_book.learning.auto_mpg import figures as auto_mpg_figures
 from bayesloss_book.learning.auto_mpg import table_1 as auto_mpg
 from bayesloss_book.stores.results import load_results
 
-mpl.use("agg")
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
 

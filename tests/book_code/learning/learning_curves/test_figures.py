@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
@@ -13,7 +12,6 @@ from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, MET
 from bayesloss_book.learning.learning_curves.summary import curves, gains
 from bayesloss_book.stores.results import load_provenance, load_results
 
-mpl.use("agg")
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
 

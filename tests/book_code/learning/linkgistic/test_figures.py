@@ -1,6 +1,5 @@
 """The figures show what they are given."""
 
-import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -11,7 +10,6 @@ from bayesloss import LinkgisticClassifier
 from bayesloss_book.learning.linkgistic import figures
 from bayesloss_book.learning.linkgistic.rounds import kinked, learn
 
-matplotlib.use("Agg")
 SMALL = kinked(400, 0, n_test=10)
 
 

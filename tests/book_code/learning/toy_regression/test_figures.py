@@ -1,14 +1,11 @@
 """The figures of the toy regression: every panel shows what its caption says."""
 
-import matplotlib as mpl
 import numpy as np
 import pytest
 
 from bayesloss import GP, ISGP
 from bayesloss_book.learning.toy_regression import figures
 from bayesloss_book.learning.toy_regression import fits as toy
-
-mpl.use("Agg")
 
 
 @pytest.fixture(scope="module")

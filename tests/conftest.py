@@ -1,0 +1,5 @@
+"""For all tests: figures are drawn without a screen."""
+
+import os
+
+os.environ["MPLBACKEND"] = "Agg"
