@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
-from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import (
     LogJoint,
     Mode,
@@ -108,7 +108,9 @@ def _transform(values: Sequence[float]) -> np.ndarray:
     return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *logs])
 
 
-def _model(theta: Tensor, prior: SourcePrior, likelihood: L) -> tuple[SourcePrior, L]:
+def _model(
+    theta: Tensor, prior: SourcePrior[TrigonometricKernel], likelihood: L
+) -> tuple[SourcePrior, L]:
     """Prior and likelihood at theta, with c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
@@ -158,7 +160,7 @@ def evidence_gradient(
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
 @torch.enable_grad()
 def maximise_evidence(
-    prior: SourcePrior,
+    prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
     x: Tensor,
     y: Tensor,
@@ -196,6 +198,8 @@ def maximise_evidence(
 
     Raises
     ------
+    TypeError
+        If the prior has another basis than a TrigonometricKernel, which alone has an a to choose.
     ValueError
         If the data are not finite, a bound or the objective is not known by name, or no search
         found a mode.
@@ -225,6 +229,7 @@ def maximise_evidence(
     if not smoothness:
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     limits = _limits(bounds or {}, likelihood)
+    priors = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
         data = likelihood.condense(prior.features, x, y, sample_weight)
         zeros = torch.zeros_like(data.targets)
@@ -233,8 +238,7 @@ def maximise_evidence(
                 f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
             )
         searches = [
-            _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
-            for a in smoothness
+            _search(start, likelihood, data, x, limits, objective, max_iter) for start in priors
         ]
     best = max(searches, key=lambda search: search.value)
     if best.mode is None:
@@ -273,7 +277,7 @@ class _Search:
 
 
 def _search(
-    prior: SourcePrior,
+    prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
     data: Observations,
     x: Tensor,
@@ -323,10 +327,13 @@ def _search(
     )
 
 
-def at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
+def at_smoothness(
+    prior: SourcePrior[TrigonometricKernel], a: float
+) -> SourcePrior[TrigonometricKernel]:
     """The same prior at another a, its prior variance k(0, 0) kept."""
-    kernel = TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=prior.kernel.n_basis)
-    return type(prior)(kernel.scaled(prior.kernel.variance), mu=prior.mu, gamma=prior.gamma)
+    old = trigonometric(prior, "whose smoothness a the evidence chooses")
+    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
+    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
 
 
 def _limits(

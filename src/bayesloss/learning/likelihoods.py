@@ -172,6 +172,12 @@ class Bernoulli:
     ------
     ValueError
         If the loss has a bounded canonical link.
+
+    Examples
+    --------
+    >>> from bayesloss import Bernoulli, SkewedLogLoss
+    >>> Bernoulli(SkewedLogLoss(3))
+    Bernoulli(SkewedLogLoss(power=3))
     """
 
     def __init__(self, loss: ProperLoss | None = None) -> None:

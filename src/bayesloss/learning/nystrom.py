@@ -16,13 +16,14 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 from bayesloss.kernels import SquaredExponential
+from bayesloss.learning.basis import Basis
 
 __all__ = ["NystromBasis", "product_integrals"]
 
 _BLOCK = 2**20  # numbers in a block of psi matrices: 8 MB in float64
 
 
-class NystromBasis:
+class NystromBasis(Basis):
     """A basis for the functions of a squared-exponential kernel, from points.
 
     Parameters
@@ -52,6 +53,16 @@ class NystromBasis:
     Notes
     -----
     With a jitter e, k(X, X) + e b stands wherever k(X, X) does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Gaussian, NystromBasis, SquaredExponential, laplace
+    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    >>> basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 8))
+    >>> posterior = laplace(ISGP(basis), Gaussian(alpha=200.0), x, x**3 + 0.1 * torch.sin(50 * x))
+    >>> posterior.mean(x[::13]).round(decimals=1).tolist()  # at -1, -1/3, 1/3 and 1
+    [-1.0, -0.0, 0.0, 1.0]
     """
 
     def __init__(self, kernel: SquaredExponential, points: Tensor, *, jitter: float = 1e-8) -> None:
@@ -90,26 +101,24 @@ class NystromBasis:
         inner = product_integrals(self.kernel, self.points, x)
         return self.weights.T @ inner @ self.weights
 
+    def slopes(self, x: Tensor) -> Tensor:
+        """The derivatives phi_i'(x): (n,) to (n, M)."""
+        gap = self.points - as_points(x)[:, None]
+        return self.kernel.a * gap * self.kernel(x, self.points) @ self.weights
+
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point.
 
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        w : Tensor of shape (M,)
-
-        Returns
-        -------
-        Tensor of shape (n,)
+        Shapes as in :meth:`Basis.integrated_square`.
         """
-        v = self.weights @ w
+        v = self.weights @ w.mT if w.ndim > 1 else self.weights @ w
         rows = max(1, _BLOCK // self.n_basis**2)
-        return torch.cat(
-            [
-                (product_integrals(self.kernel, self.points, part) @ v) @ v
-                for part in as_points(x).split(rows)
-            ]
+        parts = (
+            product_integrals(self.kernel, self.points, part) for part in as_points(x).split(rows)
         )
+        if w.ndim > 1:
+            return torch.cat([((inner @ v) * v).sum(dim=1) for inner in parts]).T
+        return torch.cat([(inner @ v) @ v for inner in parts])
 
 
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
