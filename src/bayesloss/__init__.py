@@ -17,7 +17,7 @@ from bayesloss.learning.basis import Basis
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
@@ -45,11 +45,13 @@ __all__ = [
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
+    "Likelihood",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",
     "NystromBasis",
+    "Observations",
     "Posterior",
     "ProperLoss",
     "SLIsotron",
