@@ -74,10 +74,11 @@ class Basis(ABC):
 
     def variance_at(self, x: Tensor) -> Tensor:
         """The prior variance k(x, x) of f(x), of shape (n,)."""
-        return self.basis(x) ** 2 @ self.eigenvalues
+        return self.basis(x) ** 2 @ self.eigenvalues  # eq. (7)
 
     def integrated_variance(self, x: Tensor) -> Tensor:
         """The integral of k(z, z) from 0 to x, tr(psi(x) Lambda), of shape (n,)."""
+        # eq. (10)
         return self.integrals(x) @ self.square_coefficients(torch.diag(self.eigenvalues))
 
     def integrals(self, x: Tensor) -> Tensor:

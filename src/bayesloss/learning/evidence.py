@@ -149,10 +149,10 @@ def evidence_gradient(
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
     # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v held fixed.
     root = joint.root(Gamma).detach()
-    direction = root @ (root.T @ partial_Gamma)
+    direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
     (drift,) = torch.autograd.grad(score @ direction, theta)
-    return float(value.detach()), partial_theta + drift, mode
+    return float(value.detach()), partial_theta + drift, mode  # appendix D
 
 
 @torch.inference_mode(False)  # the search differentiates, wherever it is called

@@ -87,7 +87,7 @@ class SourcePrior(ABC, Generic[B]):
         self.gamma = as_scalar(gamma)
         zeros = self.mu.new_zeros(kernel.n_basis)
         self.location = torch.cat([zeros, self.mu[None]])
-        self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])
+        self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
     def __repr__(self) -> str:
         """Show the hyper-parameters."""
@@ -97,7 +97,7 @@ class SourcePrior(ABC, Generic[B]):
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent Gamma from the prior, of shape (n, M + 1)."""
         noise = torch.randn((n, len(self.location)), dtype=torch.float64, generator=generator)
-        return self.location + noise.to(self.mu.device) / self.precision.sqrt()
+        return self.location + noise.to(self.mu.device) / self.precision.sqrt()  # definition 2
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x).
@@ -192,7 +192,7 @@ class ISGP(SourcePrior[B]):
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x) by the kernel's fast form, in O(nM) without the features."""
-        return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])
+        return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
     def features(self, x: Tensor) -> Tensor:
         """The functions h(x) of the kernel, and 1: of shape (n, F); trigonometric F = 2M + 2."""
@@ -216,7 +216,7 @@ class ISGP(SourcePrior[B]):
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """Lemma 7 as corrected: E[w^T C w] = tr(C (Sigma_w + w w^T)) for combinations C of psi."""
         w, nu_0 = location[:-1], location[-1:]
-        moment = root[:-1] @ root[:-1].T + torch.outer(w, w)
+        moment = root[:-1] @ root[:-1].T + torch.outer(w, w)  # E[w w^T], proof of lemma 7
         return torch.cat([self.kernel.square_coefficients(moment), nu_0])
 
     def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
@@ -228,19 +228,20 @@ class ISGP(SourcePrior[B]):
         """
         linear = rows @ self.jacobian(location) @ root
         quadratic = root[:-1].T @ (self.kernel.combine(rows[:, :-1]) @ root[:-1])
+        # [MP92, section 3.2b]
         return torch.cat([linear, math.sqrt(2) * quadratic.flatten(1)], dim=1)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values f(x)^2, eq. (13)."""
-        return self.root(x, Gamma) ** 2
+        return self.root(x, Gamma) ** 2  # eq. (13)
 
     def root(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values f(x), with shapes as in :meth:`source`."""
-        return Gamma[..., :-1] @ self.kernel.basis(x).T
+        return Gamma[..., :-1] @ self.kernel.basis(x).T  # f of definition 2
 
     def mean(self, x: Tensor) -> Tensor:
         """Theorem 5: mu + k(0, 0) x; for a kernel whose k(z, z) varies, mu and its integral."""
-        return self.mu + self.kernel.integrated_variance(x)
+        return self.mu + self.kernel.integrated_variance(x)  # eq. (10)
 
     def start(self, x: Tensor) -> Tensor:
         """The Gamma whose f is nearly its prior standard deviation over the range of x.

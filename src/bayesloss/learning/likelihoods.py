@@ -306,7 +306,7 @@ class Bernoulli(Likelihood):
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """The log probability of all labels, summed with their weights."""
         value, _, _ = self.loss.log_probabilities(nu)
-        return (data.weights * _mix(data.targets, value)).sum()
+        return (data.weights * _mix(data.targets, value)).sum()  # eq. (19), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log probability with respect to each nu."""

@@ -99,7 +99,7 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fit_fixed_link(data, likelihood.loss, tol)
+    fixed = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
@@ -126,7 +126,7 @@ def fit_links(
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
-                _update_link(links[k], data, likelihood, k, seen, beta[k])
+                _update_link(links[k], data, likelihood, k, seen, beta[k])  # E-step
             record(
                 "log_evidence",
                 active,
@@ -145,6 +145,7 @@ def fit_links(
                 ).to(data.Z.device)
                 for k in active
             }
+            # M-step
             moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
@@ -233,16 +234,16 @@ def _update_link(
         data.weight.cpu(),
         nodes,
     )
-    joint = LogJoint(link.prior, likelihood, observed)
+    joint = LogJoint(link.prior, likelihood, observed)  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
-    link.posterior = approximate(joint, mode, with_bound=False)
+    link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
     value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
     link.value, link.gain = value, abs(value - link.value)
 
 
 def _draws(link: _Link, noise: Tensor) -> Tensor:
-    return link.posterior.mode + noise @ link.posterior.root.T
+    return link.posterior.mode + noise @ link.posterior.root.T  # nu^(s) of section 4.2
 
 
 def _raise_weights(

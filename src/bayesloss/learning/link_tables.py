@@ -96,7 +96,7 @@ def expected_log_probabilities(
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
-    return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))
+    return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum
 
 
 def predictive_log_odds(
@@ -110,6 +110,6 @@ def predictive_log_odds(
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
-    mean = value.logsumexp(dim=1)  # less log S, which cancels
+    mean = value.logsumexp(dim=1)  # eq. (4) averaged, less log S, which cancels
     slopes = (torch.softmax(value, dim=1) * slope).sum(dim=1)
     return HermiteTable(nodes, (mean[1] - mean[0])[None], (slopes[1] - slopes[0])[None])

@@ -85,7 +85,7 @@ class NystromBasis(Basis):
                 "raise the jitter, or take fewer points"
             )
         values, vectors = values.flip(0), vectors.flip(1)
-        self.eigenvalues = values / self.n_basis
+        self.eigenvalues = values / self.n_basis  # appendix F
         self.weights = math.sqrt(self.n_basis) * vectors / values
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class NystromBasis(Basis):
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x) of eq. (9), by eq. (20): (n,) to (n, M, M)."""
         inner = product_integrals(self.kernel, self.points, x)
-        return self.weights.T @ inner @ self.weights
+        return self.weights.T @ inner @ self.weights  # eq. (9) by eq. (20)
 
     def slopes(self, x: Tensor) -> Tensor:
         """The derivatives phi_i'(x): (n,) to (n, M)."""
@@ -148,7 +148,7 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
     gap = points[:, None] - points
     scale = kernel.b**2 * math.sqrt(math.pi) / (2 * root) * torch.exp(-0.25 * kernel.a * gap**2)
     upper = 0.5 * root * total
-    return scale * _erf_difference(upper, upper - root * x[:, None, None])
+    return scale * _erf_difference(upper, upper - root * x[:, None, None])  # eq. (20)
 
 
 def _erf_difference(u: Tensor, v: Tensor) -> Tensor:

@@ -137,7 +137,7 @@ class TrigonometricKernel(Basis):
         Tensor of shape (n, M)
         """
         waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
-        return torch.cat([waves.real, waves.imag], dim=1)
+        return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
 
     def slopes(self, x: Tensor) -> Tensor:
         """The derivatives phi'(x): (n,) to (n, M)."""
@@ -154,7 +154,7 @@ class TrigonometricKernel(Basis):
 
     def integrated_variance(self, x: Tensor) -> Tensor:
         """The integral of k(z, z) from 0 to x, k(0, 0) x: (n,) to (n,)."""
-        return self.variance * x
+        return self.variance * x  # eq. (10)
 
     def integrals(self, x: Tensor) -> Tensor:
         """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
