@@ -12,19 +12,30 @@ from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence,
 from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
+from bayesloss.kernels import SquaredExponential
+from bayesloss.learning.basis import Basis
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
-from bayesloss.learning.isgp import GP, ISGP
+from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
-from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
+from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
-from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
+from bayesloss.proper_losses import (
+    LogLoss,
+    MatsushitaLoss,
+    ProperLoss,
+    SkewedLogLoss,
+    SquareLoss,
+)
 
 __all__ = [
     "GP",
     "ISGP",
+    "Basis",
+    "Bernoulli",
     "BregmanTron",
     "CompositeLoss",
     "CostMatrix",
@@ -34,14 +45,20 @@ __all__ = [
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
+    "Likelihood",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",
+    "NystromBasis",
+    "Observations",
     "Posterior",
+    "ProperLoss",
     "SLIsotron",
     "SkewedLogLoss",
+    "SourcePrior",
     "SquareLoss",
+    "SquaredExponential",
     "TrigonometricKernel",
     "bayes_action",
     "laplace",

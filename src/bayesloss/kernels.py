@@ -29,6 +29,14 @@ class SquaredExponential:
     ------
     ValueError
         If a or b is not positive and finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import SquaredExponential
+    >>> kernel = SquaredExponential(a=4.0)  # a length scale of 1/2
+    >>> kernel(torch.tensor([0.0, 0.5]), torch.tensor([0.0])).round(decimals=2).tolist()
+    [[1.0], [0.61]]
     """
 
     def __init__(self, *, a: float | Tensor, b: float | Tensor = 1.0) -> None:

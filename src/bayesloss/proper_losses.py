@@ -43,7 +43,9 @@ class ProperLoss(ABC):
 
     Examples
     --------
-    >>> from bayesloss import LogLoss, SquareLoss
+    >>> from bayesloss import LogLoss, ProperLoss, SquareLoss
+    >>> isinstance(LogLoss(), ProperLoss)
+    True
     >>> LogLoss().loss([-1, 1], [0.5, 0.25]).round(decimals=3).tolist()  # log 2 and log 4
     [0.693, 1.386]
     >>> loss = SquareLoss()

@@ -56,8 +56,9 @@ class TestCondensedData:
                 expected = textbook(polynomials, u, x, y, weight, alpha)
                 # A sum of n terms, of which each route rounds each: far below 1e-12 of the largest.
                 assert got == pytest.approx(expected, rel=1e-11, abs=1e-11)
-        assert len(data.targets) == len(data.features) <= min(n, 4)
-        assert data.total_weight == (n if weight is None else float(weight.sum()))
+        assert len(data.targets) == len(data.features) <= min(n, 4) + 1
+        total = n if weight is None else float(weight.sum())
+        assert float(data.weights.sum()) == pytest.approx(total, rel=1e-15)
 
     @bounded
     @given(st.integers(1, 30), st.integers(0, 10_000), st.sampled_from([ISGP, GP]))
@@ -71,18 +72,19 @@ class TestCondensedData:
         expected = textbook(prior.features, u, x, y, weight, 4.0)
         # Directions of relative size below 2e-16 are left out: they move nu by less than 1e-14.
         assert got == pytest.approx(expected, rel=1e-11, abs=1e-11)
-        assert len(data.features) <= min(n, len(u))
+        assert len(data.features) <= min(n, len(u)) + 1
 
     def test_many_equal_inputs_make_one_row_each(self):
-        """Two distinct inputs: two rows, and what is left of the targets is residual."""
+        """Two distinct inputs: two rows, and what is left of the targets has no features."""
         x = torch.tensor([0.2, 0.7], dtype=torch.float64).repeat(50)
         y = torch.from_numpy(np.random.default_rng(1).normal(size=100))
         u = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
         got, data = condensed(Gaussian(2.0), polynomials, u, x, y, None)
-        assert data.features.shape == (2, 4)
+        assert data.features.shape == (3, 4)
+        assert not data.features[2].any()
         groups = y.reshape(50, 2)
         within = float(((groups - groups.mean(dim=0)) ** 2).sum())
-        assert data.residual == pytest.approx(within, rel=1e-12)
+        assert float(data.targets[2]) ** 2 == pytest.approx(within, rel=1e-12)
         assert got == pytest.approx(textbook(polynomials, u, x, y, None, 2.0), rel=1e-12)
 
     def test_weights_are_repetitions(self):
@@ -110,7 +112,7 @@ class TestDerivatives:
         self.likelihood = Gaussian(2.5)
         x, y, _ = simulate(20, 9)
         self.data = self.likelihood.condense(polynomials, x, y)
-        self.nu = torch.from_numpy(generator.normal(size=4))
+        self.nu = torch.from_numpy(generator.normal(size=5))  # four features, and the residual
 
     def test_against_automatic_differentiation(self):
         """Eq. (18): alpha (y - nu) and -alpha, the Hessian being diagonal."""
@@ -126,8 +128,8 @@ class TestDerivatives:
 
     def test_expected_log_density_against_monte_carlo(self):
         """Within four standard errors, nu Gaussian with these means and variances."""
-        variance, n = torch.tensor([0.1, 2.0, 0.5, 0.01], dtype=torch.float64), 20_000
-        noise = torch.from_numpy(np.random.default_rng(10).normal(size=(n, 4)))
+        variance, n = torch.tensor([0.1, 2.0, 0.5, 0.01, 0.0], dtype=torch.float64), 20_000
+        noise = torch.from_numpy(np.random.default_rng(10).normal(size=(n, 5)))
         draws = self.nu + noise * variance.sqrt()
         values = [float(self.likelihood.log_density(nu, self.data)) for nu in draws]
         got = float(self.likelihood.expected_log_density(self.nu, variance, self.data))
@@ -138,7 +140,7 @@ class TestDerivatives:
 
     def test_gradient_flows_through_alpha(self):
         alpha = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-        variance = torch.ones(4, dtype=torch.float64)
+        variance = torch.ones(5, dtype=torch.float64)
 
         def outputs(value):
             likelihood = Gaussian(value)
@@ -177,7 +179,7 @@ class TestBernoulli:
         each = bernoulli.logpmf(self.y, expit((polynomials(self.x) @ u).numpy()))
         expected = each.sum() if weight is None else each @ weight.numpy()
         assert got == pytest.approx(expected, rel=1e-12)
-        assert data.total_weight == (30 if weight is None else float(weight.sum()))
+        assert float(data.weights.sum()) == (30 if weight is None else float(weight.sum()))
 
     def test_derivatives_against_automatic_differentiation(self):
         data = self.likelihood.condense(polynomials, self.x, self.y, self.weight)
@@ -261,7 +263,7 @@ def test_observations_cannot_be_changed():
     data = Gaussian().condense(polynomials, *simulate(5, 0)[:2])
     assert isinstance(data, Observations)
     with pytest.raises(AttributeError):
-        data.residual = 0.0
+        data.targets = torch.zeros(5)
 
 
 def test_repr_shows_the_noise_precision():
@@ -316,7 +318,7 @@ class TestSpread:
             for power in (0, 1):
                 expected = (self.weight * labels * self.x**power).sum()
                 torch.testing.assert_close((data.weights * share * nodes**power).sum(), expected)
-        assert data.total_weight == pytest.approx(float(self.weight.sum()))
+        assert float(data.weights.sum()) == pytest.approx(float(self.weight.sum()))
 
     def test_error_falls_with_the_square_of_the_spacing(self):
         likelihood = Bernoulli()

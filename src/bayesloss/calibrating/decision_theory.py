@@ -56,7 +56,7 @@ def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
     p, losses = checked_masses(p), checked_losses(losses)
     if p.shape[-1] != losses.shape[0]:
         raise ValueError(f"expected masses of {losses.shape[0]} states, got {p.shape[-1]}")
-    return p @ losses
+    return p @ losses  # LHG eq. (2)
 
 
 def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
     >>> bayes_action(torch.tensor([[0.75, 0.25], [0.99, 0.01]]), losses).tolist()
     [1, 0]
     """
-    return _first_least(posterior_risk(p, losses))
+    return _first_least(posterior_risk(p, losses))  # LHG eq. (3)
 
 
 def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
@@ -114,7 +114,7 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)
     risk = risk.expand(*shape, risk.shape[-1])
     chosen = risk.gather(-1, action.expand(shape)[..., None])[..., 0]
-    return chosen - risk.min(dim=-1).values  # eq. (5)
+    return chosen - risk.min(dim=-1).values  # LHG eq. (5)
 
 
 def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
     expected = joint @ checked_losses(cost)  # of predicting z at x, together with p(x)
     table = itertools.product(range(n_outputs), repeat=n_inputs)
     hypotheses = torch.tensor(list(table))
-    losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)
+    losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)  # LHG eq. (1)
     return losses, hypotheses
 
 

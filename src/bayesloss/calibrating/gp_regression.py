@@ -73,12 +73,12 @@ class GPRegression:
         """The posterior mean of theta, in O(N^3): LHG appendix 7.2. It needs no inverse of K."""
         noisy = self.K + self.noise_variance * torch.eye(len(self.y), dtype=torch.float64)
         root = torch.linalg.cholesky(noisy)
-        return torch.cholesky_solve(self.y[:, None], root)[:, 0]
+        return torch.cholesky_solve(self.y[:, None], root)[:, 0]  # LHG appendix 7.2
 
     @property
     def precision(self) -> Tensor:
         """The posterior precision of theta, of shape (N, N): LHG appendix 7.2."""
-        return self.K + self.K @ self.K / self.noise_variance
+        return self.K + self.K @ self.K / self.noise_variance  # LHG appendix 7.2
 
     @property
     def covariance(self) -> Tensor:
@@ -117,13 +117,13 @@ class GPRegression:
         values, vectors = self._spectrum
         cross = self.kernel(x, self.x)
         explained = ((cross @ vectors) ** 2 / values).sum(dim=1)
-        return theta @ cross.T, self.noise_variance + self.kernel.b - explained
+        return theta @ cross.T, self.noise_variance + self.kernel.b - explained  # LHG eq. (18)
 
     def predictive(self, x: Tensor, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of y under a Gaussian q, each of shape (m,): LHG eq. (14)."""
         centre, spread = self.observation(x, mean)
         cross = self.kernel(x, self.x)
-        return centre, spread + ((cross @ covariance) * cross).sum(dim=1)
+        return centre, spread + ((cross @ covariance) * cross).sum(dim=1)  # LHG eq. (14)
 
     def action(self, x: Tensor, mean: Tensor, support: Sequence[int] | None = None) -> Tensor:
         """The q-optimal decision at x, of shape (m,): LHG section 4.1.
@@ -140,7 +140,7 @@ class GPRegression:
                 f"expected a mean of shape ({len(inputs)},), got {tuple(mean.shape)}; "
                 "a sparse mean comes with its support"
             )
-        return self.kernel(_finite("test inputs", x), inputs) @ mean
+        return self.kernel(_finite("test inputs", x), inputs) @ mean  # LHG section 4.1
 
     # -------------------------------------------------------------------- the two divergences
 
@@ -155,11 +155,11 @@ class GPRegression:
             Masses of the points, which sum to one; equal ones by default.
         """
         root = self._root(points, weights)
-        return root.T @ root
+        return root.T @ root  # LHG eq. (21)
 
     def divergence(self, mean: Tensor, points: Tensor, weights: Tensor | None = None) -> Tensor:
         """d_L(p || q), a number: LHG eq. (20), in O(mN), after the exact posterior mean."""
-        return ((self._root(points, weights) @ self._gap(mean)) ** 2).sum()
+        return ((self._root(points, weights) @ self._gap(mean)) ** 2).sum()  # LHG eq. (20)
 
     def kl(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """KL(q || p) in nats: LHG eq. (22), with its constant.
@@ -179,7 +179,7 @@ class GPRegression:
             + (values.log() + (1 + values / self.noise_variance).log()).sum()
         )
         trace = (self.precision * covariance).sum()
-        return 0.5 * (trace - len(gap) - log_det + gap @ self.precision @ gap)
+        return 0.5 * (trace - len(gap) - log_det + gap @ self.precision @ gap)  # LHG eq. (22)
 
     def indices_of(self, support: Sequence[int]) -> list[int]:
         """The support as a list, or a ValueError that says what is wrong with it."""

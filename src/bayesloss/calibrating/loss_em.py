@@ -80,17 +80,12 @@ def utility(losses: Tensor, M: float) -> Tensor:
         If M is not finite or lies below a loss. M may equal the largest loss, as in LHG section 5;
         the utility is zero there, and its logarithm -inf.
     """
-    losses = checked_losses(losses)
-    if not (math.isfinite(M) and float(losses.max()) <= M):
-        raise ValueError(
-            f"expected a finite M of at least the largest loss {losses.max()}, got {M}"
-        )
-    return M - losses
+    return M - _checked(losses, M)  # LHG eq. (7)
 
 
 def log_gain(p: Tensor, losses: Tensor, M: float) -> Tensor:
     """The logarithm of each action's gain, LHG eqs. (8) and (9), of shape (..., A)."""
-    return (posterior_risk(p, utility(losses, M))).log()  # a gain is a risk of utilities
+    return (posterior_risk(p, utility(losses, M))).log()  # LHG eq. (8) is eq. (2) of utilities
 
 
 def lower_bound(q: Tensor, p: Tensor, losses: Tensor, M: float) -> Tensor:
@@ -163,7 +158,7 @@ def loss_em(
     (1, True)
     """
     log_utility = utility(losses, M).log()
-    return _alternate(p, log_utility, log_utility, start, family, max_iter)
+    return _alternate(p, log_utility, log_utility, start, family, max_iter)  # LHG Table 1
 
 
 def linearised_loss_em(
@@ -195,11 +190,10 @@ def linearised_loss_em(
     >>> found.action, found.converged
     (1, True)
     """
-    utility(losses, M)  # for its checks
+    losses = _checked(losses, M)
     if M <= 0:
         raise ValueError(f"expected a positive M, got {M}")
-    losses = checked_losses(losses)
-    return _alternate(p, -losses / M, -losses, start, family, max_iter)
+    return _alternate(p, -losses / M, -losses, start, family, max_iter)  # LHG Table 2
 
 
 def mixed_loss_em(
@@ -216,7 +210,18 @@ def mixed_loss_em(
     The parameters are those of :func:`loss_em`. With an exact E-step the second moment of the
     utility, E_p[(M - L)^2], never falls from one action to the next.
     """
-    return _alternate(p, utility(losses, M).log(), -checked_losses(losses), start, family, max_iter)
+    losses = _checked(losses, M)
+    return _alternate(p, (M - losses).log(), -losses, start, family, max_iter)  # LHG Table 3
+
+
+def _checked(losses: Tensor, M: float) -> Tensor:
+    """Losses as float64 of shape (K, A), of which M is finite and exceeds none, or a ValueError."""
+    losses = checked_losses(losses)
+    if not (math.isfinite(M) and float(losses.max()) <= M):
+        raise ValueError(
+            f"expected a finite M of at least the largest loss {losses.max()}, got {M}"
+        )
+    return losses
 
 
 def _alternate(
@@ -231,19 +236,19 @@ def _alternate(
     actions, objective = [start], []
     for _ in range(max_iter):
         h = actions[-1]
-        log_target = _tilt(log_p, tilt, h)
+        log_target = _tilt(log_p, tilt, h)  # LHG Tables 1 and 2, E-step
         if family is None:
             q = log_target.exp()
         else:  # from where the last q was, so that the E-step cannot lose
             member = family.nearest(log_target, start=parameters)
             q, parameters = member.q, member.parameters
         objective.append(float(_objective(q, p, tilt)[h]))
-        means = _mean(q, score)
+        means = _mean(q, score)  # LHG Tables 1 and 2, M-step
         best = int(means.argmax())
         # Without a gain the action stays, so that ties end the search.
         actions.append(best if means[best] > means[h] else h)
         objective.append(float(_objective(q, p, tilt)[actions[-1]]))
-        if actions[-1] == h:
+        if actions[-1] == h:  # LHG Table 3, line 7
             return LossEM(h, q, tuple(actions), tuple(objective), True)
     warnings.warn(f"no fixed point within {max_iter} rounds", ConvergenceWarning, stacklevel=3)
     return LossEM(actions[-1], q, tuple(actions), tuple(objective), False)
@@ -251,7 +256,7 @@ def _alternate(
 
 def _tilt(log_p: Tensor, tilt: Tensor, action: int) -> Tensor:
     """The log masses of p(theta) exp(tilt(theta, action)), normalised."""
-    log_target = log_p + tilt[:, action]
+    log_target = log_p + tilt[:, action]  # LHG eq. (11)
     if not bool(torch.isfinite(log_target).any()):
         raise ValueError(
             f"expected an action with a positive gain; action {action} costs M in every state "
@@ -267,4 +272,4 @@ def _mean(q: Tensor, values: Tensor) -> Tensor:
 
 def _objective(q: Tensor, p: Tensor, tilt: Tensor) -> Tensor:
     """E_q[tilt] - KL(q || p) for each action, of shape (A,)."""
-    return _mean(q, p.log()[:, None] + tilt - q.log()[:, None])
+    return _mean(q, p.log()[:, None] + tilt - q.log()[:, None])  # LHG eq. (10)

@@ -110,7 +110,7 @@ def laplace_probit(
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return GaussianWeights(
         mean=z,
-        covariance=torch.cholesky_inverse(factor),
+        covariance=torch.cholesky_inverse(factor),  # LHG Table 3, line 4
         log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,
         converged=converged,
         n_iterations=iteration,
@@ -122,7 +122,7 @@ def _derivatives(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradient, minus the Hessian, and a positive definite stand-in for the latter."""
     margin = y * (features @ z[..., None]).squeeze(-1)
-    gradient = ((y * hazard(margin))[..., None, :] @ features).squeeze(-2) - z
+    gradient = ((y * hazard(margin))[..., None, :] @ features).squeeze(-2) - z  # LHG eq. (27)
     weighted = features * curvature(margin)[..., None]
     hessian = features.mT @ weighted + torch.eye(z.shape[-1], dtype=z.dtype, device=z.device)
     if term is None:

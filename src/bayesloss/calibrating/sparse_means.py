@@ -65,7 +65,7 @@ def sparse_mean_kl(model: GPRegression, support: Sequence[int]) -> Tensor:
     Tensor of shape (k,)
     """
     basis = _basis(model, support)
-    return basis @ _least_squares(*_kl_rows(model, support, basis))
+    return basis @ _least_squares(*_kl_rows(model, support, basis))  # LHG eq. (34)
 
 
 def sparse_mean_calibrated(
@@ -123,7 +123,7 @@ def sparse_mean_calibrated(
         more, values = _kl_rows(model, support, basis)
         scale = math.sqrt(kl_weight / (2 * model.noise_variance))
         rows, right = torch.cat([rows, scale * more]), torch.cat([right, scale * values])
-    return basis @ _least_squares(rows, right)
+    return basis @ _least_squares(rows, right)  # LHG appendix 7.2
 
 
 def on_all(model: GPRegression, support: Sequence[int], mean: Tensor) -> Tensor:
@@ -147,7 +147,7 @@ def mean_by_cg(
         By default 10 N. Warns if the residual is not reached in as many.
     """
     operator, y = model.K.numpy().copy(), model.y.numpy()
-    operator[np.diag_indices_from(operator)] += model.noise_variance
+    operator[np.diag_indices_from(operator)] += model.noise_variance  # LHG appendix 7.2
     steps: list[None] = []
     found, failed = cg(
         operator, y, rtol=rtol, atol=0.0, maxiter=max_iter, callback=lambda _: steps.append(None)
@@ -181,6 +181,7 @@ def _kl_rows(model: GPRegression, support: Sequence[int], basis: Tensor) -> tupl
     """A matrix and a vector whose squared distance is 2 sigma^2 KL, up to constants."""
     fit = model.kernel(model.x, model.x[model.indices_of(support)]) @ basis
     penalty = math.sqrt(model.noise_variance) * torch.eye(basis.shape[1], dtype=torch.float64)
+    # LHG eq. (22)
     return torch.cat([fit, penalty]), torch.cat([model.y, torch.zeros_like(penalty[0])])
 
 

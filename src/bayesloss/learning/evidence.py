@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
-from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import (
     LogJoint,
     Mode,
@@ -43,7 +43,7 @@ from bayesloss.learning.laplace import (
     check_data,
     find_mode,
 )
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Observations
+from bayesloss.learning.likelihoods import Likelihood, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.threads import fixed_threads
 
@@ -56,15 +56,14 @@ __all__ = [
 ]
 
 Objective = Literal["bound", "laplace"]
-L = TypeVar("L", Gaussian, Bernoulli)
+L = TypeVar("L", bound=Likelihood)
 
 _RANGES = {
     "a": (1.01, 31.0),
     "b": (1e-10, 1e10),
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
-    "alpha": (1e-10, 1e10),  # of the Gaussian likelihood alone; stays last
-}
+}  # the likelihood's own follow
 _FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
@@ -77,7 +76,7 @@ class EvidenceMaximum(Generic[L]):
     ----------
     posterior : Posterior
         At the best hyper-parameters; it holds the prior with them.
-    likelihood : Gaussian or Bernoulli
+    likelihood : Likelihood
         The same likelihood as the posterior's.
     converged : bool
         Whether the best search met its tolerance and ended at a proper mode.
@@ -98,23 +97,24 @@ class EvidenceMaximum(Generic[L]):
 
 
 def _transform(values: Sequence[float]) -> np.ndarray:
-    """Theta: log(a - 1), log k(0, 0), log gamma, mu, and log alpha where there is one.
+    """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
 
     The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
     together, a and k(0, 0) hardly do.
     """
-    a, variance, gamma, mu, *noise = values
-    logs = [math.log(alpha) for alpha in noise]
-    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *logs])
+    a, variance, gamma, mu, *own = values
+    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)])
 
 
-def _model(theta: Tensor, prior: SourcePrior, likelihood: L) -> tuple[SourcePrior, L]:
+def _model(
+    theta: Tensor, prior: SourcePrior[TrigonometricKernel], likelihood: L
+) -> tuple[SourcePrior, L]:
     """Prior and likelihood at theta, with c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
     ).scaled(theta[1].exp())
-    noise = type(likelihood)(*theta[4:].exp())  # alpha, or nothing
-    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), noise
+    own = dict(zip(likelihood.hyper_parameters, theta[4:].exp(), strict=True))
+    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), likelihood.replace(**own)
 
 
 def evidence_gradient(
@@ -149,16 +149,16 @@ def evidence_gradient(
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
     # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v held fixed.
     root = joint.root(Gamma).detach()
-    direction = root @ (root.T @ partial_Gamma)
+    direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
     (drift,) = torch.autograd.grad(score @ direction, theta)
-    return float(value.detach()), partial_theta + drift, mode
+    return float(value.detach()), partial_theta + drift, mode  # appendix D
 
 
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
 @torch.enable_grad()
 def maximise_evidence(
-    prior: SourcePrior,
+    prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
     x: Tensor,
     y: Tensor,
@@ -169,14 +169,14 @@ def maximise_evidence(
     objective: Objective = "bound",
     max_iter: int = 200,
 ) -> EvidenceMaximum[L]:
-    """Maximise the approximate evidence over a, b, gamma, mu and alpha; c and M stay as they are.
+    """Maximise the approximate evidence over a, b, gamma, mu and what the likelihood has.
 
-    Labels have no alpha.
+    The Gaussian likelihood has alpha, labels have nothing. c and M stay as they are.
 
     Parameters
     ----------
     prior : SourcePrior
-    likelihood : Gaussian or Bernoulli
+    likelihood : Likelihood
         Where the searches begin; all but a is taken from these two.
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
@@ -184,7 +184,8 @@ def maximise_evidence(
     smoothness : sequence of float
         One search starts at each of these values of a. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
-        Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", "alpha".
+        Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", and the
+        likelihood's own, such as "alpha".
     objective : {"bound", "laplace"}
         The evidence lower bound of Laplace's Gaussian, or Laplace's evidence as in the paper.
     max_iter : int
@@ -196,6 +197,8 @@ def maximise_evidence(
 
     Raises
     ------
+    TypeError
+        If the prior has another basis than a TrigonometricKernel, which alone has an a to choose.
     ValueError
         If the data are not finite, a bound or the objective is not known by name, or no search
         found a mode.
@@ -224,7 +227,10 @@ def maximise_evidence(
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     if not smoothness:
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
-    limits = _limits(bounds or {}, likelihood)
+    ranges = _ranges(bounds or {}, likelihood)
+    low, high = zip(*ranges.values(), strict=True)
+    limits = np.stack([_transform(low), _transform(high)], axis=1)
+    priors = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
         data = likelihood.condense(prior.features, x, y, sample_weight)
         zeros = torch.zeros_like(data.targets)
@@ -233,8 +239,7 @@ def maximise_evidence(
                 f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
             )
         searches = [
-            _search(at_smoothness(prior, a), likelihood, data, x, limits, objective, max_iter)
-            for a in smoothness
+            _search(start, likelihood, data, x, limits, objective, max_iter) for start in priors
         ]
     best = max(searches, key=lambda search: search.value)
     if best.mode is None:
@@ -251,14 +256,18 @@ def maximise_evidence(
             ConvergenceWarning,
             stacklevel=2,
         )
-    there, noise = _model(best.theta, prior, likelihood)
+    there, observed = _model(best.theta, prior, likelihood)
     return EvidenceMaximum(
-        posterior=approximate(LogJoint(there, noise, data), best.mode),
-        likelihood=noise,
+        posterior=approximate(LogJoint(there, observed, data), best.mode),
+        likelihood=observed,
         converged=converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
-        at_bound=_at_bound(best.theta, limits),
+        at_bound=tuple(
+            name
+            for name, value, edges in zip(ranges, best.theta.numpy(), limits, strict=True)
+            if np.isclose(value, edges).any()
+        ),
     )
 
 
@@ -273,7 +282,7 @@ class _Search:
 
 
 def _search(
-    prior: SourcePrior,
+    prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
     data: Observations,
     x: Tensor,
@@ -284,7 +293,7 @@ def _search(
     """One search by L-BFGS-B; each mode is sought from the best one so far."""
     kernel = prior.kernel
     values = [kernel.a, kernel.variance, prior.gamma, prior.mu]
-    values += [likelihood.alpha] if isinstance(likelihood, Gaussian) else []
+    values += [getattr(likelihood, name) for name in likelihood.hyper_parameters]
     theta = torch.from_numpy(_transform([as_number(value) for value in values]))
     best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
     start, n_evaluations = prior.start(x), 0
@@ -323,17 +332,26 @@ def _search(
     )
 
 
-def at_smoothness(prior: SourcePrior, a: float) -> SourcePrior:
+def at_smoothness(
+    prior: SourcePrior[TrigonometricKernel], a: float
+) -> SourcePrior[TrigonometricKernel]:
     """The same prior at another a, its prior variance k(0, 0) kept."""
-    kernel = TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=prior.kernel.n_basis)
-    return type(prior)(kernel.scaled(prior.kernel.variance), mu=prior.mu, gamma=prior.gamma)
+    old = trigonometric(prior, "whose smoothness a the evidence chooses")
+    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
+    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
 
 
-def _limits(
-    bounds: Mapping[str, tuple[float, float]], likelihood: Gaussian | Bernoulli
-) -> np.ndarray:
-    """The ranges of theta, of shape (P, 2)."""
-    names = list(_RANGES) if isinstance(likelihood, Gaussian) else list(_RANGES)[:-1]
+def _ranges(
+    bounds: Mapping[str, tuple[float, float]], likelihood: Likelihood
+) -> dict[str, tuple[float, float]]:
+    """The range of each hyper-parameter, by name, in the order of theta."""
+    ranges = _RANGES | dict(likelihood.hyper_parameters)
+    names = list(ranges)
+    if len(names) < len(_RANGES) + len(likelihood.hyper_parameters):
+        raise ValueError(
+            f"expected hyper-parameters of {likelihood!r} with other names than {list(_RANGES)}, "
+            f"got {list(likelihood.hyper_parameters)}"
+        )
     unknown = set(bounds) - set(names)
     if unknown:
         raise ValueError(f"expected bounds for some of {names}, got {sorted(unknown)}")
@@ -343,11 +361,4 @@ def _limits(
             raise ValueError(
                 f"expected bounds of {name} with {above:g} < low <= high, got ({least:g}, {most:g})"
             )
-    low, high = zip(*(({**_RANGES, **bounds})[name] for name in names), strict=True)
-    return np.stack([_transform(low), _transform(high)], axis=1)
-
-
-def _at_bound(theta: Tensor, limits: np.ndarray) -> tuple[str, ...]:
-    touching = np.isclose(theta.numpy()[:, None], limits).any(axis=1)
-    names = list(_RANGES)[: len(touching)]
-    return tuple(name for name, touches in zip(names, touching, strict=True) if touches)
+    return ranges | dict(bounds)

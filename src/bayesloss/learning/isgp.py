@@ -16,23 +16,27 @@ prior for no more than these two and the derivatives of the second.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
+from bayesloss.learning.basis import Basis
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
-__all__ = ["GP", "ISGP", "SourcePrior"]
+__all__ = ["GP", "ISGP", "SourcePrior", "trigonometric"]
+
+B = TypeVar("B", bound=Basis, covariant=True)
 
 
-class SourcePrior(ABC):
+class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
 
     Parameters
     ----------
-    kernel : TrigonometricKernel
+    kernel : Basis
+        Such as a :class:`TrigonometricKernel` or a :class:`NystromBasis`.
     mu : float or scalar Tensor
         Prior mean of the intercept nu_0, in the units of nu.
     gamma : float or scalar Tensor
@@ -47,19 +51,33 @@ class SourcePrior(ABC):
 
     Raises
     ------
+    TypeError
+        If the kernel is no Basis.
     ValueError
         If mu is not finite or gamma not positive and finite.
+
+    Examples
+    --------
+    >>> from bayesloss import GP, ISGP, SourcePrior, TrigonometricKernel
+    >>> kernel = TrigonometricKernel(a=1.2, c=0.25)
+    >>> all(isinstance(kind(kernel), SourcePrior) for kind in (ISGP, GP))
+    True
     """
 
     n_twins: ClassVar[int] = 1  # values of w, in general position, that give the same nu
 
     def __init__(
         self,
-        kernel: TrigonometricKernel,
+        kernel: B,
         *,
         mu: float | Tensor = 0.0,
         gamma: float | Tensor = 1.0,
     ) -> None:
+        if not isinstance(kernel, Basis):
+            raise TypeError(
+                "expected a Basis, which has n_basis, eigenvalues, basis(x) and psi(x), such as "
+                f"TrigonometricKernel and NystromBasis, got {kernel!r}"
+            )
         if not math.isfinite(as_number(mu)):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
         if not 0 < as_number(gamma) < math.inf:
@@ -69,7 +87,7 @@ class SourcePrior(ABC):
         self.gamma = as_scalar(gamma)
         zeros = self.mu.new_zeros(kernel.n_basis)
         self.location = torch.cat([zeros, self.mu[None]])
-        self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])
+        self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
     def __repr__(self) -> str:
         """Show the hyper-parameters."""
@@ -79,7 +97,7 @@ class SourcePrior(ABC):
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent Gamma from the prior, of shape (n, M + 1)."""
         noise = torch.randn((n, len(self.location)), dtype=torch.float64, generator=generator)
-        return self.location + noise.to(self.mu.device) / self.precision.sqrt()
+        return self.location + noise.to(self.mu.device) / self.precision.sqrt()  # definition 2
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x).
@@ -145,15 +163,17 @@ class SourcePrior(ABC):
 
     def feature_blocks(self, x: Tensor) -> Iterator[Tensor]:
         """The features in blocks of rows: memory does not grow with n."""
-        rows = max(1, 2**20 // len(self.precision))
+        columns = max(len(self.precision), len(self.coefficients(self.location)) // 2)
+        rows = max(1, 2**20 // columns)
         return (self.features(part) for part in x.split(rows))
 
 
-class ISGP(SourcePrior):
+class ISGP(SourcePrior[B]):
     """The integrated squared Gaussian process: every path is non-decreasing.
 
-    W&N section 3, definition 2 and eq. (8). Outside [-1/c, 1/c] the formula stands as it is: f^2
-    repeats, and nu climbs on, a period at a time. Parameters as for :class:`SourcePrior`.
+    W&N section 3, definition 2 and eq. (8). Outside [-1/c, 1/c] the formula stands as it is: with
+    the trigonometric kernel f^2 repeats, and nu climbs on, a period at a time; with a Nyström basis
+    f fades away from the points, and nu levels out. Parameters as for :class:`SourcePrior`.
 
     Examples
     --------
@@ -172,14 +192,14 @@ class ISGP(SourcePrior):
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x) by the kernel's fast form, in O(nM) without the features."""
-        return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])
+        return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
     def features(self, x: Tensor) -> Tensor:
-        """The functions h(x) of the kernel, and 1: of shape (n, 2M + 2)."""
+        """The functions h(x) of the kernel, and 1: of shape (n, F); trigonometric F = 2M + 2."""
         return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
 
     def coefficients(self, Gamma: Tensor) -> Tensor:
-        """The Fourier coefficients of f^2, and nu_0."""
+        """Those of the integral of f^2, such as its Fourier coefficients, and nu_0."""
         w, nu_0 = Gamma[..., :-1], Gamma[..., -1:]
         return torch.cat(
             [self.kernel.square_coefficients(w[..., :, None] * w[..., None, :]), nu_0], dim=-1
@@ -196,7 +216,7 @@ class ISGP(SourcePrior):
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """Lemma 7 as corrected: E[w^T C w] = tr(C (Sigma_w + w w^T)) for combinations C of psi."""
         w, nu_0 = location[:-1], location[-1:]
-        moment = root[:-1] @ root[:-1].T + torch.outer(w, w)
+        moment = root[:-1] @ root[:-1].T + torch.outer(w, w)  # E[w w^T], proof of lemma 7
         return torch.cat([self.kernel.square_coefficients(moment), nu_0])
 
     def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
@@ -208,42 +228,45 @@ class ISGP(SourcePrior):
         """
         linear = rows @ self.jacobian(location) @ root
         quadratic = root[:-1].T @ (self.kernel.combine(rows[:, :-1]) @ root[:-1])
+        # [MP92, section 3.2b]
         return torch.cat([linear, math.sqrt(2) * quadratic.flatten(1)], dim=1)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values f(x)^2, eq. (13)."""
-        return self.root(x, Gamma) ** 2
+        return self.root(x, Gamma) ** 2  # eq. (13)
 
     def root(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values f(x), with shapes as in :meth:`source`."""
-        return Gamma[..., :-1] @ self.kernel.basis(x).T
+        return Gamma[..., :-1] @ self.kernel.basis(x).T  # f of definition 2
 
     def mean(self, x: Tensor) -> Tensor:
-        """Theorem 5: mu + k(0, 0) x."""
-        return self.mu + self.kernel.variance * x
+        """Theorem 5: mu + k(0, 0) x; for a kernel whose k(z, z) varies, mu and its integral."""
+        return self.mu + self.kernel.integrated_variance(x)  # eq. (10)
 
     def start(self, x: Tensor) -> Tensor:
-        """The Gamma whose f is nearly the constant sqrt(k(0, 0)) over the range of x.
+        """The Gamma whose f is nearly its prior standard deviation over the range of x.
 
         w = 0 would be no start: it is a stationary point of every log posterior, because nu is even
-        in w. A ridge on the prior's scale keeps w where the prior lives: the basis has no constant.
+        in w. A ridge on the prior's scale keeps w where the prior lives: a basis may have no
+        constant.
         """
         size = 4 * self.kernel.n_basis
         grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
-        level = self.kernel.variance.sqrt()
+        level = self.kernel.variance_at(grid).sqrt()
         gram = scaled.T @ scaled + 1e-2 * torch.eye(
             self.kernel.n_basis, dtype=x.dtype, device=x.device
         )
-        w = torch.linalg.solve(gram, scaled.T @ (level * torch.ones_like(grid)))
+        w = torch.linalg.solve(gram, scaled.T @ level)
         return torch.cat([w * self.kernel.eigenvalues.sqrt(), self.mu[None]])
 
 
-class GP(SourcePrior):
+class GP(SourcePrior[B]):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
 
-    W&N section 5 compares it with the ISGP. Its paths need not increase. Outside [-1/c, 1/c] it is
-    held at its end value. Parameters as for :class:`SourcePrior`.
+    W&N section 5 compares it with the ISGP. Its paths need not increase. Beyond the kernel's
+    ``edge``, outside [-1/c, 1/c] for the trigonometric one, it is held at its end value. Parameters
+    as for :class:`SourcePrior`.
 
     Examples
     --------
@@ -281,15 +304,8 @@ class GP(SourcePrior):
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The derivative of w^T phi(x); zero where the GP is held."""
-        harmonics = self.kernel.n_basis // 2
-        frequency = (
-            math.pi
-            * self.kernel.c
-            * torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)
-        )
-        cosine, sine = self.kernel.basis(self._held(x)).split(harmonics, dim=1)
-        slopes = torch.cat([-frequency * sine, frequency * cosine], dim=1)
-        return (Gamma[..., :-1] @ slopes.T) * (self._held(x) == x)
+        held = self._held(x)
+        return (Gamma[..., :-1] @ self.kernel.slopes(held).T) * (held == x)
 
     def mean(self, x: Tensor) -> Tensor:
         """The constant mu."""
@@ -300,4 +316,17 @@ class GP(SourcePrior):
         return self.location
 
     def _held(self, x: Tensor) -> Tensor:
-        return x.clamp(-1 / self.kernel.c, 1 / self.kernel.c)
+        return x.clamp(-self.kernel.edge, self.kernel.edge)
+
+
+def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
+    """The prior's kernel, where its a and c are needed.
+
+    Raises
+    ------
+    TypeError
+        If it is another basis; the message says what is needed, and what for.
+    """
+    if not isinstance(prior.kernel, TrigonometricKernel):
+        raise TypeError(f"expected a prior with a TrigonometricKernel, {need}; got {prior!r}")
+    return prior.kernel

@@ -246,7 +246,7 @@ def _interior_point(
         if (residual < _TOLERANCE and product < _GAP) or n_iter == max_iter:
             break
         newton = _Newton(s, t, a, b, inverse, slack, total - 1)
-        move, da, db, reach = newton.direction(-a, -b)
+        move, da, db, reach = newton.direction(-a, -b)  # the predictor
         after = float((a + reach * da) @ (s + reach * move) + (b + reach * db) @ (t - reach * move))
         if (
             overshot or n_iter >= _FULL_STEPS
@@ -254,7 +254,7 @@ def _interior_point(
             aim = product / 2
             move, da, db, reach = newton.direction(aim / s - a, aim / t - b)
         else:
-            aim = product * (after / (2 * len(s) * product)) ** 3
+            aim = product * (after / (2 * len(s) * product)) ** 3  # Mehrotra (1992)
             move, da, db, reach = newton.direction(
                 (aim - da * move) / s - a, (aim + db * move) / t - b
             )

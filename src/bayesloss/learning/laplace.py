@@ -39,7 +39,7 @@ class LogJoint:
         """The log density, all constants included, as a scalar."""
         precision = self.prior.precision
         log_prior = torch.log(precision / (2 * math.pi))
-        log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2
+        log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2  # definition 2
         return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
 
     def log_likelihood(self, Gamma: Tensor) -> Tensor:
@@ -66,6 +66,7 @@ class LogJoint:
         first, second = self.likelihood.derivatives(nu, self.data)
         slopes = self.data.features @ self.prior.jacobian(Gamma)
         bend = self.prior.curvature(self.data.features.T @ first)
+        # eq. (11)
         return torch.diag(self.prior.precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def curvature(self, Gamma: Tensor) -> Tensor:
@@ -88,7 +89,7 @@ class LogJoint:
         """
         curvature = self.curvature(Gamma)
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
-        return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)
+        return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)  # appendix D
 
     def evidence_bound(self, Gamma: Tensor) -> Tensor:
         """A lower bound on log p(D), as a scalar in nats: E_q[log p(D, Gamma)] + the entropy of q.
@@ -122,7 +123,7 @@ class LogJoint:
         w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
         cross, corner = curvature[:-1, -1], curvature[-1, -1]
         distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
-        return math.log(2) - torch.nn.functional.softplus(-distance)
+        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class Posterior:
     @property
     def covariance(self) -> Tensor:
         """The inverse of the Hessian (11) at the mode, of shape (M + 1, M + 1)."""
-        return self.root @ self.root.T
+        return self.root @ self.root.T  # section 4.1: H^-1
 
     def mean(self, x: Tensor) -> Tensor:
         """The posterior mean of nu(x), of shape (n,): lemma 7, as corrected.
@@ -199,10 +200,10 @@ class Posterior:
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of nu(x) together, each of shape (n,)."""
-        mean = self.prior.mean_coefficients(self.mode, self.root)
+        mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
         units = torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
         fluctuations = self.prior.fluctuations(self.mode, self.root, units)
-        covariance = fluctuations @ fluctuations.T
+        covariance = fluctuations @ fluctuations.T  # [MP92, section 3.2b]
         parts = [
             (features @ mean, ((features @ covariance) * features).sum(dim=1))
             for features in self.prior.feature_blocks(x)
@@ -214,7 +215,7 @@ class Posterior:
     def sample(self, n: int, generator: torch.Generator | None = None) -> Tensor:
         """Draw n independent Gamma from the approximate posterior, of shape (n, M + 1)."""
         noise = torch.randn((n, len(self.mode)), dtype=torch.float64, generator=generator)
-        return self.mode + noise.to(self.mode.device) @ self.root.T
+        return self.mode + noise.to(self.mode.device) @ self.root.T  # q(Gamma | D), section 4.1
 
 
 def laplace(

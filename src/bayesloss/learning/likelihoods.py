@@ -5,10 +5,12 @@ rows as possible. It then gives the log density of the data and its derivatives 
 nu = features @ coefficients of those rows.
 """
 
+import copy
 import math
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -29,23 +31,64 @@ class Observations:
     ----------
     features : Tensor of shape (rows, F)
     targets : Tensor of shape (rows,)
-    total_weight : float
-        The number of data, or the sum of their weights.
-    residual : float
-        For the Gaussian likelihood: the squared error that no coefficients can lower.
     weights : Tensor of shape (rows,)
-        How many times each row counts; condensed rows count once.
+        How many data each row stands for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import Gaussian, Observations
+    >>> x = torch.linspace(0, 1, 100, dtype=torch.float64)
+    >>> data = Gaussian().condense(lambda x: x[:, None], x, 2 * x)  # one feature
+    >>> isinstance(data, Observations), data.features.shape, data.weights.tolist()
+    (True, torch.Size([2, 1]), [50.0, 50.0])
     """
 
     features: Tensor
     targets: Tensor
-    total_weight: float
-    residual: float
     weights: Tensor
 
 
 class Likelihood(Protocol):
-    """What inference asks of a likelihood."""
+    """What inference asks of a likelihood. A new one subclasses this and defines two methods.
+
+    ``laplace`` calls :meth:`condense`, :meth:`log_density` and :meth:`derivatives`, and for the
+    lower bound on the evidence :meth:`expected_log_density`. ``maximise_evidence`` also chooses the
+    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``spread`` for
+    the E-step and a ``loss`` for the M-step.
+
+    Attributes
+    ----------
+    hyper_parameters : mapping of str to (float, float)
+        The likelihood's own, all positive, and the range that each is searched in. Their values are
+        attributes of the same names.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Likelihood, TrigonometricKernel, laplace
+    >>> class Poisson(Likelihood):  # counts, whose rate has the logarithm nu
+    ...     def log_density(self, nu, data):
+    ...         each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
+    ...         return data.weights @ each
+    ...
+    ...     def derivatives(self, nu, data):
+    ...         return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
+    >>> x = torch.linspace(-1, 1, 60, dtype=torch.float64)
+    >>> counts = (1 + x).exp().round()
+    >>> posterior = laplace(ISGP(TrigonometricKernel(a=3.0, c=0.25)), Poisson(), x, counts)
+    >>> posterior.mean(x[::59]).exp().round().tolist()  # at -1 and 1
+    [1.0, 7.0]
+    """
+
+    hyper_parameters: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def replace(self, **values: Tensor) -> Self:
+        """The same likelihood with other values of its hyper-parameters."""
+        other = copy.copy(self)
+        for name, value in values.items():
+            setattr(other, name, value)
+        return other
 
     def condense(
         self,
@@ -54,19 +97,38 @@ class Likelihood(Protocol):
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Observations:
-        """The data in as few rows as the likelihood needs."""
+        """The data in as few rows as the likelihood needs; unless it knows better, all of them.
 
+        Parameters
+        ----------
+        features : callable
+            Takes x of shape (n,) to features of shape (n, F).
+        x, y : Tensor of shape (n,)
+        sample_weight : Tensor of shape (n,), optional
+            How many times each datum counts; positive.
+        """
+        weight = torch.ones_like(y) if sample_weight is None else sample_weight
+        return Observations(features(x), y, weight)
+
+    @abstractmethod
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """The log density of all data, constants included, as a scalar."""
 
+    @abstractmethod
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log density with respect to each nu."""
+        """First and second derivative of the log density with respect to each nu: (rows,) twice."""
 
-    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log density given mean and variance of each nu, or a lower bound."""
+    def expected_log_density(
+        self, mean: Tensor, variance: Tensor, data: Observations
+    ) -> Tensor | None:
+        """The mean of the log density given mean and variance of each nu, or a lower bound.
+
+        None where neither is known: there is then no bound on the evidence.
+        """
+        return None
 
 
-class Gaussian:
+class Gaussian(Likelihood):
     """Targets with independent Gaussian noise of precision alpha, eqs. (17) and (18).
 
     Parameters
@@ -86,6 +148,8 @@ class Gaussian:
     Gaussian(alpha=4)
     """
 
+    hyper_parameters = {"alpha": (1e-10, 1e10)}  # noqa: RUF012
+
     def __init__(self, alpha: float | Tensor = 1.0) -> None:
         if not 0 < as_number(alpha) < math.inf:
             raise ValueError(f"expected a finite alpha > 0, got alpha={as_number(alpha)}")
@@ -102,15 +166,11 @@ class Gaussian:
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Observations:
-        """Rotate n rows into at most F: the squared error needs no more of the data.
+        """Rotate n rows into at most F + 1: the squared error needs no more of the data.
 
-        Parameters
-        ----------
-        features : callable
-            Takes x of shape (n,) to features of shape (n, F).
-        x, y : Tensor of shape (n,)
-        sample_weight : Tensor of shape (n,), optional
-            How many times each datum counts; positive.
+        Parameters as for :meth:`Likelihood.condense`. The last row has no features: its target is
+        the root of the squared error that no coefficients can lower. The rows' own weights are in
+        their scale, and the number of data is shared out evenly among them.
 
         Notes
         -----
@@ -133,31 +193,31 @@ class Gaussian:
         left, values, right = torch.linalg.svd(triangle[:, :size], full_matrices=False)
         kept = values > torch.finfo(x.dtype).eps * values[0]
         left, values, right = left[:, kept], values[kept], right[kept]
-        targets = left.T @ triangle[:, size]
+        explained = left.T @ triangle[:, size]
+        residual = torch.linalg.vector_norm(triangle[:, size] - left @ explained)
+        targets = torch.cat([explained, residual[None]])
         return Observations(
-            features=values[:, None] * right,
+            features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),
             targets=targets,
-            total_weight=float(weight.sum()),
-            residual=float(((triangle[:, size] - left @ targets) ** 2).sum()),
-            weights=torch.ones_like(targets),
+            weights=torch.full_like(targets, float(weight.sum()) / len(targets)),
         )
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """The log density of all data, constants included, as a scalar."""
-        squares = ((nu - data.targets) ** 2).sum() + data.residual
-        constant = 0.5 * data.total_weight * (torch.log(self.alpha) - math.log(2 * math.pi))
-        return constant - 0.5 * self.alpha * squares
+        squares = ((nu - data.targets) ** 2).sum()
+        constant = 0.5 * data.weights.sum() * (torch.log(self.alpha) - math.log(2 * math.pi))
+        return constant - 0.5 * self.alpha * squares  # eq. (17), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log density with respect to each nu: (rows,) twice."""
-        return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)
+        return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
         """The mean of the log density when each nu has the given mean and variance, exactly."""
         return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()
 
 
-class Bernoulli:
+class Bernoulli(Likelihood):
     """Labels 0 and 1, the probability of a 1 being the inverse canonical link of nu, eq. (19).
 
     Values and derivatives stay accurate however large nu is.
@@ -172,6 +232,12 @@ class Bernoulli:
     ------
     ValueError
         If the loss has a bounded canonical link.
+
+    Examples
+    --------
+    >>> from bayesloss import Bernoulli, SkewedLogLoss
+    >>> Bernoulli(SkewedLogLoss(3))
+    Bernoulli(SkewedLogLoss(power=3))
     """
 
     def __init__(self, loss: ProperLoss | None = None) -> None:
@@ -191,6 +257,8 @@ class Bernoulli:
     ) -> Observations:
         """All rows: no fewer would do without an error; see :meth:`spread`.
 
+        Parameters as for :meth:`Likelihood.condense`.
+
         Raises
         ------
         ValueError
@@ -199,8 +267,7 @@ class Bernoulli:
         odd = (y != 0) & (y != 1)
         if odd.any():
             raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
-        weight = torch.ones_like(y) if sample_weight is None else sample_weight
-        return self._observations(features(x), y, weight)
+        return super().condense(features, x, y, sample_weight)
 
     def spread(
         self,
@@ -234,12 +301,12 @@ class Bernoulli:
             for values in (sample_weight, sample_weight * y)
         )
         kept = weights > 0
-        return self._observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
+        return Observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """The log probability of all labels, summed with their weights."""
         value, _, _ = self.loss.log_probabilities(nu)
-        return (data.weights * _mix(data.targets, value)).sum()
+        return (data.weights * _mix(data.targets, value)).sum()  # eq. (19), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log probability with respect to each nu."""
@@ -265,15 +332,6 @@ class Bernoulli:
         xi = torch.sqrt(mean**2 + variance)
         bound = torch.nn.functional.logsigmoid(xi) + (sign * mean - xi) / 2
         return (data.weights * bound).sum()
-
-    def _observations(self, features: Tensor, ones: Tensor, weights: Tensor) -> Observations:
-        return Observations(
-            features=features,
-            targets=ones,
-            total_weight=float(weights.sum()),
-            residual=0.0,
-            weights=weights,
-        )
 
 
 def _mix(share_of_ones: Tensor, by_label: Tensor) -> Tensor:

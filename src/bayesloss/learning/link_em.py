@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -62,7 +63,7 @@ class LinkFit:
 def fit_links(
     data: LinearScores,
     likelihood: Bernoulli,
-    prior_of: Callable[[Tensor], SourcePrior],
+    prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]],
     noise: Tensor,
     *,
     tol: float,
@@ -78,7 +79,8 @@ def fit_links(
     data : LinearScores
     likelihood : Bernoulli
     prior_of : callable
-        Makes the prior of a link from the scores of the fixed link, of shape (n,).
+        Makes the prior of a link from the scores of the fixed link, of shape (n,); its kernel is a
+        TrigonometricKernel.
     noise : Tensor of shape (S, M + 1)
         Standard normal numbers that become draws from each posterior.
     tol : float
@@ -97,7 +99,7 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fit_fixed_link(data, likelihood.loss, tol)
+    fixed = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
@@ -122,9 +124,9 @@ def fit_links(
                 seen = scores[k]
                 if held_out is not None:
                     # Beyond the edges the kernel repeats itself.
-                    edge = 1 / links[k].prior.kernel.c
+                    edge = links[k].prior.kernel.edge
                     seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
-                _update_link(links[k], data, likelihood, k, seen, beta[k])
+                _update_link(links[k], data, likelihood, k, seen, beta[k])  # E-step
             record(
                 "log_evidence",
                 active,
@@ -143,6 +145,7 @@ def fit_links(
                 ).to(data.Z.device)
                 for k in active
             }
+            # M-step
             moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
@@ -165,15 +168,21 @@ def fit_links(
     )
 
 
-def grid_size(prior: SourcePrior, width: float, n: float) -> int:
+def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
     """How many nodes scores of this width need for n data, so that the grid is not felt.
 
     Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
     derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
     posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
     functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
+
+    Raises
+    ------
+    TypeError
+        If the prior has another basis than a TrigonometricKernel.
     """
-    scale = math.log(float(prior.kernel.a)) / (math.pi * prior.kernel.c)
+    kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
+    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
@@ -196,7 +205,7 @@ def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFi
 class _Link:
     """The state of one problem between the rounds."""
 
-    prior: SourcePrior
+    prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
     posterior: Posterior = field(init=False)
     found: bool = False  # whether the last search ended at a mode
@@ -215,7 +224,7 @@ def _update_link(
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
     if low == high:  # constant inputs: one node would do
-        high = low + 1 / link.prior.kernel.c
+        high = low + link.prior.kernel.edge
     size = grid_size(link.prior, high - low, data.total)
     nodes = torch.linspace(low, high, size, dtype=scores.dtype)
     observed = likelihood.spread(
@@ -225,16 +234,16 @@ def _update_link(
         data.weight.cpu(),
         nodes,
     )
-    joint = LogJoint(link.prior, likelihood, observed)
+    joint = LogJoint(link.prior, likelihood, observed)  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
-    link.posterior = approximate(joint, mode, with_bound=False)
+    link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
     value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
     link.value, link.gain = value, abs(value - link.value)
 
 
 def _draws(link: _Link, noise: Tensor) -> Tensor:
-    return link.posterior.mode + noise @ link.posterior.root.T
+    return link.posterior.mode + noise @ link.posterior.root.T  # nu^(s) of section 4.2
 
 
 def _raise_weights(

@@ -12,7 +12,8 @@ the number of basis functions nor on that of posterior draws.
 import torch
 from torch import Tensor
 
-from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.isgp import SourcePrior, trigonometric
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["HermiteTable", "expected_log_probabilities", "predictive_log_odds", "table_nodes"]
@@ -68,13 +69,21 @@ class HermiteTable:
         return other
 
 
-def table_nodes(prior: SourcePrior) -> Tensor:
-    """Where functions of nu are tabulated: three of the kernel's periods, 800 nodes each."""
-    edge = _PERIODS / prior.kernel.c
+def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
+    """Where functions of nu are tabulated: three of the kernel's periods, 800 nodes each.
+
+    Raises
+    ------
+    TypeError
+        If the prior has another basis than a TrigonometricKernel.
+    """
+    edge = _PERIODS / trigonometric(prior, "whose periods the table covers").c
     return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
 
 
-def expected_log_probabilities(prior: SourcePrior, loss: ProperLoss, Gamma: Tensor) -> HermiteTable:
+def expected_log_probabilities(
+    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
     Parameters
@@ -87,10 +96,12 @@ def expected_log_probabilities(prior: SourcePrior, loss: ProperLoss, Gamma: Tens
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
-    return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))
+    return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum
 
 
-def predictive_log_odds(prior: SourcePrior, loss: ProperLoss, Gamma: Tensor) -> HermiteTable:
+def predictive_log_odds(
+    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+) -> HermiteTable:
     """The log odds of the mean of u(nu(x)) over draws of Gamma, as a table of one row.
 
     Both tails are averaged on the log scale: the odds keep their digits where a probability would
@@ -99,6 +110,6 @@ def predictive_log_odds(prior: SourcePrior, loss: ProperLoss, Gamma: Tensor) -> 
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
-    mean = value.logsumexp(dim=1)  # less log S, which cancels
+    mean = value.logsumexp(dim=1)  # eq. (4) averaged, less log S, which cancels
     slopes = (torch.softmax(value, dim=1) * slope).sum(dim=1)
     return HermiteTable(nodes, (mean[1] - mean[0])[None], (slopes[1] - slopes[0])[None])

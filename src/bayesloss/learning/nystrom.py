@@ -16,13 +16,14 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 from bayesloss.kernels import SquaredExponential
+from bayesloss.learning.basis import Basis
 
 __all__ = ["NystromBasis", "product_integrals"]
 
 _BLOCK = 2**20  # numbers in a block of psi matrices: 8 MB in float64
 
 
-class NystromBasis:
+class NystromBasis(Basis):
     """A basis for the functions of a squared-exponential kernel, from points.
 
     Parameters
@@ -52,6 +53,16 @@ class NystromBasis:
     Notes
     -----
     With a jitter e, k(X, X) + e b stands wherever k(X, X) does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Gaussian, NystromBasis, SquaredExponential, laplace
+    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    >>> basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 8))
+    >>> posterior = laplace(ISGP(basis), Gaussian(alpha=200.0), x, x**3 + 0.1 * torch.sin(50 * x))
+    >>> posterior.mean(x[::13]).round(decimals=1).tolist()  # at -1, -1/3, 1/3 and 1
+    [-1.0, -0.0, 0.0, 1.0]
     """
 
     def __init__(self, kernel: SquaredExponential, points: Tensor, *, jitter: float = 1e-8) -> None:
@@ -74,7 +85,7 @@ class NystromBasis:
                 "raise the jitter, or take fewer points"
             )
         values, vectors = values.flip(0), vectors.flip(1)
-        self.eigenvalues = values / self.n_basis
+        self.eigenvalues = values / self.n_basis  # appendix F
         self.weights = math.sqrt(self.n_basis) * vectors / values
 
     def __repr__(self) -> str:
@@ -88,28 +99,26 @@ class NystromBasis:
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x) of eq. (9), by eq. (20): (n,) to (n, M, M)."""
         inner = product_integrals(self.kernel, self.points, x)
-        return self.weights.T @ inner @ self.weights
+        return self.weights.T @ inner @ self.weights  # eq. (9) by eq. (20)
+
+    def slopes(self, x: Tensor) -> Tensor:
+        """The derivatives phi_i'(x): (n,) to (n, M)."""
+        gap = self.points - as_points(x)[:, None]
+        return self.kernel.a * gap * self.kernel(x, self.points) @ self.weights
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point.
 
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        w : Tensor of shape (M,)
-
-        Returns
-        -------
-        Tensor of shape (n,)
+        Shapes as in :meth:`Basis.integrated_square`.
         """
-        v = self.weights @ w
+        v = self.weights @ w.mT if w.ndim > 1 else self.weights @ w
         rows = max(1, _BLOCK // self.n_basis**2)
-        return torch.cat(
-            [
-                (product_integrals(self.kernel, self.points, part) @ v) @ v
-                for part in as_points(x).split(rows)
-            ]
+        parts = (
+            product_integrals(self.kernel, self.points, part) for part in as_points(x).split(rows)
         )
+        if w.ndim > 1:
+            return torch.cat([((inner @ v) * v).sum(dim=1) for inner in parts]).T
+        return torch.cat([(inner @ v) @ v for inner in parts])
 
 
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
@@ -139,7 +148,7 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
     gap = points[:, None] - points
     scale = kernel.b**2 * math.sqrt(math.pi) / (2 * root) * torch.exp(-0.25 * kernel.a * gap**2)
     upper = 0.5 * root * total
-    return scale * _erf_difference(upper, upper - root * x[:, None, None])
+    return scale * _erf_difference(upper, upper - root * x[:, None, None])  # eq. (20)
 
 
 def _erf_difference(u: Tensor, v: Tensor) -> Tensor:

@@ -23,13 +23,14 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_points, as_scalar
+from bayesloss.learning.basis import Basis
 
 __all__ = ["TrigonometricKernel"]
 
 _BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
 
 
-class TrigonometricKernel:
+class TrigonometricKernel(Basis):
     """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
 
     Parameters
@@ -54,6 +55,8 @@ class TrigonometricKernel:
         The diagonal of Lambda, eq. (14).
     variance : Tensor of shape ()
         k(0, 0), eq. (15).
+    edge : float
+        1 / c, where the period ends.
 
     Notes
     -----
@@ -91,6 +94,7 @@ class TrigonometricKernel:
             raise ValueError(f"expected a finite b > 0 or None, got b={as_number(b)}")
         self.a = as_scalar(a)
         self.c = float(c)
+        self.edge = 1 / self.c
         self.n_basis = int(n_basis)
         harmonics = self.n_basis // 2
         unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
@@ -133,20 +137,27 @@ class TrigonometricKernel:
         Tensor of shape (n, M)
         """
         waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
-        return torch.cat([waves.real, waves.imag], dim=1)
+        return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
+
+    def slopes(self, x: Tensor) -> Tensor:
+        """The derivatives phi'(x): (n,) to (n, M)."""
+        harmonics = self.n_basis // 2
+        frequency = (
+            math.pi * self.c * torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)
+        )
+        cosine, sine = self.basis(x).split(harmonics, dim=1)
+        return torch.cat([-frequency * sine, frequency * cosine], dim=1)
+
+    def variance_at(self, x: Tensor) -> Tensor:
+        """The prior variance k(x, x), which is k(0, 0) everywhere: (n,) to (n,)."""
+        return self.variance.expand(x.shape)
+
+    def integrated_variance(self, x: Tensor) -> Tensor:
+        """The integral of k(z, z) from 0 to x, k(0, 0) x: (n,) to (n,)."""
+        return self.variance * x  # eq. (10)
 
     def integrals(self, x: Tensor) -> Tensor:
-        """The functions h(x) that the entries of psi(x) are made of.
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-
-        Returns
-        -------
-        Tensor of shape (n, 2M + 1)
-            The columns x, S_1, ..., S_M, D_1, ..., D_M.
-        """
+        """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
         x = as_points(x)
         harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=x.device)
         frequency = math.pi * self.c * harmonics
@@ -157,19 +168,10 @@ class TrigonometricKernel:
         return torch.cat([x[:, None], sines, cosines], dim=1)
 
     def square_coefficients(self, moment: Tensor) -> Tensor:
-        """The coefficients p with p^T h(x) = tr(psi(x) moment).
+        """The p with p^T h(x) = tr(psi(x) moment), for symmetric moments.
 
         With ``moment = w w^T`` these are the Fourier coefficients of f^2: the self-convolution of
-        those of f = w^T phi.
-
-        Parameters
-        ----------
-        moment : Tensor of shape (..., M, M)
-            Symmetric.
-
-        Returns
-        -------
-        Tensor of shape (..., 2M + 1)
+        those of f = w^T phi. (..., M, M) to (..., 2M + 1).
         """
         flat = moment.flatten(-2)
         out = flat.new_zeros((*flat.shape[:-1], 2 * self.n_basis + 1))
@@ -178,18 +180,9 @@ class TrigonometricKernel:
         return out
 
     def combine(self, s: Tensor) -> Tensor:
-        """The symmetric matrix with w^T combine(s) w = s^T square_coefficients(w w^T).
+        """The symmetric C with w^T C w = s^T square_coefficients(w w^T).
 
-        ``combine(integrals(x))`` is psi(x); ``combine(weights @ integrals(x))`` is a weighted sum
-        of psi over many points without any psi.
-
-        Parameters
-        ----------
-        s : Tensor of shape (..., 2M + 1)
-
-        Returns
-        -------
-        Tensor of shape (..., M, M)
+        (..., 2M + 1) to (..., M, M).
         """
         (first, first_weight), (second, second_weight) = _products(self.n_basis, s.device)
         return first_weight * s[..., first] + second_weight * s[..., second]
@@ -206,15 +199,7 @@ class TrigonometricKernel:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time and few passes.
 
         The Fourier series of f^2, integrated term by term, is a polynomial in exp(i pi c x).
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        w : Tensor of shape (M,) or (S, M)
-
-        Returns
-        -------
-        Tensor of shape (n,) or (S, n)
+        Shapes as in :meth:`Basis.integrated_square`.
         """
         moment = (w[..., :, None] * w[..., None, :]).reshape(-1, self.n_basis, self.n_basis)
         level, *waves = self.square_coefficients(moment).split([1, self.n_basis, self.n_basis], 1)

@@ -318,7 +318,7 @@ class GLMTron(_Tron):
         return SigmoidLink(self.steepness)
 
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
-        return w + _correction(X, labels, _times(X, w), link), link
+        return w + _correction(X, labels, _times(X, w), link), link  # Kakade et al. (2011)
 
 
 class SLIsotron(_Tron):
@@ -473,11 +473,11 @@ class BregmanTron(_Tron):
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
         z = _times(X, w)
         for _ in range(self.n_steps):
-            w = w + _correction(X, labels, z, link) / self.max_slope
+            w = w + _correction(X, labels, z, link) / self.max_slope  # step 1
             z = _times(X, w)
         previous = self._previous
         order = np.argsort(z, kind="stable")
-        z = z[order]
+        z = z[order]  # step 2
         spread = float(z[-1] - z[0])
         lower = self.slope_ratio * min(self.max_slope, 1 / spread if spread else math.inf)
         upper = self.max_slope
@@ -490,9 +490,9 @@ class BregmanTron(_Tron):
             target = labels if self.variant == "label" else previous
             fit = lipschitz_isotonic(z, target[order], bounds=(0, 1), lower=lower, upper=upper)
         self._previous = np.empty_like(previous)
-        self._previous[order] = fit.values
+        self._previous[order] = fit.values  # step 3
         scores, first = np.unique(z, return_index=True)
-        return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)
+        return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)  # step 4
 
 
 def _longest(rows: NDArray) -> float:
