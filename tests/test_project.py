@@ -11,11 +11,14 @@ from pathlib import Path
 
 import notebooks
 import pytest
+import setuptools
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+
+import bayesloss
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -268,6 +271,36 @@ def test_the_library_imports_nothing_that_only_pages_need(name, path):
     roots = {imported.partition(".")[0] for imported in imports(path, inside=False)}
     assert not roots & ONLY_PAGES
     assert "bayesloss_book" not in {n.partition(".")[0] for n in imports(path, inside=True)}
+
+
+WITHOUT = """
+import importlib, pkgutil, sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in %r:
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Refused())
+import bayesloss
+for found in pkgutil.walk_packages(bayesloss.__path__, "bayesloss."):
+    importlib.import_module(found.name)
+print(*(getattr(bayesloss, name).__name__ for name in bayesloss.__all__))
+"""
+
+
+def test_the_library_works_where_the_extras_are_not_installed():
+    script = WITHOUT % (ONLY_PAGES - {"joblib"},)  # scikit-learn brings joblib
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(done.stdout.split()) == set(bayesloss.__all__)
+
+
+def test_the_wheel_holds_the_library_only():
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    options = found["tool"]["setuptools"]["packages"]["find"]
+    packages = setuptools.find_packages(ROOT / options["where"][0], include=options["include"])
+    assert set(packages) == {"bayesloss", "bayesloss.learning", "bayesloss.calibrating"}
 
 
 @pytest.mark.parametrize("package", ["bayesloss", "bayesloss_book"])
