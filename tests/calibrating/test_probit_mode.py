@@ -115,7 +115,7 @@ def test_the_start_decides_between_two_modes():
     modes = [laplace_probit(features, y, term=term, start=start) for start in (None, far)]
     for found in modes:
         assert bool(found.converged.all())
-        nearby = np.add(found.mean[0], [0.02, -0.03])  # Nelder and Mead's simplex is small there
+        nearby = found.mean[0].numpy() + 0.02  # Nelder and Mead's first simplex is small
         mode, _, _ = reference(features[0], y[0], term, nearby)
         np.testing.assert_allclose(found.mean[0], mode, atol=1e-5)
     assert abs(float(modes[0].mean[0, 0] - modes[1].mean[0, 0])) > 1

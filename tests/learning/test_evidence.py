@@ -409,6 +409,14 @@ class TestLabels:
         with pytest.raises(ValueError, match=message):
             self.maximise(bounds={"alpha": (0.1, 1.0)})
 
+    def test_another_loss_stays_the_loss(self):
+        """The search is under the likelihood that was given, and says so."""
+        prior, likelihood = prior_of(GP), Bernoulli(MatsushitaLoss())
+        found = maximise_evidence(prior, likelihood, self.x, self.y, objective="laplace")
+        assert isinstance(found.likelihood.loss, MatsushitaLoss)
+        there = laplace(found.posterior.prior, likelihood, self.x, self.y)
+        assert there.log_evidence == pytest.approx(max(found.values), abs=1e-8)
+
     def test_says_where_it_touches_a_range(self):
         found = self.maximise(GP, bounds={"mu": (3.0, 4.0), "gamma": (5.0, 5.0)})
         assert {"mu", "gamma"} <= set(found.at_bound)
