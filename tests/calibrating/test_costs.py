@@ -204,6 +204,7 @@ def test_a_value_that_stays_as_it_is():
     assert again == costs and hash(again) == hash(costs)
     assert costs != CostMatrix.from_array(TRIAGE) != CostMatrix()
     assert CostMatrix(1, 2) == CostMatrix(1.0, 2.0) != CostMatrix(2, 1)
+    assert CostMatrix(classes=["a", "b"]) != CostMatrix(classes=["b", "a"]) != CostMatrix()
     for one in (costs, CostMatrix(0.1), CostMatrix(classes=["a", "b"], decisions=[0, 1])):
         assert eval(repr(one)) == one
 

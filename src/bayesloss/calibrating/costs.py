@@ -132,7 +132,7 @@ class CostMatrix:
         decisions: ArrayLike | None,
         default: ArrayLike | None = None,
     ) -> None:
-        table = _real(costs, "costs").copy()
+        table = _real(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
             raise ValueError(
                 "expected costs of shape (n_decisions, n_classes) or (n, n_decisions, n_classes) "
@@ -479,7 +479,7 @@ class _CostScorer:
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """The values in float64, refused if they are complex or no numbers."""
+    """A copy of the values in float64, refused if they are complex or no numbers."""
     array = np.asarray(values)
     try:
         if array.dtype.kind not in "biufO":  # complex parts, or text that reads like a number
