@@ -7,6 +7,7 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
+import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -302,6 +303,32 @@ def test_gradients_are_finite_inside(loss):
     assert slope.numpy() == pytest.approx(expected.numpy(), abs=1e-12)
 
 
+@pytest.mark.parametrize("loss", LOSSES[:3], ids=repr)
+def test_gradients_lean_on_no_convention(loss, monkeypatch):
+    """At the ends of the square loss's link, and at 0, where formulas change branches.
+
+    PyTorch's versions differ in the gradient of clamp at its bound; here it is 0, as in the newest,
+    and would show. Link and conjugate are smooth at these scores, so central differences hold.
+    """
+
+    def clamp(x, min=-math.inf, max=math.inf):
+        held = x.detach().clip(min, max)
+        return torch.where((x > min) & (x < max), x, held)
+
+    monkeypatch.setattr(torch.Tensor, "clamp", clamp)
+    points, h = [-1.0, 0.0, 1.0], 1e-6
+    if isinstance(loss, SquareLoss):  # whose link has kinks at its ends, unlike its conjugate
+        functions = {loss.conjugate: points, loss.inverse_canonical_link: [0.0]}
+    else:
+        functions = dict.fromkeys([loss.conjugate, loss.inverse_canonical_link], points)
+    for function, where in functions.items():
+        a = torch.tensor(where, dtype=torch.float64, requires_grad=True)
+        (slope,) = torch.autograd.grad(function(a).sum(), a)
+        expected = (function(a.detach() + h) - function(a.detach() - h)) / (2 * h)
+        # A jump of the second derivative, at most 1/2, leaves h / 8; a wrong branch 1/8 at least.
+        assert slope.numpy() == pytest.approx(expected.numpy(), abs=1e-6)
+
+
 class TestLogProbabilities:
     """Against forty digits: in the tails, where 1 - u is lost in floating point."""
 
@@ -321,6 +348,25 @@ class TestLogProbabilities:
                 for value, function in zip(values.tolist(), functions, strict=True):
                     truth = mpmath.diff(function, mpmath.mpf(a), order, h=mpmath.mpf(10) ** -20)
                     assert value == pytest.approx(float(truth), rel=1e-11)
+
+    @pytest.mark.parametrize("a", [0.0, 1e-300, 0.3, 1e8, 1e103, 1e160, 1e308, 1.79e308])
+    def test_matsushita_at_every_finite_score(self, a):
+        """Against the symbolic derivatives of the plain formula, in digits enough to cancel."""
+        t = sympy.Symbol("t")
+        link = (1 + t / sympy.sqrt(4 + t**2)) / 2
+        orders = [sympy.log(link).diff(t, order) for order in range(3)]
+        with mpmath.workdps(1400):  # the tail of 1e308 is 1e-616, and the squares of both
+            exact = [sympy.lambdify(t, order, "mpmath") for order in orders]
+            truth = [(f(mpmath.mpf(-a)), f(mpmath.mpf(a))) for f in exact]
+            truth = [[float(low), float(high)] for low, high in truth]
+        found = [
+            *MatsushitaLoss().log_likelihood(1, [-a, a]),
+            MatsushitaLoss().log_probabilities([-a, a])[2][1],
+        ]
+        for values, expected in zip(found, truth, strict=True):
+            # Below 1e-308 floats have fewer and fewer digits, and then none.
+            assert values.tolist() == pytest.approx(expected, rel=1e-13, abs=1e-320)
+        assert all(math.isfinite(value) for values in found for value in values)
 
     @pytest.mark.parametrize("loss", [loss for loss, _ in LINKS], ids=repr)
     @pytest.mark.parametrize("a", [-40.0, -0.6, 0.0, 20.0])

@@ -257,14 +257,20 @@ class SquareLoss(ProperLoss):
         return 2 * u - 1
 
     def _inverse_link(self, a: Tensor) -> Tensor:
-        return (1 + a.clamp(-1, 1)) / 2
+        return (1 + self._held(a)) / 2
 
     def _weight(self, u: Tensor) -> Tensor:
         return torch.full_like(u, 2.0)
 
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
-        inside = a.clamp(-1, 1)
-        return (1 + inside) ** 2 / 4 + torch.relu(a - 1), (1 - inside) ** 2 / 4 + torch.relu(-a - 1)
+        inside = self._held(a)
+        beyond = a - inside
+        minus = (1 + inside) ** 2 / 4 + torch.where(a > 1, beyond, 0.0)
+        return minus, (1 - inside) ** 2 / 4 + torch.where(a < -1, -beyond, 0.0)
+
+    def _held(self, a: Tensor) -> Tensor:
+        # Not by clamp, whose gradient at its bounds is a convention: the conjugate is smooth there.
+        return torch.where(a.abs() <= 1, a, a.detach().sign())
 
 
 class MatsushitaLoss(ProperLoss):
@@ -288,28 +294,38 @@ class MatsushitaLoss(ProperLoss):
         return (2 * u - 1) / torch.sqrt(u * (1 - u))
 
     def _inverse_link(self, a: Tensor) -> Tensor:
-        # (1 + a / root) / 2, written so that a small tail is no difference of large numbers.
-        root, below, above = self._parts(a)
-        return torch.where(a < 0, 2 / (root * (root - below)), 1 - 2 / (root * (root + above)))
+        # u = (1 + a / root) / 2 with root = sqrt(a^2 + 4), from the smaller of u and 1 - u.
+        half_root, half = self._halves(a)
+        tail = 0.5 / half_root / (half_root + half)  # 2 / (root (root + |a|))
+        return torch.where(a < 0, tail, 1 - tail)
 
     def _weight(self, u: Tensor) -> Tensor:
         return 0.5 * (u * (1 - u)) ** -1.5
 
     def _conjugates(self, a: Tensor) -> tuple[Tensor, Tensor]:
-        root, below, above = self._parts(a)
-        minus = torch.where(a < 0, 2 / (root - below), (root + above) / 2)
-        plus = torch.where(a > 0, 2 / (root + above), (root - below) / 2)
-        return minus, plus
+        half_root, half = self._halves(a)
+        large = half_root + half  # (root + |a|) / 2; the other is (root - |a|) / 2
+        return torch.where(a < 0, 1 / large, large), torch.where(a < 0, large, 1 / large)
 
     def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        # u = (root + a) / (2 root) = 2 / (root (root - a)): whichever adds.
-        root, below, above = self._parts(a)
-        rise = torch.where(a > 0, 4 / (root + above), root - below)  # root - a
-        value = math.log(2) - torch.log(root) - torch.log(rise)
-        return value, rise / root**2, -rise * (root + 2 * a) / root**4
+        # log((root + a) / (2 root)); its slopes (root - a) / root^2 and
+        # -(root - a) (root + 2 a) / root^4. By t = |a| / root every power of root can underflow,
+        # and nothing overflows; log u = log(1 - tail) for a > 0, and else the log of the tail.
+        half_root, half = self._halves(a)
+        r = 1 / half_root
+        t = half * r
+        tail = 0.5 * r * r / (1 + t)
+        log = torch.log1p(torch.where(a < 0, t, -tail))
+        value = torch.where(a < 0, -math.log(2) - 2 * half_root.log() - log, log)
+        first = torch.where(a < 0, (1 + t) / 2, tail) * r
+        second = torch.where(a < 0, (1 + t) * (2 * t - 1) / 4, -tail * (1 + 2 * t) / 2) * r * r
+        return value, first, second
 
-    def _parts(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.hypot(a, torch.full_like(a, 2.0)), a.clamp(max=0), a.clamp(min=0)
+    def _halves(self, a: Tensor) -> tuple[Tensor, Tensor]:
+        """Half of root = sqrt(a^2 + 4) and half of |a|: their sum is finite for finite scores."""
+        # The sign is a constant, +1 at 0: so no convention for the slope of |a| at 0 is used.
+        half = torch.where(a < 0, -0.5, 0.5) * a
+        return torch.hypot(half, torch.ones_like(half)), half
 
 
 class SkewedLogLoss(ProperLoss):

@@ -1,50 +1,173 @@
-"""What a wrong decision between two classes costs, and the decisions that follow.
+r"""What decisions cost, and the decisions that cost least in expectation.
 
-LHG section 4.2 and appendix 7.3.
+Of K classes one is the truth, k; of D decisions one is taken, d, and C[d, k] is paid. When the
+classes have the probabilities p, the decision d has the risk
+
+.. math:: R(d) = \sum_k C[d, k]\, p_k,
+
+and the least risk is that of the Bayes decision, LHG (3). With two classes and two decisions of
+which the right one is free this is LHG section 4.2 and appendix 7.3: +1 is decided where its
+probability exceeds :math:`c_+ / (c_- + c_+)`.
 """
 
-import math
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
+from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
 
 __all__ = ["CostMatrix"]
 
+_SUM = 1e-6  # probabilities in single precision pass, slips do not
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class CostMatrix:
-    """The costs of the two errors; a right decision costs nothing.
+    """The costs of decisions: of the two errors, or with :meth:`from_array` of anything.
 
     Parameters
     ----------
     c_plus : float, default=1
-        Of a false positive: deciding +1 where the label is -1.
+        Of a false positive: deciding the second class where the first is true.
     c_minus : float, default=1
-        Of a false negative: deciding -1 where the label is +1.
+        Of a false negative: deciding the first class where the second is true.
+    classes : array-like of shape (2,), optional
+        The labels, in the order of the columns of ``predict_proba``; -1 and +1 if None.
+    decisions : array-like of shape (2,), optional
+        What :meth:`decide` calls its decisions; the classes if None.
+
+    Attributes
+    ----------
+    costs : ndarray of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
+        A row a decision, a column a class; with a leading dimension if they differ by row.
+    classes : ndarray of shape (n_classes,)
+    decisions : ndarray of shape (n_decisions,)
 
     Raises
     ------
     ValueError
         If a cost is not positive and finite: without a cost for one error the decision is always
-        the same, and no inference is needed.
+        the same, and no inference is needed. If the labels are not two different ones.
 
     Examples
     --------
     >>> from bayesloss import CostMatrix
     >>> CostMatrix(c_plus=1, c_minus=19).decide([0.02, 0.04, 0.06, 0.5])
     array([-1, -1,  1,  1])
+    >>> CostMatrix(c_plus=1, c_minus=19, classes=["healthy", "sick"]).decide([0.04, 0.06])
+    array(['healthy', 'sick'], dtype='<U7')
+
+    More decisions than classes: send the patient home, treat, or ask for one more test.
+
+    >>> costs = CostMatrix.from_array(
+    ...     [[0, 19], [4, 1], [1, 2]],
+    ...     classes=["healthy", "sick"],
+    ...     decisions=["home", "treat", "test"],
+    ... )
+    >>> costs.decide([0.02, 0.1, 0.9])
+    array(['home', 'test', 'treat'], dtype='<U5')
+    >>> costs.risk([0.1])
+    array([[1.9, 3.7, 1.1]])
+    >>> costs.cost(["sick"], ["test"]), costs.regret(["sick"], ["test"])
+    (array([2.]), array([1.]))
     """
 
-    c_plus: float = 1.0
-    c_minus: float = 1.0
+    costs: NDArray[np.float64]
+    classes: NDArray[Any]
+    decisions: NDArray[Any]
+    _told: bool  # whether it was told its classes
+    _errors: tuple[float, float] | None  # c_plus and c_minus
 
-    def __post_init__(self) -> None:
-        for name in ("c_plus", "c_minus"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
+    def __init__(
+        self,
+        c_plus: float = 1.0,
+        c_minus: float = 1.0,
+        *,
+        classes: ArrayLike | None = None,
+        decisions: ArrayLike | None = None,
+    ) -> None:
+        for name, value in (("c_plus", c_plus), ("c_minus", c_minus)):
+            if not 0 < value < np.inf:
                 raise ValueError(f"expected a finite cost {name} > 0, got {name}={value}")
+        self._set([[0, c_minus], [c_plus, 0]], classes, decisions, default=[-1, 1])
+
+    @classmethod
+    def from_array(
+        cls,
+        costs: ArrayLike,
+        *,
+        classes: ArrayLike | None = None,
+        decisions: ArrayLike | None = None,
+    ) -> Self:
+        """Costs of any decisions about any number of classes, which may differ by row.
+
+        Parameters
+        ----------
+        costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
+            What each decision costs where each class is true, finite; a negative cost is a gain.
+            In the order of scikit-learn's confusion matrix it is the transpose. With a leading
+            dimension each of n rows has costs of its own.
+        classes : array-like of shape (n_classes,), optional
+            The labels, in the order of the columns of ``predict_proba``; 0, 1, ... if None.
+        decisions : array-like of shape (n_decisions,), optional
+            What :meth:`decide` calls its decisions; if None the classes where there are as many,
+            else 0, 1, ...
+
+        Raises
+        ------
+        ValueError
+            If the shape is another one, a cost is not a finite number, there are fewer than two
+            classes or decisions, or the labels are too many, too few or not all different.
+        """
+        made = cls.__new__(cls)
+        made._set(costs, classes, decisions)
+        return made
+
+    def _set(
+        self,
+        costs: ArrayLike,
+        classes: ArrayLike | None,
+        decisions: ArrayLike | None,
+        default: ArrayLike | None = None,
+    ) -> None:
+        table = _real(costs, "costs")
+        if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
+            raise ValueError(
+                "expected costs of shape (n_decisions, n_classes) or (n, n_decisions, n_classes) "
+                f"with two decisions and two classes at least, got {table.shape}"
+            )
+        if not np.isfinite(table).all():
+            raise ValueError(f"expected finite costs, got {table[~np.isfinite(table)][0]}")
+        table.flags.writeable = False
+        n_decisions, n_classes = table.shape[-2:]
+        told, errors = classes is not None, None
+        if table.shape == (2, 2) and not table.diagonal().any() and table.sum(axis=0).min() > 0:
+            errors = float(table[1, 0]), float(table[0, 1])
+        if classes is None:
+            classes = np.arange(n_classes) if default is None else default
+        if decisions is None:
+            decisions = classes if n_decisions == n_classes else np.arange(n_decisions)
+        values = {
+            "costs": table,
+            "classes": _names(classes, n_classes, "classes"),
+            "decisions": _names(decisions, n_decisions, "decisions"),
+            "_told": told,
+            "_errors": errors,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def c_plus(self) -> float:
+        """The cost of a false positive, where there are two classes."""
+        return self._two_errors()[0]
+
+    @property
+    def c_minus(self) -> float:
+        """The cost of a false negative, where there are two classes."""
+        return self._two_errors()[1]
 
     @property
     def threshold(self) -> float:
@@ -59,29 +182,329 @@ class CostMatrix:
             return float(ndtri(self.threshold))
         return -float(ndtri(1 / (1 + self.c_plus / self.c_minus)))
 
-    def decide(self, probabilities: ArrayLike) -> NDArray[np.int64]:
-        """The decisions of least expected cost: LHG (35) and the choice rule below it.
+    def _two_errors(self) -> tuple[float, float]:
+        if self._errors is None:
+            raise AttributeError(
+                "expected the costs of two errors, both positive, where right decisions are free; "
+                f"got {self!r}"
+            )
+        return self._errors
+
+    def risk(self, probabilities: ArrayLike) -> NDArray[np.float64]:
+        """The expected cost of each decision, LHG (2); for two classes (35).
 
         Parameters
         ----------
-        probabilities : array-like of shape (n,) or (n, 2)
-            Of the label +1, or of the labels -1 and +1 as ``predict_proba`` returns them.
+        probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
+            Of the classes, as ``predict_proba`` returns them, or of the second of two.
 
         Returns
         -------
-        ndarray of shape (n,)
-            +1 or -1; -1 where both cost the same.
+        ndarray of shape (n, n_decisions)
 
         Raises
         ------
         ValueError
-            If the shape is another one, or a value is no probability.
+            If the shape is another one, a value is no probability, a row does not sum to one, or
+            the costs are those of another number of rows.
         """
-        p = np.asarray(probabilities, dtype=float)
-        if p.ndim not in (1, 2) or (p.ndim == 2 and p.shape[1] != 2):
-            raise ValueError(f"expected probabilities of shape (n,) or (n, 2), got {p.shape}")
-        bad = ~((p >= 0) & (p <= 1))
+        p = self._checked(probabilities)
+        self._check_rows(len(p), "probabilities")
+        # Not by BLAS, which rounds a row by the company it is in.
+        return np.einsum("...dk,...k->...d", self.costs, p)
+
+    def decide(self, probabilities: ArrayLike) -> NDArray[Any]:
+        """The decisions of least risk, LHG (3); for two classes the choice rule below (35).
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
+            As for :meth:`risk`.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Of ``decisions``; of several that cost the same the first. If no labels were given they
+            are -1 and +1 for ``CostMatrix(c_plus, c_minus)``, else 0, 1, ...
+
+        Raises
+        ------
+        ValueError
+            As by :meth:`risk`.
+        """
+        return self.decisions[self.risk(probabilities).argmin(axis=1)]
+
+    def cost(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
+        """What each decision cost, once the label is known.
+
+        Parameters
+        ----------
+        y : array-like of shape (n,)
+            Of ``classes``.
+        decisions : array-like of shape (n,)
+            Of ``decisions``.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If a label or a decision is unknown, or the lengths differ.
+        """
+        return self._paid(*self._codes(y, decisions))
+
+    def regret(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
+        """What each decision cost beyond the best one for the label, never negative.
+
+        Parameters, results and errors are those of :meth:`cost`, to which it is equal where the
+        best decision is free.
+        """
+        k, d = self._codes(y, decisions)
+        every = np.stack([self._paid(k, np.full_like(k, i)) for i in range(len(self.decisions))])
+        return self._paid(k, d) - every.min(axis=0)
+
+    def columns_of(self, classes: ArrayLike) -> NDArray[np.int64]:
+        """Where these classes, an estimator's, are among those of the costs.
+
+        Parameters
+        ----------
+        classes : array-like
+            As in an estimator's ``classes_``.
+
+        Returns
+        -------
+        ndarray of the same shape
+            0, 1, ... if the costs were told no classes: they are taken to be in this order.
+
+        Raises
+        ------
+        ValueError
+            If the costs were told classes and a class is not among them, or were told none and the
+            number of classes is another one.
+        """
+        labels = np.asarray(classes)
+        if self._told:
+            return _positions(self.classes, labels, "classes")
+        if len(labels) != len(self.classes):
+            raise ValueError(
+                f"expected {len(self.classes)} classes, as many as have costs, got {len(labels)}: "
+                "tell the costs their classes if these are some of them"
+            )
+        return np.arange(len(labels))
+
+    def scorer(self) -> "_CostScorer":
+        """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
+
+        It takes the decisions of least risk under the estimator's ``predict_proba``. Columns are
+        matched by ``estimator.classes_`` if the costs were told their classes (a class that a
+        training fold lacks then has probability zero), and are taken in their order if not.
+
+        Returns
+        -------
+        callable
+            ``scorer(estimator, X, y, sample_weight=None, costs=None)``. The last two go by
+            scikit-learn's metadata routing, after ``set_score_request``; ``costs`` of shape
+            (n, n_decisions, n_classes) are split with the rows, and stand in for these.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_breast_cancer
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> from bayesloss import CostMatrix
+        >>> X, y = load_breast_cancer(return_X_y=True)
+        >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
+        >>> costs = CostMatrix(c_plus=10, c_minus=1, classes=[0, 1])  # 0 is malignant
+        >>> grid = {"C": [1e-4, 1e-1]}
+        >>> search = GridSearchCV(LogisticRegression(), grid, scoring=costs.scorer()).fit(X, y)
+        >>> search.best_params_
+        {'C': 0.1}
+        """
+        return _CostScorer(self)
+
+    def _codes(
+        self, y: ArrayLike, decisions: ArrayLike
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        labels, taken = np.asarray(y), np.asarray(decisions)
+        if labels.ndim != 1 or labels.shape != taken.shape:
+            raise ValueError(
+                f"expected y and decisions of shape (n,), got {labels.shape} and {taken.shape}"
+            )
+        self._check_rows(len(labels), "labels")
+        return (
+            _positions(self.classes, labels, "labels"),
+            _positions(self.decisions, taken, "decisions"),
+        )
+
+    def _paid(self, k: NDArray[np.int64], d: NDArray[np.int64]) -> NDArray[np.float64]:
+        if self.costs.ndim == 2:
+            return self.costs[d, k]
+        return self.costs[np.arange(len(k)), d, k]
+
+    def _check_rows(self, n: int, what: str) -> None:
+        if self.costs.ndim == 3 and n != len(self.costs):
+            raise ValueError(f"expected {what} of the {len(self.costs)} rows with costs, got {n}")
+
+    def _checked(self, probabilities: ArrayLike) -> NDArray[np.float64]:
+        p = _real(probabilities, "probabilities")
+        n_classes = self.costs.shape[-1]
+        if p.shape[1:] != (n_classes,) and not (p.ndim == 1 and n_classes == 2):
+            also = "(n,) or " if n_classes == 2 else ""
+            raise ValueError(
+                f"expected probabilities of shape {also}(n, {n_classes}), got {p.shape}"
+            )
+        rows = p[:, None] if p.ndim == 1 else p
+        bad = ~((rows >= 0) & (rows <= 1))
         if bad.any():
-            raise ValueError(f"expected probabilities in [0, 1], got {p[bad][0]}")
-        negative, positive = (1 - p, p) if p.ndim == 1 else p.T
-        return np.where(self.c_plus * negative < self.c_minus * positive, 1, -1)
+            row = int(bad.any(axis=1).argmax())
+            raise ValueError(
+                f"expected probabilities in [0, 1], got {rows[row][bad[row]][0]} in row {row}"
+            )
+        if p.ndim == 1:
+            return np.stack([1 - p, p], axis=1)
+        total = p.sum(axis=1)
+        off = np.abs(total - 1) > _SUM
+        if off.any():
+            row = int(off.argmax())
+            raise ValueError(
+                f"expected rows of probabilities that sum to 1, got a sum of {total[row]:.7g} in "
+                f"row {row}"
+            )
+        return p
+
+    def _key(self) -> tuple[Any, ...]:
+        names = tuple(self.classes.tolist()), tuple(self.decisions.tolist())
+        return self.costs.shape, self.costs.tobytes(), *names, self._told
+
+    def __eq__(self, other: object) -> bool:
+        """Whether costs and labels are the same."""
+        return self._key() == other._key() if isinstance(other, CostMatrix) else NotImplemented
+
+    def __hash__(self) -> int:
+        """Equal costs, equal hashes."""
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        """How it is made again; of costs by row the shape."""
+        if self._errors is not None and (self._told or self.classes[0] == -1):
+            made, what = "CostMatrix", ["c_plus={}, c_minus={}".format(*self._errors)]
+        else:
+            table = self.costs.tolist() if self.costs.ndim == 2 else f"<shape {self.costs.shape}>"
+            made, what = "CostMatrix.from_array", [str(table)]
+        if self._told:
+            what += [f"classes={self.classes.tolist()}"]
+        if self.decisions.tolist() != self.classes.tolist():
+            what += [f"decisions={self.decisions.tolist()}"]
+        return f"{made}({', '.join(what)})"
+
+
+class _CostScorer:
+    """Minus the mean cost; see :meth:`CostMatrix.scorer`."""
+
+    def __init__(self, matrix: CostMatrix) -> None:
+        self.matrix = matrix
+        self._requests = MetadataRequest(owner="CostMatrix.scorer()")
+        self.set_score_request(sample_weight=None, costs=None)
+
+    def __repr__(self) -> str:
+        """How it is made again."""
+        return f"{self.matrix!r}.scorer()"
+
+    def set_score_request(
+        self,
+        *,
+        sample_weight: bool | str | None = UNCHANGED,
+        costs: bool | str | None = UNCHANGED,
+    ) -> Self:
+        """Which metadata the scorer asks for, as in scikit-learn's own scorers.
+
+        Parameters
+        ----------
+        sample_weight, costs : bool, str or None
+            Whether it is asked for, or under which name; at first None: an error where it is given.
+
+        Returns
+        -------
+        self
+        """
+        for name, alias in (("sample_weight", sample_weight), ("costs", costs)):
+            if alias != UNCHANGED:
+                self._requests.score.add_request(param=name, alias=alias)
+        return self
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What was asked for: scikit-learn reads it.
+
+        Returns
+        -------
+        MetadataRequest
+        """
+        return self._requests
+
+    def __call__(
+        self,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        costs: ArrayLike | None = None,
+    ) -> float:
+        """Decide by the estimator's probabilities, and pay.
+
+        Parameters
+        ----------
+        estimator : classifier with ``predict_proba`` and ``classes_``
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+        costs : array-like of shape (n, n_decisions, n_classes), optional
+            In place of those of the matrix.
+
+        Returns
+        -------
+        float
+        """
+        found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
+        matrix = CostMatrix.from_array(
+            self.matrix.costs if costs is None else costs,
+            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
+        )
+        p = np.zeros((len(found), len(matrix.classes)))
+        p[:, columns] = found
+        paid = matrix.cost(y, matrix.decide(p))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return -float(np.average(paid, weights=weights))
+
+
+def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:
+    """A copy of the values in float64, refused if they are complex or no numbers."""
+    array = np.asarray(values)
+    try:
+        if array.dtype.kind not in "biufO":  # complex parts, or text that reads like a number
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"expected {what} that are real numbers, got {array.dtype}") from error
+
+
+def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
+    """Labels as an array, refused if they are not n different ones."""
+    names = np.array(values)
+    if names.shape != (n,) or len(set(names.tolist())) != n:
+        raise ValueError(f"expected {n} different {what}, got {names.tolist()}")
+    names.flags.writeable = False
+    return names
+
+
+def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Where each value is among the names."""
+    place = {name: i for i, name in enumerate(names.tolist())}
+    found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    if (found < 0).any():
+        row = int((found < 0).argmax())
+        raise ValueError(
+            f"expected {what} among {names.tolist()}, got {values[row]!r} in row {row}"
+        )
+    return found

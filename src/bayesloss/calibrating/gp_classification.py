@@ -296,9 +296,9 @@ class LossEMClassifier(_ProbitClassifier):
         Raises
         ------
         ValueError
-            If a parameter is out of range, ``max_loss`` is below the larger cost, a value is not
-            finite, there are not two classes, or X_target has other columns than X, or the same in
-            another order.
+            If a parameter is out of range, ``max_loss`` is below the larger cost, the costs were
+            told other classes or the same in another order, a value is not finite, there are not
+            two classes, or X_target has other columns than X, or the same in another order.
 
         Warns
         -----
@@ -307,6 +307,11 @@ class LossEMClassifier(_ProbitClassifier):
         """
         sign = self._prepare(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
+        if self.costs_.columns_of(self.classes_).tolist() != [0, 1]:
+            raise ValueError(
+                f"expected costs of the classes {self.classes_.tolist()} in this order, got "
+                f"{self.costs_!r}"
+            )
         self.max_loss_ = check_max_loss(self.max_loss, self.costs_)
         if X_target is None:
             target = self.prior_.inputs[0].numpy()

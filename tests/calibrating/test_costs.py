@@ -1,0 +1,315 @@
+"""Costs of decisions: against enumeration in exact arithmetic, and scikit-learn's own tools."""
+
+import itertools
+import operator
+import pickle
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import confusion_matrix, make_scorer
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    TunedThresholdClassifierCV,
+    cross_val_predict,
+    cross_validate,
+)
+
+from bayesloss import CostMatrix, bayes_action
+
+TRIAGE = [[0, 19], [4, 1], [1, 2]]
+
+
+def exact_problem(seed, n, n_decisions, n_classes, by_row=False):
+    """Small whole costs and eighths of probability: sums without rounding, and many ties."""
+    rng = np.random.default_rng(seed)
+    shape = (n, n_decisions, n_classes) if by_row else (n_decisions, n_classes)
+    costs = rng.integers(-2, 4, shape)
+    return costs, rng.multinomial(8, np.full(n_classes, 1 / n_classes), n) / 8
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize(("n_decisions", "n_classes"), [(2, 2), (3, 3), (5, 3), (2, 4)])
+def test_risks_and_decisions_by_enumeration(n_decisions, n_classes, by_row):
+    n_ties = 0
+    for seed in range(20):
+        table, p = exact_problem(seed, 20, n_decisions, n_classes, by_row)
+        costs = CostMatrix.from_array(table, decisions=np.arange(n_decisions))
+        risk, decided = costs.risk(p), costs.decide(p)
+        for i, row in enumerate(p.tolist()):
+            own = (table[i] if by_row else table).tolist()
+            expected = [sum(map(operator.mul, line, map(Fraction, row))) for line in own]
+            assert risk[i].tolist() == [float(value) for value in expected]
+            assert decided[i] == expected.index(min(expected))  # of several the first
+            n_ties += expected.count(min(expected)) > 1
+    assert n_ties > 0
+
+
+def test_no_policy_costs_less():
+    """All functions from four inputs to three decisions, by what they cost a population."""
+    counts = np.array([[7, 1], [5, 3], [2, 6], [0, 8]])  # of two classes, at each input
+    costs = CostMatrix.from_array(TRIAGE)
+    x, y = (np.repeat(index.ravel(), counts.ravel()) for index in np.indices(counts.shape))
+
+    def total(policy):
+        return costs.cost(y, np.array(policy)[x]).sum()
+
+    best = min(total(policy) for policy in itertools.product(range(3), repeat=4))
+    assert total(costs.decide(counts / 8)) == best
+    assert total(costs.decide(counts[:, 1] / 8)) == best  # the second class alone
+
+
+def test_agrees_with_the_bayes_action():
+    """The finite decision problem of LHG section 2, whose losses are the transpose."""
+    table, p = exact_problem(1, 100, 4, 3)
+    expected = bayes_action(torch.from_numpy(p), torch.from_numpy(table.T))
+    assert CostMatrix.from_array(table).decide(p).tolist() == expected.tolist()
+
+
+def test_two_errors_are_a_matrix():
+    two = CostMatrix(c_plus=3, c_minus=5)
+    general = CostMatrix.from_array([[0, 5], [3, 0]], classes=[-1, 1])
+    assert two.costs.tolist() == general.costs.tolist() == [[0, 5], [3, 0]]
+    assert (general.c_plus, general.c_minus) == (two.c_plus, two.c_minus) == (3, 5)
+    assert general.threshold == two.threshold == pytest.approx(3 / 8, rel=1e-15)
+    p = np.arange(65) / 64  # 3/8 is among them, and a tie
+    expected = np.where(p > 3 / 8, 1, -1)
+    for costs in (two, general):
+        assert (costs.decide(p) == expected).all()
+        assert (costs.decide(np.stack([1 - p, p], axis=1)) == expected).all()
+    assert two.decide(p).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "table", [[[0, -1], [1, 0]], [[1, 2], [3, 0]], np.ones((2, 2, 2)), 1 - np.eye(3)]
+)
+def test_other_costs_have_no_two_errors(table):
+    for name in ("c_plus", "c_minus", "threshold", "probit_threshold"):
+        with pytest.raises(AttributeError, match="expected the costs of two errors"):
+            getattr(CostMatrix.from_array(table), name)
+
+
+def test_decisions_in_the_users_own_words():
+    sick = CostMatrix(c_plus=1, c_minus=19, classes=["healthy", "sick"])
+    assert sick.decide([0.04, 0.06]).tolist() == ["healthy", "sick"]
+    act = CostMatrix(c_plus=1, c_minus=19, decisions=["home", "ward"])
+    assert act.decide([0.04, 0.06]).tolist() == ["home", "ward"]
+    triage = CostMatrix.from_array(TRIAGE, decisions=["home", "treat", "test"])
+    assert triage.decide([0.02, 0.1, 0.9]).tolist() == ["home", "test", "treat"]
+    assert CostMatrix.from_array(TRIAGE).decide([0.02, 0.1, 0.9]).tolist() == [0, 2, 1]
+    named = CostMatrix.from_array(1 - np.eye(3), classes=["b", "a", "c"])
+    assert named.decide(np.eye(3)).tolist() == ["b", "a", "c"]
+    frame = pd.DataFrame(np.eye(3), columns=["b", "a", "c"])
+    assert named.decide(frame).tolist() == ["b", "a", "c"]
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_cost_and_regret_of_each_row(by_row):
+    table, _ = exact_problem(2, 50, 4, 3, by_row)
+    costs = CostMatrix.from_array(table, classes=list("xyz"), decisions=list("abcd"))
+    rng = np.random.default_rng(3)
+    k, d = rng.integers(3, size=50), rng.integers(4, size=50)
+    y, taken = np.array(list("xyz"))[k], np.array(list("abcd"))[d]
+    for i in range(50):
+        own = (table[i] if by_row else table).tolist()
+        paid = own[d[i]][k[i]]
+        assert costs.cost(y, taken)[i] == paid
+        assert costs.regret(y, taken)[i] == paid - min(line[k[i]] for line in own)
+
+
+def test_mean_cost_is_the_confusion_matrix_weighed():
+    rng = np.random.default_rng(4)
+    y, decided = rng.integers(3, size=(2, 300))
+    table = rng.normal(size=(3, 3))
+    expected = (confusion_matrix(y, decided) * table.T).sum() / 300
+    assert CostMatrix.from_array(table).cost(y, decided).mean() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ([[0.5, 0.5, 0.0], [0.2, 0.3, 0.4]], r"sum to 1, got a sum of 0.9 in row 1"),
+        ([[0.5, 0.5, 0.0], [0.2, 1.1, -0.3]], r"in \[0, 1\], got 1.1 in row 1"),
+        ([[0.5, 0.5, np.nan]], r"in \[0, 1\], got nan in row 0"),
+        ([[0.5, 0.5 + 0j, 0.0]], "real numbers, got complex128"),
+        ([["0.5", "0.5", "0.0"]], "real numbers, got <U3"),
+        ([[0.5, 0.5]], r"shape \(n, 3\), got \(1, 2\)"),
+        ([0.5, 0.5, 0.0], r"shape \(n, 3\), got \(3,\)"),
+        (0.5, r"shape \(n, 3\), got \(\)"),
+    ],
+)
+def test_what_is_no_probability_is_refused(bad, said):
+    costs = CostMatrix.from_array(1 - np.eye(3))
+    for call in (costs.decide, costs.risk):
+        with pytest.raises(ValueError, match=said):
+            call(bad)
+
+
+def test_two_classes_must_sum_to_one_too():
+    with pytest.raises(ValueError, match="got a sum of 1.2 in row 0"):
+        CostMatrix().decide([[0.6, 0.6]])
+    with pytest.raises(ValueError, match="got complex128"):
+        CostMatrix().decide([0.5j])
+
+
+def test_single_precision_passes():
+    scores = np.random.default_rng(5).normal(size=(500, 100)).astype(np.float32)
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert p.dtype == np.float32
+    decided = CostMatrix.from_array(1 - np.eye(100)).decide(p)
+    assert (decided == p.argmax(axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: CostMatrix.from_array([1.0, 2.0]), r"got \(2,\)"),
+        (lambda: CostMatrix.from_array(np.ones((3, 1))), r"got \(3, 1\)"),
+        (lambda: CostMatrix.from_array([[0, np.inf], [1, 0]]), "finite costs, got inf"),
+        (lambda: CostMatrix.from_array([[0, 1j], [1, 0]]), "real numbers, got complex128"),
+        (lambda: CostMatrix.from_array(TRIAGE, classes=["a"]), "expected 2 different classes"),
+        (lambda: CostMatrix.from_array(TRIAGE, classes=["a", "a"]), "2 different classes"),
+        (lambda: CostMatrix.from_array(TRIAGE, decisions=[0, 1]), "3 different decisions"),
+        (lambda: CostMatrix(classes=["a", "b", "c"]), "expected 2 different classes"),
+        (lambda: CostMatrix().cost([1, 0], [1, 1]), r"among \[-1, 1\], got .*0.* in row 1"),
+        (lambda: CostMatrix().cost([1, 1], [1, 2]), r"decisions among .*2.* in row 1"),
+        (lambda: CostMatrix().cost([1, 1], [1]), r"got \(2,\) and \(1,\)"),
+        (lambda: CostMatrix.from_array(np.ones((3, 2, 2))).decide([0.5]), "3 rows with costs"),
+        (lambda: CostMatrix.from_array(np.ones((3, 2, 2))).cost([0], [0]), "3 rows with costs"),
+        (lambda: CostMatrix().columns_of(["a", "b", "c"]), "expected 2 classes"),
+        (lambda: CostMatrix(classes=["a", "b"]).columns_of(["a", "c"]), "classes among"),
+    ],
+)
+def test_bad_costs_and_labels_are_refused(build, said):
+    with pytest.raises(ValueError, match=said):
+        build()
+
+
+def test_a_value_that_stays_as_it_is():
+    table = np.array(TRIAGE, dtype=float)
+    costs = CostMatrix.from_array(table, classes=["a", "b"])
+    table[0, 0] = 7.0
+    assert costs.costs[0, 0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        costs.costs[0, 0] = 7.0
+    with pytest.raises(AttributeError, match="cannot assign"):
+        costs.costs = table
+    again = pickle.loads(pickle.dumps(costs))
+    assert again == costs and hash(again) == hash(costs)
+    assert costs != CostMatrix.from_array(TRIAGE) != CostMatrix()
+    assert CostMatrix(1, 2) == CostMatrix(1.0, 2.0) != CostMatrix(2, 1)
+    assert CostMatrix(classes=["a", "b"]) != CostMatrix(classes=["b", "a"]) != CostMatrix()
+    for one in (costs, CostMatrix(0.1), CostMatrix(classes=["a", "b"], decisions=[0, 1])):
+        assert eval(repr(one)) == one
+
+
+class Known(ClassifierMixin, BaseEstimator):
+    """A classifier that is right: the input is the probability of the second class."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.hstack([1 - X, X])
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] > 0.5).astype(int)]
+
+
+@pytest.mark.parametrize("c_minus", [1, 3, 19])
+def test_where_scikit_learn_tunes_the_threshold_to(c_minus):
+    """On a population in which 40 rows of each j/40 have j positives, that is nearly c_plus / sum.
+
+    Between two neighbouring probabilities all thresholds cost the same, so the tuned one lies in
+    the gap around the closed form; and its least mean cost is that of our decisions.
+    """
+    j = np.arange(41)
+    p = np.repeat(j / 40, 40)
+    y = (np.tile(np.arange(40), 41) < np.repeat(j, 40)).astype(int)
+    costs = CostMatrix(c_plus=1, c_minus=c_minus, classes=[0, 1])
+    scoring = make_scorer(lambda y, d: costs.cost(y, d).mean(), greater_is_better=False)
+    model = Known().fit(p[:, None], y)
+    tuned = TunedThresholdClassifierCV(
+        model, scoring=scoring, cv="prefit", refit=False, thresholds=np.arange(1, 80) / 80
+    ).fit(p[:, None], y)
+    assert abs(tuned.best_threshold_ - costs.threshold) <= 1 / 40
+    assert tuned.best_score_ == pytest.approx(costs.scorer()(model, p[:, None], y), rel=1e-12)
+    assert -tuned.best_score_ == pytest.approx(np.minimum(c_minus * p, 1 - p).mean(), rel=1e-12)
+
+
+def three_classes(seed=6, n=240):
+    rng = np.random.default_rng(seed)
+    y = np.array(["a", "b", "c"])[rng.integers(3, size=n)]
+    means = {"a": (0, 0), "b": (1.5, 0), "c": (0, 1.5)}
+    return rng.normal([means[label] for label in y]), y
+
+
+def test_scorer_in_cross_validation():
+    X, y = three_classes()
+    table = np.array([[0, 1, 5], [2, 0, 1], [1, 1, 0], [0.4, 0.4, 0.4]])
+    costs = CostMatrix.from_array(table, classes=["a", "b", "c"], decisions=["a", "b", "c", "ask"])
+    cv = KFold(4, shuffle=True, random_state=0)
+    model = LogisticRegression()
+    scores = cross_validate(model, X, y, cv=cv, scoring=costs.scorer())["test_score"]
+    p = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
+    for score, (_, test) in zip(scores, cv.split(X), strict=True):
+        paid = [table[(table @ p[i]).argmin(), "abc".index(y[i])] for i in test]
+        assert score == pytest.approx(-np.mean(paid))
+    # Columns are matched by label, not by place; without labels by place.
+    turned = CostMatrix.from_array(table[:, ::-1], classes=["c", "b", "a"])
+    untold = CostMatrix.from_array(table)
+    for other in (turned, untold):
+        found = cross_validate(model, X, y, cv=cv, scoring=other.scorer())["test_score"]
+        assert found.tolist() == scores.tolist()
+
+
+def test_scorer_chooses_by_cost():
+    """Between a classifier that sees and one that does not, and it can be cloned and sent away."""
+    X, y = three_classes()
+    costs = CostMatrix.from_array(1 - np.eye(3))
+    search = GridSearchCV(LogisticRegression(), {"C": [1e-6, 1.0]}, scoring=costs.scorer())
+    assert clone(search).fit(X, y).best_params_ == {"C": 1.0}
+    scorer = pickle.loads(pickle.dumps(costs.scorer()))
+    assert scorer(search.fit(X, y), X, y) == pytest.approx(-np.mean(search.predict(X) != y))
+
+
+def test_scorer_where_a_fold_lacks_a_class():
+    X, y = three_classes()
+    model = LogisticRegression().fit(X[y != "c"], y[y != "c"])
+    table = 1 - np.eye(3)
+    scorer = CostMatrix.from_array(table, classes=["a", "b", "c"]).scorer()
+    assert scorer(model, X, y) == pytest.approx(-np.mean(model.predict(X) != y))
+    with pytest.raises(ValueError, match="expected 3 classes, as many as have costs, got 2: tell"):
+        CostMatrix.from_array(table).scorer()(model, X, y)
+
+
+def test_scorer_with_weights_and_costs_by_row():
+    """What scikit-learn's routing splits with the rows, against the folds by hand."""
+    X, y = three_classes()
+    rng = np.random.default_rng(7)
+    weights = rng.uniform(size=len(y))
+    table = rng.uniform(size=(len(y), 2, 3))
+    cv = KFold(3)
+    costs = CostMatrix.from_array(table[0], classes=["a", "b", "c"])
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = costs.scorer().set_score_request(sample_weight=True)
+        scorer.set_score_request(costs=True)
+        model = LogisticRegression().set_fit_request(sample_weight=False)
+        params = {"sample_weight": weights, "costs": table}
+        found = cross_validate(model, X, y, cv=cv, scoring=scorer, params=params)["test_score"]
+    p = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
+    for score, (_, test) in zip(found, cv.split(X), strict=True):
+        paid = [table[i][(table[i] @ p[i]).argmin(), "abc".index(y[i])] for i in test]
+        assert score == pytest.approx(-(weights[test] @ paid) / weights[test].sum())
+    # Costs of all rows serve where all rows are scored, and say so where they are not.
+    whole, model = CostMatrix.from_array(table).scorer(), model.fit(X, y)
+    assert whole(model, X, y) == costs.scorer()(model, X, y, costs=table)
+    with pytest.raises(ValueError, match="of the 240 rows with costs, got 80"):
+        cross_validate(model, X, y, cv=cv, scoring=whole, error_score="raise")
