@@ -48,7 +48,8 @@ def expectation_propagation(
         The largest number of sweeps over the sites: one half of them for all sites at once, the
         rest, if needed, one site after the other.
     tolerance : float
-        The sites have settled when none would change by more, relative to 1 + its size.
+        The sites have settled when none would change by more, relative to 1 + its size, in units of
+        the latent value's spread and the probit noise.
 
     Returns
     -------
@@ -143,10 +144,9 @@ def fit_sites(
         + 0.5 * (shift * marginal_mean).sum(-1)
         - 0.5 * log_det
     )
-    converged &= ((cavity_variance > 0) & torch.isfinite(cavity_variance)).all(-1)
-    log_evidence = torch.where(
-        (cavity_variance > 0).all(-1), log_evidence, torch.full_like(log_evidence, torch.nan)
-    )
+    sound = ((cavity_variance > 0) & torch.isfinite(cavity_variance)).all(-1)
+    log_evidence = torch.where(sound, log_evidence, torch.nan)
+    converged &= sound
     return GaussianWeights(mean, covariance, log_evidence, converged, sweeps, (precision, shift))
 
 
@@ -168,8 +168,8 @@ def _all_at_once(
         factor = _factor(features, old[0])
         half = torch.linalg.solve_triangular(factor, features.mT, upper=False)
         marginal_mean = (half.mT @ (half @ old[1][..., None])).squeeze(-1)
-        new = _site(y, *cavity(marginal_mean, (half**2).sum(-2), *old))
-        change = _change(new, old)
+        new, changes = _update(y, marginal_mean, (half**2).sum(-2), old)
+        change = changes.amax(-1)
         step = torch.cat([new[0] - old[0], new[1] - old[1]], -1)
         history = [*history[-_DEPTH:], (torch.cat(old, -1), step)]
         taken = _extrapolate(history)
@@ -200,10 +200,9 @@ def _one_by_one(
             a, old = features[:, i], (precision[:, i], shift[:, i])
             along = (covariance @ a[..., None]).squeeze(-1)
             moments = (a * mean).sum(-1), (a * along).sum(-1)
-            new = _site(y[:, i], *cavity(*moments, *old))  # lines 5 to 8
+            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 8
+            change = torch.maximum(change, changed)
             d_precision, d_shift = new[0] - old[0], new[1] - old[1]  # line 9
-            for value, difference in zip(new, (d_precision, d_shift), strict=True):
-                change = torch.maximum(change, difference.abs() / (1 + value.abs()))
             precision[:, i], shift[:, i] = new
             # Lines 10, 11: one site is one direction, a rank-one update of the posterior.
             gain = 1 / (1 + d_precision * moments[1])
@@ -231,10 +230,21 @@ def _site(y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     return weight * left, (slope + weight * mean) * left
 
 
-def _change(new: _Sites, old: _Sites) -> Tensor:
-    """By how much the sites of each data set change, relative to 1 + their size."""
-    parts = [((b - a).abs() / (1 + b.abs())).amax(-1) for b, a in zip(new, old, strict=True)]
-    return torch.maximum(*parts)
+def _update(y: Tensor, mean: Tensor, variance: Tensor, old: _Sites) -> tuple[_Sites, Tensor]:
+    """Sites that match the moments, and by how much they change, on the scale of the posterior.
+
+    A site whose cavity has no variance stays as it is, and never counts as settled.
+    """
+    cavity_mean, cavity_variance = cavity(mean, variance, *old)
+    usable = (cavity_variance > 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
+    matched = _site(y, cavity_mean, cavity_variance)
+    new = tuple(torch.where(usable, a, b) for a, b in zip(matched, old, strict=True))
+    unit = 1 + variance  # of the latent value and the probit noise
+    change = torch.maximum(
+        (new[0] - old[0]).abs() * unit / (1 + new[0].abs() * unit),
+        (new[1] - old[1]).abs() * unit.sqrt() / (1 + new[1].abs() * unit.sqrt()),
+    )
+    return (new[0], new[1]), torch.where(usable, change, torch.inf)
 
 
 def _extrapolate(history: list[tuple[Tensor, Tensor]]) -> Tensor:

@@ -38,6 +38,7 @@ __all__ = [
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
+_LARGEST_FEATURE = 1e12
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -85,8 +86,8 @@ def check_data(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     Raises
     ------
     ValueError
-        If the shapes do not fit together, a feature is complex or not finite, or a label is neither
-        +1 nor -1.
+        If the shapes do not fit together, a feature is complex, not finite or huge, or a label is
+        neither +1 nor -1.
     """
     features, y = check_real(features, "features"), check_real(y, "y")
     if features.ndim != 3 or features.shape[:2] != y.shape:
@@ -94,8 +95,12 @@ def check_data(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             "expected features of shape (m, n, r) and y of shape (m, n), got "
             f"{tuple(features.shape)} and {tuple(y.shape)}"
         )
-    if not bool(torch.isfinite(features).all()):
-        raise ValueError("expected finite features, got NaN or infinities")
+    # NaN is no number below.
+    if not bool((features.abs() <= _LARGEST_FEATURE).all()):
+        raise ValueError(
+            f"expected finite features up to {_LARGEST_FEATURE:g}, where rounding errors of the "
+            f"prior outweigh the probit noise, got {float(features.abs().max()):g}"
+        )
     if not bool((y.abs() == 1).all()):
         raise ValueError(f"expected labels +1 or -1, got {float(y[y.abs() != 1][0]):g}")
     return features, y
