@@ -1,6 +1,7 @@
 """Gaussian process classifiers with a probit likelihood, as scikit-learn estimators.
 
-LHG section 4.2. Both are Bayesian, with a squared-exponential kernel whose parameters are given.
+LHG section 4.2. Both are Bayesian, with a squared-exponential kernel whose length scales and
+amplitude are given, or have the largest evidence.
 """
 
 from numbers import Integral, Real
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import type_of_target
@@ -21,50 +23,112 @@ from sklearn.utils.validation import (
 )
 
 from bayesloss.arrays import as_float64
+from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.kernel_evidence import choose_kernel
 from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em_probit
 from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
-from bayesloss.calibrating.probit_mode import laplace_probit
+from bayesloss.calibrating.probit_mode import find_mode, laplace_probit
 from bayesloss.kernels import SquaredExponential
 
 __all__ = ["GPClassifier", "LossEMClassifier"]
 
 
+_TOLD = 0.01  # a fit has told something when a held-out probability is so far from one half
+
+
 class _ProbitClassifier(ClassifierMixin, BaseEstimator):
     """What the two classifiers share: validation, the prior, and predictions."""
 
-    length_scale: float
-    amplitude: float
+    length_scale: float | ArrayLike | str
+    amplitude: float | None
     classes_: NDArray[Any]
+    length_scale_: NDArray[np.float64]
+    amplitude_: float
     prior_: WhitenedGP
     posterior_: GaussianWeights
 
-    def _prepare(self, X: ArrayLike, y: ArrayLike) -> torch.Tensor:
-        """Whiten the prior at the training inputs; return the labels as +1 and -1, (1, n)."""
+    def _read(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], torch.Tensor]:
+        """Inputs, and the labels as +1 and -1: (1, n) for two classes, (K, n) for more."""
         self._validate_params()
         features, labels = validate_data(self, X, y, dtype=np.float64)
         kind = type_of_target(labels, input_name="y", raise_unknown=True)
-        if kind != "binary":
+        many = self.__sklearn_tags__().classifier_tags.multi_class
+        if kind != "binary" and not (many and kind == "multiclass"):
             raise ValueError(
                 f"Only binary classification is supported. The type of the target is {kind}."
+                if not many
+                else f"Unknown label type: {kind}. Expected two or more classes."
             )
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
+        K = len(self.classes_)
+        if K < 2:
             raise ValueError(f"expected two classes, got one class, {self.classes_[0]!r}")
-        kernel = SquaredExponential(a=self.length_scale**-2, b=self.amplitude**2)
-        self.prior_ = WhitenedGP.at(kernel, as_float64(features)[None], batch_dims=1)
-        return torch.from_numpy(2.0 * codes - 1.0)[None]
+        positive = codes == (np.arange(K)[:, None] if K > 2 else 1)
+        return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
 
-    def _project(self, X: NDArray[np.float64]) -> tuple[torch.Tensor, torch.Tensor]:
-        return self.prior_.project(as_float64(X)[None])
+    def _make_prior(
+        self, X: NDArray[np.float64], signs: torch.Tensor, inference: str
+    ) -> torch.Tensor:
+        """Choose the kernel where it is not given, and whiten the prior: features for each label.
+
+        Raises
+        ------
+        ValueError
+            If the length scales given are not positive and finite, one for all columns or one each.
+        """
+        chosen = isinstance(self.length_scale, str)
+        given = None if chosen else _length_scales(self.length_scale, X.shape[1])
+        if given is not None and self.amplitude is not None:
+            self.length_scale_, self.amplitude_ = given, float(self.amplitude)
+        else:
+            found = choose_kernel(
+                X,
+                signs.numpy(),
+                inference=inference,
+                length_scales=given,
+                amplitude=None if self.amplitude is None else float(self.amplitude),
+                ard=chosen and self.length_scale == "ard",
+            )
+            self.length_scale_, self.amplitude_ = found.length_scales, found.amplitude
+            if not found.converged:
+                warn_caller(
+                    "the search for the kernel ended before the evidence's slope vanished: give "
+                    "length_scale and amplitude, or scale the columns",
+                    ConvergenceWarning,
+                )
+        kernel = SquaredExponential(a=1.0, b=self.amplitude_**2)
+        self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
+        return self.prior_.features.expand(len(signs), -1, -1)
+
+    def _scaled(self, X: NDArray[np.float64]) -> torch.Tensor:
+        """In units of the length scales, with a leading dimension of length 1."""
+        with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
+            return as_float64(X / self.length_scale_)[None]
+
+    def _say_if_nothing_was_learned(self, plain: GaussianWeights, features: torch.Tensor) -> None:
+        mean, variance = plain.held_out(features)
+        held_out = torch.special.ndtr(mean / (1 + variance).sqrt())
+        if bool((held_out - 0.5).abs().max() < _TOLD):
+            given = not isinstance(self.length_scale, str) or self.amplitude is not None
+            warn_caller(
+                "the fit tells nothing: held out, every training row has probability one half. "
+                + (
+                    "The given length scale is too short for the distances between rows, or the "
+                    "amplitude too small: leave them out, and the evidence chooses"
+                    if given
+                    else "No kernel explains the labels better than chance"
+                )
+            )
 
     def _margin(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The argument of Phi in LHG (25)."""
+        """The argument of Phi in LHG (25), a row for each set of labels."""
         check_is_fitted(self)
-        features, noise = self._project(validate_data(self, X, reset=False, dtype=np.float64))
+        new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+        features, noise = self.prior_.project(new)
         mean, variance = self.posterior_.latent(features)
-        return (mean / (noise**2 + variance).sqrt())[0].numpy()
+        return (mean / (noise**2 + variance).sqrt()).numpy()
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """LHG (25): the probabilities of the classes under the approximate posterior.
@@ -75,15 +139,18 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n, 2)
-            In the order of ``classes_``; the second is the paper's label +1.
+        ndarray of shape (n, n_classes)
+            In the order of ``classes_``; of two, the second is the paper's label +1. Of more, each
+            against the rest, normalised.
         """
         margin = torch.from_numpy(self._margin(X))
-        # Both tails by themselves: 1 - p would lose the small one.
-        return torch.stack([torch.special.ndtr(-margin), torch.special.ndtr(margin)], 1).numpy()
+        if len(margin) == 1:
+            # Both tails by themselves: 1 - p would lose the small one.
+            return torch.special.ndtr(torch.cat([-margin, margin])).T.numpy()
+        return torch.softmax(torch.special.log_ndtr(margin), 0).T.numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class whose ``decision_function`` has its sign.
+        """The class that ``decision_function`` decides for.
 
         Parameters
         ----------
@@ -93,23 +160,46 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n,)
         """
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
+        decided = self.decision_function(X)
+        return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Positive where the second class is decided; see the estimator's notes."""
-        return self._margin(X)
+        """Positive where the second class is decided; of many, the largest is.
 
-    def __sklearn_tags__(self) -> Tags:
-        """Two classes only."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+        See the estimator's notes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, n_classes) if there are more than two
+        """
+        margin = self._margin(X)
+        return margin[0] if len(margin) == 1 else margin.T
+
+
+def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
+    scales = np.asarray(given, dtype=float)
+    if scales.ndim and scales.shape != (n_features,):
+        raise ValueError(
+            f"expected length_scale to be one number, or one for each of {n_features} columns, got "
+            f"shape {scales.shape}"
+        )
+    if not ((scales > 0) & np.isfinite(scales)).all():
+        raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
+    return np.broadcast_to(scales, n_features).copy()
 
 
 _KERNEL_CONSTRAINTS: dict[str, list[Any]] = {
-    "length_scale": [Interval(Real, 0, None, closed="neither")],
-    "amplitude": [Interval(Real, 0, None, closed="neither")],
+    "length_scale": [
+        Interval(Real, 0, None, closed="neither"),
+        "array-like",
+        StrOptions({"shared", "ard"}),
+    ],
+    # Beyond, the square or the rounding errors of the kernel matrix are out of hand.
+    "amplitude": [Interval(Real, 1e-100, 1e6, closed="both"), None],
     "max_iter": [Interval(Integral, 1, None, closed="left")],
 }
 
@@ -122,21 +212,30 @@ class GPClassifier(_ProbitClassifier):
     inference : {"ep", "laplace"}, default="ep"
         Expectation propagation, or Laplace's approximation: faster, and much too unsure of itself
         where the amplitude is large.
-    length_scale : float, default=1
-        Of the squared-exponential kernel, in units of the inputs.
-    amplitude : float, default=1
-        The prior standard deviation of f, in units of the probit noise.
+    length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
+        Of the squared-exponential kernel, in units of the inputs: one for all columns, or one each.
+        ``"shared"`` chooses the multiple of the columns' standard deviations that has the largest
+        evidence, ``"ard"`` a length scale for each column (automatic relevance determination),
+        which takes longer, and many rows.
+    amplitude : float, optional
+        The prior standard deviation of f, in units of the probit noise. If None, the one that has
+        the largest evidence.
     max_iter : int, default=200
         The largest number of sweeps of EP, or Newton steps of Laplace.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (n_classes,)
+    length_scale_ : ndarray of shape (n_features,)
+    amplitude_ : float
     posterior_ : GaussianWeights
-        Over the whitened weights of ``prior_``, with a leading dimension of length 1.
+        Over the whitened weights of ``prior_``, with a leading dimension of length 1, or n_classes
+        if there are more than two.
     prior_ : WhitenedGP
+        At inputs in units of the length scales.
     log_evidence_ : float
-        The approximate log probability of the labels: compare kernels with it.
+        The approximate log probability of the labels: compare kernels with it. With more than two
+        classes, the sum over classes against the rest.
     n_iter_ : int
     converged_ : bool
     n_features_in_ : int
@@ -147,6 +246,9 @@ class GPClassifier(_ProbitClassifier):
     For decisions under costs give the probabilities to :meth:`CostMatrix.decide`. ``predict`` takes
     both errors to cost the same; ``decision_function`` is the argument of the normal distribution
     function in LHG (25). Time grows like n^3, memory like n^2. There are no sample weights.
+
+    More than two classes are told each from the rest under one kernel, whose evidence is the sum.
+    The search for the kernel looks at 500 rows at most (:func:`choose_kernel`); the fit uses all.
 
     Examples
     --------
@@ -169,8 +271,8 @@ class GPClassifier(_ProbitClassifier):
         self,
         inference: str = "ep",
         *,
-        length_scale: float = 1.0,
-        amplitude: float = 1.0,
+        length_scale: float | ArrayLike | str = "shared",
+        amplitude: float | None = None,
         max_iter: int = 200,
     ) -> None:
         self.inference = inference
@@ -185,7 +287,7 @@ class GPClassifier(_ProbitClassifier):
         ----------
         X : array-like of shape (n, n_features)
         y : array-like of shape (n,)
-            With two classes; the second in sorted order is the paper's +1.
+            Of two classes the second in sorted order is the paper's +1.
 
         Returns
         -------
@@ -194,19 +296,23 @@ class GPClassifier(_ProbitClassifier):
         Raises
         ------
         ValueError
-            If a parameter is out of range, a value is not finite, or there are not two classes.
+            If a parameter is out of range, a value is not finite, or there is one class.
 
         Warns
         -----
         ConvergenceWarning
-            If the inference did not converge.
+            If the inference, or the search for the kernel, did not converge.
+        UserWarning
+            If the fit tells nothing: held out, every training row has probability one half.
         """
-        sign = self._prepare(X, y)
+        inputs, signs = self._read(X, y)
+        features = self._make_prior(inputs, signs, self.inference)
         infer = expectation_propagation if self.inference == "ep" else laplace_probit
-        self.posterior_ = infer(self.prior_.features, sign, max_iter=self.max_iter)
-        self.log_evidence_ = float(self.posterior_.log_evidence)
+        self.posterior_ = infer(features, signs, max_iter=self.max_iter)
+        self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
-        self.converged_ = bool(self.posterior_.converged[0])
+        self.converged_ = bool(self.posterior_.converged.all())
+        self._say_if_nothing_was_learned(self.posterior_, features)
         return self
 
 
@@ -217,8 +323,9 @@ class LossEMClassifier(_ProbitClassifier):
     ----------
     costs : CostMatrix, optional
         If None, both errors cost the same.
-    length_scale, amplitude : float, default=1
-        As in :class:`GPClassifier`.
+    length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
+    amplitude : float, optional
+        As in :class:`GPClassifier`; the evidence is EP's.
     max_loss : float, optional
         The constant M of the utility M - L, at least the larger cost, which it is if None. The
         larger it is, the nearer the result is to Laplace's approximation.
@@ -228,9 +335,12 @@ class LossEMClassifier(_ProbitClassifier):
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
+    length_scale_ : ndarray of shape (n_features,)
+    amplitude_ : float
     posterior_ : GaussianWeights
         Over the whitened weights of ``prior_``, with a leading dimension of length 1.
     prior_ : WhitenedGP
+        At inputs in units of the length scales.
     costs_ : CostMatrix
     max_loss_ : float
     target_decisions_ : ndarray of shape (s,)
@@ -267,8 +377,8 @@ class LossEMClassifier(_ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
-        length_scale: float = 1.0,
-        amplitude: float = 1.0,
+        length_scale: float | ArrayLike | str = "shared",
+        amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,
     ) -> None:
@@ -303,9 +413,12 @@ class LossEMClassifier(_ProbitClassifier):
         Warns
         -----
         ConvergenceWarning
-            If the decisions still changed in the last round.
+            If the decisions still changed in the last round, or the search for the kernel did not
+            converge.
+        UserWarning
+            If the fit tells nothing: held out, every training row has probability one half.
         """
-        sign = self._prepare(X, y)
+        inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
         if self.costs_.columns_of(self.classes_).tolist() != [0, 1]:
             raise ValueError(
@@ -314,7 +427,7 @@ class LossEMClassifier(_ProbitClassifier):
             )
         self.max_loss_ = check_max_loss(self.max_loss, self.costs_)
         if X_target is None:
-            target = self.prior_.inputs[0].numpy()
+            target = inputs
         else:
             _check_feature_names(self, X_target, reset=False)
             target = check_array(X_target, dtype=np.float64, input_name="X_target")
@@ -323,10 +436,11 @@ class LossEMClassifier(_ProbitClassifier):
                     f"expected X_target with {self.n_features_in_} columns like X, got "
                     f"{target.shape[1]}"
                 )
+        features = self._make_prior(inputs, signs, "ep")
         found = loss_em_probit(
-            self.prior_.features,
-            sign,
-            *self._project(target),
+            features,
+            signs,
+            *self.prior_.project(self._scaled(target)),
             self.costs_,
             max_loss=self.max_loss_,
             max_iter=self.max_iter,
@@ -335,6 +449,7 @@ class LossEMClassifier(_ProbitClassifier):
         self.target_decisions_ = self.classes_[(found.decisions[0].numpy() > 0).astype(int)]
         self.n_iter_ = int(found.n_rounds[0])
         self.converged_ = bool(found.converged[0] and found.q.converged[0])
+        self._say_if_nothing_was_learned(find_mode(features, signs), features)
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -348,5 +463,11 @@ class LossEMClassifier(_ProbitClassifier):
         -------
         ndarray of shape (n,)
         """
-        margin = self._margin(X)  # first: it says so when nothing has been fitted
+        margin = self._margin(X)[0]  # first: it says so when nothing has been fitted
         return margin - self.costs_.probit_threshold
+
+    def __sklearn_tags__(self) -> Tags:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

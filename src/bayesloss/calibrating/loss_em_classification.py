@@ -4,15 +4,22 @@ LHG section 4.2, Table 3 and equation (27). The E-step approximates the posterio
 utility of the last decisions, by Laplace's method; the M-step decides anew under that Gaussian.
 """
 
-import warnings
+import math
 from dataclasses import dataclass
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.probit import GaussianWeights, decide
+from bayesloss.calibrating.probit import (
+    GaussianWeights,
+    check_data,
+    check_max_iter,
+    check_real,
+    decide,
+)
 from bayesloss.calibrating.probit_mode import laplace_probit
 
 __all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit"]
@@ -48,13 +55,11 @@ class LogUtility:
 
     def utility(self, z: Tensor) -> Tensor:
         """M - L at weights z of shape (..., r), of shape (...)."""
-        cost, t = self._cost_and_margin(z)
-        # M - l Phi(-t) = (M - l) + l Phi(t): nothing cancels where M is the larger cost.
-        return (self.max_loss - cost + cost * torch.special.ndtr(t)).mean(-1)
+        return self.max_loss * self._relative(*self._cost_and_margin(z))
 
     def value(self, z: Tensor) -> Tensor:
         """The log utility, of shape (...)."""
-        return self.utility(z).log()
+        return self._relative(*self._cost_and_margin(z)).log() + math.log(self.max_loss)
 
     def derivatives(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The last term of LHG (27) in the weights z, and second derivatives.
@@ -68,7 +73,7 @@ class LogUtility:
             The same without what makes it indefinite.
         """
         cost, t = self._cost_and_margin(z)
-        utility = self.utility(z)[..., None]
+        utility = self._relative(cost, t)[..., None]
         density = torch.exp(-0.5 * t**2) / (2 * torch.pi) ** 0.5
         pull = cost * self.decisions * density / self.noise / utility / t.shape[-1]
         gradient = (pull[..., None, :] @ self.features).squeeze(-2)
@@ -80,9 +85,16 @@ class LogUtility:
         )
         return gradient, hessian, safe
 
+    def _relative(self, cost: Tensor, t: Tensor) -> Tensor:
+        # In units of M, which may be too large to be summed. (M - l Phi(-t)) / M is
+        # (M - l) / M + (l / M) Phi(t): nothing cancels where M is the larger cost.
+        return ((1 - cost) + cost * torch.special.ndtr(t)).mean(-1)
+
     def _cost_and_margin(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """What each decision may cost, in units of M, and the margin t of each target."""
         # Of two Python numbers torch.where would make single precision.
-        c_plus, c_minus = self.noise.new_tensor([self.costs.c_plus, self.costs.c_minus])
+        costs = (self.costs.c_plus / self.max_loss, self.costs.c_minus / self.max_loss)
+        c_plus, c_minus = self.noise.new_tensor(costs)
         cost = torch.where(self.decisions > 0, c_plus, c_minus)
         latent = (self.features @ z[..., None]).squeeze(-1)
         return cost, self.decisions * latent / self.noise
@@ -165,7 +177,8 @@ def loss_em_probit(
     Raises
     ------
     ValueError
-        If M is below the larger cost.
+        If M is below the larger cost, shapes do not fit together, a value is not finite, a label or
+        a first decision is neither +1 nor -1, or ``max_iter`` is less than 1.
 
     Warns
     -----
@@ -173,7 +186,23 @@ def loss_em_probit(
         If decisions still changed in the last round, or a mode was not found.
     """
     M = check_max_loss(max_loss, costs)
-    m = len(y)
+    check_max_iter(max_iter)
+    features, y = check_data(features, y)
+    m, _, r = features.shape
+    target_features = check_real(target_features, "target_features")
+    target_noise = check_real(target_noise, "target_noise")
+    if target_features.shape != (m, target_noise.shape[-1], r) or len(target_noise) != m:
+        raise ValueError(
+            f"expected target_features of shape ({m}, s, {r}) and target_noise of shape ({m}, s), "
+            f"got {tuple(target_features.shape)} and {tuple(target_noise.shape)}"
+        )
+    if start is not None:
+        start = check_real(start, "start")
+        if start.shape != target_noise.shape or not bool((start.abs() == 1).all()):
+            raise ValueError(
+                f"expected first decisions +1 or -1 of shape {tuple(target_noise.shape)}, got "
+                f"other values or shape {tuple(start.shape)}"
+            )
     q = laplace_probit(features, y)
     threshold = costs.probit_threshold
     # 1: any decisions will do.
@@ -200,11 +229,10 @@ def loss_em_probit(
     converged = torch.ones(m, dtype=torch.bool, device=y.device)
     converged[active] = False
     if len(active):
-        warnings.warn(
-            f"the decisions of {len(active)} of {m} data sets still changed after "
-            f"{max_iter} rounds",
+        warn_caller(
+            f"the decisions of {len(active)} of {m} data sets still changed after {max_iter} "
+            f"rounds: use a larger max_iter, or a larger max_loss",
             ConvergenceWarning,
-            stacklevel=2,
         )
     weights = GaussianWeights(mean, covariance, log_evidence, found, int(n_rounds.max()))
     return LossEMResult(weights, decisions, n_rounds, converged)

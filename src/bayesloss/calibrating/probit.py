@@ -13,24 +13,32 @@ Leading dimensions, written ``...``, are data sets.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from bayesloss.arrays import as_float64
 from bayesloss.kernels import SquaredExponential
 
 __all__ = [
     "GaussianWeights",
     "WhitenedGP",
+    "cavity",
+    "check_data",
+    "check_max_iter",
     "curvature",
     "decide",
     "hazard",
     "log_likelihood",
     "predictive",
+    "skewness",
 ]
 
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
+_LARGEST_FEATURE = 1e12
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -52,6 +60,75 @@ def curvature(margin: Tensor) -> Tensor:
     safe = torch.where(far, margin, -torch.ones_like(margin))
     near = (ratio * (ratio + margin)).clamp(0.0, 1.0)
     return torch.where(far, 1 - safe**-2, near)
+
+
+def skewness(margin: Tensor) -> Tensor:
+    r"""The third derivative of :math:`\log\Phi`: h ((h + m) (2h + m) - 1)."""
+    ratio = hazard(margin)
+    # On the left the bracket cancels; the asymptotic series is good to 1e-11 from here on.
+    far = margin < -100.0
+    safe = torch.where(far, margin, -torch.ones_like(margin))
+    near = ratio * ((ratio + margin) * (2 * ratio + margin) - 1)
+    return torch.where(far, -2 / safe**3 + 24 / safe**5, near)
+
+
+def cavity(
+    mean: Tensor, variance: Tensor, precision: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor]:
+    """GPML (3.56): mean and variance of a marginal without its own Gaussian factor."""
+    left = 1 / (1 - precision * variance)
+    return left * (mean - shift * variance), left * variance
+
+
+def check_data(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Features of shape (m, n, r) and labels of shape (m, n), as float64 tensors.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together, a feature is complex, not finite or huge, or a label is
+        neither +1 nor -1.
+    """
+    features, y = check_real(features, "features"), check_real(y, "y")
+    if features.ndim != 3 or features.shape[:2] != y.shape:
+        raise ValueError(
+            "expected features of shape (m, n, r) and y of shape (m, n), got "
+            f"{tuple(features.shape)} and {tuple(y.shape)}"
+        )
+    # NaN is no number below.
+    if not bool((features.abs() <= _LARGEST_FEATURE).all()):
+        raise ValueError(
+            f"expected finite features up to {_LARGEST_FEATURE:g}, where rounding errors of the "
+            f"prior outweigh the probit noise, got {float(features.abs().max()):g}"
+        )
+    if not bool((y.abs() == 1).all()):
+        raise ValueError(f"expected labels +1 or -1, got {float(y[y.abs() != 1][0]):g}")
+    return features, y
+
+
+def check_real(values: ArrayLike | Tensor, name: str) -> Tensor:
+    """Numbers as a float64 tensor.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    """
+    if torch.is_complex(values) if isinstance(values, Tensor) else np.iscomplexobj(values):
+        raise ValueError(f"expected real {name}, got complex numbers")
+    return as_float64(values)
+
+
+def check_max_iter(max_iter: int) -> None:
+    """Refuse to do nothing.
+
+    Raises
+    ------
+    ValueError
+        If ``max_iter`` is less than 1.
+    """
+    if max_iter < 1:
+        raise ValueError(f"expected max_iter of at least 1, got {max_iter}")
 
 
 @dataclass(frozen=True)
@@ -87,8 +164,9 @@ class WhitenedGP:
         Raises
         ------
         ValueError
-            If an input is not finite.
+            If an input is complex or not finite.
         """
+        inputs = check_real(inputs, "inputs")
         if not bool(torch.isfinite(inputs).all()):
             raise ValueError("expected finite inputs, got NaN or infinities")
         values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
@@ -115,6 +193,7 @@ class WhitenedGP:
             sigma_x, the standard deviation that is left, at least 1.
         """
         batch_dims = self.features.ndim - 2
+        inputs = check_real(inputs, "inputs")
         features = _gram(self.kernel, inputs, self.inputs, batch_dims) @ self.basis
         left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
         return features, (1 + left).sqrt()
@@ -133,6 +212,8 @@ class GaussianWeights:
         utility.
     converged : Tensor of bool, shape (...)
     n_iterations : int
+    sites : tuple of two Tensors of shape (..., n), optional
+        Precisions and shifts of the Gaussian factors that stand for the labels; loss-EM has none.
     """
 
     mean: Tensor
@@ -140,12 +221,25 @@ class GaussianWeights:
     log_evidence: Tensor
     converged: Tensor
     n_iterations: int
+    sites: tuple[Tensor, Tensor] | None = None
 
     def latent(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of features z, each of shape (..., s)."""
         mean = (features @ self.mean[..., None]).squeeze(-1)
         variance = ((features @ self.covariance) * features).sum(-1)
         return mean, variance
+
+    def held_out(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f at the training inputs, each without its own label.
+
+        Raises
+        ------
+        ValueError
+            If the Gaussian was made without sites.
+        """
+        if self.sites is None:
+            raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
+        return cavity(*self.latent(features), *self.sites)
 
 
 def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Tensor:
@@ -165,4 +259,4 @@ def _gram(kernel: SquaredExponential, x: Tensor, z: Tensor, batch_dims: int) -> 
     call = kernel.__call__
     for _ in range(batch_dims):
         call = torch.vmap(call)
-    return call(x.to(torch.float64), z.to(torch.float64))
+    return call(x, z)

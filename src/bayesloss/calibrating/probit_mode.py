@@ -1,18 +1,27 @@
 """Laplace's approximation for probit classification, with or without a loss in it.
 
-LHG section 4.2, E-step of Table 3; Rasmussen and Williams (2006), section 3.4, for the plain one.
+LHG section 4.2, E-step of Table 3; Rasmussen and Williams (2006), GPML, section 3.4, for the plain
+one.
 """
 
-import warnings
 from typing import Protocol
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating.probit import GaussianWeights, curvature, hazard, log_likelihood
+from bayesloss.calibrating._telling import warn_caller
+from bayesloss.calibrating.probit import (
+    GaussianWeights,
+    check_data,
+    check_max_iter,
+    check_real,
+    curvature,
+    hazard,
+    log_likelihood,
+)
 
-__all__ = ["LogTerm", "laplace_probit", "log_joint"]
+__all__ = ["LogTerm", "find_mode", "laplace_probit", "log_joint"]
 
 
 class LogTerm(Protocol):
@@ -67,12 +76,48 @@ def laplace_probit(
     Returns
     -------
     GaussianWeights
+        With sites where there is no term.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together, a value is not finite, a label is neither +1 nor -1, or
+        ``max_iter`` is less than 1.
 
     Warns
     -----
     ConvergenceWarning
         If the search for a mode did not end, or ended where the curvature is not positive.
     """
+    features, y = check_data(features, y)
+    m, _, r = features.shape
+    if start is not None:
+        start = check_real(start, "start")
+        if start.shape != (m, r) or not bool(torch.isfinite(start).all()):
+            raise ValueError(
+                f"expected a finite start of shape {(m, r)}, got one of shape {tuple(start.shape)}"
+            )
+    q = find_mode(features, y, term=term, start=start, max_iter=max_iter, tolerance=tolerance)
+    if not bool(q.converged.all()):
+        warn_caller(
+            f"the mode of {int((~q.converged).sum())} of {m} posteriors was not found in "
+            f"{max_iter} iterations, or is a saddle: use a larger max_iter, or another start",
+            ConvergenceWarning,
+        )
+    return q
+
+
+def find_mode(
+    features: Tensor,
+    y: Tensor,
+    *,
+    term: LogTerm | None = None,
+    start: Tensor | None = None,
+    max_iter: int = 100,
+    tolerance: float = 1e-9,
+) -> GaussianWeights:
+    """:func:`laplace_probit` without a check or a word: for searches that call it often."""
+    check_max_iter(max_iter)
     m, _, r = features.shape
     z = torch.zeros((m, r), dtype=features.dtype, device=features.device)
     if start is not None:
@@ -90,7 +135,7 @@ def laplace_probit(
             break
         part = None if term is None else term.select(active)
         factor, failed = torch.linalg.cholesky_ex(hessian)
-        # Near a saddle Newton's own step may lead downhill; the stand-in's never does.
+        # GPML (3.18). Near a saddle Newton's own step may lead downhill; the stand-in's never does.
         factor = torch.where((failed > 0)[:, None, None], torch.linalg.cholesky(safe), factor)
         step = torch.cholesky_solve(gradient[..., None], factor).squeeze(-1)
         z[active] = _line_search(z[active], step, gradient, features[active], y[active], part)
@@ -98,22 +143,20 @@ def laplace_probit(
     factor, failed = torch.linalg.cholesky_ex(hessian)
     converged = failed == 0
     converged[active] = False
-    if not bool(converged.all()):
-        warnings.warn(
-            f"the mode of {int((~converged).sum())} of {m} posteriors was not found in "
-            f"{max_iter} iterations, or is a saddle",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
+    if bool(failed.any()):
         fallback = torch.eye(r, dtype=z.dtype, device=z.device).expand_as(factor)
         factor = torch.where((failed == 0)[:, None, None], factor, fallback)
     log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    latent = (features @ z[..., None]).squeeze(-1)
+    weight = curvature(y * latent)
     return GaussianWeights(
         mean=z,
         covariance=torch.cholesky_inverse(factor),  # LHG Table 3, line 4
-        log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,
+        log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,
+        # The quadratic that touches log Phi at the mode: GPML (3.15) and (3.16).
+        sites=(weight, weight * latent + y * hazard(y * latent)) if term is None else None,
     )
 
 

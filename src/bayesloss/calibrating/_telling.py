@@ -1,0 +1,21 @@
+"""Warnings that point at the line of the user, whichever function of the package raises them."""
+
+import sys
+import warnings
+
+__all__ = ["warn_caller"]
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the first line up the stack that is not in this package.
+
+    Parameters
+    ----------
+    message : str
+    category : type of Warning
+    """
+    package = __name__.rpartition(".")[0] + "."
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
