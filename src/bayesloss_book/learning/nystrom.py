@@ -4,7 +4,7 @@ The Mercer expansion under a Gaussian density is Rasmussen and Williams's (2006,
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
@@ -26,6 +27,7 @@ from bayesloss_book.figures import COLOURS
 __all__ = [
     "HermiteBasis",
     "draw_eigenpairs",
+    "draw_posteriors",
     "effect_of_jitter",
     "effect_of_sampling",
     "grid_integrated_square",
@@ -265,6 +267,22 @@ def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Fig
         right.plot(index, basis.eigenvalues, ".-", color=colour, label=f"jitter {jitter:.0e}")
     right.set(yscale="log", xlabel="$i$", ylabel=r"$\lambda_i$", ylim=(1e-11, 2))
     right.legend(fontsize="small")
+    return figure
+
+
+def draw_posteriors(posteriors: Mapping[str, Posterior], x: Tensor, y: Tensor) -> Figure:
+    """Mean and 95 % band of nu under each posterior, by name, over the data x and y, (n,)."""
+    grid = torch.linspace(float(x.min()), float(x.max()), 201, dtype=torch.float64)
+    figure, axis = subplots(figsize=(6.4, 3.6))
+    axis.plot(x, y, ".", color=COLOURS["data"], markersize=4, alpha=0.5)
+    styles = zip(posteriors.items(), (("ISGP", "-"), ("GP", "--")), strict=True)
+    for (name, posterior), (colour, dashes) in styles:
+        mean, variance = posterior.moments(grid)
+        half = 1.96 * variance.sqrt()
+        axis.fill_between(grid, mean - half, mean + half, color=COLOURS[colour], alpha=0.2)
+        axis.plot(grid, mean, dashes, color=COLOURS[colour], label=name)
+    axis.set(xlabel="$x$", ylabel=r"$\nu(x)$")
+    axis.legend()
     return figure
 
 

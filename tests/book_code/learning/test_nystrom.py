@@ -7,6 +7,7 @@ import sympy
 import torch
 from scipy.integrate import quad
 
+from bayesloss import ISGP, Gaussian, laplace
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss_book.learning import nystrom as appendix
@@ -115,4 +116,18 @@ def test_actions_of_new_smoothness_agree():
 def test_figure_draws():
     figure = appendix.draw_eigenpairs(n_points=20, n_functions=3, seed=0, a=1.0)
     assert all(axis.lines for axis in figure.axes)
+    plt.close(figure)
+
+
+def test_posteriors_are_drawn_with_their_bands():
+    x = torch.linspace(-1, 1, 30, dtype=torch.float64)
+    basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 6).double())
+    posterior = laplace(ISGP(basis), Gaussian(alpha=25.0), x, x**3)
+    figure = appendix.draw_posteriors({"one": posterior, "two": posterior}, x, x**3)
+    (axis,) = figure.axes
+    grid = torch.from_numpy(axis.lines[1].get_xdata())
+    np.testing.assert_allclose(axis.lines[1].get_ydata(), posterior.mean(grid))
+    band = axis.collections[0].get_paths()[0].vertices[:, 1]
+    edge = posterior.mean(grid) + 1.96 * posterior.variance(grid).sqrt()
+    assert band.max() == pytest.approx(float(edge.max()))
     plt.close(figure)
