@@ -141,6 +141,7 @@ def execute(name: str, book: Path = BOOK) -> NotebookNode:
         notebook,
         kernel_name="python3",
         record_timing=False,
+        coalesce_streams=True,  # or how text is cut into pieces would depend on the clock
         extra_arguments=QUIET,
         resources={"metadata": {"path": str(notebook_path(name, book).parent)}},
     ).execute()
