@@ -27,9 +27,13 @@ from bayesloss.calibrating.probit import (
     log_likelihood,
 )
 
-__all__ = ["expectation_propagation", "fit_sites"]
+__all__ = ["combine_sites", "expectation_propagation", "fit_sites"]
 
 _DEPTH = 3  # sweeps over which the extrapolation looks back
+
+
+_Sites = tuple[Tensor, Tensor]
+_Prior = tuple[Tensor, Tensor]  # precision and shift of the weights
 
 
 def expectation_propagation(
@@ -131,7 +135,7 @@ def fit_sites(
             sweeps += used
     converged = torch.ones(m, dtype=torch.bool, device=y.device)
     converged[unsettled] = False
-    mean, covariance, log_det = _posterior(features, precision, shift, factor)
+    mean, covariance, log_det = combine_sites(features, precision, shift, factor)
     q = GaussianWeights(mean, covariance, log_det, converged, sweeps, (precision, shift))
     marginal_mean, _ = q.latent(features)
     cavity_mean, cavity_variance = q.held_out(features)
@@ -157,8 +161,30 @@ def fit_sites(
     return GaussianWeights(mean, covariance, log_evidence, converged, sweeps, (precision, shift))
 
 
-_Sites = tuple[Tensor, Tensor]
-_Prior = tuple[Tensor, Tensor]  # precision and shift of the weights
+def combine_sites(
+    features: Tensor, precision: Tensor, shift: Tensor, prior: _Prior
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The Gaussian of the weights that a prior and sites make.
+
+    Parameters
+    ----------
+    features : Tensor of shape (m, n, r)
+    precision, shift : Tensor of shape (m, n)
+        Of the sites.
+    prior : tuple of Tensors of shape (m, r, r) and (m, r)
+        Precision and shift.
+
+    Returns
+    -------
+    mean : Tensor of shape (m, r)
+    covariance : Tensor of shape (m, r, r)
+    log_det : Tensor of shape (m,)
+        Of the precision.
+    """
+    factor = _factor(features, precision, prior[0])
+    covariance = torch.cholesky_inverse(factor)
+    mean = (covariance @ (features.mT @ shift[..., None] + prior[1][..., None])).squeeze(-1)
+    return mean, covariance, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def _all_at_once(
@@ -199,7 +225,7 @@ def _one_by_one(
 ) -> tuple[_Sites, Tensor, int]:
     """GPML Algorithm 3.5: a visit updates one site, in every data set, and then the posterior."""
     precision, shift = sites[0].clone(), sites[1].clone()
-    mean, covariance, _ = _posterior(features, precision, shift, prior)
+    mean, covariance, _ = combine_sites(features, precision, shift, prior)
     settled = torch.zeros(len(y), dtype=torch.bool, device=y.device)
     sweep = 0
     while sweep < max_iter and not bool(settled.all()):
@@ -220,7 +246,7 @@ def _one_by_one(
                 along[:, :, None] * along[:, None, :]
             )
         # Lines 13 to 15: rounding errors of the updates do not pile up over the sweeps.
-        mean, covariance, _ = _posterior(features, precision, shift, prior)
+        mean, covariance, _ = combine_sites(features, precision, shift, prior)
         settled = change < tolerance
     return (precision, shift), settled, sweep
 
@@ -280,13 +306,3 @@ def _factor(features: Tensor, precision: Tensor, prior: Tensor) -> Tensor:
     weighted = features.mT @ (features * precision[..., None])
     factor, failed = torch.linalg.cholesky_ex(prior + weighted)
     return torch.where((failed > 0)[:, None, None], torch.nan, factor)
-
-
-def _posterior(
-    features: Tensor, precision: Tensor, shift: Tensor, prior: _Prior
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and log determinant of the precision, from the sites."""
-    factor = _factor(features, precision, prior[0])
-    covariance = torch.cholesky_inverse(factor)
-    mean = (covariance @ (features.mT @ shift[..., None] + prior[1][..., None])).squeeze(-1)
-    return mean, covariance, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
