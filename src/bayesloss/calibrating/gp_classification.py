@@ -4,6 +4,7 @@ LHG section 4.2. Both are Bayesian, with a squared-exponential kernel whose leng
 amplitude are given, or have the largest evidence.
 """
 
+import math
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -35,7 +36,7 @@ from bayesloss.kernels import SquaredExponential
 __all__ = ["GPClassifier", "LossEMClassifier"]
 
 
-_TOLD = 0.01  # a fit has told something when a held-out probability is so far from one half
+_TOLD = 1e-3  # nats a row: a fit has told something when held-out labels are so much likelier
 
 
 class _ProbitClassifier(ClassifierMixin, BaseEstimator):
@@ -107,18 +108,21 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
             return as_float64(X / self.length_scale_)[None]
 
-    def _say_if_nothing_was_learned(self, plain: GaussianWeights, features: torch.Tensor) -> None:
+    def _say_if_nothing_was_learned(
+        self, plain: GaussianWeights, features: torch.Tensor, signs: torch.Tensor
+    ) -> None:
         mean, variance = plain.held_out(features)
-        held_out = torch.special.ndtr(mean / (1 + variance).sqrt())
-        if bool((held_out - 0.5).abs().max() < _TOLD):
+        held_out = torch.special.log_ndtr(signs * mean / (1 + variance).sqrt())
+        if float(held_out.mean()) < math.log(0.5) + _TOLD:
             given = not isinstance(self.length_scale, str) or self.amplitude is not None
             warn_caller(
-                "the fit tells nothing: held out, every training row has probability one half. "
+                "the fit tells nothing: held out, the training labels are no more probable than by "
+                "the toss of a coin. "
                 + (
-                    "The given length scale is too short for the distances between rows, or the "
-                    "amplitude too small: leave them out, and the evidence chooses"
+                    "Is the given length scale too short for the distances between rows, or the "
+                    "amplitude wrong? Leave them out, and the evidence chooses"
                     if given
-                    else "No kernel explains the labels better than chance"
+                    else "No kernel explains them better than chance"
                 )
             )
 
@@ -214,12 +218,12 @@ class GPClassifier(_ProbitClassifier):
         where the amplitude is large.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
         Of the squared-exponential kernel, in units of the inputs: one for all columns, or one each.
-        ``"shared"`` chooses the multiple of the columns' standard deviations that has the largest
-        evidence, ``"ard"`` a length scale for each column (automatic relevance determination),
-        which takes longer, and many rows.
+        ``"shared"`` chooses a multiple of the columns' standard deviations by the evidence,
+        ``"ard"`` a length scale for each column (automatic relevance determination), which takes
+        longer, and many rows.
     amplitude : float, optional
-        The prior standard deviation of f, in units of the probit noise. If None, the one that has
-        the largest evidence.
+        The prior standard deviation of f, in units of the probit noise. If None, the evidence
+        chooses it.
     max_iter : int, default=200
         The largest number of sweeps of EP, or Newton steps of Laplace.
 
@@ -248,7 +252,8 @@ class GPClassifier(_ProbitClassifier):
     function in LHG (25). Time grows like n^3, memory like n^2. There are no sample weights.
 
     More than two classes are told each from the rest under one kernel, whose evidence is the sum.
-    The search for the kernel looks at 500 rows at most (:func:`choose_kernel`); the fit uses all.
+    The search for the kernel looks at 500 rows at most, and gives extreme values a little less
+    weight (:func:`~bayesloss.calibrating.kernel_evidence.choose_kernel`); the fit uses all rows.
 
     Examples
     --------
@@ -303,7 +308,7 @@ class GPClassifier(_ProbitClassifier):
         ConvergenceWarning
             If the inference, or the search for the kernel, did not converge.
         UserWarning
-            If the fit tells nothing: held out, every training row has probability one half.
+            If the fit tells nothing: held out, labels are no more probable than one half.
         """
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs, self.inference)
@@ -312,7 +317,7 @@ class GPClassifier(_ProbitClassifier):
         self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
         self.converged_ = bool(self.posterior_.converged.all())
-        self._say_if_nothing_was_learned(self.posterior_, features)
+        self._say_if_nothing_was_learned(self.posterior_, features, signs)
         return self
 
 
@@ -416,7 +421,7 @@ class LossEMClassifier(_ProbitClassifier):
             If the decisions still changed in the last round, or the search for the kernel did not
             converge.
         UserWarning
-            If the fit tells nothing: held out, every training row has probability one half.
+            If the fit tells nothing: held out, labels are no more probable than one half.
         """
         inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
@@ -449,7 +454,7 @@ class LossEMClassifier(_ProbitClassifier):
         self.target_decisions_ = self.classes_[(found.decisions[0].numpy() > 0).astype(int)]
         self.n_iter_ = int(found.n_rounds[0])
         self.converged_ = bool(found.converged[0] and found.q.converged[0])
-        self._say_if_nothing_was_learned(find_mode(features, signs), features)
+        self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
