@@ -16,7 +16,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.probit import (
     GaussianWeights,
     cavity,
@@ -26,6 +25,7 @@ from bayesloss.calibrating.probit import (
     hazard,
     log_likelihood,
 )
+from bayesloss.callers import warn_caller
 
 __all__ = ["combine_sites", "expectation_propagation", "fit_sites"]
 

@@ -24,13 +24,13 @@ from sklearn.utils.validation import (
 )
 
 from bayesloss.arrays import as_float64
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.kernel_evidence import choose_kernel
 from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em_probit
 from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.probit_mode import find_mode, laplace_probit
+from bayesloss.callers import warn_caller
 from bayesloss.kernels import SquaredExponential
 
 __all__ = ["GPClassifier", "LossEMClassifier"]

@@ -12,7 +12,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.loss_ep import tilted_ep
@@ -24,6 +23,7 @@ from bayesloss.calibrating.probit import (
     decide,
 )
 from bayesloss.calibrating.probit_mode import laplace_probit
+from bayesloss.callers import warn_caller
 
 __all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit"]
 

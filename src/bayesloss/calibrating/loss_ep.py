@@ -20,9 +20,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.expectation_propagation import combine_sites, fit_sites
 from bayesloss.calibrating.probit import GaussianWeights, check_data, check_max_iter
+from bayesloss.callers import warn_caller
 
 __all__ = ["GaussianUtility", "tilted_ep"]
 

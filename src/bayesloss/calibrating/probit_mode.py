@@ -10,7 +10,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.probit import (
     GaussianWeights,
     check_data,
@@ -20,6 +19,7 @@ from bayesloss.calibrating.probit import (
     hazard,
     log_likelihood,
 )
+from bayesloss.callers import warn_caller
 
 __all__ = ["LogTerm", "find_mode", "laplace_probit", "log_joint"]
 
