@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesloss.learning.linear_scores import LinearScores, product
+from bayesloss.learning.linear_scores import LinearScores, gram
 
 __all__ = ["LeaveOneOut"]
 
@@ -106,7 +106,7 @@ class LeaveOneOut:
     def _squares(self, inputs: Tensor, directions: Tensor) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, any)."""
         offset = self._centre @ directions
-        parts = [product(part, directions) - offset for part in inputs.split(_ROWS)]
+        parts = [part @ directions - offset for part in inputs.split(_ROWS)]
         return torch.cat([part.square().sum(1) for part in parts])
 
     def _root(self, curvature: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class LeaveOneOut:
         for rows in torch.nonzero(kept)[:, 0].split(_ROWS):
             share = (self._data.weight[rows] * curvature[rows]).sqrt()
             inputs = self._Z[rows].sub_(self._centre).mul_(share[:, None])
-            H += product(inputs.T, inputs)
+            H += gram(inputs)
         H.diagonal().add_(self._data.ridge * self._data.total)
         # In units in which all columns matter alike; a column of zeros stays one.
         scale = torch.where(H.diagonal() > 0, H.diagonal().rsqrt(), 0.0)
