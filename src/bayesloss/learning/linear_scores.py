@@ -174,8 +174,8 @@ def gram(inputs: Tensor) -> Tensor:
     return torch.from_numpy(array.T @ array)
 
 
-def sampled(mass: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Draw data with probabilities proportional to their mass, by equal steps through the sum.
+def sampled(mass: Tensor, size: int, preference: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Draw data with probabilities proportional to their mass, by equal steps through its sum.
 
     Nothing is random: the order of the data is. Where there are no more than `size`, all are taken.
 
@@ -184,19 +184,23 @@ def sampled(mass: Tensor, size: int) -> tuple[Tensor, Tensor]:
     mass : Tensor of shape (n,)
         Not negative.
     size : int
+    preference : Tensor of shape (n,), optional
+        Positive; probabilities are proportional to mass times preference.
 
     Returns
     -------
     rows : Tensor of int64 of shape (m,)
     mass : Tensor of shape (m,)
-        What each row stands for.
+        What each row stands for: sums weighted by it estimate those over all data.
     """
     if len(mass) <= size:
         return torch.arange(len(mass), device=mass.device), mass
-    upto = mass.cumsum(0)
+    chance = mass if preference is None else mass * preference
+    upto = chance.cumsum(0)
     steps = torch.arange(0.5, size, dtype=mass.dtype, device=mass.device) / size
     rows = torch.searchsorted(upto, steps * upto[-1]).clamp_max(len(mass) - 1)
-    return rows, (upto[-1] / size).expand(size)
+    drawn = chance[rows]
+    return rows, torch.where(drawn > 0, mass[rows] * upto[-1] / (size * drawn), 0.0)
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,7 @@ def maximise_weights(
     free_offset: bool,
     tol: float,
     max_iter: int,
+    scores: Tensor | None = None,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
 
@@ -264,6 +269,8 @@ def maximise_weights(
         ends.
     max_iter : int
         The largest number of L-BFGS iterations; with 0 the start is evaluated.
+    scores : Tensor of shape (K, n), optional
+        Those where the search begins, if they are known.
 
     Returns
     -------
@@ -307,7 +314,7 @@ def maximise_weights(
         step = step_sizes(along, at.objective, slope)
         return moved, step
 
-    at = evaluate(beta, offset, data.scores(beta, offset))
+    at = evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
     start, n_iter = at.objective, 0
     pulled = data.pull_back(at.slopes)
     along, slope, gain = gradients(at, pulled)

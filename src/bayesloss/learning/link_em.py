@@ -32,7 +32,7 @@ _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or 
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 _STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin
-_ROUGH = 1e-4  # tolerance of such a fit
+_ROUGH = 5e-4  # tolerance of such a fit
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,9 @@ def fit_links(
                 ).to(data.Z.device)
                 for k in active
             }
-            moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
+            moved = _raise_weights(
+                data.of(active), list(tables.values()), beta[active], scores[active], tol
+            )
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
@@ -259,7 +261,7 @@ def _draws(link: _Link, noise: Tensor) -> Tensor:
 
 
 def _raise_weights(
-    data: LinearScores, tables: list[HermiteTable], beta: Tensor, tol: float
+    data: LinearScores, tables: list[HermiteTable], beta: Tensor, scores: Tensor, tol: float
 ) -> WeightFit:
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
 
@@ -278,6 +280,7 @@ def _raise_weights(
         free_offset=False,
         tol=tol,
         max_iter=_WEIGHT_STEPS,
+        scores=scores,
     )
 
 
