@@ -25,6 +25,7 @@ __all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "sampled"]
 _SAMPLE = 2048  # data from which the covariance is estimated
 _HESSIAN = 4096  # data from which a Hessian is
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
+_SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
@@ -83,10 +84,10 @@ class LinearScores:
         return scale, vectors * values.clamp_min(1e-12 * float(values[-1])).rsqrt()
 
     @property
-    def abundant(self) -> bool:
-        """Whether a part of the data says enough, and a Hessian for each problem is affordable."""
+    def adaptable(self) -> bool:
+        """Whether a Hessian for each problem is affordable, in time and in memory."""
         n, d = self.Z.shape
-        return n >= 4 * _HESSIAN and d <= _WIDE and len(self.labels) * d <= n // 4
+        return d <= _WIDE and len(self.labels) * d**2 <= max(_SPARE, n * d // 4)
 
     def of(self, problems: list[int]) -> "LinearScores":
         """The same inputs for some of the problems."""
@@ -99,6 +100,8 @@ class LinearScores:
 
     def every(self, step: int) -> "LinearScores":
         """The same problems, seen by each step-th datum: the penalty on a mean is what it was."""
+        if step == 1:
+            return self
         few = copy.copy(self)
         few.Z, few.weight = self.Z[::step].contiguous(), self.weight[::step].contiguous()
         few.labels = self.labels[:, ::step].contiguous()

@@ -30,8 +30,10 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
+_ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
-_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin
+_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
+_FEW = 4096  # so many of them at least
 _ROUGH = 5e-4  # tolerance of such a fit
 
 
@@ -141,7 +143,10 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise)
+                    links[k].prior,
+                    likelihood.loss,
+                    _draws(links[k], noise),
+                    reach=_ROOM * float(scores[k].abs().max()),
                 ).to(data.Z.device)
                 for k in active
             }
@@ -191,13 +196,13 @@ def _fit_fixed_link(
 ) -> tuple[WeightFit, LinearScores]:
     """The fit, and the same data in the coordinates that served it best.
 
-    Where data are many, an eighth of them, or an eighth of those, shows where to begin, and what
-    the Hessian is like there: then the passes over all of them are few.
+    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
+    Hessian is like there: then the passes over all data are few, here and in the M-steps.
     """
     beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
     offset = beta[:, 0]
-    if data.abundant:
-        few = data.every(_STRIDE)
+    few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
+    if data.adaptable and (few is not data or tol < _ROUGH):
         start, few = _fit_fixed_link(few, loss, max(tol, _ROUGH))
         beta, offset = start.beta, start.offset
         slopes = loss.log_probabilities(start.scores)[1]
