@@ -22,7 +22,6 @@ __all__ = ["LeaveOneOut"]
 _ROWS = 1024  # data in a block
 _MANY = 4096  # data in a block of which the products are summed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
-_GLANCE = 16  # of them are enough to tell which data to draw
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
@@ -61,13 +60,7 @@ class LeaveOneOut:
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
         self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
         self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
-        self._preference: Tensor | None = None
-        if len(self._Z) > self._n_drawn:
-            # Leverages under one covariance stand for those under each problem's Hessian.
-            turned = self._directions[:, :_GLANCE]
-            turned = turned if data.vectors is None else data.vectors @ turned
-            usual = self._squares(self._Z, data.scale[:, None] * turned)
-            self._preference = 0.2 + 0.8 * usual / usual.mean().clamp_min(1e-300)
+        self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
 
     def __call__(self, problem: int, scores: Tensor, slopes: Tensor) -> Tensor:
         """The scores without each datum, of shape (n,).

@@ -24,6 +24,7 @@ __all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "sampled"]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
 _HESSIAN = 4096  # data from which a Hessian is
+_GLANCES = 16  # random directions that tell which data have large leverages
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
 _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
@@ -108,8 +109,8 @@ class LinearScores:
         few.total = float(few.weight.sum())
         return few
 
-    def adapted(self, curvature: Tensor, origin: "LinearScores") -> "LinearScores":
-        """Origin's problems, in coordinates in which the Hessian of each is nearly the identity.
+    def adapted(self, curvature: Tensor) -> "LinearScores":
+        """The same problems, in coordinates in which the Hessian of each is nearly the identity.
 
         The Hessian, offset included, is estimated from data that are drawn with probabilities
         proportional to the curvatures of their log probabilities.
@@ -118,19 +119,30 @@ class LinearScores:
         ----------
         curvature : Tensor of shape (K, n)
             Minus second derivatives of the log probabilities in the scores, not negative.
-        origin : LinearScores
-            The same problems with all the data.
         """
-        roots = torch.stack([self._factor(row) for row in curvature])
-        other, d = copy.copy(origin), len(self.centre)
+        preference = self.leverages() if len(self.Z) > _HESSIAN else None
+        roots = torch.stack([self._factor(row, preference) for row in curvature])
+        other, d = copy.copy(self), len(self.centre)
         other.vectors = roots[:, :d, :d]
         other.stretch, other.shift = torch.ones_like(self.stretch), roots[:, d, d]
         other.lean = self.scale * roots[:, :d, d]
         return other
 
-    def _factor(self, curvature: Tensor) -> Tensor:
+    def leverages(self) -> Tensor:
+        """About the data's leverages under one covariance for all problems, with mean 1: (n,)."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (len(self.centre), _GLANCES)
+        turned = torch.randn(shape, dtype=self.Z.dtype, generator=generator).to(self.Z.device)
+        if self.vectors is not None:
+            turned = self.vectors @ turned
+        turned *= self.scale[:, None]
+        squares = (self.Z @ turned - self.centre @ turned).square_().sum(1)
+        # None is so small that its weight would be large.
+        return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
+
+    def _factor(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
-        rows, mass = sampled(self.weight * curvature, _HESSIAN)
+        rows, mass = sampled(self.weight * curvature, _HESSIAN, preference)
         root = (mass / self.total).sqrt()[:, None]
         inputs = (self.Z[rows] - self.centre).mul_(self.scale).mul_(root)
         inputs = torch.cat([inputs, root], dim=1)

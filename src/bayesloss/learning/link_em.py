@@ -200,13 +200,14 @@ def _fit_fixed_link(
     Hessian is like there: then the passes over all data are few, here and in the M-steps.
     """
     beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    offset = beta[:, 0]
+    offset, scores = beta[:, 0], None
     few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
     if data.adaptable and (few is not data or tol < _ROUGH):
-        start, few = _fit_fixed_link(few, loss, max(tol, _ROUGH))
-        beta, offset = start.beta, start.offset
-        slopes = loss.log_probabilities(start.scores)[1]
-        data = few.adapted(_curvature(slopes), data)
+        start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
+        beta, offset, scores = start.beta, start.offset, start.scores
+        if few is not data:
+            scores = data.scores(beta, offset)
+        data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
     sign = (2 * data.labels - 1).to(data.Z.dtype)
     fit = maximise_weights(
         data,
@@ -216,6 +217,7 @@ def _fit_fixed_link(
         free_offset=True,
         tol=tol,
         max_iter=_FIXED_STEPS,
+        scores=scores,
     )
     return fit, data
 
