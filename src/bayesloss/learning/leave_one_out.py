@@ -130,25 +130,28 @@ class LeaveOneOut:
         for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
             H += gram(self._Z[chosen].sub_(self._centre).mul_(root[:, None]))
         ridge = self._data.ridge * self._data.total
-        root = self._inverse_root(H, ridge)
-        if self._preference is None:
-            return root
-        effective = (root * (H @ root)).sum()  # the trace of the data's part times H's inverse
-        chance = mass * self._preference
-        chance = chance / chance.sum()
-        unsure = (chance * (1 - self._n_drawn * chance).clamp_min(0)).sum()
-        return self._inverse_root(H / (1 - unsure * effective / self._n_drawn), ridge)
+        if self._preference is not None:
+            # The weights less the trace of the ridge times the inverse, seen from a few directions.
+            factor, scale = self._factor(H, ridge)
+            turned = scale[:, None] * self._directions
+            turned = torch.linalg.solve_triangular(factor, turned, upper=False)
+            effective = (len(H) - ridge * turned.square().sum()).clamp_min(0)
+            chance = mass * self._preference
+            chance = chance / chance.sum()
+            unsure = (chance * (1 - self._n_drawn * chance).clamp_min(0)).sum()
+            H = H / (1 - unsure * effective / self._n_drawn)
+        factor, scale = self._factor(H, ridge)
+        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
 
-    def _inverse_root(self, H: Tensor, ridge: float) -> Tensor:
-        """A matrix R with R R^T the inverse of H plus the ridge."""
-        H = H.clone()
-        H.diagonal().add_(ridge)
+    def _factor(self, H: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        """The Cholesky factor of H plus the ridge where its columns are scaled, and the scales."""
+        diagonal = H.diagonal() + ridge
         # In units in which all columns matter alike; a column of zeros stays one.
-        scale = torch.where(H.diagonal() > 0, H.diagonal().rsqrt(), 0.0)
+        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)
         H = scale[:, None] * H * scale
         # Without a penalty, data that can be separated would have infinite scores without some of
         # them. The search for weights is stopped on its way there; so are these.
-        H.diagonal().add_(1e-12 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
-        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
-        factor = torch.linalg.cholesky(H)
-        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
+        H.diagonal().add_(1e-12)
+        return torch.linalg.cholesky(H), scale
