@@ -21,6 +21,7 @@ CLASSIFIERS = [
     GPClassifier("laplace"),
     LossEMClassifier(),
     LossEMClassifier(CostMatrix(1.0, 1.0), max_loss=2.0),
+    LossEMClassifier(inference="ep", length_scale=1.0, amplitude=1.0),
 ]
 
 

@@ -328,9 +328,12 @@ class LossEMClassifier(_ProbitClassifier):
     ----------
     costs : CostMatrix, optional
         If None, both errors cost the same.
+    inference : {"laplace", "ep"}, default="laplace"
+        What approximates the posterior that the utility weighs: Laplace's method, which is the
+        paper's, or expectation propagation.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
     amplitude : float, optional
-        As in :class:`GPClassifier`; the evidence is EP's.
+        As in :class:`GPClassifier`; the evidence is that of the inference.
     max_loss : float, optional
         The constant M of the utility M - L, at least the larger cost, which it is if None. The
         larger it is, the nearer the result is to Laplace's approximation.
@@ -358,7 +361,7 @@ class LossEMClassifier(_ProbitClassifier):
 
     Notes
     -----
-    LHG section 4.2, Table 3, started at the decisions of Laplace's approximation. ``predict``
+    LHG section 4.2, Table 3, started at the decisions of the plain approximation. ``predict``
     decides by the costs, LHG (26): ``decision_function`` is the argument of the normal distribution
     function in (25) less the threshold b_c. A false positive is the second class decided for the
     first.
@@ -375,6 +378,7 @@ class LossEMClassifier(_ProbitClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_KERNEL_CONSTRAINTS,
         "costs": [CostMatrix, None],
+        "inference": [StrOptions({"ep", "laplace"})],
         "max_loss": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -382,12 +386,14 @@ class LossEMClassifier(_ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
+        inference: str = "laplace",
         length_scale: float | ArrayLike | str = "shared",
         amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,
     ) -> None:
         self.costs = costs
+        self.inference = inference
         self.length_scale = length_scale
         self.amplitude = amplitude
         self.max_loss = max_loss
@@ -436,12 +442,13 @@ class LossEMClassifier(_ProbitClassifier):
                     f"expected X_target with {self.n_features_in_} columns like X, got "
                     f"{target.shape[1]}"
                 )
-        features = self._make_prior(inputs, signs, "ep")
+        features = self._make_prior(inputs, signs, self.inference)
         found = loss_em_probit(
             features,
             signs,
             *self.prior_.project(self._scaled(target)),
             self.costs_,
+            inference=self.inference,
             max_loss=self.max_loss_,
             max_iter=self.max_iter,
         )

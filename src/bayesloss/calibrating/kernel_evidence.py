@@ -100,9 +100,7 @@ def kernel_evidence(
 
 def _pull(features: Tensor, y: Tensor, q: GaussianWeights, inference: str) -> Tensor:
     """G of the module's docstring, summed over the data sets, of shape (n, n)."""
-    if q.sites is None:
-        raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
-    precision, shift = q.sites
+    precision, shift = q.label_sites()
     mean, variance = q.latent(features)
     b = shift - precision * mean  # of Laplace: the slope of the log likelihood at the mode
     TA = features * precision[..., None]
