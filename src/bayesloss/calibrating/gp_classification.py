@@ -80,7 +80,7 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
             If the length scales given are not positive and finite, one for all columns or one each.
         """
         chosen = isinstance(self.length_scale, str)
-        given = None if chosen else _length_scales(self.length_scale, X.shape[1])
+        given = None if chosen else _length_scales(self.length_scale, X)
         if given is not None and self.amplitude is not None:
             self.length_scale_, self.amplitude_ = given, float(self.amplitude)
         else:
@@ -184,8 +184,9 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
-def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
-    scales = np.asarray(given, dtype=float)
+def _length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One for each column."""
+    scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(
             f"expected length_scale to be one number, or one for each of {n_features} columns, got "
@@ -193,6 +194,12 @@ def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
         )
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.abs(X).max(axis=0) / scales).all():
+            raise ValueError(
+                f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+                f"units of {scales.min():g}"
+            )
     return np.broadcast_to(scales, n_features).copy()
 
 

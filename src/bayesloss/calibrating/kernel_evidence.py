@@ -174,7 +174,9 @@ def choose_kernel(
     )
     given = length_scales is not None
     lengths: list[list[float]] = [[]] if given else [[length] for length in _LENGTHS]
-    heights: list[list[float]] = [[]] if amplitude else [[a] for a in _AMPLITUDES[: 1 + given]]
+    heights: list[list[float]] = [[]]
+    if amplitude is None:  # one is enough beside three length scales
+        heights = [[height] for height in _AMPLITUDES[: 1 + given]]
     best = few.climb([np.log(a + b) for a in lengths for b in heights])
     if len(few.inputs) < len(many.inputs):
         best = many.climb([best.x])
