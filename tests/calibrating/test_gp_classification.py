@@ -21,6 +21,7 @@ CLASSIFIERS = [
     GPClassifier("laplace"),
     LossEMClassifier(),
     LossEMClassifier(CostMatrix(1.0, 1.0), max_loss=2.0),
+    LossEMClassifier(inference="ep", length_scale=1.0, amplitude=1.0),
 ]
 
 
@@ -168,6 +169,8 @@ def test_bad_fits_are_refused():
     for bad in ([0.1, 0.2], [-1.0], [math.nan], [[1.0]]):
         with pytest.raises(ValueError, match="length_scale"):
             GPClassifier(length_scale=bad).fit(X, y)
+    with pytest.raises(ValueError, match="finite number of length scales"):
+        GPClassifier(length_scale=1e-200).fit(X * 1e200, y)
     for model in (GPClassifier(max_iter=0), LossEMClassifier(max_iter=0)):
         with pytest.raises(ValueError, match="max_iter"):
             model.fit(X, y)

@@ -235,9 +235,9 @@ def _one_by_one(
             a, old = features[:, i], (precision[:, i], shift[:, i])
             along = (covariance @ a[..., None]).squeeze(-1)
             moments = (a * mean).sum(-1), (a * along).sum(-1)
-            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 8
+            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 9
             change = torch.maximum(change, changed)
-            d_precision, d_shift = new[0] - old[0], new[1] - old[1]  # line 9
+            d_precision, d_shift = new[0] - old[0], new[1] - old[1]
             precision[:, i], shift[:, i] = new
             # Lines 10, 11: one site is one direction, a rank-one update of the posterior.
             gain = 1 / (1 + d_precision * moments[1])

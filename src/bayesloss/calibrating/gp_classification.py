@@ -80,7 +80,7 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
             If the length scales given are not positive and finite, one for all columns or one each.
         """
         chosen = isinstance(self.length_scale, str)
-        given = None if chosen else _length_scales(self.length_scale, X.shape[1])
+        given = None if chosen else _length_scales(self.length_scale, X)
         if given is not None and self.amplitude is not None:
             self.length_scale_, self.amplitude_ = given, float(self.amplitude)
         else:
@@ -184,8 +184,9 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
-def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
-    scales = np.asarray(given, dtype=float)
+def _length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One for each column."""
+    scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(
             f"expected length_scale to be one number, or one for each of {n_features} columns, got "
@@ -193,6 +194,12 @@ def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
         )
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.abs(X).max(axis=0) / scales).all():
+            raise ValueError(
+                f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+                f"units of {scales.min():g}"
+            )
     return np.broadcast_to(scales, n_features).copy()
 
 
@@ -328,9 +335,12 @@ class LossEMClassifier(_ProbitClassifier):
     ----------
     costs : CostMatrix, optional
         If None, both errors cost the same.
+    inference : {"laplace", "ep"}, default="laplace"
+        What approximates the posterior that the utility weighs: Laplace's method, which is the
+        paper's, or expectation propagation.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
     amplitude : float, optional
-        As in :class:`GPClassifier`; the evidence is EP's.
+        As in :class:`GPClassifier`; the evidence is that of the inference.
     max_loss : float, optional
         The constant M of the utility M - L, at least the larger cost, which it is if None. The
         larger it is, the nearer the result is to Laplace's approximation.
@@ -358,7 +368,7 @@ class LossEMClassifier(_ProbitClassifier):
 
     Notes
     -----
-    LHG section 4.2, Table 3, started at the decisions of Laplace's approximation. ``predict``
+    LHG section 4.2, Table 3, started at the decisions of the plain approximation. ``predict``
     decides by the costs, LHG (26): ``decision_function`` is the argument of the normal distribution
     function in (25) less the threshold b_c. A false positive is the second class decided for the
     first.
@@ -375,6 +385,7 @@ class LossEMClassifier(_ProbitClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_KERNEL_CONSTRAINTS,
         "costs": [CostMatrix, None],
+        "inference": [StrOptions({"ep", "laplace"})],
         "max_loss": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -382,12 +393,14 @@ class LossEMClassifier(_ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
+        inference: str = "laplace",
         length_scale: float | ArrayLike | str = "shared",
         amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,
     ) -> None:
         self.costs = costs
+        self.inference = inference
         self.length_scale = length_scale
         self.amplitude = amplitude
         self.max_loss = max_loss
@@ -441,12 +454,13 @@ class LossEMClassifier(_ProbitClassifier):
                     f"expected X_target with {self.n_features_in_} columns like X, got "
                     f"{target.shape[1]}"
                 )
-        features = self._make_prior(inputs, signs, "ep")
+        features = self._make_prior(inputs, signs, self.inference)
         found = loss_em_probit(
             features,
             signs,
             *self.prior_.project(self._scaled(target)),
             self.costs_,
+            inference=self.inference,
             max_loss=self.max_loss_,
             max_iter=self.max_iter,
         )

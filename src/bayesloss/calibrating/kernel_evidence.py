@@ -100,9 +100,7 @@ def kernel_evidence(
 
 def _pull(features: Tensor, y: Tensor, q: GaussianWeights, inference: str) -> Tensor:
     """G of the module's docstring, summed over the data sets, of shape (n, n)."""
-    if q.sites is None:
-        raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
-    precision, shift = q.sites
+    precision, shift = q.label_sites()
     mean, variance = q.latent(features)
     b = shift - precision * mean  # of Laplace: the slope of the log likelihood at the mode
     TA = features * precision[..., None]
@@ -176,7 +174,9 @@ def choose_kernel(
     )
     given = length_scales is not None
     lengths: list[list[float]] = [[]] if given else [[length] for length in _LENGTHS]
-    heights: list[list[float]] = [[]] if amplitude else [[a] for a in _AMPLITUDES[: 1 + given]]
+    heights: list[list[float]] = [[]]
+    if amplitude is None:  # one is enough beside three length scales
+        heights = [[height] for height in _AMPLITUDES[: 1 + given]]
     best = few.climb([np.log(a + b) for a in lengths for b in heights])
     if len(few.inputs) < len(many.inputs):
         best = many.climb([best.x])

@@ -83,7 +83,9 @@ def tilted_ep(
     rounds = 0
     while rounds < max_iter and not bool((change < tolerance).all()):
         rounds += 1
-        mean, V, _ = combine_sites(features, *_sites(q), (unit, nothing))  # the utility's cavity
+        mean, V, _ = combine_sites(
+            features, *q.label_sites(), (unit, nothing)
+        )  # the utility's cavity
         _, g, H = utility.log_expectation(mean, V)
         # The precision that V + V H V has more than V: -(H^-1 + V)^-1, and the shift.
         precision = -torch.linalg.solve(unit + H @ V, H)
@@ -104,16 +106,10 @@ def tilted_ep(
     # q's log evidence has the normaliser of q for the utility's site; the utility's own mass under
     # its cavity, and the cavity's normaliser, take its place.
     log_det = -torch.linalg.slogdet(q.covariance)[1]
-    site_shift = (features.mT @ _sites(q)[1][..., None]).squeeze(-1)
+    site_shift = (features.mT @ q.label_sites()[1][..., None]).squeeze(-1)
     normaliser = 0.5 * ((site_shift + factor[1]) * q.mean).sum(-1) - 0.5 * log_det
-    mean, V, cavity_log_det = combine_sites(features, *_sites(q), (unit, nothing))
+    mean, V, cavity_log_det = combine_sites(features, *q.label_sites(), (unit, nothing))
     cavity_normaliser = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
     log_mass, _, _ = utility.log_expectation(mean, V)
     log_evidence = q.log_evidence - normaliser + cavity_normaliser + log_mass
     return GaussianWeights(q.mean, q.covariance, log_evidence, converged, rounds)
-
-
-def _sites(q: GaussianWeights) -> tuple[Tensor, Tensor]:
-    if q.sites is None:
-        raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
-    return q.sites

@@ -155,7 +155,7 @@ def find_mode(
         log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,
-        # The quadratic that touches log Phi at the mode: GPML (3.15) and (3.16).
+        # The quadratic that touches log Phi at the mode: W, and W f + slope as in GPML (3.18).
         sites=(weight, weight * latent + y * hazard(y * latent)) if term is None else None,
     )
 
