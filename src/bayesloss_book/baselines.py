@@ -15,12 +15,17 @@ __all__ = [
     "BUDGETS",
     "CALIBRATION_BINS",
     "HELD_OUT",
+    "PLUG_IN",
     "calibration_error",
     "fit_logistic",
     "recipe",
 ]
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
+
+# W&N's regression, as parameters of ISGPRegressor: fitted hyper-parameters are taken for true, and
+# inputs as they come.
+PLUG_IN: dict[str, Any] = {"average_hyperparameters": False, "robust_range": False}
 
 # The tolerance of every method, as scikit-learn has it, and the largest number of rounds of EM.
 BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
