@@ -173,7 +173,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         if len(self.classes_) != 2:
             raise ValueError(
                 "expected cases of two classes, got "
-                + (f"only {self.classes_[0]!r}" if len(self.classes_) == 1 else f"{len(self.classes_)}")
+                + (
+                    f"only {self.classes_[0]!r}"
+                    if len(self.classes_) == 1
+                    else f"{len(self.classes_)}"
+                )
             )
         self.scale_ = self.scale
         if self.scale == "auto":
@@ -299,19 +303,22 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         if self.scale_ == "probability" and not inside.all():
             raise ValueError(
                 f"expected probabilities in [0, 1], got {values[~inside][0]:.6g}"
-                + ("" if self.scale == "probability" else
-                   ": all scores that the calibrator was fitted to lay there. If they are none, say "
-                   "scale='real'")
+                + (
+                    ""
+                    if self.scale == "probability"
+                    else ": all scores that the calibrator was fitted to lay there. If they are none, say "
+                    "scale='real'"
+                )
             )
 
     def _warn_of_direction(self) -> None:
-        if math.isinf(self.map_.slope_error):
+        if math.isinf(self.map_.sigmoid.error):
             warnings.warn(
                 "all scores are equal: every case gets the same probability",
                 UserWarning,
                 stacklevel=3,
             )
-        elif self.map_.slope_found < -2 * self.map_.slope_error:
+        elif self.map_.sigmoid.slope < -2 * self.map_.sigmoid.error:
             warnings.warn(
                 f"scores run the wrong way: the larger, the rarer is {self.classes_[1]!r}. The "
                 "curve increases all the same and will be nearly flat; give the negative scores",
