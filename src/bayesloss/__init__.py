@@ -12,10 +12,12 @@ from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence,
 from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
+from bayesloss.learning.calibrated_classifier import CalibratedClassifier
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
@@ -26,6 +28,7 @@ __all__ = [
     "GP",
     "ISGP",
     "BregmanTron",
+    "CalibratedClassifier",
     "CompositeLoss",
     "CostMatrix",
     "EvidenceMaximum",
@@ -34,6 +37,7 @@ __all__ = [
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
+    "LinkCalibrator",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",
