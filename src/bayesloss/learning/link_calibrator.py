@@ -57,6 +57,7 @@ _SMOOTHNESS = (1.25, 1.6, 2.5, 6.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 400  # of tables, for each half period
 _PERIODS = 3  # that tables cover
+_FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
@@ -173,7 +174,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "expected cases of two classes, got "
                 + (
-                    f"only {self.classes_[0]!r}"
+                    f"only {self.classes_[0]}"
                     if len(self.classes_) == 1
                     else f"{len(self.classes_)}"
                 )
@@ -295,6 +296,19 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         values = _as_scores(scores)
         self._check_scale(values)
+        inside = (values >= 0) & (values <= 1)
+        if (
+            self.scale_ == "real"
+            and self._in_unit_interval < _FEW / 2
+            and len(values) >= 1 / _FEW
+            and inside.all()
+        ):
+            warnings.warn(
+                f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "
+                f"those that the calibrator was fitted to {self._in_unit_interval:.0%}",
+                UserWarning,
+                stacklevel=3,
+            )
         return torch.from_numpy(self.map_(values) - self.centre_)
 
     def _check_scale(self, values: Array) -> None:
@@ -319,7 +333,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
         elif self.map_.sigmoid.slope < -2 * self.map_.sigmoid.error:
             warnings.warn(
-                f"scores run the wrong way: the larger, the rarer is {self.classes_[1]!r}. The "
+                f"scores run the wrong way: the larger, the rarer is {self.classes_[1]}. The "
                 "curve increases all the same and will be nearly flat; give the negative scores",
                 UserWarning,
                 stacklevel=3,
