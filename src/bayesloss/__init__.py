@@ -20,6 +20,8 @@ from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
+from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
@@ -43,8 +45,11 @@ __all__ = [
     "LossEMClassifier",
     "MatsushitaLoss",
     "Posterior",
+    "Reliability",
+    "ReliabilityDisplay",
     "SLIsotron",
     "SkewedLogLoss",
+    "SoftmaxCalibrator",
     "SquareLoss",
     "TrigonometricKernel",
     "bayes_action",
@@ -54,4 +59,5 @@ __all__ = [
     "loss_em",
     "maximise_evidence",
     "posterior_risk",
+    "reliability",
 ]

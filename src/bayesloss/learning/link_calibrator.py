@@ -55,7 +55,7 @@ _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 _VARIANCES = (0.02, 0.1, 0.3, 0.6)
 _SMOOTHNESS = (1.25, 1.6, 2.5, 6.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
-_NODES = 400  # of tables, for each half period
+_NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _PERIODS = 3  # that tables cover
 _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
@@ -203,7 +203,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The more probable class, of shape (n,)."""
-        return self.classes_[(self._table(self._position(scores))[0].numpy() > 0).astype(int)]
+        odds = self._table(self._position(scores))[0].numpy()
+        return self.classes_[(odds > 0).astype(int)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """The central posterior interval of the probability of ``classes_[1]``.
@@ -280,7 +281,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         nu = torch.cat([nu[:, :1] - rise * away.flip(0), nu, nu[:, -1:] + rise * away], dim=1)
         steady = rise.expand(-1, len(away))
         slope = torch.cat([steady, slope, steady], dim=1)
-        log_p, log_q = torch.nn.functional.logsigmoid(nu), torch.nn.functional.logsigmoid(-nu)
+        log_p = torch.nn.functional.logsigmoid(nu)
+        log_q = log_p - nu
         odds = log_p.logsumexp(dim=0) - log_q.logsumexp(dim=0)
         # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
         slopes = (torch.softmax(log_p, dim=0) * log_q.exp() * slope).sum(dim=0)
