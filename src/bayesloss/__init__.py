@@ -14,13 +14,17 @@ from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.basis import Basis
+from bayesloss.learning.calibrated_classifier import CalibratedClassifier
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
+from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
+from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import (
@@ -37,6 +41,7 @@ __all__ = [
     "Basis",
     "Bernoulli",
     "BregmanTron",
+    "CalibratedClassifier",
     "CompositeLoss",
     "CostMatrix",
     "EvidenceMaximum",
@@ -46,6 +51,7 @@ __all__ = [
     "Gaussian",
     "ISGPRegressor",
     "Likelihood",
+    "LinkCalibrator",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",
@@ -54,8 +60,11 @@ __all__ = [
     "Observations",
     "Posterior",
     "ProperLoss",
+    "Reliability",
+    "ReliabilityDisplay",
     "SLIsotron",
     "SkewedLogLoss",
+    "SoftmaxCalibrator",
     "SourcePrior",
     "SquareLoss",
     "SquaredExponential",
@@ -67,4 +76,5 @@ __all__ = [
     "loss_em",
     "maximise_evidence",
     "posterior_risk",
+    "reliability",
 ]
