@@ -95,7 +95,8 @@ class LinearScores:
         some = copy.copy(self)
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
-        if self.vectors is not None and self.lean.ndim == 2:  # each problem has coordinates of its own
+        if self.vectors is not None and self.lean.ndim == 2:
+            # Each problem has coordinates of its own.
             some.lean, some.vectors = self.lean[problems], self.vectors[problems]
         return some
 
