@@ -9,11 +9,12 @@ import pytest
 import torch
 from scipy import sparse
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -149,6 +150,71 @@ def test_leave_one_out_scores_keep_links_from_overconfidence():
             loss[name] += log_loss(y[600:] == digit, p)
     assert loss["held out"] < 0.93 * loss["fixed"]
     assert loss["held out"] < 0.85 * loss["training"]
+
+
+class TestCopies:
+    """A row that is in the data three times is one observation: left out, it is left out whole."""
+
+    generator = np.random.default_rng(0)
+    beta = 0.25 * np.random.default_rng(5).normal(size=60)
+    X = generator.normal(size=(200, 60))
+    y = (generator.random(200) < expit(X @ beta)).astype(int)
+    X_test = generator.normal(size=(2000, 60))
+    y_test = (generator.random(2000) < expit(X_test @ beta)).astype(int)
+
+    def log_loss(self, X, y, C=1.0, **options):
+        model = LinkgisticClassifier(C=C, n_basis=32, n_samples=64, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probability = model.fit(X, y, **options).predict_proba(self.X_test)
+        return log_loss(self.y_test, probability), probability
+
+    def test_copies_change_little(self):
+        """Without care for them the log loss is 1.15, and the logistic regression's 0.86."""
+        plain, _ = self.log_loss(self.X, self.y)
+        weighted, p = self.log_loss(self.X, self.y, 1 / 3, sample_weight=np.full(200, 3.0))
+        thrice, q = self.log_loss(np.repeat(self.X, 3, axis=0), np.repeat(self.y, 3), 1 / 3)
+        np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)
+        assert weighted == pytest.approx(plain, rel=0.05)
+        assert thrice == pytest.approx(plain, rel=0.05)
+
+    def test_jittered_copies_are_groups(self):
+        X = np.repeat(self.X, 3, axis=0)
+        X += 0.01 * np.random.default_rng(1).normal(size=X.shape)
+        groups = np.repeat([f"patient {i}" for i in range(200)], 3)
+        jittered, _ = self.log_loss(X, np.repeat(self.y, 3), 1 / 3, groups=groups)
+        assert jittered == pytest.approx(self.log_loss(self.X, self.y)[0], rel=0.05)
+
+    def test_rows_alike_by_nature_are_no_copies(self):
+        """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
+        generator = np.random.default_rng(0)
+        X = generator.integers(0, 2, (2000, 3)).astype(float)
+        odds = X @ [2, -1, 0.5] - 0.7
+        y = (generator.random(2000) < expit(odds)).astype(int)
+        learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
+        fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
+        assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
+
+    def test_groups_are_routed(self):
+        with config_context(enable_metadata_routing=True):
+            model = LinkgisticClassifier(n_basis=16).set_fit_request(groups=True)
+            pipeline = make_pipeline(StandardScaler(), model)
+            groups = np.arange(200) // 2
+            routed = cross_validate(
+                pipeline,
+                self.X[:, :3],
+                self.y,
+                cv=3,
+                params={"groups": groups},
+                error_score="raise",
+            )
+        assert np.isfinite(routed["test_score"]).all()
+
+    def test_groups_that_are_none(self):
+        with pytest.raises(ValueError, match=r"expected groups of shape \(200,\), got \(3,\)"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=[1, 2, 3])
+        with pytest.raises(ValueError, match="expected at least two groups, got one"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=np.zeros(200))
 
 
 class TestManyClasses:

@@ -28,6 +28,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from bayesloss.arrays import as_float64, as_points
+from bayesloss.learning.copies import merged
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
@@ -241,7 +242,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit weights and links.
 
         Parameters
@@ -251,6 +258,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             Labels of any kind, at least two different ones.
         sample_weight : array-like of shape (n,), optional
             How many times each datum counts; data of weight zero are left out.
+        groups : array-like of shape (n,), optional
+            What belongs together, such as the measurements of one patient: the link is fitted to
+            scores that each group would have had without all its data. Without it, each row is
+            held out with all its weight, and equal rows together.
 
         Returns
         -------
@@ -279,14 +290,22 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         counted = weight > 0
         if not counted.any():
             raise ValueError("expected a sample weight above zero, got none")
+        together = _group_numbers(groups, len(inputs))
         if not counted.all():
             inputs, y, weight = inputs[counted], y[counted], weight[counted]
+            together = None if together is None else together[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs at least two classes, got one class only: "
                 f"{self.classes_[0]}"
             )
+        if self.leave_one_out:
+            keys = [codes] if together is None else [codes, together]
+            kept, merged_weight = merged(inputs, weight, *keys)
+            if len(kept) < len(inputs):
+                inputs, codes, weight = inputs[kept], codes[kept], merged_weight
+                together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         device = _device(self.device)
         data = LinearScores(
@@ -308,7 +327,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             noise,
             tol=self.tol,
             max_iter=self.max_iter,
-            held_out=LeaveOneOut(data, seed) if self.leave_one_out else None,
+            held_out=self._held_out(data, seed, together),
             progress=bool(self.verbose),
         )
         self._keep(fit, likelihood.loss, data)
@@ -348,6 +367,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """The most probable class, of shape (n,)."""
         odds = self._log_odds(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
+
+    def _held_out(
+        self, data: LinearScores, seed: int, groups: NDArray[np.int64] | None
+    ) -> LeaveOneOut | None:
+        if not self.leave_one_out:
+            return None
+        return LeaveOneOut(
+            data, seed, None if groups is None else torch.from_numpy(groups).to(data.Z.device)
+        )
 
     def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
         """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
@@ -433,6 +461,19 @@ def _device(name: str) -> torch.device:
         raise ValueError(
             f"expected a device that this PyTorch can use, got device={name!r}: {error}"
         ) from error
+
+
+def _group_numbers(groups: ArrayLike | None, n: int) -> NDArray[np.int64] | None:
+    """The groups as numbers 0, 1, ..., of shape (n,)."""
+    if groups is None:
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"expected groups of shape ({n},), got {labels.shape}")
+    numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
+    if numbers.max() == 0:
+        raise ValueError("expected at least two groups, got one: nothing is left without it")
+    return numbers
 
 
 def _points(x: ArrayLike) -> Tensor:
