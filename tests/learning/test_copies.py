@@ -27,11 +27,25 @@ def test_rows_of_one_hash_are_told_apart(monkeypatch):
     assert codes[0] == codes[2] != codes[1]
 
 
-def test_merged_rows_keep_their_order_and_their_weight():
-    rows = np.array([[2.0], [1.0], [2.0], [2.0], [1.0]])
-    kept, weight = merged(rows, np.array([1.0, 2, 4, 8, 16]), np.array([0, 1, 0, 1, 1]))
-    assert kept.tolist() == [0, 1, 3]
-    assert weight.tolist() == [5, 18, 8]
+def test_merged_rows():
+    generator = np.random.default_rng(0)
+    rows, labels = generator.integers(0, 3, (40, 2)) / 3, generator.integers(0, 2, 40)
+    weight = generator.random(40)
+    kept, total = merged(rows, weight, labels)
+    keys = [(*row, label) for row, label in zip(rows, labels, strict=True)]
+    assert len({keys[i] for i in kept}) == len(kept) == len(set(keys))
+    for i, w in zip(kept, total, strict=True):
+        assert w == pytest.approx(sum(weight[j] for j in range(40) if keys[j] == keys[i]))
+    # In another order, the same to the last bit.
+    order = generator.permutation(40)
+    again, _ = merged(rows[order], weight[order], labels[order])
+    assert [keys[j] for j in order[again]] == [keys[i] for i in kept]
+
+
+def test_without_copies_all_stays_as_it_is():
+    kept, weight = merged(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
+    assert kept.tolist() == [0, 1, 2]
+    assert weight.tolist() == [0.5, 1, 1]
 
 
 def pairs(n, patterns, times, seed=0):

@@ -50,7 +50,11 @@ def equal_rows(rows: NDArray[np.float64]) -> NDArray[np.int64]:
 def merged(
     inputs: NDArray[np.float64], weight: NDArray[np.float64], *keys: NDArray
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """The first of each set of equal rows, in their order, and what each set weighs together.
+    """One row of each set of equal rows, and what each set weighs together.
+
+    The order is that of the hashes: data that are the same as weights and as copies, in whatever
+    order, become the same to the last bit. Where there is neither copy nor weight above 1, all
+    stays as it is.
 
     Parameters
     ----------
@@ -66,8 +70,9 @@ def merged(
     """
     together = np.stack([equal_rows(inputs), *keys], axis=1)
     _, first, codes = np.unique(together, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return first[order], np.bincount(codes.ravel(), weight).astype(np.float64)[order]
+    if len(first) == len(weight) and weight.max() <= 1:
+        return np.arange(len(weight)), weight
+    return first, np.bincount(codes.ravel(), weight).astype(np.float64)
 
 
 def agreement(rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor) -> float:

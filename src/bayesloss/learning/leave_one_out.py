@@ -44,9 +44,9 @@ class LeaveOneOut:
     """Leave-one-out scores of several problems, round after round.
 
     H is formed in rounds 1, 2, 4, 8, ... In between, h_n / (1 - h_n d_n), on which the datum's own
-    curvature has no influence (for groups G G^T), is taken to fall as the sum of the curvatures rises: both follow the
-    scale of the link. Links and shifts of the scores depend on each other, and could chase each
-    other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
+    curvature has no influence (for groups G G^T), is taken to fall as the sum of the curvatures
+    rises: both follow the scale of the link. Links and shifts of the scores depend on each other,
+    and could chase each other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
 
     Parameters
     ----------

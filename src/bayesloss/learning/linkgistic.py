@@ -302,9 +302,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             )
         if self.leave_one_out:
             keys = [codes] if together is None else [codes, together]
-            kept, merged_weight = merged(inputs, weight, *keys)
-            if len(kept) < len(inputs):
-                inputs, codes, weight = inputs[kept], codes[kept], merged_weight
+            kept, weight = merged(inputs, weight, *keys)
+            if len(kept) < len(inputs) or weight.max() > 1:
+                inputs, codes = inputs[kept], codes[kept]
                 together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         device = _device(self.device)
