@@ -9,7 +9,7 @@ and a round may lower it; the record shows where.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,9 +19,11 @@ from tqdm import tqdm
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
-from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.posterior_draws import ordered_root
+from bayesloss.learning.smoothness import average_smoothness
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -30,6 +32,7 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
+_COARSE = 128  # nodes on which values of a are compared: their differences hardly feel the grid
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -67,6 +70,8 @@ def fit_links(
     *,
     tol: float,
     max_iter: int,
+    ordered: bool = False,
+    smoothness: Sequence[float] = (),
     held_out: LeaveOneOut | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
@@ -81,11 +86,17 @@ def fit_links(
         Makes the prior of a link from the scores of the fixed link, of shape (n,).
     noise : Tensor of shape (S, M + 1)
         Standard normal numbers that become draws from each posterior.
+    ordered : bool
+        Whether the first columns of the noise are to move the link most, as points of low
+        discrepancy ask for.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
         datum in a round; see also :func:`maximise_weights`.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
+    smoothness : sequence of float
+        Values of the kernel's a, of which the bound on the evidence chooses one for each link in
+        rounds 1, 2, 4, 8, ...; an empty one leaves each prior's as it is.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     progress : bool
@@ -118,13 +129,15 @@ def fit_links(
     active = list(range(len(links)))
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
+            rounds = len(history["log_evidence"]) + 1
             for k in active:
                 seen = scores[k]
                 if held_out is not None:
                     # Beyond the edges the kernel repeats itself.
                     edge = 1 / links[k].prior.kernel.c
                     seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
-                _update_link(links[k], data, likelihood, k, seen, beta[k])
+                choice = smoothness if rounds & (rounds - 1) == 0 else ()
+                _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
             record(
                 "log_evidence",
                 active,
@@ -139,7 +152,7 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise)
+                    links[k].prior, likelihood.loss, _draws(links[k], noise, ordered)
                 ).to(data.Z.device)
                 for k in active
             }
@@ -159,7 +172,7 @@ def fit_links(
         beta=beta,
         scores=scores,
         posteriors=[link.posterior for link in links],
-        draws=[_draws(link, noise) for link in links],
+        draws=[_draws(link, noise, ordered) for link in links],
         unsettled=tuple(unsettled),
         history=history,
     )
@@ -199,6 +212,8 @@ class _Link:
     prior: SourcePrior
     Gamma: Tensor  # where the next search for the mode begins
     posterior: Posterior = field(init=False)
+    low: float = math.nan  # the range of the scores that it was fitted to
+    high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
     value: float = -math.inf  # the log evidence less the penalty, in nats a datum
     gain: float = math.inf  # by how much it changed in the last round
@@ -211,21 +226,31 @@ def _update_link(
     problem: int,
     scores: Tensor,
     beta: Tensor,
+    smoothness: Sequence[float],
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
     if low == high:  # constant inputs: one node would do
         high = low + 1 / link.prior.kernel.c
+    link.low, link.high = low, high
+
+    def observed(size: int) -> Observations:
+        nodes = torch.linspace(low, high, size, dtype=scores.dtype)
+        return likelihood.spread(
+            link.prior.features,
+            scores.cpu(),
+            data.labels[problem].to(scores.dtype).cpu(),
+            data.weight.cpu(),
+            nodes,
+        )
+
+    if smoothness:
+        best = average_smoothness(
+            link.prior, likelihood, observed(_COARSE), start=link.Gamma, smoothness=smoothness
+        ).best
+        link.prior, link.Gamma = best.prior, best.mode
     size = grid_size(link.prior, high - low, data.total)
-    nodes = torch.linspace(low, high, size, dtype=scores.dtype)
-    observed = likelihood.spread(
-        link.prior.features,
-        scores.cpu(),
-        data.labels[problem].to(scores.dtype).cpu(),
-        data.weight.cpu(),
-        nodes,
-    )
-    joint = LogJoint(link.prior, likelihood, observed)
+    joint = LogJoint(link.prior, likelihood, observed(size))
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
     link.posterior = approximate(joint, mode, with_bound=False)
     link.Gamma, link.found = mode.Gamma, mode.converged
@@ -233,8 +258,10 @@ def _update_link(
     link.value, link.gain = value, abs(value - link.value)
 
 
-def _draws(link: _Link, noise: Tensor) -> Tensor:
-    return link.posterior.mode + noise @ link.posterior.root.T
+def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
+    posterior = link.posterior
+    root = ordered_root(posterior, link.low, link.high) if ordered else posterior.root
+    return posterior.mode + noise @ root.T
 
 
 def _raise_weights(
