@@ -24,12 +24,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from bayesloss.arrays import as_number
 from bayesloss.learning.evidence import at_smoothness
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Likelihood, Observations
 
-__all__ = ["SMOOTHNESS", "SmoothnessAverage", "average_smoothness"]
+__all__ = ["SMOOTHNESS", "SmoothnessAverage", "average_priors", "average_smoothness"]
 
 # Equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
 SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
@@ -44,7 +45,7 @@ class SmoothnessAverage:
     Attributes
     ----------
     smoothness : Tensor of shape (A,)
-        The values of a at which there is a posterior, ascending.
+        The value of a of each posterior; ascending if there is one for each value.
     bounds : Tensor of shape (A,)
         The lower bounds on the log evidence, in nats.
     weights : Tensor of shape (A,)
@@ -135,10 +136,27 @@ def average_smoothness(
     ValueError
         If the likelihood has no bound, or there is a mode at no value.
     """
-    found = []
+    priors = [at_smoothness(prior, a) for a in sorted(smoothness, reverse=True)]
+    return average_priors(priors[::-1], likelihood, data, start=start, max_iter=max_iter)
+
+
+def average_priors(
+    priors: Sequence[SourcePrior],
+    likelihood: Likelihood,
+    data: Observations,
+    *,
+    start: Tensor,
+    max_iter: int = 100,
+) -> SmoothnessAverage:
+    """The same for any priors whose features, and parameters Gamma, are the same functions.
+
+    The last prior is the first to be fitted, from ``start``, and each one then from the mode of its
+    successor. Parameters, result and errors otherwise as for :func:`average_smoothness`.
+    """
+    found: list[Posterior] = []
     Gamma = start
-    for a in sorted(smoothness, reverse=True):
-        joint = LogJoint(at_smoothness(prior, a), likelihood, data)
+    for prior in reversed(priors):
+        joint = LogJoint(prior, likelihood, data)
         mode = find_mode(joint, Gamma, max_iter=max_iter)
         if mode.least_curvature <= 0:
             continue
@@ -148,12 +166,13 @@ def average_smoothness(
                 "expected a likelihood with a bound on the evidence (Gaussian, or Bernoulli with "
                 f"the log loss), got {likelihood!r}"
             )
-        found.append((a, posterior))
+        found.append(posterior)
         Gamma = mode.Gamma
     if not found:
-        raise ValueError(f"expected a mode at some smoothness of {tuple(smoothness)}, got none")
-    values, posteriors = zip(*reversed(found), strict=True)
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    posteriors = tuple(reversed(found))
     bounds = torch.tensor([q.evidence_bound for q in posteriors], dtype=torch.float64)
+    values = [as_number(q.prior.kernel.a) for q in posteriors]
     return SmoothnessAverage(
         smoothness=torch.tensor(values, dtype=torch.float64),
         bounds=bounds,
