@@ -23,7 +23,6 @@ from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
 from bayesloss.learning.posterior_draws import ordered_root
-from bayesloss.learning.smoothness import average_smoothness
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -32,7 +31,7 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
-_COARSE = 128  # nodes on which values of a are compared: their differences hardly feel the grid
+_COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -71,7 +70,7 @@ def fit_links(
     tol: float,
     max_iter: int,
     ordered: bool = False,
-    smoothness: Sequence[float] = (),
+    family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
@@ -94,9 +93,9 @@ def fit_links(
         datum in a round; see also :func:`maximise_weights`.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
-    smoothness : sequence of float
-        Values of the kernel's a, of which the bound on the evidence chooses one for each link in
-        rounds 1, 2, 4, 8, ...; an empty one leaves each prior's as it is.
+    family : callable, optional
+        Takes the prior of a link to those among which Laplace's evidence chooses one in rounds
+        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     progress : bool
@@ -136,7 +135,7 @@ def fit_links(
                     # Beyond the edges the kernel repeats itself.
                     edge = 1 / links[k].prior.kernel.c
                     seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
-                choice = smoothness if rounds & (rounds - 1) == 0 else ()
+                choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
                 _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
             record(
                 "log_evidence",
@@ -226,7 +225,7 @@ def _update_link(
     problem: int,
     scores: Tensor,
     beta: Tensor,
-    smoothness: Sequence[float],
+    priors: Sequence[SourcePrior],
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -244,10 +243,8 @@ def _update_link(
             nodes,
         )
 
-    if smoothness:
-        best = average_smoothness(
-            link.prior, likelihood, observed(_COARSE), start=link.Gamma, smoothness=smoothness
-        ).best
+    if priors:
+        best = _most_evident(priors, likelihood, observed(_COARSE), link.Gamma)
         link.prior, link.Gamma = best.prior, best.mode
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))
@@ -256,6 +253,22 @@ def _update_link(
     link.Gamma, link.found = mode.Gamma, mode.converged
     value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
     link.value, link.gain = value, abs(value - link.value)
+
+
+def _most_evident(
+    priors: Sequence[SourcePrior], likelihood: Bernoulli, data: Observations, start: Tensor
+) -> Posterior:
+    """The posterior under the prior with the highest evidence; each mode starts the next search."""
+    found: list[Posterior] = []
+    for prior in reversed(priors):
+        joint = LogJoint(prior, likelihood, data)
+        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
+        if mode.least_curvature > 0:
+            found.append(approximate(joint, mode, with_bound=False))
+            start = mode.Gamma
+    if not found:
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    return max(found, key=lambda posterior: posterior.log_evidence)
 
 
 def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
