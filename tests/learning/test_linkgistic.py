@@ -115,7 +115,10 @@ class TestLearnedLink:
         assert fit(
             self.X, self.y, "gp", variance=3.0
         ).link_.posterior.prior.kernel.variance == pytest.approx(3)
-        assert fit(self.X, self.y).link_.posterior.prior.kernel.variance == pytest.approx(1)
+        usual = fit(self.X, self.y, a=1.2).link_.posterior.prior
+        assert usual.kernel.variance == pytest.approx(1)
+        centred = fit(self.X, self.y).link_.posterior.prior
+        assert float(centred.mean(torch.ones(1))) == 1  # the mean slope
 
     @pytest.mark.filterwarnings("ignore:not converged")
     def test_gp_variance_counts_weights(self):
