@@ -35,7 +35,7 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
-    """W&N's classifier, whatever the library's defaults are.
+    """W&N's classifier: a = 1.2, 64 random draws, one class against the rest.
 
     Parameters
     ----------
@@ -46,7 +46,14 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
         Parameters of :class:`~bayesloss.learning.linkgistic.LinkgisticClassifier`.
     """
     prior = "gp" if method == "GP" else "isgp"
-    return LinkgisticClassifier(prior, **({"leave_one_out": method == HELD_OUT} | given))
+    of_the_paper: dict[str, Any] = {
+        "a": 1.2,
+        "leave_one_out": method == HELD_OUT,
+        "multi_class": "ovr",
+        "n_basis": 64,
+        "n_samples": 64,
+    }
+    return LinkgisticClassifier(prior, **(of_the_paper | given))
 
 
 def fit_logistic(
