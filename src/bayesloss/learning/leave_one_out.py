@@ -148,7 +148,7 @@ class LeaveOneOut:
             size, width = members.shape[1], len(root)
             parts = []
             for some in members.split(max(1, _CELLS // (size * width))):
-                U = (product(self._Z[some.flatten()], root) - offset).reshape(*some.shape, width)
+                U = (self._Z[some.flatten()] @ root - offset).reshape(*some.shape, width)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
                 known = share[some][:, :, None] * U
