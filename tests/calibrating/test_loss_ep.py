@@ -148,3 +148,14 @@ def test_too_few_rounds_and_other_names():
         tilted_ep(features, y, term, max_iter=0)
     with pytest.raises(ValueError, match="'laplace' or 'ep', got 'vb'"):
         loss_em_probit(features, y, target_features, noise, costs, inference="vb")
+
+
+def test_without_data_the_moments_are_exact():
+    """Labels of inputs where f is zero tell nothing; what is left is the utility's own site."""
+    features, y, utility = problem(*CASES[2], 2.0, CostMatrix(0.3, 1))
+    features = torch.zeros_like(features)
+    q = tilted_ep(features, y, utility)
+    mean, covariance, log_mass = brute_force(features, y, utility)
+    assert (q.mean[0] - mean).abs().max() < 1e-7
+    assert (q.covariance[0] - covariance).abs().max() < 1e-7
+    assert float(q.log_evidence) == pytest.approx(log_mass, abs=1e-7)

@@ -155,7 +155,7 @@ def fit_sites(
         + 0.5 * (factor[1] * mean).sum(-1)
         - 0.5 * log_det
     )
-    sound = ((cavity_variance > 0) & torch.isfinite(cavity_variance)).all(-1)
+    sound = ((cavity_variance >= 0) & torch.isfinite(cavity_variance)).all(-1)
     log_evidence = torch.where(sound, log_evidence, torch.nan)
     converged &= sound
     return GaussianWeights(mean, covariance, log_evidence, converged, sweeps, (precision, shift))
@@ -271,7 +271,7 @@ def _update(y: Tensor, mean: Tensor, variance: Tensor, old: _Sites) -> tuple[_Si
     A site whose cavity has no variance stays as it is, and never counts as settled.
     """
     cavity_mean, cavity_variance = cavity(mean, variance, *old)
-    usable = (cavity_variance > 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
+    usable = (cavity_variance >= 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
     matched = _site(y, cavity_mean, cavity_variance)
     new = tuple(torch.where(usable, a, b) for a, b in zip(matched, old, strict=True))
     unit = 1 + variance  # of the latent value and the probit noise

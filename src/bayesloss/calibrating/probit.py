@@ -254,7 +254,8 @@ class GaussianWeights:
         ValueError
             If the Gaussian was made without sites.
         """
-        return cavity(*self.latent(features), *self.label_sites())
+        sites = self.label_sites()
+        return cavity(*self.latent(features), *sites)
 
 
 def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Tensor:
