@@ -17,6 +17,7 @@ from bayesloss.learning.isgp import GP, ISGP
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
+from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
@@ -38,6 +39,7 @@ __all__ = [
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",
+    "MonotoneDisplay",
     "Posterior",
     "SLIsotron",
     "SkewedLogLoss",
