@@ -21,8 +21,8 @@ exact where the value is quadratic in zeta. mu and gamma, which say little, stay
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
 2016): the plain bound gives away nats just where functions are rough, and would call the smooth
 ones too likely; Laplace's own evidence can be far too high. But where the plain bound is more than
-five nats below, the Gaussian is no picture of the posterior (near a saddle point its band can be many
-times too wide), and the plain bound plus five counts instead.
+five nats below, the Gaussian is no picture of the posterior (near a saddle point its band can be
+many times too wide), and the plain bound plus five counts instead.
 """
 
 import math
