@@ -380,7 +380,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     ) -> PosteriorMixture:
         if not self.average_hyperparameters:
             return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
-        with fixed_threads(1):
+        with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
             data = found.likelihood.condense(found.posterior.prior.features, x, y, w)
         return average_hyperparameters(found.posterior, data)
 
