@@ -302,7 +302,7 @@ class TestFit:
     def test_gp_is_scikit_learns_at_the_same_hyper_parameters(self):
         """`prior="gp"` against GaussianProcessRegressor with the Mercer sum as its kernel."""
         X, y = simulate(50, seed=7)
-        model = fit(3 + 2 * X, 5 * y - 1, prior="gp")
+        model = fit(3 + 2 * X, 5 * y - 1, prior="gp", average_hyperparameters=False)
         prior = model.posterior_.prior
         theta = (prior.kernel.a, prior.kernel.b, prior.gamma, prior.mu)
         a, b, gamma, mu = (float(value) for value in theta)
@@ -341,7 +341,7 @@ class TestFit:
         """Inputs over [-1, 1]; targets with mean 0 and standard deviation 1, increasing."""
         X, y = simulate()
         X, y = 3 + 2 * X, sign * (5 * y - 1)
-        model = fit(X, y)
+        model = fit(X, y, average_hyperparameters=False)
         x, targets = (values.numpy() for values in model.standardise(X[:, 0], y))
         assert (x.min(), x.max()) == pytest.approx((-1, 1))
         assert (targets.mean(), targets.std()) == pytest.approx((0, 1), abs=1e-12)
