@@ -22,6 +22,7 @@ from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Obse
 from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
+from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
 from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
@@ -58,6 +59,7 @@ __all__ = [
     "MatsushitaLoss",
     "NystromBasis",
     "Observations",
+    "MonotoneDisplay",
     "Posterior",
     "ProperLoss",
     "Reliability",

@@ -20,7 +20,9 @@ exact where the value is quadratic in zeta. mu and gamma, which say little, stay
 
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
 2016): the plain bound gives away nats just where functions are rough, and would call the smooth
-ones too likely; Laplace's own evidence can be far too high.
+ones too likely; Laplace's own evidence can be far too high. But where the plain bound is more than
+five nats below, the Gaussian is no picture of the posterior (near a saddle point its band can be
+many times too wide), and the plain bound plus five counts instead.
 """
 
 import math
@@ -47,6 +49,7 @@ _SHARES = np.array([1 - 2 / _RADIUS**2] + 4 * [1 / (2 * _RADIUS**2)])
 _WIDEST = 1.5  # standard deviation of a log hyper-parameter where the evidence is flat
 _STEP = 0.05  # for the Hessian, by differences of the gradient
 _OUT = 8.0  # nats below the best: a node that has no say, and ends the walk
+_TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
 _DRAWS = 128
 _NEGLIGIBLE = 1e-3  # components of less weight only cost time
 
@@ -182,8 +185,9 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
                         mode = find_mode(joint, start)
                         if not mode.converged:
                             continue
-                        posterior = approximate(joint, mode, with_bound=False)
+                        posterior = approximate(joint, mode)
                         value = float(importance_weighted_bound(joint, posterior, noise))
+                        value = min(value, posterior.evidence_bound + _TRUST)
                     found.append(posterior)
                     log_weights.append(math.log(cells[k] * share) + value + 0.5 * float(z @ z))
                     here.append(value)

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from bayesloss.arrays import as_float64
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
@@ -371,7 +372,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return self._standard_input(x), torch.from_numpy((y - self._y_location) / self._y_scale)
 
     def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
-        mapped = self.range_map_(torch.from_numpy(x)).numpy()
+        mapped = self.range_map_(as_float64(x)).numpy()
         return torch.from_numpy((mapped - self._x_location) / self._x_scale)
 
     def _mixture(
@@ -379,7 +380,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     ) -> PosteriorMixture:
         if not self.average_hyperparameters:
             return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
-        with fixed_threads(1):
+        with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
             data = found.likelihood.condense(found.posterior.prior.features, x, y, w)
         return average_hyperparameters(found.posterior, data)
 
