@@ -69,9 +69,10 @@ class Reliability:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bayesloss import reliability
     >>> found = reliability([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+    >>> type(found).__name__
+    'Reliability'
     >>> bool(found.calibration_error.high > 0.1)  # six cases cannot tell
     True
     """
