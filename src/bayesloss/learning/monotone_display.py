@@ -37,6 +37,18 @@ class MonotoneDisplay:
         The data.
     ax_ : matplotlib Axes
         Where it was drawn last.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import ISGPRegressor, MonotoneDisplay
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> y = np.sqrt(X[:, 0]) + 0.1 * np.sin(40 * X[:, 0])
+    >>> model = ISGPRegressor(n_basis=16).fit(X, y)
+    >>> display = MonotoneDisplay.from_estimator(model, X, y)
+    >>> low, high = display.curve
+    >>> bool((low < display.mean).all() and (display.mean < high).all())
+    True
     """
 
     x: NDArray[np.float64]
