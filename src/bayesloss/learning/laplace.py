@@ -101,7 +101,7 @@ class LogJoint:
         """
         prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)
-        variance = (prior.fluctuations(Gamma, root, self.data.features) ** 2).sum(dim=1)
+        variance = _variances(prior, Gamma, root, self.data.features)
         fit = self.likelihood.expected_log_density(mean, variance, self.data)
         if fit is None:
             return Gamma.new_tensor(math.nan)
@@ -201,9 +201,7 @@ class Posterior:
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of nu(x) together, each of shape (n,)."""
         mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
-        units = torch.eye(len(mean), dtype=mean.dtype, device=mean.device)
-        fluctuations = self.prior.fluctuations(self.mode, self.root, units)
-        covariance = fluctuations @ fluctuations.T  # [MP92, section 3.2b]
+        covariance = _covariance(self.prior, self.mode, self.root, mean)
         parts = [
             (features @ mean, ((features @ covariance) * features).sum(dim=1))
             for features in self.prior.feature_blocks(x)
@@ -378,6 +376,20 @@ def check_data(
             f"{int((~good).sum())} of {len(x)} that are not"
         )
     return x, y, sample_weight.to(torch.float64)
+
+
+def _covariance(prior: SourcePrior, location: Tensor, root: Tensor, like: Tensor) -> Tensor:
+    """The covariance of the coefficients, of shape (F, F); ``like`` has the shape (F,)."""
+    units = torch.eye(len(like), dtype=like.dtype, device=like.device)
+    fluctuations = prior.fluctuations(location, root, units)
+    return fluctuations @ fluctuations.T  # [MP92, section 3.2b]
+
+
+def _variances(prior: SourcePrior, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
+    """The variances of ``rows @ coefficients``: through their covariance where rows are many."""
+    if len(rows) <= rows.shape[1]:
+        return (prior.fluctuations(location, root, rows) ** 2).sum(dim=1)
+    return ((rows @ _covariance(prior, location, root, rows[0])) * rows).sum(dim=1).clamp_min(0)
 
 
 def _solve(factor: Tensor, slope: Tensor) -> Tensor:

@@ -1,0 +1,370 @@
+r"""Calibration of a classifier's scores by a monotone curve that is learned, with its doubt.
+
+W&N's model with one input. x are the log odds that a sigmoid gives to the score
+(:mod:`bayesloss.learning.score_map`), and
+
+    y | x ~ Bernoulli(sigmoid(nu(x))),   nu ~ CentredISGP,   E nu(x) = x:
+
+the sigmoid is the first guess, and the data may bend it. How far and how sharply is averaged over,
+by the evidence bound (:mod:`bayesloss.learning.smoothness`). Data are spread on a grid: beyond one
+pass over them the cost does not grow with their number.
+
+Every path of nu is strictly increasing, and so is the mean of sigmoid(nu(x)) over paths. Beyond one
+half period on either side of the data paths go on as straight lines, each with its own mean slope:
+back to the sigmoid, with a band that widens.
+"""
+
+import math
+import warnings
+from functools import lru_cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from scipy.stats import norm, qmc
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+from torch import Tensor
+
+from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.link_em import grid_size
+from bayesloss.learning.link_tables import HermiteTable
+from bayesloss.learning.score_map import ScoreMap
+from bayesloss.learning.smoothness import SmoothnessAverage, average_priors
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+
+__all__ = ["LinkCalibrator"]
+
+Array = NDArray[np.float64]
+
+_N_BASIS = 32
+_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores fill
+_LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
+_GAMMA = 0.25  # the prior precision of nu in the middle of the scores
+# The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
+_VARIANCES = (0.02, 0.1, 0.3, 0.6)
+_SMOOTHNESS = (1.25, 1.6, 2.5, 6.0)
+_DRAWS = 256  # a power of two, as Sobol's points are balanced for
+_NODES = 400  # of tables, for each half period
+_PERIODS = 3  # that tables cover
+
+
+class LinkCalibrator(ClassifierMixin, BaseEstimator):
+    """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
+
+    Fit it to scores of cases that the classifier was *not* trained on;
+    :class:`~bayesloss.CalibratedClassifier` arranges that.
+
+    Parameters
+    ----------
+    scale : {"auto", "probability", "real"}, default="auto"
+        What the scores are. Probabilities, of ``classes_[1]``, are calibrated on their log odds.
+        "real" is everything else: log odds, margins, distances, in any units. "auto" takes scores
+        for probabilities if all of those that it is fitted to lie in [0, 1]. Where other scores do
+        so by chance, little is lost.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    scale_ : str
+        "probability" or "real".
+    average_ : SmoothnessAverage
+        The posterior of nu, as a function of the sigmoid's log odds less ``centre_``.
+    centre_ : float
+    map_ : ScoreMap
+        The sigmoid with what precedes it.
+    power_ : float
+        The part that a case counts for, below 1 where cases of a group resemble each other.
+    converged_ : bool
+
+    Notes
+    -----
+    The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, and infinite
+    where they are log odds of 0 and 1. The answer is deterministic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import LinkCalibrator
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=2000)
+    >>> y = rng.random(2000) < 1 / (1 + np.exp(-np.where(scores > 0, 4 * scores, scores)))
+    >>> calibrator = LinkCalibrator().fit(scores, y)
+    >>> calibrator.predict_proba([-1.0, 1.0])[:, 1].round(1)
+    array([0.3, 1. ])
+    >>> low, high = calibrator.predict_interval([-1.0, 1.0])
+    >>> bool(((high - low) < 0.12).all())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "scale": [StrOptions({"auto", "probability", "real"})],
+    }
+
+    def __init__(self, *, scale: str = "auto") -> None:
+        self.scale = scale
+
+    def fit(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the curve.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,) or (n, 1)
+        y : array-like of shape (n,)
+            Labels of two kinds; a larger score should speak for the one that sorts last.
+        sample_weight : array-like of shape (n,), optional
+            How many times each case counts.
+        groups : array-like of shape (n,), optional
+            Which cases belong together, such as several of one patient. By as much as their errors
+            resemble each other they count for less: the likelihood is raised to a power, see Notes.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is one class only, or more than two, a score is NaN, or lies outside [0, 1]
+            where it should be a probability.
+
+        Warns
+        -----
+        UserWarning
+            If all scores are equal, or they run the wrong way.
+        ConvergenceWarning
+            If a search for a mode did not converge.
+
+        Notes
+        -----
+        With groups, let H be the information on the sigmoid's two parameters and J the covariance
+        of its score vector summed over groups. The likelihood is raised to 2 / tr(H^-1 J), at most
+        1: the power that gives the composite likelihood the right mean curvature (Pauli, Racugno
+        and Ventura 2011).
+        """
+        self._validate_params()
+        values = _as_scores(scores)
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(values, labels)
+        check_classification_targets(labels)
+        weight = _check_sample_weight(
+            sample_weight, values, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        values, labels, weight = values[counted], labels[counted], weight[counted]
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) != 2:
+            raise ValueError(
+                "expected cases of two classes, got "
+                + (
+                    f"only {self.classes_[0]!r}"
+                    if len(self.classes_) == 1
+                    else f"{len(self.classes_)}"
+                )
+            )
+        self.scale_ = self.scale
+        if self.scale == "auto":
+            inside = ((values >= 0) & (values <= 1)).all()
+            self.scale_ = "probability" if inside else "real"
+        self._check_scale(values)
+        self._in_unit_interval = float(((values >= 0) & (values <= 1)).mean())
+        ones = codes.astype(np.float64)
+        self.map_ = ScoreMap.fit(values, ones, weight, self.scale_ == "probability")
+        x = self.map_(values)
+        self._warn_of_direction()
+        self.power_ = 1.0
+        if groups is not None:
+            check_consistent_length(counted, groups)
+            self.power_ = _power(x, ones, weight, np.asarray(groups)[counted])
+        self._fit_curve(torch.from_numpy(x), torch.from_numpy(ones), torch.from_numpy(weight))
+        return self
+
+    def predict_proba(self, scores: ArrayLike) -> Array:
+        """The probabilities of both classes, averaged over the posterior: of shape (n, 2)."""
+        odds = self._table(self._position(scores))[0].numpy()
+        return np.stack([expit(-odds), expit(odds)], axis=1)
+
+    def predict(self, scores: ArrayLike) -> NDArray:
+        """The more probable class, of shape (n,)."""
+        return self.classes_[(self._table(self._position(scores))[0].numpy() > 0).astype(int)]
+
+    def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
+        """The central posterior interval of the probability of ``classes_[1]``.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,) or (n, 1)
+        level : float
+            In (0, 1): the probability, given the data, that the true curve at one score is within.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n,)
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"expected a level in (0, 1), got {level}")
+        x = self._position(scores).numpy()
+        quantiles = np.quantile(self._paths, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        low, high = (expit(np.interp(x, self._nodes, row)) for row in quantiles)
+        return low, high
+
+    def sample_proba(self, scores: ArrayLike) -> Array:
+        """Probabilities of ``classes_[1]`` under 256 curves of the posterior: of shape (256, n)."""
+        x = self._position(scores).numpy()
+        return expit(np.stack([np.interp(x, self._nodes, path) for path in self._paths]))
+
+    def _fit_curve(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
+        low, high = float(x.min()), float(x.max())
+        self.centre_ = (low + high) / 2
+        half = (high - low) / 2
+        c = _FILLED / half if half > 0 else 1.0
+        priors = [
+            CentredISGP(
+                TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance),
+                tau=_LEVEL_SPREAD,
+                mu=self.centre_,
+                gamma=_GAMMA,
+            )
+            for variance in reversed(_VARIANCES)
+            for a in _SMOOTHNESS
+        ]
+        likelihood = Bernoulli()
+        edge = half or 1.0
+        size = grid_size(priors[0], 2 * edge, float(weight.sum()))
+        data = likelihood.spread(
+            priors[0].features,
+            x - self.centre_,
+            y,
+            weight * self.power_,
+            torch.linspace(-edge, edge, size, dtype=torch.float64),
+        )
+        self.average_: SmoothnessAverage = average_priors(
+            priors, likelihood, data, start=priors[-1].location
+        )
+        self.converged_ = self.average_.converged
+        if not self.converged_:
+            warnings.warn(
+                "Newton's method found no mode of the posterior to full precision; look at "
+                "average_.posteriors before you rely on the band",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self._tabulate(priors[0], 1 / c)
+
+    def _tabulate(self, prior: CentredISGP, edge: float) -> None:
+        """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
+        Gamma = self.average_.draws(_noise(len(prior.location)))
+        inner = torch.linspace(-edge, edge, 2 * _NODES + 1, dtype=torch.float64)
+        nu, slope = prior.source(inner, Gamma), prior.derivative(inner, Gamma)
+        rise = (nu[:, -1:] - nu[:, :1]) / (2 * edge)
+        away = inner[1:] + edge  # from 0 to a whole period
+        away = torch.cat([away + 2 * edge * k for k in range(_PERIODS // 2)])
+        nodes = torch.cat([-edge - away.flip(0), inner, edge + away])
+        nu = torch.cat([nu[:, :1] - rise * away.flip(0), nu, nu[:, -1:] + rise * away], dim=1)
+        steady = rise.expand(-1, len(away))
+        slope = torch.cat([steady, slope, steady], dim=1)
+        log_p, log_q = torch.nn.functional.logsigmoid(nu), torch.nn.functional.logsigmoid(-nu)
+        odds = log_p.logsumexp(dim=0) - log_q.logsumexp(dim=0)
+        # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
+        slopes = (torch.softmax(log_p, dim=0) * log_q.exp() * slope).sum(dim=0)
+        slopes += (torch.softmax(log_q, dim=0) * log_p.exp() * slope).sum(dim=0)
+        # Cubics between nodes increase if no slope exceeds three secants (Fritsch and Carlson 1980).
+        secants = odds.diff() / nodes.diff()
+        slopes[1:-1] = torch.minimum(slopes[1:-1], 3 * torch.minimum(secants[1:], secants[:-1]))
+        slopes[0], slopes[-1] = secants[0], secants[-1]
+        self._nodes, self._paths = nodes.numpy(), nu.numpy()
+        self._table = HermiteTable(nodes, odds[None], slopes[None])
+
+    def _position(self, scores: ArrayLike) -> Tensor:
+        check_is_fitted(self)
+        values = _as_scores(scores)
+        self._check_scale(values)
+        return torch.from_numpy(self.map_(values) - self.centre_)
+
+    def _check_scale(self, values: Array) -> None:
+        inside = (values >= 0) & (values <= 1)
+        if self.scale_ == "probability" and not inside.all():
+            raise ValueError(
+                f"expected probabilities in [0, 1], got {values[~inside][0]:.6g}"
+                + (
+                    ""
+                    if self.scale == "probability"
+                    else ": all scores that the calibrator was fitted to lay there. If they are none, say "
+                    "scale='real'"
+                )
+            )
+
+    def _warn_of_direction(self) -> None:
+        if math.isinf(self.map_.sigmoid.error):
+            warnings.warn(
+                "all scores are equal: every case gets the same probability",
+                UserWarning,
+                stacklevel=3,
+            )
+        elif self.map_.sigmoid.slope < -2 * self.map_.sigmoid.error:
+            warnings.warn(
+                f"scores run the wrong way: the larger, the rarer is {self.classes_[1]!r}. The "
+                "curve increases all the same and will be nearly flat; give the negative scores",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+@lru_cache(maxsize=4)
+def _noise(size: int) -> Tensor:
+    """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
+    uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
+    return torch.from_numpy(norm.ppf(uniform))
+
+
+def _power(x: Array, y: Array, weight: Array, groups: NDArray) -> float:
+    """2 / tr(H^-1 J) at the sigmoid, at most 1."""
+    p = expit(x)
+    _, group = np.unique(groups, return_inverse=True)
+    design = np.stack([np.ones_like(x), x])
+    information = (design * (weight * p * (1 - p))) @ design.T
+    sums = np.stack([np.bincount(group, row * weight * (y - p)) for row in design])
+    trace = float(np.trace(np.linalg.pinv(information, hermitian=True) @ (sums @ sums.T)))
+    return min(1.0, 2 / trace) if trace > 0 else 1.0
+
+
+def _as_scores(scores: ArrayLike) -> Array:
+    """Scores as floats of shape (n,).
+
+    Raises
+    ------
+    ValueError
+        If they have another shape, or some are NaN.
+    """
+    values = np.asarray(scores)
+    if np.iscomplexobj(values):
+        raise ValueError("expected real scores, got complex ones")
+    values = values.astype(np.float64)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or len(values) == 0:
+        hint = ": of probabilities of two classes give the second column"
+        raise ValueError(
+            f"expected scores of shape (n,), got {values.shape}"
+            + (hint if values.ndim == 2 and values.shape[1] == 2 else "")
+        )
+    if np.isnan(values).any():
+        raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")
+    return values

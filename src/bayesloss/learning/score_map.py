@@ -1,0 +1,243 @@
+r"""From a classifier's scores to log odds that a sigmoid gives: what a calibrator begins with.
+
+Three strictly increasing steps.
+
+1. Probabilities become log odds. Those of 0 and 1 are infinite: a classifier that votes, or whose
+   floats run out. As a sample's censored tails they get a place on a normal quantile plot.
+2. Tails come near. One map leaves the bulk as it is, wherever the bulk lies, and has logarithms
+   beyond; another, :class:`~bayesloss.learning.range_map.RangeMap`, makes the scores as nearly
+   normal as it can. Neither has seen a label; the one with the likelier sigmoid is taken.
+3. Platt's (1999) sigmoid, fitted by maximum likelihood to targets (N_+ + 1) / (N_+ + 2) for the N_+
+   positives and 1 / (N_- + 2) for the others: separable data have a finite slope, too.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit, ndtri
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss.learning.range_map import RangeMap
+
+__all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid"]
+
+Array = NDArray[np.float64]
+
+_TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
+_VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
+_NEWTON_STEPS = 100
+_FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    """Log odds that are a straight line: offset + slope z.
+
+    Attributes
+    ----------
+    offset, slope : float
+    error : float
+        The standard error of the slope if the truth has none; infinite if the data tell nothing.
+    log_likelihood : float
+        Of Platt's targets, in nats.
+    """
+
+    offset: float
+    slope: float
+    error: float
+    log_likelihood: float
+
+
+@dataclass(frozen=True)
+class ScoreMap:
+    """A strictly increasing map from scores to the log odds that a sigmoid gives.
+
+    Attributes
+    ----------
+    probabilities : bool
+        Whether scores are probabilities.
+    low, high : float
+        Where minus infinity and infinity are put, on the real line; infinite if there were none.
+    tails : callable
+        Takes values of shape (n,) on the real line to z, in which the sigmoid is one.
+    sigmoid : Sigmoid
+        With the slope that it came out with; the map has at least half its standard error.
+    """
+
+    probabilities: bool
+    low: float
+    high: float
+    tails: Callable[[Array], Array]
+    sigmoid: Sigmoid
+
+    @classmethod
+    def fit(cls, scores: Array, y: Array, weight: Array, probabilities: bool) -> "ScoreMap":
+        """Learn the map.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n,)
+            Without NaN.
+        y : ndarray of shape (n,)
+            Labels 0 and 1, both of them present.
+        weight : ndarray of shape (n,)
+            Positive.
+        probabilities : bool
+            Whether scores are probabilities.
+        """
+        values = _real(scores, probabilities)
+        low, high = _infinities(values, weight)
+        values = np.clip(values, low, high)
+        kinds: list[Callable[[Array], Array]] = [_LogTails.fit(values, weight)]
+        learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
+        if not learned.is_identity:
+            kinds.append(_Learned(learned))
+        found = [cls(probabilities, low, high, f, fit_sigmoid(f(values), y, weight)) for f in kinds]
+        best = max(found, key=lambda candidate: candidate.sigmoid.log_likelihood)
+        return best._upright(best.tails(values), weight)
+
+    def __call__(self, scores: Array) -> Array:
+        """The log odds that the sigmoid gives to scores of shape (n,)."""
+        z = self.tails(np.clip(_real(scores, self.probabilities), self.low, self.high))
+        return self.sigmoid.offset + self.slope * z
+
+    @property
+    def slope(self) -> float:
+        """The slope, made positive."""
+        error = self.sigmoid.error
+        return max(self.sigmoid.slope, _FLAT * error if math.isfinite(error) else 1.0)
+
+    def _upright(self, z: Array, weight: Array) -> "ScoreMap":
+        """The middle of the data keeps its log odds where the slope is made positive."""
+        turn = (self.sigmoid.slope - self.slope) * float(np.average(z, weights=weight))
+        return replace(self, sigmoid=replace(self.sigmoid, offset=self.sigmoid.offset + turn))
+
+
+def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
+    """Platt's sigmoid by Newton's method, with his targets.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n,)
+        Where all are equal, the slope is 0.
+    y : ndarray of shape (n,)
+        Labels 0 and 1.
+    weight : ndarray of shape (n,)
+
+    Warns
+    -----
+    ConvergenceWarning
+        If Newton's method did not converge.
+    """
+    total = float(weight.sum())
+    positive = float(weight @ y)
+    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (total - positive + 2))
+    rate = float(weight @ target) / total
+    level = math.log(rate / (1 - rate))
+    centre = float(weight @ z) / total
+    u = z - centre
+    spread = math.sqrt(float(weight @ u**2) / total)
+    if spread <= 1e-12 * float(np.abs(z).max()):
+        entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
+        return Sigmoid(level, 0.0, math.inf, -total * entropy)
+    u /= spread
+
+    def loss(theta: Array) -> float:
+        nu = theta[0] + theta[1] * u
+        return float(weight @ (np.logaddexp(0, nu) - target * nu))
+
+    theta = np.array([level, 0.0])
+    value = loss(theta)
+    for _ in range(_NEWTON_STEPS):
+        p = expit(theta[0] + theta[1] * u)
+        pull, bend = weight * (target - p), weight * (p * (1 - p))
+        gradient = np.array([pull.sum(), pull @ u])
+        cross = bend @ u
+        hessian = np.array([[bend.sum(), cross], [cross, bend @ u**2]])
+        step = np.linalg.solve(hessian + 1e-12 * total * np.eye(2), gradient)
+        gain = float(gradient @ step)
+        if gain < 1e-12 * total:
+            break
+        fraction = 1.0
+        while (new := loss(theta + fraction * step)) > value and fraction > 1e-6:
+            fraction /= 2
+        theta, value = theta + fraction * step, new
+    else:
+        warnings.warn(
+            f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
+            "to gain; the scores' tails may be too long for it",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    slope = float(theta[1]) / spread
+    error = 1 / (spread * math.sqrt(total * rate * (1 - rate)))
+    return Sigmoid(float(theta[0]) - slope * centre, slope, error, -value)
+
+
+@dataclass(frozen=True)
+class _LogTails:
+    """The identity from low to high, and beyond it the logarithm, on the scale of the width."""
+
+    low: float
+    high: float
+    width: float
+
+    @classmethod
+    def fit(cls, values: Array, weight: Array) -> "_LogTails":
+        """The range of all but a hundredth at either end, and half as much again on each side."""
+        order = np.argsort(values)
+        ordered, level = values[order], np.cumsum(weight[order])
+        inner = np.searchsorted(level, [_TAIL * level[-1], (1 - _TAIL) * level[-1]])
+        low, high = ordered[inner.clip(max=len(ordered) - 1)].tolist()
+        width = high - low or float(ordered[-1] - ordered[0]) or 1.0
+        return cls(low - width / 2, high + width / 2, width)
+
+    def __call__(self, values: Array) -> Array:
+        inside = np.clip(values, self.low, self.high)
+        beyond = np.abs(values - inside)
+        if not beyond.any():
+            return values
+        tail = self.width * np.log1p(beyond / self.width)
+        return inside + np.copysign(tail, values - inside)
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """A range map between arrays."""
+
+    range_map: RangeMap
+
+    def __call__(self, values: Array) -> Array:
+        return self.range_map(torch.from_numpy(values)).numpy()
+
+
+def _real(scores: Array, probabilities: bool) -> Array:
+    """Scores on the whole real line."""
+    if not probabilities:
+        return scores
+    with np.errstate(divide="ignore"):
+        return np.log(scores) - np.log1p(-scores)
+
+
+def _infinities(values: Array, weight: Array) -> tuple[float, float]:
+    """Where minus infinity and infinity are put: where there are none, they stay.
+
+    The line through the ends of the finite scores in a normal quantile plot, read at the middle of
+    the mass beyond.
+    """
+    total = weight.sum()
+    below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    least = 0.5 / len(values)
+    ends = ndtri([max(below, least), 1 - max(above, least)])
+    rate = max((high - low) / (ends[1] - ends[0]) if high > low else 0.0, _VOTE)
+    return (
+        low + rate * (ndtri(below / 2) - ends[0]) if below > 0 else -math.inf,
+        high + rate * (ndtri(1 - above / 2) - ends[1]) if above > 0 else math.inf,
+    )
