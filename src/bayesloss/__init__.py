@@ -14,10 +14,12 @@ from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.basis import Basis
+from bayesloss.learning.calibrated_classifier import CalibratedClassifier
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
+from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
@@ -37,6 +39,7 @@ __all__ = [
     "Basis",
     "Bernoulli",
     "BregmanTron",
+    "CalibratedClassifier",
     "CompositeLoss",
     "CostMatrix",
     "EvidenceMaximum",
@@ -46,6 +49,7 @@ __all__ = [
     "Gaussian",
     "ISGPRegressor",
     "Likelihood",
+    "LinkCalibrator",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",

@@ -37,11 +37,10 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bayesloss.learning.centred_isgp import CentredISGP
-from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.link_em import grid_size
 from bayesloss.learning.link_tables import HermiteTable
 from bayesloss.learning.score_map import ScoreMap
-from bayesloss.learning.smoothness import SmoothnessAverage, average_priors
+from bayesloss.learning.smoothness import NormalBernoulli, SmoothnessAverage, average_priors
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = ["LinkCalibrator"]
@@ -245,7 +244,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             for variance in reversed(_VARIANCES)
             for a in _SMOOTHNESS
         ]
-        likelihood = Bernoulli()
+        likelihood = NormalBernoulli()
         edge = half or 1.0
         size = grid_size(priors[0], 2 * edge, float(weight.sum()))
         data = likelihood.spread(
@@ -285,7 +284,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
         slopes = (torch.softmax(log_p, dim=0) * log_q.exp() * slope).sum(dim=0)
         slopes += (torch.softmax(log_q, dim=0) * log_p.exp() * slope).sum(dim=0)
-        # Cubics between nodes increase if no slope exceeds three secants (Fritsch and Carlson 1980).
+        # Cubics between nodes increase if no slope exceeds three secants (Fritsch, Carlson 1980).
         secants = odds.diff() / nodes.diff()
         slopes[1:-1] = torch.minimum(slopes[1:-1], 3 * torch.minimum(secants[1:], secants[:-1]))
         slopes[0], slopes[-1] = secants[0], secants[-1]
@@ -306,8 +305,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 + (
                     ""
                     if self.scale == "probability"
-                    else ": all scores that the calibrator was fitted to lay there. If they are none, say "
-                    "scale='real'"
+                    else ": the scores that the calibrator was fitted to all lay there; if they "
+                    "were no probabilities, fit it with scale='real'"
                 )
             )
 

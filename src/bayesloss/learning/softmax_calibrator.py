@@ -1,0 +1,296 @@
+r"""Calibration of many classes at once: a matrix that lets them speak for each other, then sources.
+
+Log probabilities are tempered, with half the least probability seen in place of zeros, and then one
+case more is spread over the classes,
+
+    l = log(softmax(t log p) + 1 / (n K)).
+
+With a matrix W and an intercept b, and a monotone source nu_k a class,
+
+    u = l + W l + b,      p(k | l) = exp nu_k(u_k) / sum_j exp nu_j(u_j).
+
+W and b are kept near zero by the penalty of structured matrix scaling (Berta, Holzmueller, Jordan
+and Bach 2026), which is a Gaussian prior: variances 1 / (2 K) of diagonal and intercept, and
+1 / (2 K (K - 1)) off the diagonal. Every nu_k has a :class:`CentredISGP` for its prior, the mean of
+which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
+from torch import Tensor
+
+from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+
+__all__ = ["SoftmaxCalibrator"]
+
+Array = NDArray[np.float64]
+
+_TEMPERATURES = (1e-4, 1e4)
+_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.01, 0.1, 1.0
+_FILLED = 0.5  # the part of a kernel's period that a class's u fill
+_STEPS = 500
+
+
+class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
+    """Scores of K classes to probabilities: temperature, structured matrix, monotone sources.
+
+    Fit it to scores of cases that the classifier was *not* trained on;
+    :class:`~bayesloss.CalibratedClassifier` arranges that.
+
+    Parameters
+    ----------
+    scale : {"auto", "probability", "real"}, default="auto"
+        What the scores are: probabilities, whose rows sum to 1, or log probabilities up to a
+        constant a row, or margins. "auto" looks whether every row is a distribution.
+    sources : bool, default=True
+        Whether sources follow the matrix.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (K,)
+    scale_ : str
+    temperature_ : float
+        The factor t.
+    matrix_ : ndarray of shape (K, K)
+        The identity plus W.
+    intercept_ : ndarray of shape (K,)
+    converged_ : bool
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
+    >>> X, y = load_digits(return_X_y=True)
+    >>> forest = RandomForestClassifier(random_state=0).fit(X[:900], y[:900])
+    >>> calibrator = SoftmaxCalibrator().fit(forest.predict_proba(X[900:]), y[900:])
+    >>> calibrator.predict_proba(forest.predict_proba(X[:2])).shape
+    (2, 10)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "scale": [StrOptions({"auto", "probability", "real"})],
+        "sources": ["boolean"],
+    }
+
+    def __init__(self, *, scale: str = "auto", sources: bool = True) -> None:
+        self.scale = scale
+        self.sources = sources
+
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit temperature, matrix and sources.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n, K)
+            A column a class, in the order of the sorted labels.
+        y : array-like of shape (n,)
+            Labels of K kinds, each of them present.
+        sample_weight : array-like of shape (n,), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there are not as many classes as columns, a score is NaN or infinite, or rows are no
+            distributions where they should be.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a search did not converge.
+        """
+        self._validate_params()
+        values: Array = check_array(scores, dtype=np.float64)
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(values, labels)
+        weight = _check_sample_weight(
+            sample_weight, values, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        values, labels, weight = values[counted], labels[counted], weight[counted]
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) != values.shape[1] or len(self.classes_) < 2:
+            raise ValueError(
+                f"expected a column of scores a class, got {values.shape[1]} columns and labels of "
+                f"{len(self.classes_)} classes"
+            )
+        self.scale_ = self.scale
+        if self.scale == "auto":
+            self.scale_ = "probability" if _distributions(values) else "real"
+        target, counts = torch.from_numpy(codes), torch.from_numpy(weight)
+
+        def loss(logits: Tensor) -> Tensor:
+            return (
+                counts * torch.nn.functional.cross_entropy(logits, target, reduction="none")
+            ).sum()
+
+        u = self._fit_linear(values, loss, float(weight.sum()))
+        self._sources: list[tuple[CentredISGP, Tensor]] = []
+        if self.sources:
+            self._fit_sources(u, loss)
+        if not self.converged_:
+            warnings.warn(
+                f"a search did not converge in {_STEPS} steps; more cases a class would help",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def predict_proba(self, scores: ArrayLike) -> Array:
+        """The probabilities of the classes, of shape (n, K)."""
+        check_is_fitted(self)
+        values: Array = check_array(scores, dtype=np.float64)
+        if values.shape[1] != len(self.classes_):
+            raise ValueError(
+                f"expected a column a class, {len(self.classes_)} of them, got {values.shape[1]}"
+            )
+        u = self._mixed(values)
+        columns = [_continued(*source, u[:, k]) for k, source in enumerate(self._sources)]
+        return torch.softmax(torch.stack(columns, dim=1) if columns else u, dim=1).numpy()
+
+    def predict(self, scores: ArrayLike) -> NDArray:
+        """The most probable class, of shape (n,)."""
+        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
+
+    def _fit_linear(self, scores: Array, loss: Callable[[Tensor], Tensor], total: float) -> Tensor:
+        """Temperature, matrix and intercept; the logits u."""
+        self._floor = 0.0
+        if self.scale_ == "probability" and (scores == 0).any():
+            self._floor = max(0.5 * float(scores[scores > 0].min()), np.finfo(np.float64).tiny)
+        self._vote = 1 / (total * scores.shape[1])
+        self.temperature_ = _temperature(torch.from_numpy(self._logits(scores)), loss)
+        tempered = torch.from_numpy(self._tempered(scores))
+        matrix, self.converged_ = self._fit_matrix(tempered, loss)
+        self.matrix_, self.intercept_ = matrix[:, :-1], matrix[:, -1]
+        return self._mixed(scores)
+
+    def _fit_matrix(self, logits: Tensor, loss: Callable[[Tensor], Tensor]) -> tuple[Array, bool]:
+        """The matrix with the intercept beside it, and whether it is final."""
+        K = logits.shape[1]
+        penalty = torch.full((K, K + 1), float(K * (K - 1)), dtype=torch.float64)
+        penalty[:, K] = K
+        penalty[range(K), range(K)] = K
+
+        def objective(theta: Tensor) -> Tensor:
+            W = theta.reshape(K, K + 1)
+            return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
+
+        theta, converged = _minimise(objective, torch.zeros(K * (K + 1), dtype=torch.float64))
+        return np.eye(K, K + 1) + theta.reshape(K, K + 1).numpy(), converged
+
+    def _fit_sources(self, u: Tensor, loss: Callable[[Tensor], Tensor]) -> None:
+        """All sources together, in units of their priors' standard deviations."""
+        priors, features = [], []
+        self._centres = (u.min(dim=0).values + u.max(dim=0).values) / 2
+        for k in range(u.shape[1]):
+            t = u[:, k] - self._centres[k]
+            reach = float(t.abs().max())
+            kernel = TrigonometricKernel(
+                a=_SMOOTHNESS, c=_FILLED / reach if reach > 0 else 1.0, n_basis=_N_BASIS
+            )
+            prior = CentredISGP(
+                kernel.scaled(_VARIANCE),
+                tau=_LEVEL_SPREAD,
+                mu=float(self._centres[k]),
+                gamma=_GAMMA,
+            )
+            priors.append(prior)
+            features.append(prior.features(t))
+        size = len(priors[0].location)
+
+        def parameters(theta: Tensor) -> list[Tensor]:
+            steps = theta.reshape(-1, size)
+            return [
+                p.location + step * p.precision.rsqrt()
+                for p, step in zip(priors, steps, strict=True)
+            ]
+
+        def objective(theta: Tensor) -> Tensor:
+            columns = [
+                h @ prior.coefficients(Gamma)
+                for h, prior, Gamma in zip(features, priors, parameters(theta), strict=True)
+            ]
+            return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
+
+        start = torch.zeros(size * len(priors), dtype=torch.float64)
+        theta, converged = _minimise(objective, start)
+        self.converged_ = self.converged_ and converged
+        self._sources = list(zip(priors, parameters(theta), strict=True))
+
+    def _logits(self, scores: Array) -> Array:
+        """Log probabilities, or scores as they are."""
+        if self.scale_ == "real":
+            return scores
+        if not _distributions(scores):
+            raise ValueError("expected rows that are distributions: at least 0, of sum 1")
+        return np.log(np.maximum(scores, np.finfo(np.float64).tiny) + self._floor)
+
+    def _tempered(self, scores: Array) -> Array:
+        """Log probabilities l after the temperature and the vote, of zero sum in each row."""
+        probabilities = softmax(self.temperature_ * self._logits(scores), axis=1)
+        logits = np.log(probabilities + self._vote)
+        return logits - logits.mean(axis=1, keepdims=True)
+
+    def _mixed(self, scores: Array) -> Tensor:
+        """The logits u."""
+        return torch.from_numpy(self._tempered(scores) @ self.matrix_.T + self.intercept_)
+
+
+def _temperature(logits: Tensor, loss: Callable[[Tensor], Tensor]) -> float:
+    """The likeliest factor; a weak prior keeps it finite where classes can be separated."""
+    found = minimize_scalar(
+        lambda log_t: float(loss(math.exp(log_t) * logits)) + log_t**2 / 8,
+        bounds=np.log(_TEMPERATURES),
+        method="bounded",
+    )
+    return math.exp(found.x)
+
+
+def _minimise(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, bool]:
+    def with_gradient(vector: Array) -> tuple[float, Array]:
+        theta = torch.from_numpy(vector.copy()).requires_grad_()
+        value = objective(theta)
+        (gradient,) = torch.autograd.grad(value, theta)
+        return float(value), gradient.numpy()
+
+    found = minimize(
+        with_gradient, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+    )
+    return torch.from_numpy(found.x), bool(found.success)
+
+
+def _distributions(scores: Array) -> bool:
+    sums = scores.sum(axis=1)
+    return bool((scores >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-4))
+
+
+def _continued(prior: CentredISGP, Gamma: Tensor, u: Tensor) -> Tensor:
+    """The source at u: beyond the kernel's half periods a straight line of its mean slope."""
+    edge = 1 / prior.kernel.c
+    t = u - prior.mu
+    inside = t.clamp(-edge, edge)
+    ends = prior.source(t.new_tensor([-edge, edge]), Gamma)
+    return prior.source(inside, Gamma) + (ends[1] - ends[0]) / (2 * edge) * (t - inside)
