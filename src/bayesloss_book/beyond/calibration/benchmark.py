@@ -26,6 +26,7 @@ DRAWS = 3
 STORES = {"calibrators": rivals.STANDARD, "calibrators_extra": rivals.EXTRA}
 
 _SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+_ROUNDING = 1e-6  # by which a probability may leave [0, 1]
 _LEVEL = 0.95  # of bands
 _RARE = {"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01}
 _EXPECTED = 4  # of the rarer class among n cases, or they make no cell
@@ -117,8 +118,8 @@ def measure_one(
         raise
     except Exception:  # of other people's code, at its limits: counted
         p = np.full(len(test_scores), np.nan)
-    valid = np.isfinite(p) & (p >= 0) & (p <= 1)
-    p = np.where(valid, p, y.mean())
+    valid = np.isfinite(p) & (p > -_ROUNDING) & (p < 1 + _ROUNDING)
+    p = np.where(valid, p.clip(0, 1), y.mean())
     bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
     found = {
         "log_loss": float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()),
@@ -126,11 +127,13 @@ def measure_one(
         "calibration": calibration_error(p, truth),
         "failed": float(1 - valid.mean()),
     }
-    if method == rivals.OURS and not found["failed"]:
-        low, high = curve.calibrator.predict_interval(test_scores, _LEVEL)  # type: ignore[attr-defined]
-        within = ((low <= truth) & (truth <= high)).mean()
-        found["coverage"] = float(within) if known else np.nan
-        found["width"] = float((high - low).mean())
+    if method == rivals.OURS:
+        found |= {"coverage": np.nan, "width": np.nan}
+        if not found["failed"]:
+            low, high = curve.calibrator.predict_interval(test_scores, _LEVEL)  # type: ignore[attr-defined]
+            within = (low <= truth) & (truth <= high)
+            found |= {"coverage": float(within.mean())} if known else {}
+            found["width"] = float((high - low).mean())
     return found
 
 
