@@ -23,6 +23,8 @@ from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
+from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss.proper_losses import (
@@ -58,8 +60,11 @@ __all__ = [
     "Observations",
     "Posterior",
     "ProperLoss",
+    "Reliability",
+    "ReliabilityDisplay",
     "SLIsotron",
     "SkewedLogLoss",
+    "SoftmaxCalibrator",
     "SourcePrior",
     "SquareLoss",
     "SquaredExponential",
@@ -71,4 +76,5 @@ __all__ = [
     "loss_em",
     "maximise_evidence",
     "posterior_risk",
+    "reliability",
 ]

@@ -167,7 +167,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray:
         """The most probable class, of shape (n,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        most = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """The central posterior interval of the probability of ``classes_[1]``, for two classes.

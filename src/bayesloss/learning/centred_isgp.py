@@ -53,6 +53,9 @@ class CentredISGP(SourcePrior):
     ) -> None:
         super().__init__(kernel, mu=mu, gamma=gamma)
         self.tau = float(tau)
+        # Where h has the integrals of the basis functions: S_k for cosines, D_k for sines.
+        half = torch.arange(1, kernel.n_basis // 2 + 1)
+        self._waves = torch.cat([half, kernel.n_basis + half])
         rest = 1 - as_number(kernel.variance) - self.tau**2
         if not (rest > 0 and self.tau > 0):
             raise ValueError(
@@ -115,12 +118,6 @@ class CentredISGP(SourcePrior):
     def start(self, x: Tensor) -> Tensor:
         """The prior mean of Gamma: f constant."""
         return self.location
-
-    @property
-    def _waves(self) -> Tensor:
-        """Where h has the integrals of the basis functions: S_k for cosines, D_k for sines."""
-        half = torch.arange(1, self.kernel.n_basis // 2 + 1)
-        return torch.cat([half, self.kernel.n_basis + half])
 
     def _linear(self, level: Tensor, square: Tensor, w: Tensor) -> Tensor:
         out = w.new_zeros((*w.shape[:-1], 2 * self.kernel.n_basis + 1))

@@ -55,8 +55,9 @@ _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 _VARIANCES = (0.02, 0.1, 0.3, 0.6)
 _SMOOTHNESS = (1.25, 1.6, 2.5, 6.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
-_NODES = 400  # of tables, for each half period
+_NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _PERIODS = 3  # that tables cover
+_FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
@@ -173,7 +174,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "expected cases of two classes, got "
                 + (
-                    f"only {self.classes_[0]!r}"
+                    f"only {self.classes_[0]}"
                     if len(self.classes_) == 1
                     else f"{len(self.classes_)}"
                 )
@@ -202,7 +203,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The more probable class, of shape (n,)."""
-        return self.classes_[(self._table(self._position(scores))[0].numpy() > 0).astype(int)]
+        odds = self._table(self._position(scores))[0].numpy()
+        return self.classes_[(odds > 0).astype(int)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """The central posterior interval of the probability of ``classes_[1]``.
@@ -279,7 +281,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         nu = torch.cat([nu[:, :1] - rise * away.flip(0), nu, nu[:, -1:] + rise * away], dim=1)
         steady = rise.expand(-1, len(away))
         slope = torch.cat([steady, slope, steady], dim=1)
-        log_p, log_q = torch.nn.functional.logsigmoid(nu), torch.nn.functional.logsigmoid(-nu)
+        log_p = torch.nn.functional.logsigmoid(nu)
+        log_q = log_p - nu
         odds = log_p.logsumexp(dim=0) - log_q.logsumexp(dim=0)
         # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
         slopes = (torch.softmax(log_p, dim=0) * log_q.exp() * slope).sum(dim=0)
@@ -295,6 +298,19 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         values = _as_scores(scores)
         self._check_scale(values)
+        inside = (values >= 0) & (values <= 1)
+        if (
+            self.scale_ == "real"
+            and self._in_unit_interval < _FEW / 2
+            and len(values) >= 1 / _FEW
+            and inside.all()
+        ):
+            warnings.warn(
+                f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "
+                f"those that the calibrator was fitted to {self._in_unit_interval:.0%}",
+                UserWarning,
+                stacklevel=3,
+            )
         return torch.from_numpy(self.map_(values) - self.centre_)
 
     def _check_scale(self, values: Array) -> None:
@@ -319,7 +335,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
         elif self.map_.sigmoid.slope < -2 * self.map_.sigmoid.error:
             warnings.warn(
-                f"scores run the wrong way: the larger, the rarer is {self.classes_[1]!r}. The "
+                f"scores run the wrong way: the larger, the rarer is {self.classes_[1]}. The "
                 "curve increases all the same and will be nearly flat; give the negative scores",
                 UserWarning,
                 stacklevel=3,

@@ -61,8 +61,8 @@ class ScoreMap:
     ----------
     probabilities : bool
         Whether scores are probabilities.
-    low, high : float
-        Where minus infinity and infinity are put, on the real line; infinite if there were none.
+    ends : callable
+        Takes infinite values to finite ones.
     tails : callable
         Takes values of shape (n,) on the real line to z, in which the sigmoid is one.
     sigmoid : Sigmoid
@@ -70,8 +70,7 @@ class ScoreMap:
     """
 
     probabilities: bool
-    low: float
-    high: float
+    ends: Callable[[Array], Array]
     tails: Callable[[Array], Array]
     sigmoid: Sigmoid
 
@@ -91,19 +90,19 @@ class ScoreMap:
             Whether scores are probabilities.
         """
         values = _real(scores, probabilities)
-        low, high = _infinities(values, weight)
-        values = np.clip(values, low, high)
+        ends = _Ends.fit(values, weight)
+        values = ends(values)
         kinds: list[Callable[[Array], Array]] = [_LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
         if not learned.is_identity:
             kinds.append(_Learned(learned))
-        found = [cls(probabilities, low, high, f, fit_sigmoid(f(values), y, weight)) for f in kinds]
+        found = [cls(probabilities, ends, f, fit_sigmoid(f(values), y, weight)) for f in kinds]
         best = max(found, key=lambda candidate: candidate.sigmoid.log_likelihood)
         return best._upright(best.tails(values), weight)
 
     def __call__(self, scores: Array) -> Array:
         """The log odds that the sigmoid gives to scores of shape (n,)."""
-        z = self.tails(np.clip(_real(scores, self.probabilities), self.low, self.high))
+        z = self.tails(self.ends(_real(scores, self.probabilities)))
         return self.sigmoid.offset + self.slope * z
 
     @property
@@ -139,10 +138,12 @@ def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
     target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (total - positive + 2))
     rate = float(weight @ target) / total
     level = math.log(rate / (1 - rate))
-    centre = float(weight @ z) / total
-    u = z - centre
+    unit = float(np.abs(z).max())  # squares of 1e200 are no numbers
+    u = z / unit if unit > 0 else z
+    middle = float(weight @ u) / total
+    u = u - middle
     spread = math.sqrt(float(weight @ u**2) / total)
-    if spread <= 1e-12 * float(np.abs(z).max()):
+    if spread <= 1e-12:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
         return Sigmoid(level, 0.0, math.inf, -total * entropy)
     u /= spread
@@ -174,9 +175,54 @@ def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
             ConvergenceWarning,
             stacklevel=2,
         )
-    slope = float(theta[1]) / spread
+    slope = float(theta[1]) / spread  # in these units
     error = 1 / (spread * math.sqrt(total * rate * (1 - rate)))
-    return Sigmoid(float(theta[0]) - slope * centre, slope, error, -value)
+    return Sigmoid(float(theta[0]) - slope * middle, slope / unit, error / unit, -value)
+
+
+@dataclass(frozen=True)
+class _Ends:
+    """The identity from low to high; beyond, the line shrinks to end at bottom and top.
+
+    Where there were no infinite values, bottom or top are infinite, and nothing shrinks.
+    """
+
+    low: float
+    high: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def fit(cls, values: Array, weight: Array) -> "_Ends":
+        """The line through the ends of the finite values in a normal quantile plot is read.
+
+        At the middle of the mass beyond.
+        """
+        total = weight.sum()
+        below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
+        finite = values[np.isfinite(values)]
+        low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+        least = 0.5 / len(values)
+        z = ndtri([max(below, least), 1 - max(above, least)])
+        rate = max((high - low) / (z[1] - z[0]) if high > low else 0.0, _VOTE)
+        return cls(
+            low,
+            high,
+            low + rate * (ndtri(below / 2) - z[0]) if below > 0 else -math.inf,
+            high + rate * (ndtri(1 - above / 2) - z[1]) if above > 0 else math.inf,
+        )
+
+    def __call__(self, values: Array) -> Array:
+        if self.bottom == -math.inf and self.top == math.inf:
+            return values
+        inside = np.clip(values, self.low, self.high)
+        with np.errstate(over="ignore", divide="ignore"):
+            # A distance d becomes 1 / (1 / d + 1 / room): room, where d is infinite.
+            below = 1 / (1 / (inside - values) + 1 / (self.low - self.bottom))
+            above = 1 / (1 / (values - inside) + 1 / (self.top - self.high))
+        return (
+            inside - np.where(values < self.low, below, 0) + np.where(values > self.high, above, 0)
+        )
 
 
 @dataclass(frozen=True)
@@ -222,22 +268,3 @@ def _real(scores: Array, probabilities: bool) -> Array:
         return scores
     with np.errstate(divide="ignore"):
         return np.log(scores) - np.log1p(-scores)
-
-
-def _infinities(values: Array, weight: Array) -> tuple[float, float]:
-    """Where minus infinity and infinity are put: where there are none, they stay.
-
-    The line through the ends of the finite scores in a normal quantile plot, read at the middle of
-    the mass beyond.
-    """
-    total = weight.sum()
-    below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-    least = 0.5 / len(values)
-    ends = ndtri([max(below, least), 1 - max(above, least)])
-    rate = max((high - low) / (ends[1] - ends[0]) if high > low else 0.0, _VOTE)
-    return (
-        low + rate * (ndtri(below / 2) - ends[0]) if below > 0 else -math.inf,
-        high + rate * (ndtri(1 - above / 2) - ends[1]) if above > 0 else math.inf,
-    )

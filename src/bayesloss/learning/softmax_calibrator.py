@@ -12,12 +12,14 @@ With a matrix W and an intercept b, and a monotone source nu_k a class,
 W and b are kept near zero by the penalty of structured matrix scaling (Berta, Holzmueller, Jordan
 and Bach 2026), which is a Gaussian prior: variances 1 / (2 K) of diagonal and intercept, and
 1 / (2 K (K - 1)) off the diagonal. Every nu_k has a :class:`CentredISGP` for its prior, the mean of
-which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode.
+which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode, and sources
+to u of five-fold cross-validation: u that the matrix has been fitted to is too good to learn from.
 """
 
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,8 +47,9 @@ __all__ = ["SoftmaxCalibrator"]
 Array = NDArray[np.float64]
 
 _TEMPERATURES = (1e-4, 1e4)
-_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.01, 0.1, 1.0
+_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
 _FILLED = 0.5  # the part of a kernel's period that a class's u fill
+_FOLDS = 5
 _STEPS = 500
 
 
@@ -79,7 +82,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import load_digits
     >>> from sklearn.ensemble import RandomForestClassifier
-    >>> from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
+    >>> from bayesloss import SoftmaxCalibrator
     >>> X, y = load_digits(return_X_y=True)
     >>> forest = RandomForestClassifier(random_state=0).fit(X[:900], y[:900])
     >>> calibrator = SoftmaxCalibrator().fit(forest.predict_proba(X[900:]), y[900:])
@@ -140,17 +143,13 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self.scale_ = self.scale
         if self.scale == "auto":
             self.scale_ = "probability" if _distributions(values) else "real"
-        target, counts = torch.from_numpy(codes), torch.from_numpy(weight)
-
-        def loss(logits: Tensor) -> Tensor:
-            return (
-                counts * torch.nn.functional.cross_entropy(logits, target, reduction="none")
-            ).sum()
-
-        u = self._fit_linear(values, loss, float(weight.sum()))
+        loss = _Loss(torch.from_numpy(codes), torch.from_numpy(weight))
+        tempered = self._fit_temperature(values, loss)
+        matrix, self.converged_ = _fit_matrix(tempered, loss)
+        self.matrix_, self.intercept_ = matrix[:, :-1].numpy(), matrix[:, -1].numpy()
         self._sources: list[tuple[CentredISGP, Tensor]] = []
         if self.sources:
-            self._fit_sources(u, loss)
+            self._fit_sources(_held_out(tempered, loss), loss)
         if not self.converged_:
             warnings.warn(
                 f"a search did not converge in {_STEPS} steps; more cases a class would help",
@@ -173,35 +172,26 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
+        most = self.predict_proba(scores).argmax(axis=1)
+        return self.classes_[most]
 
-    def _fit_linear(self, scores: Array, loss: Callable[[Tensor], Tensor], total: float) -> Tensor:
-        """Temperature, matrix and intercept; the logits u."""
+    def _fit_temperature(self, scores: Array, loss: "_Loss") -> Tensor:
+        """The temperature; the log probabilities l."""
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), np.finfo(np.float64).tiny)
-        self._vote = 1 / (total * scores.shape[1])
-        self.temperature_ = _temperature(torch.from_numpy(self._logits(scores)), loss)
-        tempered = torch.from_numpy(self._tempered(scores))
-        matrix, self.converged_ = self._fit_matrix(tempered, loss)
-        self.matrix_, self.intercept_ = matrix[:, :-1], matrix[:, -1]
-        return self._mixed(scores)
+        self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
+        logits = torch.from_numpy(self._logits(scores))
+        found = minimize_scalar(
+            # A weak prior keeps the temperature finite where classes can be separated.
+            lambda log_t: float(loss(math.exp(log_t) * logits)) + log_t**2 / 8,
+            bounds=np.log(_TEMPERATURES),
+            method="bounded",
+        )
+        self.temperature_ = math.exp(found.x)
+        return torch.from_numpy(self._tempered(scores))
 
-    def _fit_matrix(self, logits: Tensor, loss: Callable[[Tensor], Tensor]) -> tuple[Array, bool]:
-        """The matrix with the intercept beside it, and whether it is final."""
-        K = logits.shape[1]
-        penalty = torch.full((K, K + 1), float(K * (K - 1)), dtype=torch.float64)
-        penalty[:, K] = K
-        penalty[range(K), range(K)] = K
-
-        def objective(theta: Tensor) -> Tensor:
-            W = theta.reshape(K, K + 1)
-            return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
-
-        theta, converged = _minimise(objective, torch.zeros(K * (K + 1), dtype=torch.float64))
-        return np.eye(K, K + 1) + theta.reshape(K, K + 1).numpy(), converged
-
-    def _fit_sources(self, u: Tensor, loss: Callable[[Tensor], Tensor]) -> None:
+    def _fit_sources(self, u: Tensor, loss: "_Loss") -> None:
         """All sources together, in units of their priors' standard deviations."""
         priors, features = [], []
         self._centres = (u.min(dim=0).values + u.max(dim=0).values) / 2
@@ -259,14 +249,47 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(self._tempered(scores) @ self.matrix_.T + self.intercept_)
 
 
-def _temperature(logits: Tensor, loss: Callable[[Tensor], Tensor]) -> float:
-    """The likeliest factor; a weak prior keeps it finite where classes can be separated."""
-    found = minimize_scalar(
-        lambda log_t: float(loss(math.exp(log_t) * logits)) + log_t**2 / 8,
-        bounds=np.log(_TEMPERATURES),
-        method="bounded",
-    )
-    return math.exp(found.x)
+@dataclass(frozen=True)
+class _Loss:
+    """The weighted log loss of logits, in nats."""
+
+    target: Tensor
+    weight: Tensor
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        losses = torch.nn.functional.cross_entropy(logits, self.target, reduction="none")
+        return self.weight @ losses
+
+    def of(self, rows: Tensor) -> "_Loss":
+        """That of some of the cases."""
+        return _Loss(self.target[rows], self.weight[rows])
+
+
+def _fit_matrix(logits: Tensor, loss: _Loss) -> tuple[Tensor, bool]:
+    """The matrix with the intercept beside it, and whether the search converged."""
+    K = logits.shape[1]
+    penalty = torch.full((K, K + 1), float(K * (K - 1)), dtype=torch.float64)
+    penalty[:, K] = K
+    penalty[range(K), range(K)] = K
+
+    def objective(theta: Tensor) -> Tensor:
+        W = theta.reshape(K, K + 1)
+        return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
+
+    theta, converged = _minimise(objective, torch.zeros(K * (K + 1), dtype=torch.float64))
+    return torch.eye(K, K + 1, dtype=torch.float64) + theta.reshape(K, K + 1), converged
+
+
+def _held_out(logits: Tensor, loss: _Loss) -> Tensor:
+    """The logits u of every case by a matrix that has not seen it."""
+    u = torch.empty_like(logits)
+    fold = np.random.default_rng(0).permutation(len(logits)) % _FOLDS
+    for k in range(_FOLDS):
+        train, test = (torch.from_numpy(np.flatnonzero(part)) for part in (fold != k, fold == k))
+        if len(train) and len(test):
+            matrix, _ = _fit_matrix(logits[train], loss.of(train))
+            u[test] = logits[test] @ matrix[:, :-1].T + matrix[:, -1]
+    return u
 
 
 def _minimise(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, bool]:
@@ -274,7 +297,7 @@ def _minimise(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Ten
         theta = torch.from_numpy(vector.copy()).requires_grad_()
         value = objective(theta)
         (gradient,) = torch.autograd.grad(value, theta)
-        return float(value), gradient.numpy()
+        return float(value.detach()), gradient.numpy()
 
     found = minimize(
         with_gradient, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}

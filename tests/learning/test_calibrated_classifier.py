@@ -1,0 +1,148 @@
+"""Tests of the calibrated classifier: scikit-learn's checks, and what is held out."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_digits, make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from bayesloss import CalibratedClassifier, LinkCalibrator, SoftmaxCalibrator
+
+X, Y = make_classification(400, 6, n_informative=3, flip_y=0.2, random_state=0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_checks_pass():
+    failed = []
+    for estimator, check in estimator_checks_generator(
+        CalibratedClassifier(LogisticRegression(C=1), cv=2)
+    ):
+        try:
+            check(estimator)
+        except Exception as error:
+            if type(error).__name__ not in ("SkipTest", "SkipTestWarning"):
+                failed.append((getattr(check, "func", check).__name__, repr(error)[:200]))
+    assert failed == []
+
+
+def test_the_calibrator_sees_scores_of_cases_held_out():
+    """By hand: scikit-learn's cross-validation, then the calibrator."""
+    model = CalibratedClassifier(LinearSVC(random_state=0)).fit(X, Y)
+    held_out = cross_val_predict(
+        LinearSVC(random_state=0), X, Y, cv=StratifiedKFold(5), method="decision_function"
+    )
+    final = LinearSVC(random_state=0).fit(X, Y).decision_function(X)
+    by_hand = LinkCalibrator(scale="real").fit(held_out, Y)
+    np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(final))
+    np.testing.assert_array_equal(model.predict_interval(X), by_hand.predict_interval(final))
+
+
+def test_a_frozen_classifier_is_not_fitted_again():
+    fitted = GaussianNB().fit(X[:200], Y[:200])
+    model = CalibratedClassifier(FrozenEstimator(fitted)).fit(X[200:], Y[200:])
+    by_hand = LinkCalibrator().fit(fitted.predict_proba(X[200:])[:, 1], Y[200:])
+    np.testing.assert_array_equal(
+        model.predict_proba(X), by_hand.predict_proba(fitted.predict_proba(X)[:, 1])
+    )
+
+
+def test_naive_bayes_with_copied_columns_is_mended():
+    copies = np.hstack([X] * 8)
+    raw = GaussianNB().fit(copies[:300], Y[:300]).predict_proba(copies[300:])
+    mended = CalibratedClassifier(GaussianNB()).fit(copies[:300], Y[:300])
+    assert log_loss(Y[300:], mended.predict_proba(copies[300:])) < 0.5 * log_loss(Y[300:], raw)
+
+
+def test_many_classes_labels_of_text_and_pipelines():
+    digits, number = load_digits(return_X_y=True)
+    names = np.array(
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    )
+    y = names[number]
+    forest = RandomForestClassifier(50, random_state=0)
+    model = CalibratedClassifier(make_pipeline(StandardScaler(), forest), cv=3)
+    p = model.fit(digits[:1000], y[:1000]).predict_proba(digits[1000:])
+    assert isinstance(model.calibrator_, SoftmaxCalibrator)
+    raw = forest.fit(digits[:1000], y[:1000]).predict_proba(digits[1000:])
+    assert log_loss(y[1000:], p) < 0.8 * log_loss(y[1000:], raw)
+    assert (model.predict(digits[1000:]) == y[1000:]).mean() > 0.9
+    with pytest.raises(ValueError, match="expected two classes for an interval, got 10"):
+        model.predict_interval(digits)
+
+
+def test_groups_are_held_out_together_and_reach_the_calibrator():
+    groups = np.arange(400) // 4
+    model = CalibratedClassifier(LinearSVC(random_state=0), cv=GroupKFold(4))
+    model.fit(X, Y, groups=groups)
+    held_out = cross_val_predict(
+        LinearSVC(random_state=0), X, Y, cv=GroupKFold(4), groups=groups, method="decision_function"
+    )
+    by_hand = LinkCalibrator(scale="real").fit(held_out, Y, groups=groups)
+    assert model.calibrator_.power_ == by_hand.power_
+    at = np.linspace(-2, 2, 5)
+    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+
+
+def test_weights_reach_the_classifier_and_the_calibrator():
+    weight = np.random.default_rng(0).integers(1, 4, 400).astype(float)
+    cv = KFold(4)
+    model = CalibratedClassifier(LogisticRegression(), cv=cv).fit(X, Y, sample_weight=weight)
+    held_out = cross_val_predict(
+        LogisticRegression(),
+        X,
+        Y,
+        cv=cv,
+        method="decision_function",
+        params={"sample_weight": weight},
+    )
+    by_hand = LinkCalibrator(scale="real").fit(held_out, Y, weight)
+    final = LogisticRegression().fit(X, Y, weight).decision_function(X)
+    np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(final))
+    with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight"):
+        CalibratedClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
+
+
+class Demanding(ClassifierMixin, BaseEstimator):
+    """Records what it is given."""
+
+    def fit(self, X, y, sample_weight=None, colour=None):
+        self.classes_, self.colour_, self.weighted_ = (
+            np.unique(y),
+            colour,
+            sample_weight is not None,
+        )
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0]
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+def test_metadata_is_routed_to_who_asked_for_it():
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = Demanding().set_fit_request(colour=True, sample_weight=False)
+        model = CalibratedClassifier(inner, cv=GroupKFold(3))
+        model.fit(X, Y, sample_weight=np.ones(400), groups=np.arange(400) // 2, colour="red")
+        assert (model.estimator_.colour_, model.estimator_.weighted_) == ("red", False)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [(np.zeros(400), "one class only"), (np.arange(400) < 3, "less than 5 examples")],
+)
+def test_too_few_classes_or_cases_are_refused(y, message):
+    with pytest.raises(ValueError, match=message):
+        CalibratedClassifier(LogisticRegression()).fit(X, y)

@@ -1,0 +1,117 @@
+"""Tests of the calibrator of many classes against truths that are known."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from bayesloss import SoftmaxCalibrator
+from bayesloss.learning.softmax_calibrator import _N_BASIS
+
+
+def cases(n, transform, seed=0, K=4):
+    """Classifier's probabilities, labels, and the true probabilities."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (n, K))
+    logits -= logits.mean(axis=1, keepdims=True)  # probabilities tell no more of them
+    truth = softmax(transform(logits), axis=1)
+    y = (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    return softmax(logits, axis=1), y, truth
+
+
+def divergence(truth, p):
+    return float((truth * np.log(truth / p)).sum(axis=1).mean())
+
+
+MIX = np.array([[1, 0.4, 0, 0], [0, 1, 0, 0], [0, 0, 0.6, -0.4], [0, 0, 0, 1.2]])
+
+
+@pytest.mark.parametrize(
+    ("transform", "most"),
+    [
+        (lambda z: 0.3 * z, 0.0035),  # a temperature
+        (lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], 0.006),
+        (lambda z: np.where(z < 0, 0.3 * z, 2 * z), 0.02),  # a kinked source a class
+    ],
+)
+def test_known_truths_are_found(transform, most):
+    """3,000 cases: 12 free numbers alone would cost 12 / 2 / 3,000 = 0.002 nats."""
+    p, y, _ = cases(3000, transform)
+    q, _, truth = cases(4000, transform, seed=1)
+    model = SoftmaxCalibrator().fit(p, y)
+    assert model.converged_
+    found = divergence(truth, model.predict_proba(q))
+    assert found < most
+    assert found < 0.2 * divergence(truth, q)
+
+
+def test_sources_help_where_links_are_bent_and_only_there():
+    def bent(z):
+        return np.where(z < 0, 0.3 * z, 2 * z)
+
+    p, y, _ = cases(5000, bent)
+    q, _, truth = cases(4000, bent, seed=1)
+    plain, full = (SoftmaxCalibrator(sources=s).fit(p, y).predict_proba(q) for s in (False, True))
+    assert divergence(truth, full) < 0.5 * divergence(truth, plain)
+
+
+def test_log_probabilities_and_probabilities_are_the_same_scores():
+    p, y, _ = cases(500, lambda z: 0.5 * z)
+    shifted = np.log(p) + np.linspace(-3, 3, 500)[:, None]
+    one, other = SoftmaxCalibrator().fit(p, y), SoftmaxCalibrator().fit(shifted, y)
+    assert (one.scale_, other.scale_) == ("probability", "real")
+    # Searches that end at a tolerance, from scores that differ by rounding.
+    np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(shifted), atol=1e-4)
+
+
+def test_weights_count_cases():
+    p, y, _ = cases(300, lambda z: 0.5 * z)
+    weight = np.random.default_rng(0).integers(0, 3, 300)
+    # Sources see held-out logits, and copies of a case may be held out apart.
+    weighted = SoftmaxCalibrator(sources=False).fit(p, y, weight)
+    repeated = SoftmaxCalibrator(sources=False).fit(
+        np.repeat(p, weight, axis=0), np.repeat(y, weight)
+    )
+    np.testing.assert_allclose(weighted.predict_proba(p), repeated.predict_proba(p), atol=1e-4)
+
+
+def test_zeros_do_not_make_anything_impossible():
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([0.2] * 3, 2000)
+    votes = np.array([rng.multinomial(10, row) for row in truth]) / 10
+    y = (rng.random((2000, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    p = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
+    assert p.min() > 1e-4
+    sure = votes[:, 0] == 1
+    assert p[sure, 0].mean() == pytest.approx((y[sure] == 0).mean(), abs=0.03)
+
+
+def test_beyond_the_data_sources_go_on_increasing():
+    p, y, _ = cases(500, lambda z: 0.5 * z)
+    model = SoftmaxCalibrator(scale="real").fit(np.log(p), y)
+    far = np.zeros((200, 4))
+    far[:, 0] = np.linspace(-60, 60, 200)
+    q = model.predict_proba(far)
+    assert np.isfinite(q).all() and (np.diff(q[:, 0]) >= 0).all()
+    assert model._sources[0][1].shape == (_N_BASIS + 2,)
+
+
+@pytest.mark.parametrize(
+    ("scores", "y", "message"),
+    [
+        (np.eye(3), [0, 1, 1], "3 columns and labels of 2 classes"),
+        (np.ones((3, 1)), [0, 0, 0], "1 columns and labels of 1 classes"),
+        (np.full((3, 3), np.nan), [0, 1, 2], "NaN"),
+    ],
+)
+def test_bad_input_is_refused(scores, y, message):
+    with pytest.raises(ValueError, match=message):
+        SoftmaxCalibrator().fit(scores, y)
+
+
+def test_rows_that_are_no_distributions_are_refused():
+    p, y, _ = cases(100, lambda z: z)
+    model = SoftmaxCalibrator().fit(p, y)
+    with pytest.raises(ValueError, match="rows that are distributions"):
+        model.predict_proba(np.log(p))
+    with pytest.raises(ValueError, match="a column a class, 4 of them, got 3"):
+        model.predict_proba(p[:, :3])
