@@ -15,24 +15,30 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import check_estimator
 
 from bayesloss import CalibratedClassifier, LinkCalibrator, SoftmaxCalibrator
 
 X, Y = make_classification(400, 6, n_informative=3, flip_y=0.2, random_state=0)
 
 
+# As for scikit-learn's own: folds depend on the order of cases and on how many there are, so that a
+# case of weight zero is not the same as none, and one of weight two not the same as two.
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": "folds change with the number of cases",
+    "check_sample_weight_equivalence_on_sparse_data": "folds change with the number of cases",
+}
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_scikit_learns_checks_pass():
-    failed = []
-    for estimator, check in estimator_checks_generator(
-        CalibratedClassifier(LogisticRegression(C=1), cv=2)
-    ):
-        try:
-            check(estimator)
-        except Exception as error:
-            if type(error).__name__ not in ("SkipTest", "SkipTestWarning"):
-                failed.append((getattr(check, "func", check).__name__, repr(error)[:200]))
+    model = CalibratedClassifier(LogisticRegression(C=1), cv=2)
+    results = check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
+    failed = [
+        r["check_name"] + ": " + str(r["exception"])[:300]
+        for r in results
+        if r["status"] == "failed"
+    ]
     assert failed == []
 
 

@@ -66,11 +66,8 @@ def test_log_probabilities_and_probabilities_are_the_same_scores():
 def test_weights_count_cases():
     p, y, _ = cases(300, lambda z: 0.5 * z)
     weight = np.random.default_rng(0).integers(0, 3, 300)
-    # Sources see held-out logits, and copies of a case may be held out apart.
-    weighted = SoftmaxCalibrator(sources=False).fit(p, y, weight)
-    repeated = SoftmaxCalibrator(sources=False).fit(
-        np.repeat(p, weight, axis=0), np.repeat(y, weight)
-    )
+    weighted = SoftmaxCalibrator().fit(p, y, weight)
+    repeated = SoftmaxCalibrator().fit(np.repeat(p, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_allclose(weighted.predict_proba(p), repeated.predict_proba(p), atol=1e-4)
 
 

@@ -126,10 +126,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         labels = column_or_1d(y, warn=True)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs at least two classes, got one class only: "
-                f"{self.classes_[0]}"
-            )
+            found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
+            raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
         estimator = self._get_estimator()
         weight = None
         if sample_weight is not None:

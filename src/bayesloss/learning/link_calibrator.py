@@ -52,8 +52,8 @@ _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores fill
 _LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
 _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 # The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
-_VARIANCES = (0.02, 0.1, 0.3, 0.6)
-_SMOOTHNESS = (1.25, 1.6, 2.5, 6.0)
+_VARIANCES = (0.03, 0.15, 0.5)
+_SMOOTHNESS = (1.3, 2.0, 5.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _PERIODS = 3  # that tables cover

@@ -12,8 +12,7 @@ With a matrix W and an intercept b, and a monotone source nu_k a class,
 W and b are kept near zero by the penalty of structured matrix scaling (Berta, Holzmueller, Jordan
 and Bach 2026), which is a Gaussian prior: variances 1 / (2 K) of diagonal and intercept, and
 1 / (2 K (K - 1)) off the diagonal. Every nu_k has a :class:`CentredISGP` for its prior, the mean of
-which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode, and sources
-to u of five-fold cross-validation: u that the matrix has been fitted to is too good to learn from.
+which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode.
 """
 
 import math
@@ -49,7 +48,6 @@ Array = NDArray[np.float64]
 _TEMPERATURES = (1e-4, 1e4)
 _N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
 _FILLED = 0.5  # the part of a kernel's period that a class's u fill
-_FOLDS = 5
 _STEPS = 500
 
 
@@ -149,7 +147,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self.matrix_, self.intercept_ = matrix[:, :-1].numpy(), matrix[:, -1].numpy()
         self._sources: list[tuple[CentredISGP, Tensor]] = []
         if self.sources:
-            self._fit_sources(_held_out(tempered, loss), loss)
+            self._fit_sources(tempered @ matrix[:, :-1].T + matrix[:, -1], loss)
         if not self.converged_:
             warnings.warn(
                 f"a search did not converge in {_STEPS} steps; more cases a class would help",
@@ -260,10 +258,6 @@ class _Loss:
         losses = torch.nn.functional.cross_entropy(logits, self.target, reduction="none")
         return self.weight @ losses
 
-    def of(self, rows: Tensor) -> "_Loss":
-        """That of some of the cases."""
-        return _Loss(self.target[rows], self.weight[rows])
-
 
 def _fit_matrix(logits: Tensor, loss: _Loss) -> tuple[Tensor, bool]:
     """The matrix with the intercept beside it, and whether the search converged."""
@@ -278,18 +272,6 @@ def _fit_matrix(logits: Tensor, loss: _Loss) -> tuple[Tensor, bool]:
 
     theta, converged = _minimise(objective, torch.zeros(K * (K + 1), dtype=torch.float64))
     return torch.eye(K, K + 1, dtype=torch.float64) + theta.reshape(K, K + 1), converged
-
-
-def _held_out(logits: Tensor, loss: _Loss) -> Tensor:
-    """The logits u of every case by a matrix that has not seen it."""
-    u = torch.empty_like(logits)
-    fold = np.random.default_rng(0).permutation(len(logits)) % _FOLDS
-    for k in range(_FOLDS):
-        train, test = (torch.from_numpy(np.flatnonzero(part)) for part in (fold != k, fold == k))
-        if len(train) and len(test):
-            matrix, _ = _fit_matrix(logits[train], loss.of(train))
-            u[test] = logits[test] @ matrix[:, :-1].T + matrix[:, -1]
-    return u
 
 
 def _minimise(objective: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, bool]:
