@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss import GP, ISGP, Gaussian, MatsushitaLoss, TrigonometricKernel, laplace
+from bayesloss import GP, ISGP, Gaussian, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
 from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.smoothness import average_smoothness
+from bayesloss.learning.smoothness import NormalBernoulli, average_smoothness
 
 VALUES = (1.3, 2.0, 6.0)
 
@@ -102,3 +102,23 @@ def test_rough_truths_get_rough_fits():
 def test_a_likelihood_without_a_bound_is_refused():
     with pytest.raises(ValueError, match="expected a likelihood with a bound"):
         average(likelihood=Bernoulli(MatsushitaLoss()))
+
+
+@pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss()], ids=repr)
+def test_quadrature_averages_over_normal_sources(loss):
+    """Against a sum over a fine grid of the normal density."""
+    likelihood = NormalBernoulli(loss)
+    y = torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)
+    data = likelihood.condense(lambda x: x[:, None], torch.ones_like(y), y)
+    mean = torch.tensor([-1.0, 0.3, 2.0], dtype=torch.float64)
+    variance = torch.tensor([0.0, 0.5, 4.0], dtype=torch.float64)
+    z = torch.linspace(-9, 9, 4001, dtype=torch.float64)
+    density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    expected = sum(
+        float(density @ loss.log_likelihood(2 * y[k] - 1, mean[k] + variance[k].sqrt() * z)[0])
+        for k in range(3)
+    )
+    found = float(likelihood.expected_log_density(mean, variance, data))
+    assert found == pytest.approx(expected, abs=2e-3)  # 15 points, a standard deviation of 2
+    if isinstance(loss, LogLoss):
+        assert found > Bernoulli().expected_log_density(mean, variance, data)

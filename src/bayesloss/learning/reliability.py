@@ -66,6 +66,15 @@ class Reliability:
         What recalibration would save, of the log loss in nats, and of the Brier score.
     refinement_log_loss, refinement_brier : Credible
         What would be left: the mean Bayes risk of r(p).
+
+    Examples
+    --------
+    >>> from bayesloss import reliability
+    >>> found = reliability([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
+    >>> type(found).__name__
+    'Reliability'
+    >>> bool(found.calibration_error.high > 0.1)  # six cases cannot tell
+    True
     """
 
     calibrator: LinkCalibrator
@@ -177,6 +186,15 @@ class ReliabilityDisplay:
     line_ : matplotlib Artist
     band_ : matplotlib Artist
     figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import ReliabilityDisplay, reliability
+    >>> p = np.linspace(0.05, 0.95, 40)
+    >>> y = (np.arange(40) % 3 == 0).astype(int)
+    >>> display = ReliabilityDisplay(reliability(y, p), y, p)
+    >>> drawn = display.plot(n_bins=5)  # doctest: +SKIP
     """
 
     def __init__(

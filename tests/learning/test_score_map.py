@@ -1,0 +1,85 @@
+"""Tests of the map from scores to log odds, by scipy's optimiser and by hand."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, ndtri
+
+from bayesloss.learning.score_map import ScoreMap, fit_sigmoid
+
+
+def cases(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    z = rng.normal(2, 3, n)
+    return (
+        z,
+        (rng.random(n) < expit(0.7 * z - 1)).astype(float),
+        rng.integers(1, 4, n).astype(float),
+    )
+
+
+def test_the_sigmoid_maximises_platts_likelihood():
+    z, y, weight = cases()
+    positive, negative = weight @ y, weight @ (1 - y)
+    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (negative + 2))
+
+    def loss(theta):
+        nu = theta[0] + theta[1] * z
+        return weight @ (np.logaddexp(0, nu) - target * nu)
+
+    best = minimize(loss, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10})
+    found = fit_sigmoid(z, y, weight)
+    np.testing.assert_allclose([found.offset, found.slope], best.x, atol=1e-5)
+    assert found.log_likelihood == pytest.approx(-best.fun, abs=1e-8)
+
+
+def test_the_error_is_that_of_a_slope_that_is_not_there():
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 3, 500)
+    slopes = []
+    for _ in range(300):
+        found = fit_sigmoid(z, (rng.random(500) < 0.3).astype(float), np.ones(500))
+        slopes.append(found.slope)
+    # A standard deviation of 300 values is known to 4 %.
+    assert found.error == pytest.approx(np.std(slopes), rel=0.15)
+
+
+def test_well_spread_scores_keep_their_straight_line():
+    z, y, weight = cases()
+    found = ScoreMap.fit(z, y, weight, probabilities=False)
+    sigmoid = fit_sigmoid(z, y, weight)
+    np.testing.assert_allclose(found(z), sigmoid.offset + sigmoid.slope * z, rtol=1e-12)
+
+
+def test_the_map_increases_strictly_from_one_infinity_to_the_other():
+    z, y, weight = cases()
+    z[:40], z[40:60] = -np.inf, np.inf
+    found = ScoreMap.fit(z, y, weight, probabilities=False)
+    inner = z[np.isfinite(z)]
+    grid = np.concatenate([[-np.inf, -1e6, -1e3], np.linspace(-30, 30, 601), [1e3, 1e6, np.inf]])
+    values = found(grid)
+    assert np.isfinite(values).all() and (np.diff(values) > 0).all()
+    # The end: the line through the ends of a normal quantile plot, at the middle of the mass.
+    below, above = weight[:40].sum() / weight.sum(), weight[40:60].sum() / weight.sum()
+    ends = ndtri([below, 1 - above])
+    rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
+    bottom = inner.min() + rate * (ndtri(below / 2) - ends[0])
+    assert found.ends(np.array([-np.inf]))[0] == pytest.approx(bottom)
+
+
+def test_long_tails_come_near():
+    """Log-normal scores: the likelier sigmoid is that of nearly their logarithm."""
+    rng = np.random.default_rng(0)
+    s = rng.lognormal(0, 2, 2000)
+    y = (rng.random(2000) < expit(1.5 * np.log(s))).astype(float)
+    x = ScoreMap.fit(s, y, np.ones(2000), probabilities=False)(s)
+    assert np.corrcoef(x, np.log(s))[0, 1] > 0.98
+
+
+def test_a_slope_that_runs_the_wrong_way_is_made_small_and_positive():
+    z, y, weight = cases()
+    found = ScoreMap.fit(-z, y, weight, probabilities=False)
+    assert found.sigmoid.slope < 0 < found.slope == 0.5 * found.sigmoid.error
+    middle = np.array([np.average(-z, weights=weight)])
+    straight = fit_sigmoid(-z, y, weight)
+    assert found(middle)[0] == pytest.approx(straight.offset + straight.slope * middle[0])
