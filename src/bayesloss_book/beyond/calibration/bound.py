@@ -62,7 +62,9 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     losses = []
     for posterior in average.posteriors:
         noise = torch.randn(
-            (_DRAWS, len(posterior.mode)), dtype=torch.float64, generator=torch.manual_seed(0)
+            (_DRAWS, len(posterior.mode)),
+            dtype=torch.float64,
+            generator=torch.Generator().manual_seed(0),
         )
         paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
         p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())

@@ -60,9 +60,9 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
     """Evidence, bound and loss against the smoothness: thin lines are draws, thick ones means."""
     figure, axes = subplots(1, 3, figsize=(9.2, 3.2), sharex=True)
     titles = {
-        "evidence": "Laplace's evidence (nats)",
-        "bound": "lower bound on it (nats)",
-        "loss": "log loss less the sigmoid's (millinats)",
+        "evidence": "Laplace's evidence",
+        "bound": "lower bound on the evidence",
+        "loss": "log loss, less the sigmoid's",
     }
     for axis, (name, title) in zip(axes, titles.items(), strict=True):
         scale = 1e3 if name == "loss" else 1.0
@@ -73,7 +73,10 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
         axis.set(xscale="log", title=title, xlabel="smoothness a")
         axis.set_xticks([1.1, 2, 5, 12, 50], ["1.1", "2", "5", "12", "50"])
         axis.minorticks_off()
-    axes[0].set_ylim(axes[1].get_ylim())
+    for axis in axes[:2]:
+        axis.set(ylim=(-40, 2))
+    axes[0].set(ylabel="nats below the best")
+    axes[2].set(ylabel="thousandths of a nat")
     return figure
 
 

@@ -81,7 +81,7 @@ def table(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     parts = {
         n: part.apply(mean_and_error).T[["mean", "error"]] for n, part in found.groupby(level="n")
     }
-    return pd.concat(parts, axis=1, names=["n"])
+    return pd.concat(parts, axis=1, names=["n"]).astype(np.float64)
 
 
 def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
