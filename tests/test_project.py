@@ -30,7 +30,7 @@ DIRECT = sorted({*PROJECT["dependencies"], *(line for lines in EXTRAS.values() f
 CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
 
 # Parts of the book whose pages have code of their own name.
-PARTS = ("learning", "calibrating")
+PARTS = ("learning", "calibrating", "beyond")
 
 PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+*]+)$")
 

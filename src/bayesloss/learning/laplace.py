@@ -382,7 +382,7 @@ def _covariance(prior: SourcePrior, location: Tensor, root: Tensor, like: Tensor
     """The covariance of the coefficients, of shape (F, F); ``like`` has the shape (F,)."""
     units = torch.eye(len(like), dtype=like.dtype, device=like.device)
     fluctuations = prior.fluctuations(location, root, units)
-    return fluctuations @ fluctuations.T
+    return fluctuations @ fluctuations.T  # [MP92, section 3.2b]
 
 
 def _variances(prior: SourcePrior, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:

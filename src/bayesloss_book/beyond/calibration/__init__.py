@@ -1,0 +1,1 @@
+"""Calibration by a learned link, beside every calibrator that leads elsewhere."""

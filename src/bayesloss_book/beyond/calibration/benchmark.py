@@ -1,0 +1,144 @@
+"""The benchmark of calibrators: every method on the same draws of every set of scores.
+
+A cell is a draw of n cases from a set of scores; all methods of a store see the same cases. So a
+row compares them, and a store has the methods in its parameters: `STANDARD` in ``calibrators``, and
+those that need the extra ``calibrators`` in ``calibrators_extra``.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from bayesloss_book.baselines import calibration_error
+from bayesloss_book.beyond.calibration import rivals
+from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, score_sets
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["DRAWS", "SIZES", "STORES", "cells", "measure", "measure_one", "run"]
+
+SIZES = (200, 1_000, 5_000)
+DRAWS = 3
+STORES = {"calibrators": rivals.STANDARD, "calibrators_extra": rivals.EXTRA}
+
+_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+_ROUNDING = 1e-6  # by which a probability may leave [0, 1]
+_LEVEL = 0.95  # of bands
+_RARE = {"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01}
+_EXPECTED = 4  # of the rarer class among n cases, or they make no cell
+
+
+def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str, Any]]:
+    """All cells: of the first draw of every set at every size, then of the second, and so on."""
+    return [
+        {**one._asdict(), "n": n, "number": number}
+        for number in range(draws)
+        for one in score_sets()
+        for n in sizes
+        if n <= _cases(one.data) and n * _RARE.get(one.data, 1.0) >= _EXPECTED
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """Measure what is missing in both stores, resumable. One worker, or seconds mean little."""
+    for name, methods in STORES.items():
+        run_cells(
+            measure, cells(), folder, name, parameters={"methods": list(methods)}, n_jobs=n_jobs
+        )
+
+
+def measure(
+    *, methods: Sequence[str], data: str, task: str, model: str, n: int, number: int
+) -> dict[str, float]:
+    """Calibrate one draw by every method, and measure the probabilities of the test cases.
+
+    Parameters
+    ----------
+    methods : sequence of str
+        Of `rivals.METHODS`.
+    data, task, model : str
+        A set of scores.
+    n, number : int
+        Cases to calibrate on, and the number of the draw.
+
+    Returns
+    -------
+    dict
+        What `measure_one` finds, as "method: measure".
+    """
+    cases = draw(data, task, model, n, number)
+    known = kind(data) == "curve"
+    return {
+        f"{method}: {name}": value
+        for method in methods
+        for name, value in measure_one(method, *cases, known=known).items()
+    }
+
+
+def measure_one(
+    method: str,
+    scores: NDArray[np.float64],
+    y: NDArray[np.float64],
+    test_scores: NDArray[np.float64],
+    truth: NDArray[np.float64],
+    probability: bool,
+    *,
+    known: bool = False,
+) -> dict[str, float]:
+    """Fit one calibrator and measure it.
+
+    Parameters
+    ----------
+    method : str
+    scores, y, test_scores, truth, probability
+        As in `scores.Draw`.
+    known : bool
+        Whether the truth is the curve that calibrators look for, so that a band can be judged.
+
+    Returns
+    -------
+    dict
+        ``log_loss`` (nats) and ``brier`` (mean squared distance of probability and label):
+        expectations over the test labels where their probabilities are known. ``calibration``: the
+        distance of confidence and frequency, over 15 equal bins. ``failed``: the share of test
+        cases without a probability, all if the method raised an error; they get the share of
+        positives among the cases. For `rivals.OURS` also ``coverage`` and ``width`` of its
+        95 % band, averaged over test scores; the coverage is NaN where the curve is not known.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            curve = rivals.fit(method, scores, y, probability)
+            p = np.asarray(curve(test_scores), dtype=np.float64)
+    except ImportError:
+        raise
+    except Exception:  # of other people's code, at its limits: counted
+        p = np.full(len(test_scores), np.nan)
+    valid = np.isfinite(p) & (p > -_ROUNDING) & (p < 1 + _ROUNDING)
+    p = np.where(valid, p.clip(0, 1), y.mean())
+    bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
+    found = {
+        "log_loss": float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()),
+        "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
+        "calibration": calibration_error(p, truth),
+        "failed": float(1 - valid.mean()),
+    }
+    if method == rivals.OURS:
+        found |= {"coverage": np.nan, "width": np.nan}
+        if not found["failed"]:
+            low, high = curve.calibrator.predict_interval(test_scores, _LEVEL)  # type: ignore[attr-defined]
+            within = (low <= truth) & (truth <= high)
+            found |= {"coverage": float(within.mean())} if known else {}
+            found["width"] = float((high - low).mean())
+    return found
+
+
+def _cases(data: str) -> int:
+    """How many cases a set has to calibrate on, at most."""
+    if data in CURVES:
+        return 1_000_000
+    return SMALL[data][2] if data in SMALL else 50_000

@@ -1,0 +1,87 @@
+"""How rough may the curve be? Laplace's evidence, the bound on it, and the loss that follows.
+
+W&N's ISGP with one input, the log odds x of Platt's sigmoid: nu(x) = x on average, and the kernel's
+a says how smooth nu is. `judge` fits it at every a of a grid.
+"""
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import expit, xlogy
+
+from bayesloss import ISGP, TrigonometricKernel
+from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.score_map import ScoreMap
+from bayesloss.learning.smoothness import average_smoothness
+from bayesloss_book.beyond.calibration.scores import draw
+
+__all__ = ["judge"]
+
+_FILLED = 0.5  # the part of the period's half that scores fill
+_N_BASIS = 32
+_GAMMA = 0.25
+_GRID = 400  # that the scores are spread on
+_DRAWS = 128  # curves, for the mean probability
+
+
+def judge(data: str, n: int, draws: int) -> pd.DataFrame:
+    """Fit the ISGP at every smoothness to draws of a simulated curve.
+
+    Parameters
+    ----------
+    data : str
+        Of `scores.CURVES`.
+    n, draws : int
+        Cases in a draw, and how many draws.
+
+    Returns
+    -------
+    DataFrame
+        A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
+        largest of the draw; ``loss``, the expected log loss of the mean probability at the test
+        scores in nats, less the sigmoid's.
+    """
+    return pd.concat([_judge_one(data, n, number) for number in range(draws)], ignore_index=True)
+
+
+def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
+    cases = draw(data, "curve", "curve", n, number)
+    y = torch.from_numpy(cases.y)
+    to_log_odds = ScoreMap.fit(cases.scores, cases.y, np.ones(n), cases.probability)
+    x = torch.from_numpy(to_log_odds(cases.scores))
+    centre, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
+    prior = ISGP(
+        TrigonometricKernel(a=2.0, c=_FILLED / half, n_basis=_N_BASIS), mu=centre, gamma=_GAMMA
+    )
+    likelihood = Bernoulli()
+    grid = torch.linspace(-half, half, _GRID, dtype=torch.float64)
+    observations = likelihood.spread(prior.features, x - centre, y, torch.ones_like(y), grid)
+    average = average_smoothness(prior, likelihood, observations, start=prior.start(x - centre))
+    at = to_log_odds(cases.test_scores)
+    nodes = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID)
+    losses = []
+    for posterior in average.posteriors:
+        noise = torch.randn(
+            (_DRAWS, len(posterior.mode)),
+            dtype=torch.float64,
+            generator=torch.Generator().manual_seed(0),
+        )
+        paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
+        p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())
+        losses.append(_log_loss(p, cases.truth))
+    evidence = np.array([posterior.log_evidence for posterior in average.posteriors])
+    bound = average.bounds.numpy()
+    return pd.DataFrame(
+        {
+            "number": number,
+            "a": average.smoothness.numpy(),
+            "evidence": evidence - evidence.max(),
+            "bound": bound - bound.max(),
+            "loss": np.array(losses) - _log_loss(expit(at), cases.truth),
+        }
+    )
+
+
+def _log_loss(p: np.ndarray, truth: np.ndarray) -> float:
+    p = np.clip(p, 1e-15, 1 - 1e-15)
+    return float(-(xlogy(truth, p) + xlogy(1 - truth, 1 - p)).mean())

@@ -1,0 +1,132 @@
+"""The figures on calibration by a learned link."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.special import expit
+
+from bayesloss import LinkCalibrator
+from bayesloss_book.beyond.calibration import rivals, summary
+from bayesloss_book.beyond.calibration.scores import CURVES, draw
+from bayesloss_book.figures import COLOURS
+
+__all__ = ["STYLES", "draw_benchmark", "draw_bound", "draw_coverage", "draw_idea"]
+
+STYLES = {  # colour, marker, line
+    rivals.OURS: (COLOURS["ISGP"], "o", "-"),
+    "none": ("black", "", ":"),
+    "sigmoid": (COLOURS["accent"], "v", "--"),
+    "isotonic": (COLOURS["PAVA"], "^", "-."),
+    "temperature": (COLOURS["Linear"], "X", ":"),
+    "beta": (COLOURS["bound"], "D", "--"),
+    "affine": (COLOURS["accent"], "1", ":"),
+    "quadratic": (COLOURS["GP"], "s", "--"),
+    "spline": (COLOURS["held out"], "P", "-."),
+    "Venn-Abers": (COLOURS["data"], "*", "-"),
+    "centred isotonic": (COLOURS["PAVA"], "2", ":"),
+}
+
+
+def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
+    """One simulated curve at several sizes: truth, sigmoid, isotonic steps, ours with its band."""
+    figure, axes = subplots(1, len(sizes), figsize=(9.2, 3.4), sharex=True, sharey=True)
+    cases = draw(data, "curve", "curve", sizes[0], number)
+    low, high = np.quantile(cases.test_scores, [0.002, 0.998])
+    grid = np.linspace(low, high, 300)
+    for axis, n in zip(axes, sizes, strict=True):
+        cases = draw(data, "curve", "curve", n, number)
+        ours = LinkCalibrator(scale="real").fit(cases.scores, cases.y)
+        axis.fill_between(
+            grid, *ours.predict_interval(grid), color=COLOURS["ISGP"], alpha=0.2, linewidth=0
+        )
+        for method in ("sigmoid", "isotonic", rivals.OURS):
+            curve = rivals.fit(method, cases.scores, cases.y, cases.probability)
+            colour, _, line = STYLES[method]
+            axis.plot(grid, curve(grid), color=colour, linestyle=line, label=_label(method))
+        truth = expit(CURVES[data].log_odds(grid))
+        axis.plot(grid, truth, color="black", linewidth=1.0, label="truth")
+        shown = cases.scores[:400], cases.y[:400]
+        axis.plot(*shown, "|", color=COLOURS["data"], alpha=0.4, markersize=7)
+        axis.set(title=f"{n:,} cases", xlabel="score", xlim=(low, high))
+    axes[0].set(ylabel="probability")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_bound(judged: pd.DataFrame) -> Figure:
+    """Evidence, bound and loss against the smoothness: thin lines are draws, thick ones means."""
+    figure, axes = subplots(1, 3, figsize=(9.2, 3.2), sharex=True)
+    titles = {
+        "evidence": "Laplace's evidence",
+        "bound": "lower bound on the evidence",
+        "loss": "log loss, less the sigmoid's",
+    }
+    for axis, (name, title) in zip(axes, titles.items(), strict=True):
+        scale = 1e3 if name == "loss" else 1.0
+        for _, part in judged.groupby("number"):
+            axis.plot(part["a"], scale * part[name], color=COLOURS["Linear"], linewidth=0.7)
+        mean = judged.groupby("a")[name].mean()
+        axis.plot(mean.index, scale * mean, color=COLOURS["ISGP"], marker="o", markersize=4)
+        axis.set(xscale="log", title=title, xlabel="smoothness a")
+        axis.set_xticks([1.1, 2, 5, 12, 50], ["1.1", "2", "5", "12", "50"])
+        axis.minorticks_off()
+    for axis in axes[:2]:
+        axis.set(ylim=(-40, 2))
+    axes[0].set(ylabel="nats below the best")
+    axes[2].set(ylabel="thousandths of a nat")
+    return figure
+
+
+def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
+    """Mean excess over the best of the row against the number of cases, with standard errors."""
+    found = 1e3 * summary.table(rows, measure)
+    sizes = list(found.columns.get_level_values("n").unique())
+    figure, axis = subplots(figsize=(7.2, 4.6))
+    methods = [method for method in STYLES if method in found.index and method != "none"]
+    for j, method in enumerate(methods):
+        colour, marker, line = STYLES[method]
+        mean = found.xs("mean", axis=1, level=1).loc[method]
+        error = found.xs("error", axis=1, level=1).loc[method]
+        axis.errorbar(
+            [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))],
+            mean,
+            yerr=error,
+            color=colour,
+            marker=marker,
+            linestyle=line,
+            markersize=5,
+            linewidth=2.2 if method == rivals.OURS else 1.1,
+            label=_label(method),
+        )
+    axis.set(
+        yscale="log",
+        xlabel="cases to calibrate on",
+        ylabel=f"{measure.replace('_', ' ')} above the best of the row (thousandths)",
+    )
+    axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
+    axis.yaxis.set_major_formatter("{x:g}")
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside right center")
+    return figure
+
+
+def draw_coverage(rows: pd.DataFrame) -> Figure:
+    """The share of scores whose true probability the 95 % band holds: a dot a curve."""
+    found = 100 * summary.coverage(rows)
+    figure, axis = subplots(figsize=(7.2, 3.6))
+    axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
+    for n, colour, marker in zip(
+        found, (COLOURS["held out"], COLOURS["ISGP"], "black"), "^os", strict=False
+    ):
+        places = range(len(found))
+        axis.plot(found[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
+    axis.set_yticks(range(len(found)), found.index)
+    axis.set(xlabel="% of test scores with the true probability within the band")
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def _label(method: str) -> str:
+    return "learned link" if method == rivals.OURS else method

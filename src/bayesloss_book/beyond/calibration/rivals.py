@@ -1,0 +1,163 @@
+"""Calibrators under one roof: ours, scikit-learn's, betacal's, and CalArena's from `probmetrics`.
+
+A method takes scores, labels and whether scores are probabilities, and gives a fitted curve. Each
+is at its recommended setting. Those of `EXTRA` need the extra ``calibrators`` and are imported when
+they are first called.
+
+Margins become probabilities by the logistic function where a method asks for probabilities, and
+probabilities become log odds where it asks for a score, as CalArena does.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from betacal import BetaCalibration
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.frozen import FrozenEstimator
+
+from bayesloss import LinkCalibrator
+
+__all__ = ["EXTRA", "METHODS", "OURS", "STANDARD", "Curve", "fit"]
+
+Array = NDArray[np.float64]
+
+OURS = "link"
+_SMALLEST = float(np.finfo(np.float64).eps)  # as scikit-learn's log loss has it
+
+
+class Curve(Protocol):
+    """A fitted calibrator."""
+
+    def __call__(self, scores: Array) -> Array:
+        """Probabilities of label 1, of shape (m,), from scores of shape (m,)."""
+
+
+class _Scores(ClassifierMixin, BaseEstimator):
+    """A classifier whose only input is its own decision function, for scikit-learn to calibrate."""
+
+    def fit(self, X: Array, y: Array) -> "_Scores":
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: Array) -> Array:
+        return X[:, 0]
+
+    def predict(self, X: Array) -> Array:
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+class _Link:
+    """Ours, as it comes; with its band."""
+
+    def __init__(self, scores: Array, y: Array, probability: bool) -> None:
+        scale = "probability" if probability else "real"
+        self.calibrator = LinkCalibrator(scale=scale).fit(scores, y)
+
+    def __call__(self, scores: Array) -> Array:
+        return self.calibrator.predict_proba(scores)[:, 1]
+
+
+def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
+    return lambda t: _probabilities(t, probability)
+
+
+def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
+    def fit(scores: Array, y: Array, probability: bool) -> Curve:
+        X = _log_odds(scores, probability)[:, None]
+        model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
+        model.fit(X, y)
+        return lambda t: model.predict_proba(_log_odds(t, probability)[:, None])[:, 1]
+
+    return fit
+
+
+def _beta(scores: Array, y: Array, probability: bool) -> Curve:
+    model = BetaCalibration("abm").fit(_probabilities(scores, probability)[:, None], y)
+    return lambda t: model.predict(_probabilities(t, probability)[:, None])
+
+
+def _probmetrics(make: Callable[[Any], Any]) -> Callable[[Array, Array, bool], Curve]:
+    def fit(scores: Array, y: Array, probability: bool) -> Curve:
+        try:
+            from probmetrics import calibrators
+        except ImportError as error:
+            raise ImportError(
+                "CalArena's calibrators are in the extra `calibrators`: pip install -c "
+                "requirements.lock -e '.[calibrators]'"
+            ) from error
+
+        def two(values: Array) -> Array:
+            p = _probabilities(values, probability)
+            return np.stack([1 - p, p], axis=1)
+
+        model = make(calibrators).fit(two(scores), y.astype(np.int64))
+        return lambda t: np.asarray(model.predict_proba(two(t)))[:, 1]
+
+    return fit
+
+
+def _named(name: str) -> Callable[[Any], Any]:
+    return lambda calibrators: calibrators.get_calibrator(name)
+
+
+_STANDARD: dict[str, Callable[[Array, Array, bool], Curve]] = {
+    OURS: _Link,
+    "none": _uncalibrated,
+    "sigmoid": _scikit_learn("sigmoid"),
+    "isotonic": _scikit_learn("isotonic"),
+    "temperature": _scikit_learn("temperature"),
+    "beta": _beta,
+}
+# CalArena's "platt-logits" is "sigmoid" above: it fails with scikit-learn 1.9. "affine" is the same
+# without Platt's targets.
+_EXTRA: dict[str, Callable[[Array, Array, bool], Curve]] = {
+    "affine": _probmetrics(_named("affine-scaling")),
+    "quadratic": _probmetrics(_named("quadratic-scaling")),
+    "spline": _probmetrics(lambda calibrators: calibrators.MLISplineCalibrator()),
+    "Venn-Abers": _probmetrics(_named("ivap")),
+    "centred isotonic": _probmetrics(_named("cir")),
+}
+STANDARD, EXTRA = tuple(_STANDARD), tuple(_EXTRA)
+METHODS = (*STANDARD, *EXTRA)
+
+
+def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
+    """Fit a calibrator.
+
+    Parameters
+    ----------
+    method : str
+        One of `METHODS`.
+    scores, y : ndarray of shape (n,)
+        Labels are 0 and 1.
+    probability : bool
+        Whether scores are probabilities, or else margins.
+
+    Returns
+    -------
+    callable
+        Scores to probabilities of label 1. That of `OURS` has its ``calibrator``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    ImportError
+        If it needs the extra ``calibrators``, which is not installed.
+    """
+    methods = _STANDARD | _EXTRA
+    if method not in methods:
+        raise ValueError(f"expected a method of {METHODS}, got {method!r}")
+    return methods[method](scores, y, probability)
+
+
+def _probabilities(scores: Array, probability: bool) -> Array:
+    return scores if probability else expit(scores)
+
+
+def _log_odds(scores: Array, probability: bool) -> Array:
+    return logit(np.clip(scores, _SMALLEST, 1 - _SMALLEST)) if probability else scores

@@ -1,0 +1,144 @@
+"""What the stored cells say: how far above the best, how often ahead, in which family.
+
+Score sets of the same data share their cases, so their results go up and down together. Standard
+errors are those of a mean over clusters, one for each data set.
+"""
+
+import numpy as np
+import pandas as pd
+
+from bayesloss_book.beyond.calibration.rivals import METHODS, OURS
+from bayesloss_book.beyond.calibration.scores import TUNED, kind
+
+__all__ = [
+    "KEYS",
+    "against",
+    "by_family",
+    "coverage",
+    "excess",
+    "improvement",
+    "long",
+    "mean_and_error",
+    "table",
+    "win_rates",
+]
+
+SET = ["data", "task", "model"]
+KEYS = [*SET, "n", "number"]
+
+
+def long(*stores: pd.DataFrame) -> pd.DataFrame:
+    """A row a draw and method, of the draws that all stores have.
+
+    Returns
+    -------
+    DataFrame
+        Columns `KEYS`, ``method``, the measures, ``kind`` and ``tuned``: whether the settings of
+        `LinkCalibrator` were chosen on this set.
+    """
+    wide = stores[0].drop(columns="seconds")
+    for store in stores[1:]:
+        wide = wide.merge(store.drop(columns="seconds"), on=KEYS, validate="one_to_one")
+    wide = wide.set_index(KEYS)
+    wide.columns = pd.MultiIndex.from_tuples(
+        [tuple(name.split(": ")) for name in wide.columns], names=["method", None]
+    )
+    rows = wide.stack("method").reset_index()
+    rows["kind"] = rows["data"].map(kind)
+    rows["tuned"] = [key in TUNED for key in rows[SET].itertuples(index=False, name=None)]
+    return rows
+
+
+def excess(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """Mean over draws of a measure, less that of the best method: a row a set and size."""
+    means = rows.groupby([*SET, "n", "method"])[measure].mean().unstack("method")
+    return means.sub(means.min(axis=1), axis=0)[_known(means)]
+
+
+def mean_and_error(values: pd.Series) -> pd.Series:
+    """The mean over score sets, and its standard error over data sets.
+
+    Parameters
+    ----------
+    values : Series
+        Indexed by `SET` and perhaps more.
+
+    Returns
+    -------
+    Series
+        ``mean``, ``error`` and ``sets``.
+    """
+    gaps = (values - values.mean()).groupby(level="data").sum()
+    k = len(gaps)
+    inflation = k / (k - 1) if k > 1 else np.nan
+    error = np.sqrt(inflation * (gaps**2).sum()) / len(values)
+    return pd.Series({"mean": values.mean(), "error": error, "sets": len(values)})
+
+
+def table(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """Mean excess over the best of the row: a row a method, columns (n, mean or error)."""
+    found = excess(rows, measure)
+    parts = {
+        n: part.apply(mean_and_error).T[["mean", "error"]] for n, part in found.groupby(level="n")
+    }
+    return pd.concat(parts, axis=1, names=["n"]).astype(np.float64)
+
+
+def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """Ours less the rival with the lowest mean at each size, which favours the rival a little.
+
+    Returns
+    -------
+    DataFrame
+        A row a size: ``rival``, ``mean``, ``error``, ``sets``.
+    """
+    out = {}
+    for n, part in excess(rows, measure).groupby(level="n"):
+        rival = part.drop(columns=OURS).mean().idxmin()
+        out[n] = {"rival": rival} | mean_and_error(part[OURS] - part[rival]).to_dict()
+    return pd.DataFrame(out).T.rename_axis("n")
+
+
+def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """The share of other methods that a method beats, ties half, averaged over draws.
+
+    Returns
+    -------
+    DataFrame
+        A row a method, a column a size. This is CalArena's win rate.
+    """
+    wide = rows.pivot(index=KEYS, columns="method", values=measure)
+    ranks = wide.rank(axis=1, ascending=False)  # 1 for the worst; ties share
+    share = (ranks - 1) / (wide.shape[1] - 1)
+    return share.groupby(level="n").mean().T.loc[_known(wide)]
+
+
+def improvement(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """What calibration takes off the loss of the classifier, CalArena's post-hoc improvement.
+
+    Returns
+    -------
+    DataFrame
+        A row a method, a column a size: the mean over draws, in the units of the measure.
+    """
+    wide = rows.pivot(index=KEYS, columns="method", values=measure)
+    gain = -wide.sub(wide["none"], axis=0)
+    return gain.groupby(level="n").mean().T.loc[_known(wide)]
+
+
+def by_family(rows: pd.DataFrame, other: str = "sigmoid") -> pd.DataFrame:
+    """Log loss of ours less that of another: a row a classifier, columns (n, mean or error)."""
+    found = excess(rows)
+    gap = found[OURS] - found[other]
+    parts = gap.groupby(level=["model", "n"]).apply(mean_and_error).unstack()
+    return parts[["mean", "error"]].unstack("n").swaplevel(axis=1).sort_index(axis=1)
+
+
+def coverage(rows: pd.DataFrame) -> pd.DataFrame:
+    """The share of test scores whose true probability our 95 % band holds: curves by sizes."""
+    ours = rows[(rows["method"] == OURS) & (rows["kind"] == "curve")]
+    return ours.groupby(["data", "n"])["coverage"].mean().unstack("n")
+
+
+def _known(table: pd.DataFrame) -> list[str]:
+    return [method for method in METHODS if method in table]

@@ -1,0 +1,99 @@
+"""What the stored cells say, on cells that are made up."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesloss_book.beyond.calibration import summary
+
+
+def made_up(losses, n=200):
+    """Wide rows as a store has them, from {(data, task, model): {method: [loss by draw]}}."""
+    rows = []
+    for (data, task, model), by_method in losses.items():
+        for number in range(len(next(iter(by_method.values())))):
+            row = {"data": data, "task": task, "model": model, "n": n, "number": number}
+            for method, values in by_method.items():
+                row |= {f"{method}: log_loss": values[number], f"{method}: brier": 0.1}
+            rows.append(row | {"seconds": 1.0})
+    return pd.DataFrame(rows)
+
+
+LOSSES = {
+    ("mnist", "odd", "boosting"): {"link": [1.0, 2.0], "sigmoid": [2.0, 3.0], "none": [4.0, 4.0]},
+    ("mnist", "3", "boosting"): {"link": [1.0, 1.0], "sigmoid": [0.5, 0.5], "none": [1.5, 1.5]},
+    ("votes", "curve", "curve"): {"link": [1.0, 1.0], "sigmoid": [1.0, 1.0], "none": [2.0, 2.0]},
+}
+
+
+def test_stores_are_joined_by_draw_and_marked():
+    first = made_up({key: {"link": v["link"]} for key, v in LOSSES.items()})
+    second = made_up({key: {"none": v["none"]} for key, v in LOSSES.items()})
+    rows = summary.long(first, second.iloc[:-1])  # one draw is not yet measured
+    assert len(rows) == 2 * 5
+    assert set(rows["method"]) == {"link", "none"}
+    assert set(rows.loc[rows["data"] == "votes", "kind"]) == {"curve"}
+    assert rows.loc[rows["tuned"], "data"].unique() == ["mnist"]
+    assert rows["tuned"].sum() == 4  # the odd digits by boosting
+
+
+def test_excess_is_over_the_best_of_the_row_by_the_mean_over_draws():
+    found = summary.excess(summary.long(made_up(LOSSES)))
+    assert list(found) == ["link", "none", "sigmoid"] or set(found) == {"link", "none", "sigmoid"}
+    row = found.loc[("mnist", "odd", "boosting", 200)]
+    assert row.to_dict() == {"link": 0.0, "sigmoid": 1.0, "none": 2.5}
+    assert found.loc[("mnist", "3", "boosting", 200), "link"] == 0.5
+
+
+def test_one_set_a_cluster_has_the_usual_standard_error():
+    rng = np.random.default_rng(0)
+    index = pd.MultiIndex.from_tuples([(f"d{i}", "t", "m") for i in range(7)], names=summary.SET)
+    values = pd.Series(rng.normal(size=7), index=index)
+    found = summary.mean_and_error(values)
+    assert found["mean"] == pytest.approx(values.mean())
+    assert found["error"] == pytest.approx(values.std() / np.sqrt(7))
+
+
+def test_copies_of_a_set_tell_nothing_new():
+    index = [(f"d{i}", "t", "m") for i in range(7)]
+    twice = [(d, t, m + again) for again in ("", "'") for d, t, m in index]
+    values = np.random.default_rng(0).normal(size=7)
+    one, two = (
+        summary.mean_and_error(pd.Series(v, index=pd.MultiIndex.from_tuples(i, names=summary.SET)))
+        for v, i in ((values, index), (np.tile(values, 2), twice))
+    )
+    assert two["error"] == pytest.approx(one["error"])
+
+
+def test_win_rates_count_the_methods_beaten_and_ties_half():
+    rates = summary.win_rates(summary.long(made_up(LOSSES)))[200]
+    # link beats both, then none alone, then ties with one and beats the other.
+    assert rates["link"] == pytest.approx((1 + 0.5 + 0.75) / 3)
+    assert rates["none"] == 0
+    assert rates.mean() == pytest.approx(0.5)
+
+
+def test_improvement_is_what_calibration_takes_off():
+    gain = summary.improvement(summary.long(made_up(LOSSES)))[200]
+    assert gain["none"] == 0
+    assert gain["link"] == pytest.approx((3 + 2 + 0.5 + 0.5 + 1 + 1) / 6)
+
+
+def test_the_best_rival_is_the_one_with_the_lowest_mean():
+    row = summary.against(summary.long(made_up(LOSSES))).loc[200]
+    assert row["rival"] == "sigmoid"
+    assert row["mean"] == pytest.approx((-1 + 0.5 + 0) / 3)
+    assert row["sets"] == 3
+
+
+def test_families_are_compared_with_the_sigmoid():
+    found = summary.by_family(summary.long(made_up(LOSSES)))
+    assert found.loc["boosting", (200, "mean")] == pytest.approx((-1 + 0.5) / 2)
+    assert found.loc["curve", (200, "mean")] == 0
+
+
+def test_coverage_is_of_curves_alone():
+    wide = made_up(LOSSES)
+    wide["link: coverage"] = 0.9
+    found = summary.coverage(summary.long(wide))
+    assert found.to_dict() == {200: {"votes": pytest.approx(0.9)}}
