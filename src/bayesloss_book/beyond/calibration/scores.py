@@ -316,7 +316,7 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
 
 
 @lru_cache(maxsize=1)
-def _images(data: str) -> tuple[Array, Array, Array, Array]:
+def _images(data: str) -> tuple[NDArray[Any], ...]:
     X, y = load_images(data, "train")
     X_test, y_test = load_images(data, "test")
     order = np.random.default_rng(0).permutation(len(X))
