@@ -21,6 +21,7 @@ from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
+from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
@@ -56,6 +57,7 @@ __all__ = [
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",
+    "MonotoneDisplay",
     "NystromBasis",
     "Observations",
     "Posterior",

@@ -15,12 +15,17 @@ __all__ = [
     "BUDGETS",
     "CALIBRATION_BINS",
     "HELD_OUT",
+    "PLUG_IN",
     "calibration_error",
     "fit_logistic",
     "recipe",
 ]
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
+
+# W&N's regression, as parameters of ISGPRegressor: fitted hyper-parameters are taken for true, and
+# inputs as they come.
+PLUG_IN: dict[str, Any] = {"average_hyperparameters": False, "robust_range": False}
 
 # The tolerance of every method, as scikit-learn has it, and the largest number of rounds of EM.
 BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
@@ -30,7 +35,7 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
-    """W&N's classifier, whatever the library's defaults are.
+    """W&N's classifier: a = 1.2, 64 random draws, one class against the rest.
 
     Parameters
     ----------
@@ -41,7 +46,14 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
         Parameters of :class:`~bayesloss.learning.linkgistic.LinkgisticClassifier`.
     """
     prior = "gp" if method == "GP" else "isgp"
-    return LinkgisticClassifier(prior, **({"leave_one_out": method == HELD_OUT} | given))
+    of_the_paper: dict[str, Any] = {
+        "a": 1.2,
+        "leave_one_out": method == HELD_OUT,
+        "multi_class": "ovr",
+        "n_basis": 64,
+        "n_samples": 64,
+    }
+    return LinkgisticClassifier(prior, **(of_the_paper | given))
 
 
 def fit_logistic(

@@ -4,7 +4,7 @@ The paper says which kernel (c = 1/100, so that f repeats every 200). It gives n
 functions nor the data nor, for labels, their number; all are chosen here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -84,11 +84,8 @@ def regression_problem(n: int, seed: int, truth: str = "steps") -> Problem:
     ValueError
         If the truth is not known by name.
     """
-    if truth not in TRUTHS:
-        raise ValueError(f"expected a truth of {list(TRUTHS)}, got {truth!r}")
-    source, slope = TRUTHS[truth]
-    generator = torch.Generator().manual_seed(seed)
-    x = REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
+    source, slope = TRUTHS[_known(truth, TRUTHS)]
+    x, generator = _inputs(n, seed)
     noise = NOISE * torch.randn(n, dtype=torch.float64, generator=generator)
     return Problem(x, source(x) + noise, source, slope)
 
@@ -106,9 +103,8 @@ def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem
     ValueError
         If the truth is not known by name.
     """
-    if truth not in KNOTS:
-        raise ValueError(f"expected a truth of {list(KNOTS)}, got {truth!r}")
-    corners, values = torch.tensor(KNOTS[truth], dtype=torch.float64).T.contiguous()
+    knots = KNOTS[_known(truth, KNOTS)]
+    corners, values = torch.tensor(knots, dtype=torch.float64).T.contiguous()
     slopes = values.diff() / corners.diff()
 
     def piece(x: Tensor) -> Tensor:
@@ -123,8 +119,19 @@ def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem
     def slope(x: Tensor) -> Tensor:
         return slopes[piece(x)]
 
-    generator = torch.Generator().manual_seed(seed)
-    x = REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
+    x, generator = _inputs(n, seed)
     uniform = torch.rand(n, dtype=torch.float64, generator=generator)
     y = (uniform < torch.sigmoid(source(x))).to(torch.float64)
     return Problem(x, y, source, slope)
+
+
+def _inputs(n: int, seed: int) -> tuple[Tensor, torch.Generator]:
+    """Inputs uniform on [-50, 50], and the generator that goes on to draw the noise."""
+    generator = torch.Generator().manual_seed(seed)
+    return REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1), generator
+
+
+def _known(truth: str, truths: Collection[str]) -> str:
+    if truth not in truths:
+        raise ValueError(f"expected a truth of {list(truths)}, got {truth!r}")
+    return truth

@@ -6,9 +6,12 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import CostMatrix, GPClassifier, LossEMClassifier
@@ -18,6 +21,7 @@ CLASSIFIERS = [
     GPClassifier("laplace"),
     LossEMClassifier(),
     LossEMClassifier(CostMatrix(1.0, 1.0), max_loss=2.0),
+    LossEMClassifier(inference="ep", length_scale=1.0, amplitude=1.0),
 ]
 
 
@@ -75,6 +79,7 @@ def test_duplicate_inputs():
     X, y = [[0.0], [0.0], [1.0], [1.0], [1.0]], [0, 0, 1, 1, 0]
     near = [[0.0], [1e-6], [1.0], [1.0 + 1e-6], [1.0 - 1e-6]]
     for model in (GPClassifier(), GPClassifier("laplace"), LossEMClassifier(CostMatrix(1, 2))):
+        model.set_params(length_scale=1.0, amplitude=1.0)
         once = model.fit(X, y).predict_proba([[0.3], [1.0]])
         assert model.fit(near, y).predict_proba([[0.3], [1.0]]) == pytest.approx(once, abs=1e-4)
 
@@ -156,8 +161,24 @@ def test_bad_fits_are_refused():
     with pytest.raises(ValueError, match="same order"):
         LossEMClassifier().fit(frame, y, X_target=frame[["b", "a"]])
     for name in ("length_scale", "amplitude"):
-        with pytest.raises(ValueError, match=name):
-            GPClassifier(**{name: 0.0}).fit(X, y)
+        for bad in (0.0, -1.0, math.nan, math.inf, "long"):
+            with pytest.raises(ValueError, match=name):
+                GPClassifier(**{name: bad}).fit(X, y)
+    with pytest.raises(ValueError, match="amplitude"):
+        GPClassifier(amplitude=1e200).fit(X, y)
+    for bad in ([0.1, 0.2], [-1.0], [math.nan], [[1.0]]):
+        with pytest.raises(ValueError, match="length_scale"):
+            GPClassifier(length_scale=bad).fit(X, y)
+    with pytest.raises(ValueError, match="finite number of length scales"):
+        GPClassifier(length_scale=1e-200).fit(X * 1e200, y)
+    for model in (GPClassifier(max_iter=0), LossEMClassifier(max_iter=0)):
+        with pytest.raises(ValueError, match="max_iter"):
+            model.fit(X, y)
+    for model in (GPClassifier(), LossEMClassifier()):
+        with pytest.raises(ValueError, match="[Cc]omplex"):
+            model.fit(X + 1j, y)
+    with pytest.raises(ValueError, match="Only binary"):
+        LossEMClassifier().fit(X, np.arange(len(X)) % 3)
 
 
 def test_what_does_not_converge_says_so():
@@ -169,3 +190,136 @@ def test_what_does_not_converge_says_so():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y).converged_
+
+
+@pytest.mark.parametrize("model", [GPClassifier(), GPClassifier("laplace"), LossEMClassifier()])
+def test_given_length_scales_are_units(model):
+    """Columns divided by their length scales, and a length scale of one: the same fit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2)) * [1.0, 1e3]
+    y = X[:, 0] + X[:, 1] / 1e3 > rng.normal(size=30)
+    scales = [0.7, 2e3]
+    model.set_params(length_scale=scales, amplitude=2.0)
+    ours = model.fit(X, y).predict_proba(X)
+    assert (model.length_scale_ == scales).all() and model.amplitude_ == 2.0
+    again = model.set_params(length_scale=1.0).fit(X / scales, y).predict_proba(X / scales)
+    assert ours == pytest.approx(again, abs=1e-12)
+
+
+def test_the_kernel_is_chosen_by_the_evidence():
+    """The default beats given kernels at half and double its values, and what is given stays."""
+    X, y = toy(60)
+    model = GPClassifier().fit(X, y)
+    for length, amplitude in ((0.5, 1.0), (2.0, 1.0), (1.0, 0.5), (1.0, 2.0)):
+        other = GPClassifier(
+            length_scale=model.length_scale_[0] * length, amplitude=model.amplitude_ * amplitude
+        ).fit(X, y)
+        assert other.log_evidence_ < model.log_evidence_
+    assert GPClassifier(amplitude=1.7).fit(X, y).amplitude_ == 1.7
+    assert GPClassifier(length_scale=0.3).fit(X, y).length_scale_ == [0.3]
+
+
+@pytest.mark.parametrize("model", [GPClassifier(), LossEMClassifier(CostMatrix(1, 19))])
+def test_columns_of_any_unit(model):
+    """Breast cancer with units from 1e-3 to 1e3: as good as standardised, where 0.5 was given."""
+    X, y = load_breast_cancer(return_X_y=True)
+    units = 10 ** np.random.default_rng(0).uniform(-3, 3, X.shape[1])
+    train, test = np.arange(120), np.arange(120, 400)
+    p = model.fit(X[train] * units, y[train]).predict_proba(X[test] * units)
+    plain = ((X - X[train].mean(0)) / X[train].std(0))[train], y[train]
+    again = model.fit(*plain).predict_proba((X[test] - X[train].mean(0)) / X[train].std(0))
+    assert p == pytest.approx(again, abs=1e-3)
+    if isinstance(model, GPClassifier):
+        assert log_loss(y[test], p) < 0.2 < log_loss(y[test], np.full(len(test), y[train].mean()))
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-320, 1e308 / 4])
+def test_units_at_the_ends_of_the_numbers(unit):
+    """The same probabilities as in plain units; subnormal numbers have three digits."""
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(40, 2)), 1)
+    y = X[:, 0] > rng.normal(size=40)
+    for model in (GPClassifier(), LossEMClassifier(CostMatrix(1, 3))):
+        expected = model.fit(X, y).predict_proba(X)
+        tolerance = 1e-2 if unit < 1e-300 else 1e-4
+        assert model.fit(X * unit, y).predict_proba(X * unit) == pytest.approx(
+            expected, abs=tolerance
+        )
+
+
+@pytest.mark.parametrize("length_scale", [1e-160, 1e-300, 1e160])
+def test_length_scales_at_the_ends_of_the_numbers(length_scale):
+    """Rows that have nothing to do with each other, or are all the same; in any case a number."""
+    X, y = toy()
+    model = GPClassifier(length_scale=length_scale, amplitude=1.0)
+    if length_scale < 1:
+        with pytest.warns(UserWarning, match="the fit tells nothing"):
+            model.fit(X, y)
+        # A row and its own label: f has variance 1 and correlation 1 with what is asked.
+        slope = math.sqrt(2 / math.pi) / math.sqrt(2)
+        expected = ndtr(slope / math.sqrt(2 - slope**2))
+        assert np.abs(model.predict_proba(X) - 0.5) == pytest.approx(expected - 0.5, abs=1e-9)
+        assert model.predict_proba(X + 0.001) == pytest.approx(0.5)
+    else:
+        assert np.ptp(model.fit(X, y).predict_proba(X)[:, 1]) < 1e-9
+
+
+@pytest.mark.parametrize("model", [GPClassifier(), GPClassifier("laplace"), LossEMClassifier()])
+def test_a_fit_that_tells_nothing_says_so(model):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    y = X[:, 0] > 0.5 * rng.normal(size=30)
+    model.set_params(length_scale=1.0, amplitude=1.0)
+    with pytest.warns(UserWarning, match="length scale too short") as said:
+        model.fit(X * 1000, y)
+    assert said[0].filename == __file__  # and not a line of the package
+    model.set_params(length_scale="shared", amplitude=None)
+    with pytest.warns(UserWarning, match="better than chance"):
+        model.fit(X, np.arange(30) % 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y)
+
+
+def test_warnings_point_at_the_caller():
+    X, y = toy()
+    for model, said in (
+        (GPClassifier(length_scale=0.3, amplitude=3.0, max_iter=1), "did not settle"),
+        (GPClassifier("laplace", length_scale=0.3, amplitude=3.0, max_iter=1), "was not found"),
+        (LossEMClassifier(length_scale=0.3, amplitude=3.0, max_iter=1), "still changed"),
+    ):
+        with pytest.warns(ConvergenceWarning, match=said) as raised:
+            model.fit(X, y, **({"X_target": X + 1} if "changed" in said else {}))
+        assert raised[0].filename == __file__
+
+
+@pytest.mark.parametrize("inference", ["ep", "laplace"])
+def test_many_classes_are_each_against_the_rest(inference):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::3], np.array(["a", "b", "c"])[y[::3]]
+    model = GPClassifier(inference, length_scale=1.0, amplitude=3.0).fit(X, y)
+    p, decided = model.predict_proba(X), model.decision_function(X)
+    parts = [GPClassifier(inference, length_scale=1.0, amplitude=3.0).fit(X, y == k) for k in "abc"]
+    alone = np.column_stack([part.predict_proba(X)[:, 1] for part in parts])
+    assert p == pytest.approx(alone / alone.sum(1, keepdims=True), abs=1e-9)
+    assert decided == pytest.approx(np.column_stack([m.decision_function(X) for m in parts]))
+    assert (model.predict(X) == model.classes_[p.argmax(1)]).all()
+    assert model.log_evidence_ == pytest.approx(sum(part.log_evidence_ for part in parts))
+    # One kernel for all, chosen by the sum.
+    free = GPClassifier(inference).fit(X, y)
+    assert free.log_evidence_ > model.log_evidence_
+    # Far away every class is as likely.
+    assert free.predict_proba([[1e6] * 4]) == pytest.approx(1 / 3)
+
+
+def test_a_huge_max_loss_is_laplace():
+    """The larger M, the nearer; where its sum would overflow, too."""
+    X, y = toy()
+    costs = CostMatrix(1, 3)
+    laplace = GPClassifier("laplace", length_scale=0.3, amplitude=3.0).fit(X, y)
+    for M in (1e12, 1e100, 1e308):
+        model = LossEMClassifier(costs, length_scale=0.3, amplitude=3.0, max_loss=M).fit(X, y)
+        assert model.converged_
+        assert model.predict_proba(X) == pytest.approx(laplace.predict_proba(X), abs=1e-9)
+        decided = costs.decide(laplace.predict_proba(X)) > 0
+        assert (model.predict(X) == model.classes_[decided.astype(int)]).all()

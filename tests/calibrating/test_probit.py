@@ -4,13 +4,15 @@ import mpmath
 import pytest
 import torch
 
-from bayesloss.calibrating.probit import WhitenedGP, curvature, hazard, log_likelihood
+from bayesloss.calibrating.probit import WhitenedGP, curvature, hazard, log_likelihood, skewness
 from bayesloss.kernels import SquaredExponential
 
 KERNEL = SquaredExponential(a=0.3**-2, b=9.0)
 
 
-@pytest.mark.parametrize("margin", [-1e6, -2e4, -9e3, -40.0, -10.0, -1.0, 0.0, 1.0, 10.0, 35.0])
+@pytest.mark.parametrize(
+    "margin", [-1e6, -2e4, -9e3, -40.0, -20.1, -19.9, -10.0, -1.0, 0.0, 1.0, 10.0, 35.0]
+)
 def test_likelihood_and_derivatives_in_the_tails(margin):
     with mpmath.workdps(1200):  # Phi(-40) is 1e-350, and h + m cancels
         m = mpmath.mpf(margin)
@@ -19,13 +21,17 @@ def test_likelihood_and_derivatives_in_the_tails(margin):
         log_cdf = mpmath.log(mpmath.erfc(-m / mpmath.sqrt(2)) / 2)
         h = mpmath.exp(log_phi - log_cdf)
         bend = h * (h + m)
-        expected = [float(log_cdf), float(h), float(bend)]
+        skew = h * ((h + m) * (2 * h + m) - 1)
+        expected = [float(log_cdf), float(h), float(bend), float(skew)]
     t = torch.tensor(margin, dtype=torch.float64)
-    found = [float(f(t)) for f in (log_likelihood, hazard, curvature)]
+    found = [float(f(t)) for f in (log_likelihood, hazard, curvature, skewness)]
     # h + m is about 1/|m|: a rounding error of |m| weighs m^2 as much there.
     # On the right exp(-m^2/2) has m^2/2 rounding errors.
     tail = 1e-13 + 2e-16 * margin**2 * (margin > 0)
     relative = [tail, tail, max(tail, 4e-16 * margin**2 * (-1e4 < margin < 0))]
+    # The third derivative is about 2 / |m|^3, left over from terms of size |m|; then a series.
+    left = 5e-14 * margin**4 if margin >= -20 else 3e-9 * (20 / margin) ** 12
+    relative.append(max(tail, left * (margin < 0)))
     for value, truth, tolerance in zip(found, expected, relative, strict=True):
         assert value == pytest.approx(truth, rel=tolerance, abs=1e-280)
 
@@ -70,3 +76,11 @@ def test_duplicates_make_no_trouble():
 def test_inputs_that_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="finite inputs"):
         WhitenedGP.at(KERNEL, torch.tensor([0.0, torch.nan]))
+
+
+def test_numbers_that_are_none():
+    with pytest.raises(ValueError, match="expected real inputs, got complex"):
+        WhitenedGP.at(KERNEL, torch.zeros(3, dtype=torch.complex128))
+    prior = WhitenedGP.at(KERNEL, [0.0, 0.5])
+    features, noise = prior.project([0.0, 1.0])
+    assert features.shape == (2, 2) and noise.shape == (2,)

@@ -137,7 +137,8 @@ class TestGradient:
         value, _, mode = self.gradient(ISGP, objective)
         joint = self.joint_of(ISGP)(THETA)
         name = "log_evidence" if objective == "laplace" else "evidence_bound"
-        assert value == float(getattr(joint, name)(mode.Gamma))
+        # The order of the sums may differ by a rounding or two where gradients are recorded.
+        assert value == pytest.approx(float(getattr(joint, name)(mode.Gamma)), rel=1e-14)
 
     def test_without_a_mode_the_value_is_minus_infinity(self, monkeypatch):
         """A search that ends early: no number pretends to be an evidence."""

@@ -24,11 +24,11 @@ def problem(n=120, d=6, C=0.5, seed=0, weight=None):
 
 
 def fitted(data, C, without=None):
-    """Scores of all data from scikit-learn's fit without the offset, one datum left out."""
+    """Scores of all data from scikit-learn's fit without the offset, some data left out."""
     Z, labels = (data.Z - data.centre).numpy(), data.labels[0].numpy()
     weight = data.weight.numpy().copy()
     if without is not None:
-        weight[without] -= 1
+        weight[without] = 0
     model = LogisticRegression(
         C=C, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=1000
     )
@@ -36,10 +36,11 @@ def fitted(data, C, without=None):
     return Z @ model.fit(Z[kept], labels[kept], weight[kept]).coef_[0]
 
 
-def held_out(data, scores):
+def held_out(data, scores, groups=None):
     scores = torch.from_numpy(scores)
     slopes = LogLoss().log_probabilities(scores)[1]
-    return LeaveOneOut(data, seed=0)(0, scores, slopes).numpy()
+    groups = None if groups is None else torch.from_numpy(groups)
+    return LeaveOneOut(data, 0, groups)(0, scores, slopes).numpy()
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_close_to_fits_that_leave_a_datum_out(n, d):
     data = problem(n=n, d=d)
     scores = fitted(data, 0.5)
     found = held_out(data, scores)
-    truth = np.array([fitted(data, 0.5, without=i)[i] for i in range(n)])
+    truth = np.array([fitted(data, 0.5, without=[i])[i] for i in range(n)])
     moved = truth - scores
     assert np.abs(moved).max() > 0.3
     assert np.abs(found - truth).mean() < 0.1 * np.abs(moved).mean()
@@ -97,20 +98,86 @@ def test_sketch_and_flat_data_hardly_matter(monkeypatch):
 
 
 @pytest.mark.usefixtures("exact")
-def test_a_weight_is_so_many_data():
-    """A datum of weight two is two data, of which one is left out."""
+def test_a_weighted_datum_is_left_out_whole():
+    """As a fit without it has it; leaving out one of its two copies moves half as far."""
     weight = np.ones(120)
     weight[:30] = 2
-    weighted = problem(weight=weight)
-    repeated = LinearScores(
-        torch.cat([weighted.Z, weighted.Z[:30]]),
-        torch.cat([weighted.labels, weighted.labels[:, :30]], dim=1),
-        torch.ones(150, dtype=torch.float64),
-        0.5,
+    data = problem(weight=weight)
+    scores = fitted(data, 0.5)
+    found = held_out(data, scores)
+    truth = np.array([fitted(data, 0.5, without=[i])[i] for i in range(30)])
+    moved = truth - scores[:30]
+    assert np.abs(found[:30] - truth).mean() < 0.1 * np.abs(moved).mean()
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("d", [6, 200])  # wider than the sketch, too, were it used
+def test_weight_three_with_a_third_of_C_is_no_other_fit(d):
+    plain = problem(d=d)
+    heavy = LinearScores(plain.Z, plain.labels, 3 * plain.weight, 0.5 / 3)
+    scores = fitted(plain, 0.5)
+    np.testing.assert_allclose(
+        held_out(heavy, scores), held_out(plain, scores), rtol=1e-9, atol=1e-9
     )
-    found = held_out(weighted, fitted(weighted, 0.5))
-    expected = held_out(repeated, fitted(repeated, 0.5))
-    np.testing.assert_allclose(found, expected[:120], rtol=0, atol=1e-8)
+
+
+def test_shares_of_heavy_data_are_exact_with_a_sketch():
+    """A hundred columns and ten rows of weight ten: no sixth of an error for those."""
+    weight = np.ones(400)
+    weight[:10] = 10
+    data = problem(n=400, d=100, weight=weight)
+    scores = 0.01 * fitted(data, 0.5)  # nearly the same curvature everywhere
+    found = scores - held_out(data, scores)
+    Z = (data.Z - data.centre).numpy()
+    p = 1 / (1 + np.exp(-scores))
+    H = (Z.T * (weight * p * (1 - p))) @ Z + 2 * np.eye(100)
+    h = weight * np.einsum("ij,ij->i", Z, np.linalg.solve(H, Z.T).T)
+    expected = h * (data.labels[0].numpy() - p) / (1 - h * p * (1 - p))
+    np.testing.assert_allclose(found[:10], expected[:10], rtol=0.05)  # 1 % of H is left out
+    assert np.abs(found / expected - 1)[10:].max() > 0.05  # the others' are estimated
+
+
+GROUPS = np.repeat(np.arange(30), [1] * 8 + [2] * 8 + [3] * 8 + [12] * 6)  # 120 data
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("d", [6, 90])
+def test_close_to_fits_that_leave_a_group_out(d):
+    """Smaller and larger than the number of columns."""
+    C = 0.5 if d < 120 / 2 else 0.01  # so that a group is no large part of what is known
+    data = problem(d=d, C=C)
+    groups = np.random.default_rng(1).permutation(GROUPS)
+    scores = fitted(data, C)
+    found = held_out(data, scores, groups)
+    truth = np.empty(120)
+    for g in range(30):
+        members = np.flatnonzero(groups == g)
+        truth[members] = fitted(data, C, without=members)[members]
+    moved = truth - scores
+    assert np.abs(moved).max() > 0.3
+    assert np.abs(found - truth).mean() < 0.15 * np.abs(moved).mean()
+    alone = held_out(data, scores)  # one datum at a time: too little
+    assert np.abs(found - truth).mean() < 0.5 * np.abs(alone - truth).mean()
+
+
+@pytest.mark.usefixtures("exact")
+def test_groups_of_one_are_data():
+    data = problem()
+    scores = fitted(data, 0.5)
+    np.testing.assert_allclose(
+        held_out(data, scores, np.arange(120)), held_out(data, scores), rtol=1e-9, atol=1e-11
+    )
+
+
+@pytest.mark.usefixtures("exact")
+def test_copies_in_a_group_are_a_weighted_datum():
+    data = problem()
+    thrice = LinearScores(
+        data.Z.repeat(3, 1), data.labels.repeat(1, 3), data.weight.repeat(3), 0.5 / 3
+    )
+    scores = fitted(data, 0.5)
+    found = held_out(thrice, np.tile(scores, 3), np.tile(np.arange(120), 3))
+    np.testing.assert_allclose(found, np.tile(held_out(data, scores), 3), rtol=1e-7, atol=1e-9)
 
 
 def test_units_of_the_columns_do_not_matter_without_a_penalty():

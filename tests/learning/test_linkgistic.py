@@ -9,16 +9,18 @@ import pytest
 import torch
 from scipy import sparse
 from scipy.special import expit
+from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss
+from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss, laplace
+from bayesloss.learning.likelihoods import Bernoulli
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
@@ -113,7 +115,10 @@ class TestLearnedLink:
         assert fit(
             self.X, self.y, "gp", variance=3.0
         ).link_.posterior.prior.kernel.variance == pytest.approx(3)
-        assert fit(self.X, self.y).link_.posterior.prior.kernel.variance == pytest.approx(1)
+        usual = fit(self.X, self.y, a=1.2).link_.posterior.prior
+        assert usual.kernel.variance == pytest.approx(1)
+        centred = fit(self.X, self.y).link_.posterior.prior
+        assert float(centred.mean(torch.ones(1))) == 1  # the mean slope
 
     @pytest.mark.filterwarnings("ignore:not converged")
     def test_gp_variance_counts_weights(self):
@@ -151,6 +156,136 @@ def test_leave_one_out_scores_keep_links_from_overconfidence():
     assert loss["held out"] < 0.85 * loss["training"]
 
 
+class TestChosenPrior:
+    def test_few_data_make_a_logistic_regression(self):
+        """200 data of a straight link: with a = 1.2 the log loss is worse by 0.03, now by 0.007."""
+        generator = np.random.default_rng(1)
+        X = generator.normal(size=(4200, 5))
+        odds = X @ [1.0, -1.0, 0.5, 1.0, 0.0]
+        y = (generator.random(4200) < expit(odds)).astype(int)
+        model = LinkgisticClassifier().fit(X[:200], y[:200])
+        usual = LogisticRegression().fit(X[:200], y[:200])
+        learned, fixed = (log_loss(y[200:], m.predict_proba(X[200:])) for m in (model, usual))
+        assert learned < fixed + 0.015
+
+    @pytest.mark.parametrize("prior", ["isgp", "gp"])
+    def test_the_evidence_chooses(self, prior):
+        """Of the candidates, refitted on the data themselves, none has a higher evidence."""
+        X, y, _ = kinked(800)
+        model = fit(X, y, prior, n_basis=16, leave_one_out=False, max_iter=1, tol=10.0)
+        posterior = model.link_.posterior
+        x, labels = torch.from_numpy(model.scores(X)), torch.from_numpy(y).double()
+        for candidate in model._family(posterior.prior):
+            other = laplace(candidate, Bernoulli(), x, labels)
+            assert other.log_evidence < posterior.log_evidence + 0.1
+
+    def test_a_given_a_stays(self):
+        X, y, _ = kinked(300)
+        assert float(fit(X, y, a=3.0).link_.posterior.prior.kernel.a) == 3
+        assert float(fit(X, y, variance=2.0).link_.posterior.prior.kernel.a) == 1.2
+
+    def test_fewer_rows_than_columns_settle(self):
+        """With a = 1.2 weights still move by a quarter a round after sixty."""
+        model = LinkgisticClassifier().fit(TestCopies.X, TestCopies.y)
+        assert model.converged_
+        probability = model.predict_proba(TestCopies.X_test)
+        usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
+        fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
+        assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
+
+
+class TestConveniences:
+    X, y, _ = kinked(300)
+
+    def test_scores(self):
+        model = fit(self.X, self.y)
+        expected = self.X @ model.coef_[0] + model.intercept_
+        np.testing.assert_allclose(model.scores(self.X), expected, rtol=0, atol=1e-12)
+        assert model.scores(self.X).mean() == pytest.approx(0, abs=1e-12)
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_log_probabilities(self, multi_class):
+        X, y = load_iris(return_X_y=True)
+        for labels in (y, y == 1):
+            model = fit(X, labels, C=10.0, multi_class=multi_class)
+            np.testing.assert_allclose(
+                np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-12, atol=0
+            )
+
+    def test_class_weight(self):
+        weighted = fit(self.X, self.y, class_weight={0: 1, 1: 3})
+        expected = fit(self.X, self.y).fit(self.X, self.y, np.where(self.y == 1, 3.0, 1.0))
+        np.testing.assert_array_equal(weighted.coef_, expected.coef_)
+        assert fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)[
+            :, 1
+        ].mean() == pytest.approx(0.5, abs=0.03)
+
+
+class TestCopies:
+    """A row that is in the data three times is one observation: left out, it is left out whole."""
+
+    generator = np.random.default_rng(0)
+    beta = 0.25 * np.random.default_rng(5).normal(size=60)
+    X = generator.normal(size=(200, 60))
+    y = (generator.random(200) < expit(X @ beta)).astype(int)
+    X_test = generator.normal(size=(2000, 60))
+    y_test = (generator.random(2000) < expit(X_test @ beta)).astype(int)
+
+    def log_loss(self, X, y, C=1.0, **options):
+        model = LinkgisticClassifier(C=C, n_basis=32, n_samples=64, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probability = model.fit(X, y, **options).predict_proba(self.X_test)
+        return log_loss(self.y_test, probability), probability
+
+    def test_copies_change_little(self):
+        """Without care for them the log loss is 1.15, and the logistic regression's 0.86."""
+        plain, _ = self.log_loss(self.X, self.y)
+        weighted, p = self.log_loss(self.X, self.y, 1 / 3, sample_weight=np.full(200, 3.0))
+        thrice, q = self.log_loss(np.repeat(self.X, 3, axis=0), np.repeat(self.y, 3), 1 / 3)
+        np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)
+        assert weighted == pytest.approx(plain, rel=0.05)
+        assert thrice == pytest.approx(plain, rel=0.05)
+
+    def test_jittered_copies_are_groups(self):
+        X = np.repeat(self.X, 3, axis=0)
+        X += 0.01 * np.random.default_rng(1).normal(size=X.shape)
+        groups = np.repeat([f"patient {i}" for i in range(200)], 3)
+        jittered, _ = self.log_loss(X, np.repeat(self.y, 3), 1 / 3, groups=groups)
+        assert jittered == pytest.approx(self.log_loss(self.X, self.y)[0], rel=0.05)
+
+    def test_rows_alike_by_nature_are_no_copies(self):
+        """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
+        generator = np.random.default_rng(0)
+        X = generator.integers(0, 2, (2000, 3)).astype(float)
+        odds = X @ [2, -1, 0.5] - 0.7
+        y = (generator.random(2000) < expit(odds)).astype(int)
+        learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
+        fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
+        assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
+
+    def test_groups_are_routed(self):
+        with config_context(enable_metadata_routing=True):
+            model = LinkgisticClassifier(n_basis=16).set_fit_request(groups=True)
+            pipeline = make_pipeline(StandardScaler(), model)
+            groups = np.arange(200) // 2
+            routed = cross_validate(
+                pipeline,
+                self.X[:, :3],
+                self.y,
+                cv=3,
+                params={"groups": groups},
+                error_score="raise",
+            )
+        assert np.isfinite(routed["test_score"]).all()
+
+    def test_groups_that_are_none(self):
+        with pytest.raises(ValueError, match=r"expected groups of shape \(200,\), got \(3,\)"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=[1, 2, 3])
+        with pytest.raises(ValueError, match="expected at least two groups, got one"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=np.zeros(200))
+
+
 class TestManyClasses:
     X, y = load_iris(return_X_y=True)
 
@@ -175,10 +310,18 @@ class TestManyClasses:
 class TestReproducible:
     X, y, _ = kinked(500)
 
-    def test_same_seed_same_numbers(self):
-        first, second = (fit(self.X, self.y).predict_proba(self.X) for _ in range(2))
+    def test_nothing_is_left_to_chance(self):
+        X, y = load_digits(return_X_y=True)  # 64 columns, and none of the sketch's directions
+        first, second = (
+            fit(X[:300] / 16, y[:300] == 8, random_state=seed).predict_proba(X / 16)
+            for seed in (0, 1)
+        )
         np.testing.assert_array_equal(first, second)
-        other = fit(self.X, self.y, random_state=1).predict_proba(self.X)
+
+    def test_same_seed_same_numbers(self):
+        first, second = (fit(self.X, self.y, n_samples=64).predict_proba(self.X) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+        other = fit(self.X, self.y, n_samples=64, random_state=1).predict_proba(self.X)
         assert 0 < np.abs(first - other).max() < 0.1
 
     def test_survives_pickling(self):

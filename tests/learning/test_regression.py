@@ -143,7 +143,7 @@ class TestSymmetries:
     @cached_property
     def base(self):
         """What every mirrored and rescaled fit must come back to."""
-        return self.answers(fit(self.X, self.y, n_basis=4))
+        return self.answers(fit(self.X, self.y, n_basis=4, average_hyperparameters=False))
 
     @bounded
     @given(
@@ -155,13 +155,18 @@ class TestSymmetries:
         st.booleans(),
     )
     def test_affine_equivariance(self, x_scale, x_shift, y_scale, y_shift, x_flip, y_flip):
-        """In any units, and mirrored in either axis: the same fit in those units."""
+        """In any units, and mirrored in either axis: the same fit in those units.
+
+        At the best hyper-parameters: weights of the average are estimates, and mirrored draws of
+        the posterior are other draws.
+        """
         x_scale, y_scale = (-x_scale if x_flip else x_scale), (-y_scale if y_flip else y_scale)
         there = fit(
             x_shift + x_scale * self.X,
             y_shift + y_scale * self.y,
             increasing=x_flip == y_flip,
             n_basis=4,
+            average_hyperparameters=False,
         )
         got, got_std = self.answers(there, x_shift + x_scale * self.grid)
         answers = np.stack([(got - y_shift) / y_scale, got_std / abs(y_scale)])
@@ -297,7 +302,7 @@ class TestFit:
     def test_gp_is_scikit_learns_at_the_same_hyper_parameters(self):
         """`prior="gp"` against GaussianProcessRegressor with the Mercer sum as its kernel."""
         X, y = simulate(50, seed=7)
-        model = fit(3 + 2 * X, 5 * y - 1, prior="gp")
+        model = fit(3 + 2 * X, 5 * y - 1, prior="gp", average_hyperparameters=False)
         prior = model.posterior_.prior
         theta = (prior.kernel.a, prior.kernel.b, prior.gamma, prior.mu)
         a, b, gamma, mu = (float(value) for value in theta)
@@ -336,7 +341,7 @@ class TestFit:
         """Inputs over [-1, 1]; targets with mean 0 and standard deviation 1, increasing."""
         X, y = simulate()
         X, y = 3 + 2 * X, sign * (5 * y - 1)
-        model = fit(X, y)
+        model = fit(X, y, average_hyperparameters=False)
         x, targets = (values.numpy() for values in model.standardise(X[:, 0], y))
         assert (x.min(), x.max()) == pytest.approx((-1, 1))
         assert (targets.mean(), targets.std()) == pytest.approx((0, 1), abs=1e-12)
@@ -396,6 +401,117 @@ class TestFit:
             assert kernel.n_basis == 8
 
 
+class TestRange:
+    """The fit in heavy-tailed inputs against the fit where they are well-spread."""
+
+    @pytest.mark.parametrize("sigma", [1, 3])
+    def test_log_normal_inputs(self, sigma):
+        """The error at new inputs is within a quarter of the fit on log x: one data set."""
+        generator = np.random.default_rng(3)
+        log, new = generator.normal(size=(100, 1)), np.linspace(-2, 2, 101)[:, None]
+        y = np.tanh(2 * log[:, 0]) + 0.2 * generator.normal(size=100)
+        truth, settings = np.tanh(2 * new[:, 0]), {"n_basis": 16, "average_hyperparameters": False}
+        model = fit(np.exp(sigma * log), y, **settings)
+        assert not model.range_map_.is_identity
+        error = model.predict(np.exp(sigma * new)) - truth
+        expected = fit(log, y, **settings).predict(new) - truth
+        assert np.mean(error**2) ** 0.5 < 1.25 * np.mean(expected**2) ** 0.5
+
+    def test_an_outlier(self):
+        """One x of 100 among 100 in [0, 1]: unmapped, the error was seven times as large."""
+        generator = np.random.default_rng(1)
+        X, new = generator.uniform(size=(100, 1)), np.linspace(0, 1, 101)[:, None]
+        y = np.sqrt(X[:, 0]) + 0.1 * generator.normal(size=100)
+        clean = fit(X, y, n_basis=16)
+        assert clean.range_map_.is_identity
+        X[0] = 100.0
+        error = fit(X, y, n_basis=16).predict(new) - np.sqrt(new[:, 0])
+        expected = clean.predict(new) - np.sqrt(new[:, 0])
+        assert np.mean(error**2) ** 0.5 < 1.25 * np.mean(expected**2) ** 0.5
+
+    def test_monotone_far_out(self):
+        """Also beyond the data, where the map is logarithmic."""
+        generator = np.random.default_rng(2)
+        X = np.exp(3 * generator.normal(size=(60, 1)))
+        model = fit(X, -np.log(X[:, 0]) + generator.normal(size=60))
+        grid = np.sort(np.concatenate([X[:, 0], np.geomspace(1e-9, 1e9, 100)]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            mean, paths = model.predict(grid[:, None]), model.sample_source(grid[:, None], 5, 0)
+        assert np.diff(mean).max() <= 1e-12 * np.abs(mean).max()
+        assert np.diff(paths, axis=0).max() <= 1e-12 * np.abs(paths).max()
+
+
+class TestAverage:
+    X, y = simulate()
+    grid = np.linspace(-1, 1, 7)[:, None]
+
+    def test_plugged_in_hyper_parameters(self):
+        """Without the average the posterior alone predicts, and its bands are narrower."""
+        plain = fit(self.X, self.y, average_hyperparameters=False)
+        averaged = fit(self.X, self.y)
+        x, _ = plain.standardise(self.grid[:, 0], self.grid[:, 0])
+        mean, variance = plain.posterior_.moments(x)
+        got, std = plain.predict(self.grid, return_std=True)
+        np.testing.assert_array_equal(got, self.y.mean() + self.y.std() * mean.numpy())
+        np.testing.assert_allclose(std, self.y.std() * variance.sqrt().numpy(), rtol=1e-12)
+        wider, wider_std = averaged.predict(self.grid, return_std=True)
+        assert np.mean(wider_std) > np.mean(std)
+        assert np.all(np.abs(wider - got) < std)
+        assert averaged.log_evidence_ == plain.log_evidence_
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_intervals(self, sign):
+        """Of the plug-in: mean and normal quantiles; of the mixture: nested, low below high."""
+        plain = fit(self.X, sign * self.y, average_hyperparameters=False)
+        mean, std = plain.predict(self.grid, return_std=True)
+        for of, extra in (("curve", 0.0), ("observation", plain.noise_variance_)):
+            low, high = plain.predict_interval(self.grid, 0.9, of)
+            half = norm.ppf(0.95) * np.sqrt(std**2 + extra)
+            np.testing.assert_allclose(low, mean - half, rtol=1e-9)
+            np.testing.assert_allclose(high, mean + half, rtol=1e-9)
+        averaged = fit(self.X, sign * self.y)
+        ends = [averaged.predict_interval(self.grid, level) for level in (0.5, 0.95)]
+        ordered = np.stack([ends[1][0], ends[0][0], ends[0][1], ends[1][1]])
+        assert np.all(np.diff(ordered, axis=0) > 0)
+        with pytest.raises(ValueError, match=r"expected a level in \(0, 1\), got 95"):
+            averaged.predict_interval(self.grid, 95)
+        with pytest.raises(ValueError, match='expected of to be "curve" or "observation"'):
+            averaged.predict_interval(self.grid, of="noise")
+
+
+class TestUnits:
+    X, y = simulate(30)
+
+    @pytest.mark.parametrize("scale", [2.0**660, 2.0**-660, 2.0**-1000, 2.0**1000])
+    def test_inputs_of_any_size(self, scale):
+        """A power of two: not a digit changes."""
+        expected = fit(self.X, self.y).predict(self.X)
+        got = fit(scale * self.X, self.y).predict(scale * self.X)
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+    @pytest.mark.parametrize("scale", [2.0**-450, 2.0**450])
+    def test_targets_of_nearly_any_size(self, scale):
+        model = fit(self.X, scale * self.y)
+        expected = fit(self.X, self.y)
+        np.testing.assert_allclose(model.predict(self.X) / scale, expected.predict(self.X), **SAME)
+
+    @pytest.mark.parametrize("scale", [1e-160, 1e160, 1e-310, 1e300])
+    def test_targets_whose_squares_are_no_numbers(self, scale):
+        with pytest.raises(ValueError, match="expected a target that varies by 1e-150 to 1e.150"):
+            fit(self.X, scale * self.y)
+
+    def test_inputs_too_near(self):
+        with pytest.raises(ValueError, match="expected inputs that vary by more than 2.23e-308"):
+            fit(1e-320 * self.X, self.y)
+
+    def test_complex_numbers(self):
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            fit(self.X + 1j, self.y)
+        with pytest.raises(ValueError, match="[Cc]omplex"):
+            fit(self.X, self.y + 1j)
+
+
 class TestWarnings:
     def test_direction_in_doubt(self):
         generator = np.random.default_rng(8)
@@ -426,9 +542,10 @@ class TestWarnings:
             model.predict([[-4.9], [14.9]])
 
     def test_search_not_finished(self):
-        with pytest.warns(ConvergenceWarning, match="was not maximised"):
-            model = fit(*simulate(), max_iter=1)
+        with pytest.warns(ConvergenceWarning, match="was not maximised") as caught:
+            model = ISGPRegressor(n_basis=8, max_iter=1).fit(*simulate())
         assert not model.converged_
+        assert caught[0].filename == __file__
 
 
 class TestErrors:
@@ -531,6 +648,7 @@ class TestScikitLearnsTools:
     def test_clone_keeps_the_parameters_and_forgets_the_fit(self):
         settings = {"n_basis": 6, "increasing": False, "period_fraction": 0.7}
         settings |= {"prior": "gp", "max_iter": 90}
+        settings |= {"robust_range": False, "average_hyperparameters": False}
         again = clone(ISGPRegressor(**settings).fit(self.X, -self.y))
         assert again.get_params() == settings
         assert not hasattr(again, "posterior_")

@@ -107,8 +107,9 @@ class CostMatrix:
         ----------
         costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
             What each decision costs where each class is true, finite; a negative cost is a gain.
-            In the order of scikit-learn's confusion matrix it is the transpose. With a leading
-            dimension each of n rows has costs of its own.
+            That is the transpose of scikit-learn's confusion matrix, and of the losses that
+            :func:`bayesloss.posterior_risk` takes. With a leading dimension each of n rows has
+            costs of its own.
         classes : array-like of shape (n_classes,), optional
             The labels, in the order of the columns of ``predict_proba``; 0, 1, ... if None.
         decisions : array-like of shape (n_decisions,), optional

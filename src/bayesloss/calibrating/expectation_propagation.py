@@ -12,13 +12,10 @@ sweeps damps the cycles into which sites that change together fall. Where that d
 sites are visited one after the other.
 """
 
-from collections.abc import Callable
-
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.probit import (
     GaussianWeights,
     cavity,
@@ -28,10 +25,15 @@ from bayesloss.calibrating.probit import (
     hazard,
     log_likelihood,
 )
+from bayesloss.callers import warn_caller
 
-__all__ = ["expectation_propagation", "fit_sites"]
+__all__ = ["combine_sites", "expectation_propagation", "fit_sites"]
 
 _DEPTH = 3  # sweeps over which the extrapolation looks back
+
+
+_Sites = tuple[Tensor, Tensor]
+_Prior = tuple[Tensor, Tensor]  # precision and shift of the weights
 
 
 def expectation_propagation(
@@ -89,10 +91,11 @@ def fit_sites(
     y: Tensor,
     *,
     start: tuple[Tensor, Tensor] | None = None,
+    factor: tuple[Tensor, Tensor] | None = None,
     max_iter: int = 200,
     tolerance: float = 1e-9,
 ) -> GaussianWeights:
-    """The same without a check or a word, from given sites: for searches that call it often.
+    """The same without a check or a word, from given sites: for what calls it often.
 
     Parameters
     ----------
@@ -100,6 +103,8 @@ def fit_sites(
         As in :func:`expectation_propagation`.
     start : tuple of two Tensors of shape (m, n), optional
         The first precisions and shifts of the sites; zero if none are given.
+    factor : tuple of Tensors of shape (m, r, r) and (m, r), optional
+        Precision and shift of a Gaussian factor of the weights, beside their standard normal prior.
 
     Returns
     -------
@@ -109,23 +114,28 @@ def fit_sites(
     if start is None:
         start = (torch.zeros_like(y), torch.zeros_like(y))
     precision, shift = start[0].clone(), start[1].clone()
+    m, _, r = features.shape
+    if factor is None:
+        factor = (features.new_zeros((m, r, r)), features.new_zeros((m, r)))
+    factor = (factor[0] + torch.eye(r, dtype=features.dtype, device=y.device), factor[1])
     sweeps = 0
-    unsettled = torch.arange(len(y), device=y.device)
+    unsettled = torch.arange(m, device=y.device)
     for sweep, most in ((_all_at_once, max(1, max_iter // 2)), (_one_by_one, max_iter)):
         if len(unsettled) and sweeps < most:
             sites, settled, used = sweep(
                 features[unsettled],
                 y[unsettled],
                 (precision[unsettled], shift[unsettled]),
+                (factor[0][unsettled], factor[1][unsettled]),
                 most - sweeps,
                 tolerance,
             )
             precision[unsettled], shift[unsettled] = sites
             unsettled = unsettled[~settled]
             sweeps += used
-    converged = torch.ones(len(y), dtype=torch.bool, device=y.device)
+    converged = torch.ones(m, dtype=torch.bool, device=y.device)
     converged[unsettled] = False
-    mean, covariance, log_det = _posterior(features, precision, shift)
+    mean, covariance, log_det = combine_sites(features, precision, shift, factor)
     q = GaussianWeights(mean, covariance, log_det, converged, sweeps, (precision, shift))
     marginal_mean, _ = q.latent(features)
     cavity_mean, cavity_variance = q.held_out(features)
@@ -142,20 +152,43 @@ def fit_sites(
     log_evidence = (
         (log_likelihood(margin) - mass_of_site).sum(-1)
         + 0.5 * (shift * marginal_mean).sum(-1)
+        + 0.5 * (factor[1] * mean).sum(-1)
         - 0.5 * log_det
     )
-    sound = ((cavity_variance > 0) & torch.isfinite(cavity_variance)).all(-1)
+    sound = ((cavity_variance >= 0) & torch.isfinite(cavity_variance)).all(-1)
     log_evidence = torch.where(sound, log_evidence, torch.nan)
     converged &= sound
     return GaussianWeights(mean, covariance, log_evidence, converged, sweeps, (precision, shift))
 
 
-_Sites = tuple[Tensor, Tensor]
-_Sweeps = Callable[[Tensor, Tensor, _Sites, int, float], tuple[_Sites, Tensor, int]]
+def combine_sites(
+    features: Tensor, precision: Tensor, shift: Tensor, prior: _Prior
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The Gaussian of the weights that a prior and sites make.
+
+    Parameters
+    ----------
+    features : Tensor of shape (m, n, r)
+    precision, shift : Tensor of shape (m, n)
+        Of the sites.
+    prior : tuple of Tensors of shape (m, r, r) and (m, r)
+        Precision and shift.
+
+    Returns
+    -------
+    mean : Tensor of shape (m, r)
+    covariance : Tensor of shape (m, r, r)
+    log_det : Tensor of shape (m,)
+        Of the precision.
+    """
+    factor = _factor(features, precision, prior[0])
+    covariance = torch.cholesky_inverse(factor)
+    mean = (covariance @ (features.mT @ shift[..., None] + prior[1][..., None])).squeeze(-1)
+    return mean, covariance, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
 def _all_at_once(
-    features: Tensor, y: Tensor, sites: _Sites, max_iter: int, tolerance: float
+    features: Tensor, y: Tensor, sites: _Sites, prior: _Prior, max_iter: int, tolerance: float
 ) -> tuple[_Sites, Tensor, int]:
     """Sweeps that update every site from the same posterior: sites, who settled, and sweeps."""
     precision, shift = sites[0].clone(), sites[1].clone()
@@ -165,9 +198,10 @@ def _all_at_once(
     while len(rows) and sweep < max_iter:
         sweep += 1
         old = precision[rows], shift[rows]
-        factor = _factor(features, old[0])
+        factor = _factor(features, old[0], prior[0])
         half = torch.linalg.solve_triangular(factor, features.mT, upper=False)
-        marginal_mean = (half.mT @ (half @ old[1][..., None])).squeeze(-1)
+        shifted = torch.linalg.solve_triangular(factor, prior[1][..., None], upper=False)
+        marginal_mean = (half.mT @ (half @ old[1][..., None] + shifted)).squeeze(-1)
         new, changes = _update(y, marginal_mean, (half**2).sum(-2), old)
         change = changes.amax(-1)
         step = torch.cat([new[0] - old[0], new[1] - old[1]], -1)
@@ -179,6 +213,7 @@ def _all_at_once(
         precision[rows] = torch.where(done[:, None], new[0], taken[:, :n].clamp(min=0.0))
         shift[rows] = torch.where(done[:, None], new[1], taken[:, n:])
         rows, features, y = rows[~done], features[~done], y[~done]
+        prior = (prior[0][~done], prior[1][~done])
         history = [(x[~done], f[~done]) for x, f in history]
     settled = torch.ones(len(precision), dtype=torch.bool, device=y.device)
     settled[rows] = False
@@ -186,11 +221,11 @@ def _all_at_once(
 
 
 def _one_by_one(
-    features: Tensor, y: Tensor, sites: _Sites, max_iter: int, tolerance: float
+    features: Tensor, y: Tensor, sites: _Sites, prior: _Prior, max_iter: int, tolerance: float
 ) -> tuple[_Sites, Tensor, int]:
     """GPML Algorithm 3.5: a visit updates one site, in every data set, and then the posterior."""
     precision, shift = sites[0].clone(), sites[1].clone()
-    mean, covariance, _ = _posterior(features, precision, shift)
+    mean, covariance, _ = combine_sites(features, precision, shift, prior)
     settled = torch.zeros(len(y), dtype=torch.bool, device=y.device)
     sweep = 0
     while sweep < max_iter and not bool(settled.all()):
@@ -200,9 +235,9 @@ def _one_by_one(
             a, old = features[:, i], (precision[:, i], shift[:, i])
             along = (covariance @ a[..., None]).squeeze(-1)
             moments = (a * mean).sum(-1), (a * along).sum(-1)
-            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 8
+            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 9
             change = torch.maximum(change, changed)
-            d_precision, d_shift = new[0] - old[0], new[1] - old[1]  # line 9
+            d_precision, d_shift = new[0] - old[0], new[1] - old[1]
             precision[:, i], shift[:, i] = new
             # Lines 10, 11: one site is one direction, a rank-one update of the posterior.
             gain = 1 / (1 + d_precision * moments[1])
@@ -211,7 +246,7 @@ def _one_by_one(
                 along[:, :, None] * along[:, None, :]
             )
         # Lines 13 to 15: rounding errors of the updates do not pile up over the sweeps.
-        mean, covariance, _ = _posterior(features, precision, shift)
+        mean, covariance, _ = combine_sites(features, precision, shift, prior)
         settled = change < tolerance
     return (precision, shift), settled, sweep
 
@@ -236,7 +271,7 @@ def _update(y: Tensor, mean: Tensor, variance: Tensor, old: _Sites) -> tuple[_Si
     A site whose cavity has no variance stays as it is, and never counts as settled.
     """
     cavity_mean, cavity_variance = cavity(mean, variance, *old)
-    usable = (cavity_variance > 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
+    usable = (cavity_variance >= 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
     matched = _site(y, cavity_mean, cavity_variance)
     new = tuple(torch.where(usable, a, b) for a, b in zip(matched, old, strict=True))
     unit = 1 + variance  # of the latent value and the probit noise
@@ -266,15 +301,8 @@ def _extrapolate(history: list[tuple[Tensor, Tensor]]) -> Tensor:
     return x + f - ((dx + df) @ weights).squeeze(-1)
 
 
-def _factor(features: Tensor, precision: Tensor) -> Tensor:
-    """Cholesky factor of the precision of the weights, I + A'TA."""
-    unit = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
-    return torch.linalg.cholesky(unit + features.mT @ (features * precision[..., None]))
-
-
-def _posterior(features: Tensor, precision: Tensor, shift: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, covariance and log determinant of the precision, from the sites."""
-    factor = _factor(features, precision)
-    covariance = torch.cholesky_inverse(factor)
-    mean = (covariance @ (features.mT @ shift[..., None])).squeeze(-1)
-    return mean, covariance, 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+def _factor(features: Tensor, precision: Tensor, prior: Tensor) -> Tensor:
+    """Cholesky factor of the precision of the weights, prior + A'TA; NaN where it is none."""
+    weighted = features.mT @ (features * precision[..., None])
+    factor, failed = torch.linalg.cholesky_ex(prior + weighted)
+    return torch.where((failed > 0)[:, None, None], torch.nan, factor)

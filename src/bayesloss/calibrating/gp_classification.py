@@ -4,6 +4,7 @@ LHG section 4.2. Both are Bayesian, with a squared-exponential kernel whose leng
 amplitude are given, or have the largest evidence.
 """
 
+import math
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -23,19 +24,19 @@ from sklearn.utils.validation import (
 )
 
 from bayesloss.arrays import as_float64
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.kernel_evidence import choose_kernel
 from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em_probit
 from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.probit_mode import find_mode, laplace_probit
+from bayesloss.callers import warn_caller
 from bayesloss.kernels import SquaredExponential
 
 __all__ = ["GPClassifier", "LossEMClassifier"]
 
 
-_TOLD = 0.01  # a fit has told something when a held-out probability is so far from one half
+_TOLD = 1e-3  # nats a row: a fit has told something when held-out labels are so much likelier
 
 
 class _ProbitClassifier(ClassifierMixin, BaseEstimator):
@@ -79,7 +80,7 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
             If the length scales given are not positive and finite, one for all columns or one each.
         """
         chosen = isinstance(self.length_scale, str)
-        given = None if chosen else _length_scales(self.length_scale, X.shape[1])
+        given = None if chosen else _length_scales(self.length_scale, X)
         if given is not None and self.amplitude is not None:
             self.length_scale_, self.amplitude_ = given, float(self.amplitude)
         else:
@@ -107,18 +108,21 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
             return as_float64(X / self.length_scale_)[None]
 
-    def _say_if_nothing_was_learned(self, plain: GaussianWeights, features: torch.Tensor) -> None:
+    def _say_if_nothing_was_learned(
+        self, plain: GaussianWeights, features: torch.Tensor, signs: torch.Tensor
+    ) -> None:
         mean, variance = plain.held_out(features)
-        held_out = torch.special.ndtr(mean / (1 + variance).sqrt())
-        if bool((held_out - 0.5).abs().max() < _TOLD):
+        held_out = torch.special.log_ndtr(signs * mean / (1 + variance).sqrt())
+        if float(held_out.mean()) < math.log(0.5) + _TOLD:
             given = not isinstance(self.length_scale, str) or self.amplitude is not None
             warn_caller(
-                "the fit tells nothing: held out, every training row has probability one half. "
+                "the fit tells nothing: held out, the training labels are no more probable than by "
+                "the toss of a coin. "
                 + (
-                    "The given length scale is too short for the distances between rows, or the "
-                    "amplitude too small: leave them out, and the evidence chooses"
+                    "Is the given length scale too short for the distances between rows, or the "
+                    "amplitude wrong? Leave them out, and the evidence chooses"
                     if given
-                    else "No kernel explains the labels better than chance"
+                    else "No kernel explains them better than chance"
                 )
             )
 
@@ -180,8 +184,9 @@ class _ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
-def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
-    scales = np.asarray(given, dtype=float)
+def _length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """One for each column."""
+    scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(
             f"expected length_scale to be one number, or one for each of {n_features} columns, got "
@@ -189,6 +194,12 @@ def _length_scales(given: ArrayLike, n_features: int) -> NDArray[np.float64]:
         )
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.abs(X).max(axis=0) / scales).all():
+            raise ValueError(
+                f"expected inputs of a finite number of length scales, got {np.abs(X).max():g} in "
+                f"units of {scales.min():g}"
+            )
     return np.broadcast_to(scales, n_features).copy()
 
 
@@ -214,12 +225,12 @@ class GPClassifier(_ProbitClassifier):
         where the amplitude is large.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
         Of the squared-exponential kernel, in units of the inputs: one for all columns, or one each.
-        ``"shared"`` chooses the multiple of the columns' standard deviations that has the largest
-        evidence, ``"ard"`` a length scale for each column (automatic relevance determination),
-        which takes longer, and many rows.
+        ``"shared"`` chooses a multiple of the columns' standard deviations by the evidence,
+        ``"ard"`` a length scale for each column (automatic relevance determination), which takes
+        longer, and many rows.
     amplitude : float, optional
-        The prior standard deviation of f, in units of the probit noise. If None, the one that has
-        the largest evidence.
+        The prior standard deviation of f, in units of the probit noise. If None, the evidence
+        chooses it.
     max_iter : int, default=200
         The largest number of sweeps of EP, or Newton steps of Laplace.
 
@@ -248,7 +259,8 @@ class GPClassifier(_ProbitClassifier):
     function in LHG (25). Time grows like n^3, memory like n^2. There are no sample weights.
 
     More than two classes are told each from the rest under one kernel, whose evidence is the sum.
-    The search for the kernel looks at 500 rows at most (:func:`choose_kernel`); the fit uses all.
+    The search for the kernel looks at 500 rows at most, and gives extreme values a little less
+    weight (:func:`~bayesloss.calibrating.kernel_evidence.choose_kernel`); the fit uses all rows.
 
     Examples
     --------
@@ -303,7 +315,7 @@ class GPClassifier(_ProbitClassifier):
         ConvergenceWarning
             If the inference, or the search for the kernel, did not converge.
         UserWarning
-            If the fit tells nothing: held out, every training row has probability one half.
+            If the fit tells nothing: held out, labels are no more probable than one half.
         """
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs, self.inference)
@@ -312,7 +324,7 @@ class GPClassifier(_ProbitClassifier):
         self.log_evidence_ = float(self.posterior_.log_evidence.sum())
         self.n_iter_ = self.posterior_.n_iterations
         self.converged_ = bool(self.posterior_.converged.all())
-        self._say_if_nothing_was_learned(self.posterior_, features)
+        self._say_if_nothing_was_learned(self.posterior_, features, signs)
         return self
 
 
@@ -323,9 +335,12 @@ class LossEMClassifier(_ProbitClassifier):
     ----------
     costs : CostMatrix, optional
         If None, both errors cost the same.
+    inference : {"laplace", "ep"}, default="laplace"
+        What approximates the posterior that the utility weighs: Laplace's method, which is the
+        paper's, or expectation propagation.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
     amplitude : float, optional
-        As in :class:`GPClassifier`; the evidence is EP's.
+        As in :class:`GPClassifier`; the evidence is that of the inference.
     max_loss : float, optional
         The constant M of the utility M - L, at least the larger cost, which it is if None. The
         larger it is, the nearer the result is to Laplace's approximation.
@@ -353,7 +368,7 @@ class LossEMClassifier(_ProbitClassifier):
 
     Notes
     -----
-    LHG section 4.2, Table 3, started at the decisions of Laplace's approximation. ``predict``
+    LHG section 4.2, Table 3, started at the decisions of the plain approximation. ``predict``
     decides by the costs, LHG (26): ``decision_function`` is the argument of the normal distribution
     function in (25) less the threshold b_c. A false positive is the second class decided for the
     first.
@@ -370,6 +385,7 @@ class LossEMClassifier(_ProbitClassifier):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **_KERNEL_CONSTRAINTS,
         "costs": [CostMatrix, None],
+        "inference": [StrOptions({"ep", "laplace"})],
         "max_loss": [Interval(Real, 0, None, closed="neither"), None],
     }
 
@@ -377,12 +393,14 @@ class LossEMClassifier(_ProbitClassifier):
         self,
         costs: CostMatrix | None = None,
         *,
+        inference: str = "laplace",
         length_scale: float | ArrayLike | str = "shared",
         amplitude: float | None = None,
         max_loss: float | None = None,
         max_iter: int = 50,
     ) -> None:
         self.costs = costs
+        self.inference = inference
         self.length_scale = length_scale
         self.amplitude = amplitude
         self.max_loss = max_loss
@@ -416,7 +434,7 @@ class LossEMClassifier(_ProbitClassifier):
             If the decisions still changed in the last round, or the search for the kernel did not
             converge.
         UserWarning
-            If the fit tells nothing: held out, every training row has probability one half.
+            If the fit tells nothing: held out, labels are no more probable than one half.
         """
         inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
@@ -436,12 +454,13 @@ class LossEMClassifier(_ProbitClassifier):
                     f"expected X_target with {self.n_features_in_} columns like X, got "
                     f"{target.shape[1]}"
                 )
-        features = self._make_prior(inputs, signs, "ep")
+        features = self._make_prior(inputs, signs, self.inference)
         found = loss_em_probit(
             features,
             signs,
             *self.prior_.project(self._scaled(target)),
             self.costs_,
+            inference=self.inference,
             max_loss=self.max_loss_,
             max_iter=self.max_iter,
         )
@@ -449,7 +468,7 @@ class LossEMClassifier(_ProbitClassifier):
         self.target_decisions_ = self.classes_[(found.decisions[0].numpy() > 0).astype(int)]
         self.n_iter_ = int(found.n_rounds[0])
         self.converged_ = bool(found.converged[0] and found.q.converged[0])
-        self._say_if_nothing_was_learned(find_mode(features, signs), features)
+        self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:

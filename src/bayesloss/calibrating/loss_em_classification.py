@@ -1,7 +1,8 @@
-"""Laplace linearized loss-EM for Gaussian process classification.
+"""Linearized loss-EM for Gaussian process classification.
 
 LHG section 4.2, Table 3 and equation (27). The E-step approximates the posterior, weighted with the
-utility of the last decisions, by Laplace's method; the M-step decides anew under that Gaussian.
+utility of the last decisions, by Laplace's method or by EP; the M-step decides anew under that
+Gaussian.
 """
 
 import math
@@ -11,8 +12,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.calibrating.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.loss_ep import tilted_ep
 from bayesloss.calibrating.probit import (
     GaussianWeights,
     check_data,
@@ -21,6 +23,7 @@ from bayesloss.calibrating.probit import (
     decide,
 )
 from bayesloss.calibrating.probit_mode import laplace_probit
+from bayesloss.callers import warn_caller
 
 __all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit"]
 
@@ -85,6 +88,27 @@ class LogUtility:
         )
         return gradient, hessian, safe
 
+    def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log of the utility's expectation under Gaussian weights, and derivatives by the mean.
+
+        Parameters
+        ----------
+        mean : Tensor of shape (..., r)
+        covariance : Tensor of shape (..., r, r)
+
+        Returns
+        -------
+        value : Tensor of shape (...)
+        gradient : Tensor of shape (..., r)
+        hessian : Tensor of shape (..., r, r)
+        """
+        variance = ((self.features @ covariance) * self.features).sum(-1)
+        # A Gaussian only adds its variance to the noise: GPML (3.82).
+        spread = (self.noise**2 + variance).sqrt()
+        wide = LogUtility(self.features, spread, self.decisions, self.costs, self.max_loss)
+        gradient, minus_hessian, _ = wide.derivatives(mean)
+        return wide.value(mean), gradient, -minus_hessian
+
     def _relative(self, cost: Tensor, t: Tensor) -> Tensor:
         # In units of M, which may be too large to be summed. (M - l Phi(-t)) / M is
         # (M - l) / M + (l / M) Phi(t): nothing cancels where M is the larger cost.
@@ -148,6 +172,7 @@ def loss_em_probit(
     costs: CostMatrix,
     *,
     start: Tensor | None = None,
+    inference: str = "laplace",
     max_loss: float | None = None,
     max_iter: int = 50,
 ) -> LossEMResult:
@@ -163,7 +188,10 @@ def loss_em_probit(
         What :meth:`WhitenedGP.project` gives for the inputs on which decisions will be taken.
     costs : CostMatrix
     start : Tensor of shape (m, s), optional
-        The first decisions. Without them, those of Laplace's approximation.
+        The first decisions. Without them, those of the plain posterior's approximation.
+    inference : {"laplace", "ep"}
+        What approximates the posterior that the utility weighs: Laplace's method, as in Table 3, or
+        EP, as section 5 suggests (:func:`~bayesloss.calibrating.loss_ep.tilted_ep`).
     max_loss : float, optional
         M, at least the larger cost, which it is if not given: "set to the maximum loss" (section
         5). Equality is harmless, since no probit probability is exactly 1.
@@ -203,7 +231,10 @@ def loss_em_probit(
                 f"expected first decisions +1 or -1 of shape {tuple(target_noise.shape)}, got "
                 f"other values or shape {tuple(start.shape)}"
             )
-    q = laplace_probit(features, y)
+    if inference not in ("laplace", "ep"):
+        raise ValueError(f"expected inference 'laplace' or 'ep', got {inference!r}")
+    ep = inference == "ep"
+    q = expectation_propagation(features, y) if ep else laplace_probit(features, y)
     threshold = costs.probit_threshold
     # 1: any decisions will do.
     decisions = decide(q, target_features, target_noise, threshold) if start is None else start
@@ -216,7 +247,10 @@ def loss_em_probit(
         targets, noise = target_features[active], target_noise[active]
         term = LogUtility(targets, noise, decisions[active], costs, M)
         # 3, 4: from the last mode. (27) is what has to vanish.
-        q = laplace_probit(features[active], y[active], term=term, start=mean[active])
+        if ep:
+            q = tilted_ep(features[active], y[active], term)
+        else:
+            q = laplace_probit(features[active], y[active], term=term, start=mean[active])
         mean[active], covariance[active] = q.mean, q.covariance
         log_evidence[active], found[active] = q.log_evidence, q.converged
         n_rounds[active] += 1

@@ -10,7 +10,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating._telling import warn_caller
 from bayesloss.calibrating.probit import (
     GaussianWeights,
     check_data,
@@ -20,6 +19,7 @@ from bayesloss.calibrating.probit import (
     hazard,
     log_likelihood,
 )
+from bayesloss.callers import warn_caller
 
 __all__ = ["LogTerm", "find_mode", "laplace_probit", "log_joint"]
 
@@ -155,7 +155,7 @@ def find_mode(
         log_evidence=log_joint(z, features, y, term) - 0.5 * log_det,  # GPML (3.32)
         converged=converged,
         n_iterations=iteration,
-        # The quadratic that touches log Phi at the mode: GPML (3.15) and (3.16).
+        # The quadratic that touches log Phi at the mode: W, and W f + slope as in GPML (3.18).
         sites=(weight, weight * latent + y * hazard(y * latent)) if term is None else None,
     )
 

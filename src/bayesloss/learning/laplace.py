@@ -201,7 +201,7 @@ class Posterior:
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of nu(x) together, each of shape (n,)."""
         mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
-        covariance = _covariance(self.prior, self.mode, self.root, mean)
+        covariance = _covariance(self.prior, self.mode, self.root, mean)  # [MP92, section 3.2b]
         parts = [
             (features @ mean, ((features @ covariance) * features).sum(dim=1))
             for features in self.prior.feature_blocks(x)

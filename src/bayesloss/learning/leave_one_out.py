@@ -8,6 +8,17 @@ fitted to leave-one-out scores. One Newton step from the fit leaves a datum out:
 
 where s_n is the slope of the log probability of the label of n in the score, d_n its expected
 curvature, and inputs are centred. With a linear link and Gaussian noise this is exact.
+
+Held out means held out. A datum that counts w times is left out with all its weight: w h_n stands
+for h_n above. Equal rows are such a datum, see :mod:`bayesloss.learning.copies`; of rows that are
+alike by nature only so many are left out as one observation is worth, 1 + (w - 1) rho. And a group
+of data is left out whole: with Z_g its inputs, W and D the diagonal matrices of its weights and its
+weighted curvatures, and H_g = Z_g H^-1 Z_g^T, the scores without it are
+
+    x_g - H_g (I - D H_g)^-1 W s_g = x_g - G G^T W s_g,   G = U V (I - Lambda)^-1/2,
+
+where U U^T = H_g and U^T D U = V Lambda V^T, a matrix no larger than the number of columns. Lambda
+is the share of what is known in each direction that only the group knows.
 """
 
 import math
@@ -15,6 +26,7 @@ import math
 import torch
 from torch import Tensor
 
+from bayesloss.learning.copies import agreement, equal_rows
 from bayesloss.learning.linear_scores import LinearScores, product
 
 __all__ = ["LeaveOneOut"]
@@ -24,6 +36,7 @@ _SKETCH = 64  # random directions in which leverages are first estimated, to a s
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
 _LEFT_OUT = 0.01  # part of the curvature, that of the flattest data, that H does without
+_CELLS = 2**22  # numbers in a block of groups
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
 
@@ -31,27 +44,36 @@ class LeaveOneOut:
     """Leave-one-out scores of several problems, round after round.
 
     H is formed in rounds 1, 2, 4, 8, ... In between, h_n / (1 - h_n d_n), on which the datum's own
-    curvature has no influence, is taken to fall as the sum of the curvatures rises: both follow the
-    scale of the link. Links and shifts of the scores depend on each other, and could chase each
-    other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
+    curvature has no influence (for groups G G^T), is taken to fall as the sum of the curvatures
+    rises: both follow the scale of the link. Links and shifts of the scores depend on each other,
+    and could chase each other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
 
     Parameters
     ----------
     data : LinearScores
     seed : int
         Of the directions of the sketch.
+    groups : Tensor of int64 of shape (n,), optional
+        Data of one number are left out together.
     """
 
-    def __init__(self, data: LinearScores, seed: int) -> None:
+    def __init__(self, data: LinearScores, seed: int, groups: Tensor | None = None) -> None:
         self._data = data
         self._Z, self._centre = data.Z, data.centre
         if len(self._centre) > len(self._Z):  # as many coordinates as data will do
             self._Z = torch.linalg.qr((data.Z - data.centre).T, mode="r").R.T
             self._centre = torch.zeros_like(self._Z[0])
-        # For each problem: the rounds so far, h_n / (1 - h_n d_n) times the sum of the curvatures,
+        self._groups = None if groups is None else _by_size(groups)
+        self._rows = None
+        if groups is None and bool((data.weight > 1).any()):
+            self._rows = torch.from_numpy(equal_rows(data.Z.cpu().numpy())).to(data.Z.device)
+        # For each problem: the rounds so far, how many of its copies a datum is left out with,
+        # h_n / (1 - h_n d_n) or the factors of groups, times the sum of the curvatures or its root,
         # and the shifts of the scores.
         self._rounds: dict[int, int] = {}
+        self._own: dict[int, Tensor] = {}
         self._leverage: dict[int, Tensor] = {}
+        self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._shift: dict[int, Tensor] = {}
         generator = torch.Generator().manual_seed(seed)
         shape = (len(self._centre), _SKETCH)
@@ -59,9 +81,7 @@ class LeaveOneOut:
         self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
 
     def __call__(self, problem: int, scores: Tensor, slopes: Tensor) -> Tensor:
-        """The scores without each datum, of shape (n,).
-
-        Of a datum that counts several times, one is left out.
+        """The scores without each datum, or its group, of shape (n,).
 
         Parameters
         ----------
@@ -80,17 +100,63 @@ class LeaveOneOut:
         if total == 0:
             return scores
         count = self._rounds[problem] = self._rounds.get(problem, 0) + 1
-        own = weight.clamp_max(1)
-        if count & (count - 1) == 0:  # a power of two
-            leverage = self._leverages(curvature)
-            rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
-            self._leverage[problem] = total * leverage / rest
-        shift = own * self._leverage[problem] / total * slope
+        form = count & (count - 1) == 0  # a power of two
+        if self._groups is None:
+            if count == 1:
+                self._own[problem] = self._copies(labels, slopes)
+            own = self._own[problem]
+            if form:
+                leverage = self._weighted_leverages(curvature, own)
+                rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
+                self._leverage[problem] = total * leverage / rest
+            shift = own * self._leverage[problem] / total * slope
+        else:
+            if form:
+                self._factors[problem] = self._group_factors(curvature, total)
+            shift = _grouped(self._factors[problem], weight * slope) / total
         if count > 1:
             previous = self._shift[problem]
             shift = previous + 2 / (count + 1) * (shift - previous)
         self._shift[problem] = shift
         return scores - shift
+
+    def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:
+        """How many of its copies a datum is left out with, of shape (n,)."""
+        weight = self._data.weight
+        if self._rows is None:
+            return weight
+        p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
+        rho = agreement(self._rows, labels, weight, p * (1 - p))
+        return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
+
+    def _weighted_leverages(self, curvature: Tensor, own: Tensor) -> Tensor:
+        """h_n, of shape (n,), exact where data that weigh much make up much of their scores."""
+        leverage = self._leverages(curvature)
+        if self._rows is not None and len(self._centre) > _SKETCH:
+            heavy = torch.nonzero((own > 1) & (own * curvature * leverage > _LARGE))[:, 0]
+            if len(heavy):
+                leverage[heavy] = self._squares(self._Z[heavy], self._root(curvature))
+        return leverage
+
+    def _group_factors(self, curvature: Tensor, total: float) -> list[tuple[Tensor, Tensor]]:
+        """For groups of each size: their data, (B, m), and G times the root of total, (B, m, r)."""
+        root = self._root(curvature)
+        offset = self._centre @ root
+        share = (self._data.weight * curvature).sqrt()
+        factors = []
+        for members in self._groups or ():
+            size, width = members.shape[1], len(root)
+            parts = []
+            for some in members.split(max(1, _CELLS // (size * width))):
+                U = (self._Z[some.flatten()] @ root - offset).reshape(*some.shape, width)
+                if size < width:  # as many directions as there are data
+                    U = torch.linalg.qr(U.mT, mode="r").R.mT
+                known = share[some][:, :, None] * U
+                values, vectors = torch.linalg.eigh(known.mT @ known)
+                rest = 1 - values.clamp(0, _LARGEST)
+                parts.append(U @ (vectors * (total / rest).sqrt()[:, None, :]))
+            factors.append((members, torch.cat(parts)))
+        return factors
 
     def _leverages(self, curvature: Tensor) -> Tensor:
         """h_n, of shape (n,)."""
@@ -129,3 +195,22 @@ class LeaveOneOut:
         identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
         factor = torch.linalg.cholesky(H)
         return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+
+
+def _by_size(groups: Tensor) -> list[Tensor]:
+    """The members of all groups of one size, of shape (B, m), for each size m."""
+    order = groups.argsort(stable=True)
+    sizes = groups.unique(return_counts=True)[1]
+    members = order.split(sizes.tolist())
+    return [
+        torch.stack([each for each in members if len(each) == size])
+        for size in sizes.unique().tolist()
+    ]
+
+
+def _grouped(factors: list[tuple[Tensor, Tensor]], slopes: Tensor) -> Tensor:
+    """The products G G^T with the slopes of each group, of shape (n,)."""
+    out = torch.zeros_like(slopes)
+    for members, G in factors:
+        out[members] = (G @ (G.mT @ slopes[members][:, :, None]))[:, :, 0]
+    return out

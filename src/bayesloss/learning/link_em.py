@@ -9,7 +9,7 @@ and a round may lower it; the record shows where.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,9 +19,10 @@ from tqdm import tqdm
 from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
-from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
@@ -31,6 +32,7 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
+_COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -68,6 +70,8 @@ def fit_links(
     *,
     tol: float,
     max_iter: int,
+    ordered: bool = False,
+    family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
@@ -83,11 +87,17 @@ def fit_links(
         TrigonometricKernel.
     noise : Tensor of shape (S, M + 1)
         Standard normal numbers that become draws from each posterior.
+    ordered : bool
+        Whether the first columns of the noise are to move the link most, as points of low
+        discrepancy ask for.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
         datum in a round; see also :func:`maximise_weights`.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
+    family : callable, optional
+        Takes the prior of a link to those among which Laplace's evidence chooses one in rounds
+        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     progress : bool
@@ -120,13 +130,16 @@ def fit_links(
     active = list(range(len(links)))
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
+            rounds = len(history["log_evidence"]) + 1
             for k in active:
                 seen = scores[k]
                 if held_out is not None:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
-                _update_link(links[k], data, likelihood, k, seen, beta[k])  # E-step
+                choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
+                # E-step
+                _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
             record(
                 "log_evidence",
                 active,
@@ -141,7 +154,7 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise)
+                    links[k].prior, likelihood.loss, _draws(links[k], noise, ordered)
                 ).to(data.Z.device)
                 for k in active
             }
@@ -162,7 +175,7 @@ def fit_links(
         beta=beta,
         scores=scores,
         posteriors=[link.posterior for link in links],
-        draws=[_draws(link, noise) for link in links],
+        draws=[_draws(link, noise, ordered) for link in links],
         unsettled=tuple(unsettled),
         history=history,
     )
@@ -208,6 +221,8 @@ class _Link:
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
     posterior: Posterior = field(init=False)
+    low: float = math.nan  # the range of the scores that it was fitted to
+    high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
     value: float = -math.inf  # the log evidence less the penalty, in nats a datum
     gain: float = math.inf  # by how much it changed in the last round
@@ -220,21 +235,29 @@ def _update_link(
     problem: int,
     scores: Tensor,
     beta: Tensor,
+    priors: Sequence[SourcePrior],
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
     if low == high:  # constant inputs: one node would do
         high = low + link.prior.kernel.edge
+    link.low, link.high = low, high
+
+    def observed(size: int) -> Observations:
+        nodes = torch.linspace(low, high, size, dtype=scores.dtype)
+        return likelihood.spread(
+            link.prior.features,
+            scores.cpu(),
+            data.labels[problem].to(scores.dtype).cpu(),
+            data.weight.cpu(),
+            nodes,
+        )
+
+    if priors:
+        best = _most_evident(priors, likelihood, observed(_COARSE), link.Gamma)
+        link.prior, link.Gamma = best.prior, best.mode
     size = grid_size(link.prior, high - low, data.total)
-    nodes = torch.linspace(low, high, size, dtype=scores.dtype)
-    observed = likelihood.spread(
-        link.prior.features,
-        scores.cpu(),
-        data.labels[problem].to(scores.dtype).cpu(),
-        data.weight.cpu(),
-        nodes,
-    )
-    joint = LogJoint(link.prior, likelihood, observed)  # eq. (12), given beta
+    joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
     link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
@@ -242,8 +265,26 @@ def _update_link(
     link.value, link.gain = value, abs(value - link.value)
 
 
-def _draws(link: _Link, noise: Tensor) -> Tensor:
-    return link.posterior.mode + noise @ link.posterior.root.T  # nu^(s) of section 4.2
+def _most_evident(
+    priors: Sequence[SourcePrior], likelihood: Bernoulli, data: Observations, start: Tensor
+) -> Posterior:
+    """The posterior under the prior with the highest evidence; each mode starts the next search."""
+    found: list[Posterior] = []
+    for prior in reversed(priors):
+        joint = LogJoint(prior, likelihood, data)
+        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
+        if mode.least_curvature > 0:
+            found.append(approximate(joint, mode, with_bound=False))
+            start = mode.Gamma
+    if not found:
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    return max(found, key=lambda posterior: posterior.log_evidence)
+
+
+def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
+    posterior = link.posterior
+    root = ordered_root(posterior, link.low, link.high) if ordered else posterior.root
+    return posterior.mode + noise @ root.T  # nu^(s) of section 4.2
 
 
 def _raise_weights(

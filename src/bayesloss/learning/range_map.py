@@ -9,20 +9,21 @@ distance from the median in widths of the bulk,
 
 The first step runs from affine (lam large) to logarithmic (lam small); xi and lam make the bulk as
 straight in a normal quantile plot as they can, by Filliben's (1975) correlation, after the second
-step has cut down what is still too far out. Its knots are the letter values (Tukey 1977): the median, then the
-points at depths 1/4, 1/8, ... to the extremes. Let z_k be the normal quantiles of their levels. An
-interval may be three times as long as a normal sample with the bulk's slope would have it,
+step has cut down what is still too far out. Its knots are the letter values (Tukey 1977): the
+median, then the points at depths 1/4, 1/8, ... to the extremes. Let z_k be the normal quantiles of
+their levels. An interval may be twice as long as a normal sample with the bulk's slope would have
+it,
 
-    dt_k = min(ds_k, 3 m dz_k),           m = the median of ds_k / dz_k in the bulk,
+    dt_k = min(ds_k, 2 m dz_k),           m = the median of ds_k / dz_k in the bulk,
 
 and rational quadratic splines (Gregory and Delbourgo 1982) join the knots: C^1, strictly
 increasing, with inverse and derivative in closed form. Beyond the extremes t goes on growing
 logarithmically.
 
 Well-spread data need none of this and get the identity: the map acts only where the range is more
-than half as long again as a normal sample with the bulk's slope would have it. That ratio is about
-1 for normal samples of any size, below it for large uniform ones, and 1.2 to 1.7 for exponential
-ones.
+than a quarter longer than a normal sample with the bulk's slope would have it. That ratio is about
+1 for normal samples of any size and below it for large uniform ones. Where chance makes it longer
+the first step is nearly affine, and little is lost.
 """
 
 import math
@@ -35,9 +36,13 @@ from bayesloss.arrays import as_points
 
 __all__ = ["RangeMap"]
 
-_LONG = 1.5  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
-_STEEP = 3.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
+_LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
+_STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
 _BULK = 1 / 16  # letter values of at least this depth make up the bulk
+
+
+def _nothing() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,9 @@ class RangeMap:
     width: float = 1.0
     xi: float = 0.0
     lam: float = math.inf
-    knots: Tensor | None = field(default=None, repr=False)
-    values: Tensor | None = field(default=None, repr=False)
-    slopes: Tensor | None = field(default=None, repr=False)
+    knots: Tensor = field(default_factory=_nothing, repr=False)
+    values: Tensor = field(default_factory=_nothing, repr=False)
+    slopes: Tensor = field(default_factory=_nothing, repr=False)
     reach: float = math.inf
 
     @classmethod
@@ -105,48 +110,52 @@ class RangeMap:
             return cls()
         z = torch.special.ndtri(level)
         k = _letter_values(level)
-        steepest = _STEEP * _bulk_slope(points[k], z[k], level[k])
-        longest = _LONG / _STEEP * steepest * (z[-1] - z[0])
-        if points[-1] / 2 - points[0] / 2 <= longest / 2:  # halved: a range of 1e308 is a number
+        slope = float(_bulk_slope(points[k], z[k], level[k]))
+        if points[-1] / 2 - points[0] / 2 <= _LONG / 2 * slope * (z[-1] - z[0]):  # no overflow
             return cls()
-        low, high = _bulk(points, level)
-        centre, width = float(points[_nearest(level, 0.5)]), float(high - low)
-        v = (points - centre) / width
+        centre, low, high = _middle(points, level)
+        v = (points - centre) / (high - low)
         xi, lam = _straighten(v, level, z)
         s = lam * torch.asinh((v[k] - xi) / lam)
-        steepest = _STEEP * _bulk_slope(s, z[k], level[k])
-        rise = torch.minimum(s.diff(), steepest * z[k].diff())
+        rise = _kept_rise(s, z[k], level[k])
         kept = rise / s.diff()
         # What is kept at a knot is what is kept on its better side: the bulk stays as it is.
         slopes = torch.cat([kept[:1], torch.maximum(kept[1:], kept[:-1]), kept[-1:]])
-        t = torch.cat([rise.new_zeros(1), rise.cumsum(0)])
+        values = torch.cat([rise.new_zeros(1), rise.cumsum(0)])
+        reach = _STEEP * float(_bulk_slope(s, z[k], level[k]))
         # Units of t in which the median stays, and so does the width of the bulk.
-        raw = cls(0.0, 1.0, xi, lam, s, t, slopes, float(steepest))
-        origin, low, high = raw(torch.stack([v.new_zeros(()), *_bulk(v, level)]))
-        unit = float(high - low)
+        origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
+        unit = float(above - below)
         return cls(
-            centre, width, xi, lam, s, (t - origin) / unit, slopes / unit, float(steepest) / unit
+            centre=float(centre),
+            width=float(high - low),
+            xi=xi,
+            lam=lam,
+            knots=s,
+            values=(values - origin) / unit,
+            slopes=slopes / unit,
+            reach=reach / unit,
         )
 
     @property
     def is_identity(self) -> bool:
         """Whether the data that it was fitted to were well-spread."""
-        return self.knots is None
+        return len(self.knots) == 0
 
     def __call__(self, x: Tensor) -> Tensor:
         """The values t at x, of shape (n,) both; differentiable."""
         x = as_points(x)
-        return x if self.knots is None else self._forward(x)[0]
+        return x if self.is_identity else self._forward(x)[0]
 
     def derivative(self, x: Tensor) -> Tensor:
         """The derivatives dt/dx, positive, of shape (n,)."""
         x = as_points(x)
-        return torch.ones_like(x) if self.knots is None else self._forward(x)[1]
+        return torch.ones_like(x) if self.is_identity else self._forward(x)[1]
 
     def inverse(self, t: Tensor) -> Tensor:
         """The x at which the map takes the values t, of shape (n,) both; differentiable."""
         t = as_points(t)
-        if self.knots is None or self.values is None or self.slopes is None:
+        if self.is_identity:
             return t
         t = (t - self.centre) / self.width
         cell, rise, run, left, right = self._cell(self.values, t)
@@ -176,8 +185,6 @@ class RangeMap:
     def _second_step(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """The values t and the derivatives dt/ds."""
         knots, values, slopes = self.knots, self.values, self.slopes
-        if knots is None or values is None or slopes is None:
-            return s, torch.ones_like(s)
         cell, rise, run, left, right = self._cell(knots, s)
         theta = ((s - knots[cell]) / run).clamp(0, 1)
         mean, cross = rise / run, theta * (1 - theta)
@@ -224,51 +231,67 @@ def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     return points, (mass.cumsum(0) - mass / 2) / mass.sum()
 
 
-def _nearest(level: Tensor, target: float | Tensor) -> Tensor:
-    """The indices of the points whose levels are nearest to the targets."""
-    target = torch.as_tensor(target, dtype=level.dtype)
-    above = torch.searchsorted(level, target).clamp(1, len(level) - 1)
-    return above - (target - level[above - 1] < level[above] - target).to(above.dtype)
+def _at_depths(level: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices of the points nearest to these levels and to 1 less these, ties outwards."""
+
+    def nearest(level: Tensor) -> Tensor:
+        above = torch.searchsorted(level, depth).clamp(1, len(level) - 1)
+        nearer = depth - level[above - 1] <= level[above] - depth + 1e-9  # ties, despite rounding
+        return above - nearer.to(above.dtype)
+
+    return nearest(level), len(level) - 1 - nearest(1 - level.flip(0))
+
+
+def _halves(level: Tensor, k: int = 1) -> Tensor:
+    """The depths 1/2^k, 1/2^(k+1), ..., beyond the extremes."""
+    deepest = math.ceil(-math.log2(min(float(level[0]), 1 - float(level[-1]))))
+    return 0.5 ** torch.arange(k, max(deepest, k) + 1, dtype=level.dtype)
 
 
 def _letter_values(level: Tensor) -> Tensor:
     """The indices of the letter values, ascending, with both extremes."""
-    deepest = math.ceil(-math.log2(min(float(level[0]), 1 - float(level[-1]))))
-    depth = 0.5 ** torch.arange(1, deepest + 1, dtype=level.dtype)
     ends = torch.tensor([0, len(level) - 1])
-    return torch.cat([_nearest(level, depth), _nearest(level, 1 - depth), ends]).unique()
+    return torch.cat([*_at_depths(level, _halves(level)), ends]).unique()
 
 
-def _bulk_slope(x: Tensor, z: Tensor, level: Tensor) -> float:
-    """The median slope of the normal quantile plot between letter values of the bulk."""
-    inside = (level >= 0.9 * _BULK) & (level <= 1 - 0.9 * _BULK)
-    between = inside[1:] & inside[:-1]
-    slopes = x.diff() / z.diff()
-    return float((slopes[between] if between.any() else slopes).median())
+def _middle(x: Tensor, level: Tensor) -> Tensor:
+    """The median, and the quartiles or, where they coincide, the next letter values that do not."""
+    low, high = _at_depths(level, _halves(level))
+    apart = int((x[low] < x[high])[1:].to(torch.int8).argmax()) + 1
+    return torch.stack([(x[low[0]] + x[high[0]]) / 2, x[low[apart]], x[high[apart]]])
 
 
-def _bulk(x: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
-    """The quartiles; where they coincide, the next letter values that do not."""
-    for k in range(2, 60):
-        low, high = x[_nearest(level, 0.5**k)], x[_nearest(level, 1 - 0.5**k)]
-        if low < high:
-            break
-    return low, high
+def _bulk_slope(x: Tensor, z: Tensor, level: Tensor) -> Tensor:
+    """The median slope of normal quantile plots, (..., K), between the points of the bulk."""
+    slopes = (x.diff(dim=-1) / z.diff())[..., _between(level)]
+    return slopes.quantile(0.5, dim=-1)
+
+
+def _kept_rise(s: Tensor, z: Tensor, level: Tensor) -> Tensor:
+    """What the second step keeps of the distances between neighbours, (..., K - 1)."""
+    steepest = _STEEP * _bulk_slope(s, z, level)
+    return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
+
+
+def _between(level: Tensor) -> Tensor:
+    """Which intervals between neighbours lie in the bulk; all where none does."""
+    depth = torch.minimum(level, 1 - level)
+    inside = torch.minimum(depth[1:], depth[:-1]) >= 0.9 * _BULK  # the nearest to 1/16 is near it
+    return inside | ~inside.any()
 
 
 def _straighten(v: Tensor, level: Tensor, z: Tensor) -> tuple[float, float]:
     """The xi and lam whose arcsinh makes the normal quantile plot of v straightest, on a grid."""
-    even = _nearest(level, torch.linspace(_BULK, 1 - _BULK, 33, dtype=v.dtype))
-    k = torch.cat([even, _letter_values(level)]).unique()
-    xi = v[_nearest(level, torch.linspace(0, 1, 33, dtype=v.dtype))]
-    xi = torch.cat([2 * v[0] - xi, xi, 2 * v[-1] - xi]).unique()  # and as far beyond the extremes
-    xi = xi[xi.abs() < 100]  # farther out, v - xi would lose digits
+    low, high = _at_depths(level, torch.linspace(0, 0.5, 17, dtype=v.dtype))
+    even = torch.cat([low, high]).unique()
+    k = torch.cat([low[2:], high[2:], _letter_values(level)]).unique()
+    xi = torch.cat([2 * v[0] - v[even], v[even], 2 * v[-1] - v[even]])  # and beyond the extremes
+    xi = xi[xi.abs() < 100].unique()  # farther out, v - xi would lose digits
     lam = torch.logspace(-5, 2, 57, dtype=v.dtype)
-    rise = torch.asinh((v[k] - xi[:, None, None]) / lam[:, None]).diff()
-    dz, inside = z[k].diff(), (level[k[1:]] <= 1 - 0.9 * _BULK) & (level[k[:-1]] >= 0.9 * _BULK)
-    steepest = _STEEP * (rise / dz)[..., inside].median(dim=2, keepdim=True).values
-    s = torch.minimum(rise, steepest * dz).cumsum(dim=2)
-    s, z = s - s.mean(dim=2, keepdim=True), z[k[1:]] - z[k[1:]].mean()
+    s, z = torch.asinh((v[k] - xi[:, None, None]) / lam[:, None]), z[k]
+    rise = _kept_rise(s, z, level[k])
+    s, z = torch.nn.functional.pad(rise.cumsum(dim=2), (1, 0)), z - z.mean()
+    s = s - s.mean(dim=2, keepdim=True)
     straightness = (s @ z) / ((s**2).sum(dim=2) * (z**2).sum()).sqrt()
     straightness[(rise <= 0).any(dim=2)] = -1.0  # points that rounding has made one
     best = int(straightness.nan_to_num(-1.0).argmax())

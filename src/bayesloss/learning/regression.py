@@ -2,7 +2,9 @@
 
 W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process.
 Inputs and targets are shifted and scaled before the fit, so that its starting points suit any
-units, and the answers are scaled back.
+units, and the answers are scaled back. Inputs with far-away values are first brought near by a
+monotone map that is learned without the targets (:mod:`bayesloss.learning.range_map`), and what is
+said of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.hyper_mixture`).
 """
 
 import math
@@ -18,10 +20,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayesloss.learning.evidence import maximise_evidence
+from bayesloss.arrays import as_float64
+from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
+from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.range_map import RangeMap
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.threads import fixed_threads
 
 __all__ = ["SEARCH_RANGES", "ISGPRegressor"]
 
@@ -31,6 +37,8 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
+
+_SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 
 
 class ISGPRegressor(RegressorMixin, BaseEstimator):
@@ -52,16 +60,29 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     max_iter : int, default=200
         The largest number of quasi-Newton iterations of each of the two searches for the evidence's
         maximum.
+    robust_range : bool, default=True
+        Whether heavy-tailed inputs are first mapped, see
+        :class:`bayesloss.learning.range_map.RangeMap`. On well-spread inputs the map is the
+        identity.
+    average_hyperparameters : bool, default=True
+        Whether predictions average over hyper-parameters, or take the ones of maximal evidence for
+        true, as in the paper: bands are then too narrow.
 
     Attributes
     ----------
     posterior_ : Posterior
-        The approximate posterior over nu, in units in which the training inputs span [-1, 1] and
-        the targets have mean 0 and standard deviation 1, increasing.
+        The approximate posterior over nu at the hyper-parameters of maximal evidence, in units in
+        which the mapped training inputs span [-1, 1] and the targets have mean 0 and standard
+        deviation 1, increasing.
     likelihood_ : Gaussian
-        The noise, in the same units as ``posterior_``.
+        The noise there, in the same units as ``posterior_``.
+    mixture_ : PosteriorMixture
+        What predictions are made from: approximate posteriors with their weights, in the same
+        units; ``posterior_`` alone without the average.
+    range_map_ : RangeMap
+        Of the inputs.
     noise_variance_ : float
-        The variance of the noise, in squared units of the target.
+        The variance of the noise, in squared units of the target; its mean over the mixture.
     log_evidence_, evidence_bound_ : float
         Laplace's approximation to the log evidence of the targets as they came, in nats, and a
         lower bound on it. Where they are far apart, distrust the band.
@@ -97,6 +118,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         "period_fraction": [Interval(Real, 0, 1, closed="right")],
         "prior": [StrOptions(set(_PRIORS))],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "robust_range": ["boolean"],
+        "average_hyperparameters": ["boolean"],
     }
 
     def __init__(
@@ -107,12 +130,16 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         period_fraction: float = 0.25,
         prior: str = "isgp",
         max_iter: int = 200,
+        robust_range: bool = True,
+        average_hyperparameters: bool = True,
     ) -> None:
         self.n_basis = n_basis
         self.increasing = increasing
         self.period_fraction = period_fraction
         self.prior = prior
         self.max_iter = max_iter
+        self.robust_range = robust_range
+        self.average_hyperparameters = average_hyperparameters
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the posterior, with hyper-parameters that maximise the evidence.
@@ -132,7 +159,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If X has another number of columns than one, a value is not finite, fewer than two
-            inputs are distinct, or all targets are equal.
+            inputs are distinct, all targets are equal, or either varies by less or more than
+            floating-point numbers can tell.
 
         Warns
         -----
@@ -156,27 +184,56 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if np.ptp(target) == 0:
             raise ValueError(f"expected a target that varies, got {len(target)} times {target[0]}")
 
-        self._x_location = (x.max() + x.min()) / 2
-        self._x_scale = (x.max() - x.min()) / 2
+        self.range_map_ = (
+            RangeMap.fit(torch.from_numpy(x), torch.from_numpy(weight))
+            if self.robust_range
+            else RangeMap()
+        )
+        x = self.range_map_(torch.from_numpy(x)).numpy()
+        self._x_location = x.max() / 2 + x.min() / 2
+        self._x_scale = x.max() / 2 - x.min() / 2
+        if self._x_scale < np.finfo(np.float64).tiny:
+            raise ValueError(
+                f"expected inputs that vary by more than {np.finfo(np.float64).tiny:.3g}, got "
+                f"{2 * self._x_scale:.3g}: rescale them"
+            )
+        spread = target.max() / 2 - target.min() / 2
+        if not _SPREADS[0] < spread < _SPREADS[1]:
+            raise ValueError(
+                f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
+                f"{2 * spread:.3g}: rescale it"
+            )
         self._y_location = np.average(target, weights=weight)
         self._y_scale = np.sqrt(np.average((target - self._y_location) ** 2, weights=weight))
-        correlation = _correlation(x, target, weight)
+        # Powers of two near the scales keep squares and products within floating point's range.
+        near = _power_of_two(self._x_scale)
+        correlation = _correlation(x / near, target / _power_of_two(self._y_scale), weight)
         self.increasing_ = self._direction(correlation, weight.sum())
         if not self.increasing_:
             self._y_scale = -self._y_scale
 
-        found = maximise_evidence(
-            *self._beginning(correlation, x, weight),
-            *self.standardise(x, target),
-            sample_weight=torch.from_numpy(weight),
-            bounds=SEARCH_RANGES,
-            max_iter=self.max_iter,
-        )
+        x_data = torch.from_numpy((x - self._x_location) / self._x_scale)
+        y_data = torch.from_numpy((target - self._y_location) / self._y_scale)
+        counts = torch.from_numpy(weight)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = maximise_evidence(
+                *self._beginning(correlation, x / near, self._x_scale / near, weight),
+                x_data,
+                y_data,
+                sample_weight=counts,
+                bounds=SEARCH_RANGES,
+                max_iter=self.max_iter,
+            )
+        for warning in caught:
+            warnings.warn(warning.message, warning.category, stacklevel=2)
         self.posterior_ = found.posterior
         self.converged_ = found.converged
         self.n_iter_ = found.n_evaluations
         self.likelihood_ = found.likelihood
-        self.noise_variance_ = float(self._y_scale**2 / self.likelihood_.alpha)
+        self.mixture_ = self._mixture(found, x_data, y_data, counts)
+        noise = float(self.mixture_.weights @ self.mixture_.noise_variances)
+        self.noise_variance_ = float(self._y_scale**2 * noise)
         units = weight.sum() * math.log(abs(self._y_scale))
         self.log_evidence_ = self.posterior_.log_evidence - units
         self.evidence_bound_ = self.posterior_.evidence_bound - units
@@ -204,9 +261,53 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             If an input lies outside the kernel's period.
         """
         x = self._new_input(X)
-        mean, variance = (values.numpy() for values in self.posterior_.moments(x))
+        mean, variance = (values.numpy() for values in self.mixture_.moments(x))
         mean = self._y_location + self._y_scale * mean
         return (mean, abs(self._y_scale) * np.sqrt(variance)) if return_std else mean
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        level: float = 0.95,
+        of: str = "curve",
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """A band that holds nu, or new targets, with a given probability at each input.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1)
+        level : float, default=0.95
+            In (0, 1); as much is left out below as above.
+        of : {"curve", "observation"}, default="curve"
+            The band of nu itself, or of a new target, which has noise.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n,)
+
+        Raises
+        ------
+        ValueError
+            If level or ``of`` is not one of the above.
+
+        Warns
+        -----
+        UserWarning
+            If an input lies outside the kernel's period.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"expected a level in (0, 1), got {level}")
+        if of not in ("curve", "observation"):
+            raise ValueError(f'expected of to be "curve" or "observation", got {of!r}')
+        x = self._new_input(X)
+        ends = [
+            self._y_location
+            + self._y_scale
+            * self.mixture_.quantile(x, quantile, observation=of == "observation").numpy()
+            for quantile in ((1 - level) / 2, (1 + level) / 2)
+        ]
+        low, high = ends if self.increasing_ else reversed(ends)
+        return low, high
 
     def sample_source(
         self,
@@ -235,8 +336,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(f"expected n_samples of at least 0, got {n_samples}")
         x = self._new_input(X)
         seed = int(check_random_state(random_state).randint(2**31))
-        Gamma = self.posterior_.sample(n_samples, torch.Generator().manual_seed(seed))
-        nu = self.posterior_.prior.source(x, Gamma).numpy().T
+        generator = torch.Generator().manual_seed(seed)
+        nu = self.mixture_.sample_source(x, n_samples, generator).numpy().T
         return self._y_location + self._y_scale * nu
 
     def _one_feature(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -254,7 +355,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         edge = 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:
-            low, high = (self._x_location + sign * edge * self._x_scale for sign in (-1, 1))
+            ends = self._x_location + edge * self._x_scale * np.array([-1.0, 1.0])
+            low, high = self.range_map_.inverse(torch.from_numpy(ends)).tolist()
             warnings.warn(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
                 "kernel's period ends: the fit says nothing there",
@@ -270,7 +372,17 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return self._standard_input(x), torch.from_numpy((y - self._y_location) / self._y_scale)
 
     def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
-        return torch.from_numpy((x - self._x_location) / self._x_scale)
+        mapped = self.range_map_(as_float64(x)).numpy()
+        return torch.from_numpy((mapped - self._x_location) / self._x_scale)
+
+    def _mixture(
+        self, found: EvidenceMaximum[Gaussian], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
+    ) -> PosteriorMixture:
+        if not self.average_hyperparameters:
+            return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
+        with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
+            data = found.likelihood.condense(found.posterior.prior.features, x, y, w)
+        return average_hyperparameters(found.posterior, data)
 
     def _direction(self, correlation: float, n: float) -> bool:
         if self.increasing != "auto":
@@ -286,11 +398,15 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return correlation >= 0
 
     def _beginning(
-        self, correlation: float, x: NDArray[np.float64], weight: NDArray[np.float64]
+        self,
+        correlation: float,
+        x: NDArray[np.float64],
+        scale: float,
+        weight: NDArray[np.float64],
     ) -> tuple[SourcePrior, Gaussian]:
         """A prior and a likelihood where the search may begin: those of the straight line."""
         location = np.average(x, weights=weight)
-        spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / self._x_scale
+        spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / scale
         explained = min(abs(correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
         variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
@@ -298,6 +414,10 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             variance
         )
         return _PRIORS[self.prior](kernel), Gaussian(1 / (1 - explained**2))
+
+
+def _power_of_two(value: float) -> float:
+    return 2.0 ** (math.frexp(value)[1] - 1)
 
 
 def _correlation(

@@ -21,10 +21,8 @@ def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root
     paper : {"W&N", "LHG"}
     choices : mapping of str to str
         From each under-specified claim of the paper to what this book does about it.
-    findings : dict
-        From :func:`bayesloss_book.ledger.scorecard.all_findings`.
-    root : str
-        The way from the page to the top of the book, such as "..".
+    findings, root
+        As for :func:`~bayesloss_book.ledger.scorecard.claims_table`.
 
     Raises
     ------

@@ -20,6 +20,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
 from bayesloss.learning.regression import ISGPRegressor
+from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.stores.results import run_cells
@@ -154,7 +155,9 @@ def fit(
     period_fraction: float,
 ) -> ISGPRegressor:
     """The GP or the ISGP, with hyper-parameters of maximal evidence."""
-    model = ISGPRegressor(n_basis=n_basis, period_fraction=period_fraction, prior=method.lower())
+    model = ISGPRegressor(
+        n_basis=n_basis, period_fraction=period_fraction, prior=method.lower(), **PLUG_IN
+    )
     return model.fit(x[:, None], y)
 
 

@@ -23,6 +23,7 @@ from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mo
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.learning.laplace.chains import (
     TASKS,
     grid,
@@ -209,7 +210,7 @@ def _by_chains(
 
 def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _Belief:
     """The estimator as it comes, or the mixture around what it found."""
-    model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True)
+    model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True, **PLUG_IN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(x.numpy()[:, None], y.numpy())

@@ -5,17 +5,19 @@ import warnings
 
 __all__ = ["warn_caller"]
 
+# Whose lines stand between a user's call and ours: decorators, pipelines, cross-validation.
+_BETWEEN = ("bayesloss.", "joblib.", "sklearn.", "torch.")
+
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the first line up the stack that is not in this package.
+    """Warn at the first line up the stack that is neither ours nor that of a library between.
 
     Parameters
     ----------
     message : str
     category : type of Warning
     """
-    package = __name__.rpartition(".")[0] + "."
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,101 @@
+r"""Rows that are copies of each other: found, merged, and told from rows that are alike by nature.
+
+Oversampling, bagging and repeated measures put a row into the data several times; counts put it in
+once, with a weight. Both are one thing here: equal rows become one row that weighs as much as they
+do together. What is to be held out can then be held out whole.
+
+Where columns take few values, though, rows are alike by nature. Labels tell the two apart: copies
+share theirs, rows that are merely alike have labels that differ as often as the model says. Among
+pairs of rows with equal inputs, let p (1 - p) be the model's variance of a label. Then
+
+    rho = 1 - #(pairs whose labels differ) / sum over pairs of 2 p (1 - p),
+
+cut off at 0 and 1, is the part of the pairs that are copies: the intraclass correlation of the
+labels. Of m equal rows, 1 + (m - 1) rho are one observation's, which is Kish's design effect.
+"""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+__all__ = ["agreement", "equal_rows", "merged"]
+
+_CELLS = 2**22  # numbers hashed at a time
+
+
+def equal_rows(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Numbers 0, 1, ... of shape (n,) that are equal where rows, of shape (n, d), are.
+
+    Rows are compared by a hash of their bits, 64 bits long: sums of products with odd numbers.
+    Those of one hash are then compared in full.
+    """
+    generator = np.random.default_rng(0)
+    factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
+    hashes = np.concatenate(
+        [
+            # Adding 0 makes -0 the same as 0.
+            ((part + 0.0).view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
+            for part in np.array_split(rows, max(1, rows.size // _CELLS))
+        ]
+    )
+    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(first) < len(rows):
+        alike = np.flatnonzero(first[codes] != np.arange(len(rows)))
+        if not np.array_equal(rows[alike], rows[first[codes[alike]]]):
+            return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return codes
+
+
+def merged(
+    inputs: NDArray[np.float64], weight: NDArray[np.float64], *keys: NDArray
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """One row of each set of equal rows, and what each set weighs together.
+
+    The order is that of the hashes: data that are the same as weights and as copies, in whatever
+    order, become the same to the last bit. Where there is neither copy nor weight above 1, all
+    stays as it is.
+
+    Parameters
+    ----------
+    inputs : ndarray of shape (n, d)
+    weight : ndarray of shape (n,)
+    *keys : ndarray of shape (n,)
+        In which equal rows have to agree, too: labels, groups.
+
+    Returns
+    -------
+    kept : ndarray of shape (m,)
+    weight : ndarray of shape (m,)
+    """
+    together = np.stack([equal_rows(inputs), *keys], axis=1)
+    _, first, codes = np.unique(together, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(weight) and weight.max() <= 1:
+        return np.arange(len(weight)), weight
+    return first, np.bincount(codes.ravel(), weight).astype(np.float64)
+
+
+def agreement(rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor) -> float:
+    """The part of the pairs of rows with equal inputs that are copies: rho above.
+
+    Parameters
+    ----------
+    rows : Tensor of int64 of shape (n,)
+        Equal for equal inputs.
+    labels : Tensor of int64 of shape (n,)
+        0 or 1.
+    weight : Tensor of shape (n,)
+        How many times each row counts.
+    variance : Tensor of shape (n,)
+        Of the labels, p (1 - p), according to the model.
+    """
+    size = int(rows.max()) + 1
+    total, ones, spread = (
+        torch.bincount(rows, values, minlength=size)
+        for values in (weight, weight * labels, weight * variance)
+    )
+    differ = float((ones * (total - ones)).sum())
+    if differ == 0:
+        return 1.0
+    expected = float(((total - 1).clamp_min(0) * spread).sum())
+    return min(max(1 - differ / expected, 0.0), 1.0) if expected > 0 else 0.0

@@ -1,0 +1,330 @@
+r"""Many classes in one model, each with a monotone learned source.
+
+    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),   x_k = beta_k . (z - mean z),
+
+which is multinomial logistic regression if every nu_k is a straight line of slope 1, W&N's model
+(12) for two classes if one of two sources is constant, and temperature scaling if all nu_k are
+lines of one other slope. The sources have independent priors, centred on nu(x) = x. Given scores,
+the log joint density of all parameters Gamma = (Gamma_1, ..., Gamma_K) has, with r_nk = w_n
+(y_nk - p_nk) and J_k the derivatives of nu_k(x_nk) in Gamma_k, of shape (n, D), nu_k'' the second,
+
+    gradient_k = J_k^T r_k - precision (Gamma_k - location),
+    H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k''),
+
+and Newton's method and Laplace's approximation go as for one source. The sources of a class depend
+on each other a posteriori only through the common denominator.
+
+Sources are fitted to scores that the weights have not seen: multinomial regressions on all folds
+but one score the data of that one. From the fit to all data, a few steps lead to each of those. All
+scores are first brought to the scale at which the held-out labels are most probable, so that a
+straight line of slope 1 is temperature scaling, and the sources have to say only where classes
+differ from it, and where they bend.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.optimize import minimize, minimize_scalar
+from torch import Tensor
+
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.laplace import LogJoint, Mode, find_mode
+from bayesloss.learning.linear_scores import LinearScores
+
+__all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_of"]
+
+_FOLDS = 5
+_STEPS = 1000  # L-BFGS iterations of the multinomial regression
+_ROWS = 4096  # data in a block
+
+
+@dataclass(frozen=True)
+class JointFit:
+    """What was found for K classes.
+
+    Attributes
+    ----------
+    beta : Tensor of shape (K, d)
+    scores : Tensor of shape (K, n)
+        Of the training data.
+    prior : SourcePrior
+        Of each source.
+    mode : Tensor of shape (K, D)
+    root : Tensor of shape (K * D, K * D)
+        A square root of the posterior covariance of all parameters, one class after the other.
+    log_evidence : float
+        Laplace's, given the held-out scores, in nats.
+    least_curvature : float
+        The smallest eigenvalue of the Hessian in units of the prior precision.
+    n_iter : int
+        Newton steps.
+    unsettled : tuple of str
+        What did not converge.
+    """
+
+    beta: Tensor
+    scores: Tensor
+    prior: SourcePrior
+    mode: Tensor
+    root: Tensor = field(repr=False)
+    log_evidence: float
+    least_curvature: float
+    n_iter: int
+    unsettled: tuple[str, ...]
+
+
+def fit_joint_links(
+    data: LinearScores,
+    family: Callable[[float], Sequence[SourcePrior]],
+    *,
+    tol: float,
+    groups: Tensor | None = None,
+    held_out: bool = True,
+) -> JointFit:
+    """Fit weights, then all sources together to held-out scores.
+
+    Parameters
+    ----------
+    data : LinearScores
+        Each datum has label 1 for one class.
+    family : callable
+        Takes the largest score in absolute value to the priors among which Laplace's evidence
+        chooses, stiffest last; all with the same features.
+    tol : float
+        A multinomial regression ends when no derivative of its mean log likelihood exceeds tol.
+    groups : Tensor of int64 of shape (n,), optional
+        Data of one number are held out together.
+    held_out : bool
+        Whether sources are fitted to held-out scores, or to the training scores.
+
+    Returns
+    -------
+    JointFit
+    """
+    beta, offset, settled = fit_softmax(data, data.weight, tol)
+    unsettled = [] if settled else ["the multinomial regression"]
+    scores = data.scores(beta, torch.zeros_like(offset))
+    seen, shift = scores.clone(), offset[:, None].expand_as(scores).clone()
+    if held_out:
+        fold = folds_of(data.labels.argmax(0).cpu(), groups).to(scores.device)
+        for each in range(int(fold.max()) + 1):
+            out = fold == each
+            weight = torch.where(out, 0.0, data.weight)
+            without, level, settled = fit_softmax(data, weight, tol, beta, offset)
+            if not settled:
+                unsettled.append(f"the multinomial regression without fold {each}")
+            seen[:, out] = data.scores(without, torch.zeros_like(level))[:, out]
+            shift[:, out] = level[:, None]
+    scale = _common_scale(seen + shift, data.labels, data.weight)
+    beta, scores = scale * beta, scale * scores
+    # The offset of a fold's regression is part of its scores, that of the fit to all is nu_0.
+    x, start = (scale * (seen + shift - offset[:, None])).cpu(), (scale * offset).cpu()
+    priors = family(float(torch.cat([x, scores.cpu()]).abs().max()))
+    edge = 1 / priors[0].kernel.c
+    features = [priors[0].features(row.clamp(-edge, edge)) for row in x]
+    best: tuple[float, SourcePrior, Mode, Tensor] | None = None
+    n_iter, Gamma = 0, None
+    for prior in reversed(priors):
+        joint = SoftmaxJoint.of(prior, start, features, data.labels.cpu(), data.weight.cpu())
+        mode = find_mode(joint, joint.prior.location if Gamma is None else Gamma)
+        n_iter += mode.n_iter
+        if mode.least_curvature <= 0:
+            continue
+        Gamma = mode.Gamma
+        evidence = float(joint.log_evidence(Gamma))
+        if best is None or evidence > best[0]:
+            best = evidence, prior, mode, joint.root(Gamma)
+    if best is None:
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    evidence, prior, mode, root = best
+    if not mode.converged:
+        unsettled.append("the search for the sources")
+    return JointFit(
+        beta=beta,
+        scores=scores,
+        prior=prior,
+        mode=mode.Gamma.reshape(len(start), -1),
+        root=root,
+        log_evidence=evidence,
+        least_curvature=mode.least_curvature,
+        n_iter=n_iter,
+        unsettled=tuple(unsettled),
+    )
+
+
+def fit_softmax(
+    data: LinearScores,
+    weight: Tensor,
+    tol: float,
+    beta: Tensor | None = None,
+    offset: Tensor | None = None,
+) -> tuple[Tensor, Tensor, bool]:
+    """Weights (K, d) and offsets (K,) of a multinomial logistic regression, and if it settled.
+
+    Parameters
+    ----------
+    data : LinearScores
+        With coordinates in which a few steps suffice, and the strength of the penalty.
+    weight : Tensor of shape (n,)
+        How many times each datum counts here; zero for those that are left out.
+    tol : float
+    beta : Tensor of shape (K, d), optional
+    offset : Tensor of shape (K,), optional
+        Where the search begins.
+    """
+    K, d = len(data.labels), len(data.centre)
+    begin = data.Z.new_zeros((K, d)) if beta is None else beta
+    level = data.Z.new_zeros(K) if offset is None else offset
+    y, total = data.labels.to(weight.dtype), float(weight.sum())
+    ridge = data.ridge * data.total / total
+    steep = math.inf
+
+    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal steep
+        moved = torch.from_numpy(vector.copy()).to(y.device).reshape(K, d + 1)
+        at = begin + data.weights(moved[:, :-1])
+        shift = level + data.level.rsqrt() * moved[:, -1]
+        scores = data.scores(at, shift)
+        log_p = scores - scores.logsumexp(0)
+        slopes = (y - log_p.exp()) * (weight / total)
+        gradient = data.pull_back(slopes) - ridge * at
+        rise = slopes.sum(1)
+        steep = max(float(gradient.abs().max()), float(rise.abs().max()))
+        value = float(((y * log_p).sum(0) * weight).sum() / total)
+        value -= 0.5 * ridge * float((at**2).sum())
+        along = torch.cat([data.slopes(gradient), (data.level.rsqrt() * rise)[:, None]], dim=1)
+        return -value, -along.flatten().cpu().numpy()
+
+    def stop(_: np.ndarray) -> None:
+        if steep <= tol:
+            raise StopIteration
+
+    vector = np.zeros(K * (d + 1))
+    negative(vector)
+    if steep > tol:
+        options = {"maxiter": _STEPS, "ftol": 0.0, "gtol": 0.0, "maxls": 30, "maxcor": 20}
+        vector = minimize(
+            negative, vector, jac=True, method="L-BFGS-B", callback=stop, options=options
+        ).x
+        negative(vector)
+    moved = torch.from_numpy(vector).to(y.device).reshape(K, d + 1)
+    shift = level + data.level.rsqrt() * moved[:, -1]
+    return begin + data.weights(moved[:, :-1]), shift, steep <= tol
+
+
+def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
+    """Numbers of the folds, of shape (n,), without chance: each fold has its share of all classes.
+
+    Groups stay whole; the larger ones are dealt out first, each to the fold with the fewest data.
+    """
+    if groups is None:
+        fold = torch.empty_like(classes)
+        order = classes.argsort(stable=True)
+        fold[order] = torch.arange(len(classes)) % _FOLDS
+        return fold
+    groups = groups.cpu()
+    sizes = torch.bincount(groups)
+    filled, of_group = [0] * min(_FOLDS, len(sizes)), torch.zeros_like(sizes)
+    for g in sizes.argsort(descending=True, stable=True).tolist():
+        least = filled.index(min(filled))
+        of_group[g] = least
+        filled[least] += int(sizes[g])
+    return of_group[groups]
+
+
+def _common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
+    """The factor of all scores, of shape (K, n), that makes the labels most probable.
+
+    Temperature scaling, with log factor ~ N(0, 1) beforehand: labels that are all told apart would
+    ask for an infinite one.
+    """
+    y = labels.to(weight.dtype)
+
+    def negative(log_factor: float) -> float:
+        log_p = torch.log_softmax(math.exp(log_factor) * scores, dim=0)
+        return 0.5 * log_factor**2 - float(((y * log_p).sum(0) * weight).sum())
+
+    return math.exp(minimize_scalar(negative, bounds=(-5.0, 5.0), method="bounded").x)
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What a search for a mode asks of a prior, for the parameters of K sources."""
+
+    location: Tensor
+    precision: Tensor
+    n_twins: int = 1
+
+
+@dataclass(frozen=True)
+class SoftmaxJoint(LogJoint):
+    """The log joint density of labels and the parameters of K sources.
+
+    ``prior`` has location and precision of all, of shape (K * D,); ``each`` is that of one source.
+    """
+
+    prior: _Product  # type: ignore[assignment]
+    likelihood: None  # type: ignore[assignment]
+    data: None  # type: ignore[assignment]
+    each: SourcePrior
+    features: tuple[Tensor, ...]
+    labels: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        prior: SourcePrior,
+        intercepts: Tensor,
+        features: Sequence[Tensor],
+        labels: Tensor,
+        weight: Tensor,
+    ) -> "SoftmaxJoint":
+        """From the prior of a source, the means of nu_0, the features of scores, and the labels."""
+        K = len(labels)
+        location = prior.location.repeat(K, 1)
+        location[:, -1] = intercepts
+        together = _Product(location.flatten(), prior.precision.repeat(K))
+        return cls(together, None, None, prior, tuple(features), labels.to(weight.dtype), weight)
+
+    def _log_p(self, Gamma: Tensor) -> Tensor:
+        parts = Gamma.reshape(len(self.features), -1)
+        nu = torch.stack(
+            [Phi @ self.each.coefficients(G) for Phi, G in zip(self.features, parts, strict=True)]
+        )
+        return nu - nu.logsumexp(0)
+
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log probability of all labels, as a scalar."""
+        return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
+
+    def gradient(self, Gamma: Tensor) -> Tensor:
+        """The derivative with respect to Gamma, of shape (K * D,)."""
+        residual = self.weight * (self.labels - self._log_p(Gamma).exp())
+        parts = Gamma.reshape(len(self.features), -1)
+        pulls = [
+            self.each.jacobian(G).T @ (Phi.T @ r)
+            for Phi, G, r in zip(self.features, parts, residual, strict=True)
+        ]
+        return torch.cat(pulls) - self.prior.precision * (Gamma - self.prior.location)
+
+    def hessian(self, Gamma: Tensor) -> Tensor:
+        """Minus the second derivative, of shape (K * D, K * D): H above."""
+        p = self._log_p(Gamma).exp()
+        residual = self.weight * (self.labels - p)
+        parts = Gamma.reshape(len(self.features), -1)
+        slopes = [Phi @ self.each.jacobian(G) for Phi, G in zip(self.features, parts, strict=True)]
+        D, H = parts.shape[1], torch.diag(self.prior.precision)
+        for k, J in enumerate(slopes):
+            rows = slice(k * D, (k + 1) * D)
+            bend = self.each.curvature(self.features[k].T @ residual[k])
+            H[rows, rows] += J.T @ ((self.weight * p[k] * (1 - p[k]))[:, None] * J) - bend
+            for j in range(k):
+                block = -J.T @ ((self.weight * p[k] * p[j])[:, None] * slopes[j])
+                columns = slice(j * D, (j + 1) * D)
+                H[rows, columns] += block
+                H[columns, rows] += block.T
+        return H

@@ -1,0 +1,143 @@
+"""Tests of the average over hyper-parameters: exact cases, brute force, Monte Carlo."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
+from bayesloss.learning.hyper_mixture import (
+    PosteriorMixture,
+    average_hyperparameters,
+    importance_weighted_bound,
+)
+from bayesloss.learning.laplace import LogJoint
+from bayesloss.learning.likelihoods import Bernoulli
+
+GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
+
+
+def simulate(n=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = 2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1
+    return x, torch.tanh(2 * x) + 0.2 * torch.randn(n, dtype=torch.float64, generator=generator)
+
+
+def prior_of(kind, a=2.0):
+    return kind(TrigonometricKernel(a=a, c=0.25, n_basis=6))
+
+
+def two_components():
+    x, y = simulate()
+    parts = [laplace(prior_of(ISGP, a), Gaussian(alpha), x, y) for a, alpha in ((2, 25), (9, 1.0))]
+    return PosteriorMixture(parts, torch.tensor([0.3, 0.7], dtype=torch.float64))
+
+
+class TestImportanceWeightedBound:
+    def bound(self, kind, n_draws, seed=0):
+        x, y = simulate()
+        prior, likelihood = prior_of(kind), Gaussian(25.0)
+        posterior = laplace(prior, likelihood, x, y)
+        joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(n_draws, 7, dtype=torch.float64, generator=generator)
+        return float(importance_weighted_bound(joint, posterior, noise)), posterior
+
+    def test_exact_where_the_posterior_is_gaussian(self):
+        """For a GP every draw gives the evidence itself: here by the n x n formula."""
+        x, y = simulate()
+        covariance = prior_of(GP).kernel(x[:, None], x) + 1 + torch.eye(40).double() / 25
+        normal = torch.distributions.MultivariateNormal(torch.zeros(40).double(), covariance)
+        assert self.bound(GP, 3)[0] == pytest.approx(float(normal.log_prob(y)), abs=1e-8)
+
+    def test_between_the_plain_bound_and_the_evidence(self):
+        """With one draw it is the plain bound on average; with more it rises, to the evidence."""
+        ones = np.array([self.bound(ISGP, 1, seed)[0] for seed in range(400)])
+        many = np.array([self.bound(ISGP, 64, seed)[0] for seed in range(30)])
+        plain = self.bound(ISGP, 1)[1].evidence_bound
+        # The plain bound takes a little off the twin's entropy (Kolchinsky and Tracey): 1e-3 nats.
+        assert abs(ones.mean() - plain) < 4 * ones.std() / 20 + 1e-3
+        assert many.mean() > ones.mean()
+        evidence = self.bound(ISGP, 20_000)[0]
+        assert many.mean() < evidence + 4 * many.std() / math.sqrt(30)
+
+
+class TestMixture:
+    def test_moments_and_quantiles_by_draws(self):
+        """Within four standard errors of a hundred thousand draws of Gaussians with the moments."""
+        mixture, n = two_components(), 100_000
+        generator = np.random.default_rng(0)
+        which = generator.random(n) < 0.7
+        moments = [torch.stack(part.moments(GRID)).numpy() for part in mixture.components]
+        means, variances = (np.where(which[:, None], moments[1][i], moments[0][i]) for i in (0, 1))
+        draws = means + np.sqrt(variances) * generator.normal(size=(n, 5))
+        mean, variance = mixture.moments(GRID)
+        assert np.all(np.abs(draws.mean(axis=0) - mean.numpy()) < 4 * draws.std(axis=0) / n**0.5)
+        np.testing.assert_allclose(draws.var(axis=0), variance, rtol=0.03)
+        for level in (0.025, 0.5, 0.9):
+            below = (draws < mixture.quantile(GRID, level).numpy()).mean(axis=0)
+            assert np.all(np.abs(below - level) < 4 * math.sqrt(level * (1 - level) / n))
+
+    def test_quantile_of_an_observation_by_root_finding(self):
+        mixture = two_components()
+        moments = [torch.stack(part.moments(GRID[:1])).numpy()[:, 0] for part in mixture.components]
+        spread = [math.sqrt(moments[0][1] + 1 / 25), math.sqrt(moments[1][1] + 1)]
+
+        def excess(q):
+            parts = (norm.cdf(q, m[0], s) for m, s in zip(moments, spread, strict=True))
+            return np.dot([0.3, 0.7], list(parts)) - 0.975
+
+        got = mixture.quantile(GRID[:1], 0.975, observation=True)
+        assert float(got) == pytest.approx(brentq(excess, -10, 10, xtol=1e-12), abs=1e-9)
+
+    def test_sources_have_the_mixtures_moments(self):
+        mixture, n = two_components(), 20_000
+        paths = mixture.sample_source(GRID, n, torch.Generator().manual_seed(0)).numpy()
+        mean, variance = (values.numpy() for values in mixture.moments(GRID))
+        assert np.all(np.abs(paths.mean(axis=0) - mean) < 4 * np.sqrt(variance / n))
+        np.testing.assert_allclose(paths.var(axis=0), variance, rtol=0.06)
+        assert np.diff(paths, axis=1).min() >= 0
+
+
+class TestAverage:
+    @pytest.mark.parametrize("kind", [GP, ISGP])
+    def test_against_a_dense_grid(self, kind):
+        """For a GP, brute force over 1/a, log k(0, 0) and log alpha with the exact evidence."""
+        x, y = simulate(60)
+        best = maximise_evidence(prior_of(kind), Gaussian(25.0), x, y)
+        prior = best.posterior.prior
+        data = best.likelihood.condense(prior.features, x, y)
+        mixture = average_hyperparameters(best.posterior, data)
+        assert float(mixture.weights.sum()) == pytest.approx(1)
+        mean, variance = mixture.moments(GRID)
+        if kind is ISGP:  # no exact evidence: wider than the best alone, and near its mean
+            plain_mean, plain_variance = best.posterior.moments(GRID)
+            assert bool((variance > plain_variance).all())
+            assert bool(((mean - plain_mean).abs() < plain_variance.sqrt()).all())
+            return
+        found, weights = [], []
+        variances = float(prior.kernel.variance) * np.exp(np.linspace(-3.5, 5, 14))
+        alphas = float(best.likelihood.alpha) * np.exp(np.linspace(-0.8, 0.8, 7))
+        for ratio in (np.arange(12) + 0.5) / 12:
+            for k in variances:
+                kernel = TrigonometricKernel(a=1 / ratio, c=0.25, n_basis=6).scaled(k)
+                there = GP(kernel, mu=prior.mu, gamma=prior.gamma)
+                for alpha in alphas:
+                    found.append(laplace(there, Gaussian(alpha), x, y))
+                    weights.append(found[-1].log_evidence)
+        weights = torch.softmax(torch.tensor(weights, dtype=torch.float64), dim=0)
+        expected_mean, expected = PosteriorMixture(found, weights).moments(GRID)
+        # The design is a rough one: five points for two hyper-parameters.
+        assert bool(((mean - expected_mean).abs() < 0.2 * expected.sqrt()).all())
+        np.testing.assert_allclose(variance.sqrt(), expected.sqrt(), rtol=0.12)
+
+    def test_labels_are_refused(self):
+        x, y = simulate()
+        likelihood = Bernoulli()
+        prior, labels = prior_of(ISGP), (y > 0).to(torch.float64)
+        data = likelihood.condense(prior.features, x, labels)
+        with pytest.raises(TypeError, match="expected a Gaussian likelihood, got Bernoulli"):
+            average_hyperparameters(laplace(prior, likelihood, x, labels), data)

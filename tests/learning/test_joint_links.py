@@ -1,0 +1,194 @@
+"""Tests of the joint model of many classes: derivatives, weights, folds, and what it gains."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_predict
+
+from bayesloss import LinkgisticClassifier, TrigonometricKernel
+from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.joint_links import SoftmaxJoint, fit_joint_links, fit_softmax, folds_of
+from bayesloss.learning.linear_scores import LinearScores
+
+K = 3
+
+
+def problem(n=300, d=4, C=2.0, seed=0, bend=1.0):
+    """Labels of three classes; the weights of the data are 1, 2 and 3."""
+    generator = np.random.default_rng(seed)
+    z = generator.normal(size=(n, d)) * np.geomspace(1, 10, d) + 3
+    x = (z - z.mean(0)) / np.geomspace(1, 10, d) @ generator.normal(size=(d, K))
+    odds = np.where(x < 0, x / bend, x * bend)
+    classes = (odds + generator.gumbel(size=(n, K))).argmax(1)
+    weight = generator.integers(1, 4, n).astype(float)
+    labels = np.stack([classes == k for k in range(K)]).astype(np.int64)
+    return LinearScores(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
+
+
+def prior_of(reach, variance=0.3):
+    kernel = TrigonometricKernel(a=2.0, c=0.5 / reach, n_basis=8).scaled(variance)
+    return CentredISGP(kernel, tau=0.3)
+
+
+@pytest.fixture
+def joint():
+    data, _ = problem(n=80)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn((K, 80), dtype=torch.float64, generator=generator)
+    prior = prior_of(4.0)
+    found = SoftmaxJoint.of(
+        prior,
+        torch.tensor([0.5, -0.2, 0.1], dtype=torch.float64),
+        [prior.features(row) for row in x],
+        data.labels,
+        data.weight,
+    )
+    Gamma = found.prior.location + 0.3 * torch.randn(
+        len(found.prior.location), dtype=torch.float64, generator=generator
+    )
+    return found, Gamma, x, data
+
+
+def test_density_is_that_of_the_model(joint):
+    """Softmax of the sources themselves, and independent normal densities."""
+    found, Gamma, x, data = joint
+    prior, parts = found.each, Gamma.reshape(K, -1)
+    nu = torch.stack([prior.source(row, part) for row, part in zip(x, parts, strict=True)])
+    log_p = torch.log_softmax(nu, dim=0)[data.labels.argmax(0), torch.arange(80)]
+    normal = torch.distributions.Normal(found.prior.location, found.prior.precision.rsqrt())
+    expected = data.weight @ log_p + normal.log_prob(Gamma).sum()
+    torch.testing.assert_close(found(Gamma), expected, rtol=1e-12, atol=0)
+    assert found.prior.location[prior.kernel.n_basis + 1] == 0.5
+
+
+def test_derivatives(joint):
+    """Against automatic differentiation of the density."""
+    found, Gamma, _, _ = joint
+    slope = torch.autograd.functional.jacobian(found, Gamma)
+    torch.testing.assert_close(found.gradient(Gamma), slope, rtol=1e-9, atol=1e-9)
+    bend = torch.autograd.functional.hessian(found, Gamma)
+    torch.testing.assert_close(found.hessian(Gamma), -bend, rtol=1e-9, atol=1e-7)
+
+
+@pytest.mark.parametrize("C", [0.01, 2.0])
+def test_weights_are_scikit_learns(C):
+    data, classes = problem(C=C)
+    beta, offset, settled = fit_softmax(data, data.weight, 1e-7)
+    other = LogisticRegression(C=C, tol=1e-10, max_iter=10_000)
+    other.fit((data.Z - data.centre).numpy(), classes, data.weight.numpy())
+    assert settled
+    np.testing.assert_allclose(beta, other.coef_, rtol=0, atol=2e-5)
+    free = (
+        offset - offset.mean()
+    ).numpy()  # scikit-learn's offsets, too, are free up to a constant
+    np.testing.assert_allclose(free, other.intercept_ - other.intercept_.mean(), atol=2e-5)
+
+
+def test_weights_without_some_data():
+    """From the fit to all, and with the same penalty on a sum over fewer."""
+    data, classes = problem()
+    beta, offset, _ = fit_softmax(data, data.weight, 1e-6)
+    kept = np.arange(300) % 5 != 0
+    weight = data.weight * torch.from_numpy(kept)
+    without, _, settled = fit_softmax(data, weight, 1e-7, beta, offset)
+    Z = (data.Z - data.centre).numpy()[kept]
+    other = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000)
+    other.fit(Z, classes[kept], weight.numpy()[kept])
+    assert settled
+    np.testing.assert_allclose(without, other.coef_, rtol=0, atol=2e-5)
+
+
+def test_folds():
+    """Every class has its share in every fold; groups stay whole, and folds of one size."""
+    generator = np.random.default_rng(0)
+    classes = torch.from_numpy(generator.integers(0, 3, 203))
+    fold = folds_of(classes)
+    for k in range(3):
+        sizes = torch.bincount(fold[classes == k], minlength=5)
+        assert int(sizes.max() - sizes.min()) <= 1
+    groups = torch.from_numpy(generator.integers(0, 30, 203))
+    fold = folds_of(classes, groups)
+    assert all(len(fold[groups == g].unique()) == 1 for g in range(30))
+    sizes = torch.bincount(fold)
+    assert len(sizes) == 5
+    assert int(sizes.max() - sizes.min()) <= int(torch.bincount(groups).max())
+    assert len(folds_of(classes[:3], torch.tensor([0, 1, 1])).unique()) == 2
+
+
+def test_sources_increase_and_differ_from_lines():
+    data, _ = problem(n=3000, bend=3.0)
+    fit = fit_joint_links(data, lambda reach: [prior_of(reach), prior_of(reach, 0.01)], tol=1e-5)
+    assert fit.unsettled == ()
+    assert float(fit.prior.kernel.variance) == pytest.approx(0.3)  # the evidence prefers bends
+    for mode, scores in zip(fit.mode, fit.scores, strict=True):
+        x = scores.sort().values
+        nu = fit.prior.source(x, mode)
+        assert float(nu.diff().min()) >= 0
+        slope = fit.prior.derivative(x[[300, 2700]], mode)
+        assert float(slope[1] / slope[0]) > 2  # 9 in truth, less by the weights' common scale
+
+
+def test_covariance_is_that_of_the_curvature():
+    data, _ = problem()
+    fit = fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-6, held_out=False)
+    offset = fit_softmax(data, data.weight, 1e-6)[1]
+    assert fit.root.shape == (K * 10, K * 10)
+    scale = float((fit.beta / fit_softmax(data, data.weight, 1e-6)[0]).median())
+    joint = SoftmaxJoint.of(
+        fit.prior, scale * offset, [fit.prior.features(x) for x in fit.scores], data.labels,
+        data.weight,
+    )  # fmt: skip
+    curvature = joint.hessian(fit.mode.flatten())
+    torch.testing.assert_close(
+        fit.root @ fit.root.T @ curvature, torch.eye(K * 10).double(), rtol=0, atol=1e-6
+    )
+
+
+class TestClassifier:
+    X, y = load_digits(return_X_y=True)
+    X = X / 16
+
+    def test_better_than_a_temperature(self):
+        """On digits, where logistic regression with C = 1 is underconfident by a factor of two."""
+        train, test = np.arange(1797) % 3 != 0, np.arange(1797) % 3 == 0
+        usual = LogisticRegression(max_iter=1000)
+        out = cross_val_predict(
+            usual, self.X[train], self.y[train], cv=5, method="decision_function"
+        )
+        rows = np.arange(train.sum())
+        factor = minimize_scalar(
+            lambda s: -log_softmax(s * out, axis=1)[rows, self.y[train]].sum(), bounds=(0.1, 10)
+        ).x
+        usual.fit(self.X[train], self.y[train])
+        tempered = np.exp(log_softmax(factor * usual.decision_function(self.X[test]), axis=1))
+        model = LinkgisticClassifier().fit(self.X[train], self.y[train])
+        learned = log_loss(self.y[test], model.predict_proba(self.X[test]))
+        assert model.joint_
+        assert learned < log_loss(self.y[test], tempered)
+        assert learned < 0.8 * log_loss(self.y[test], usual.predict_proba(self.X[test]))
+
+    def test_probabilities_are_the_softmax_of_the_sources(self):
+        model = LinkgisticClassifier().fit(self.X[:400], self.y[:400])
+        nu = model.decision_function(self.X)
+        np.testing.assert_allclose(
+            model.predict_log_proba(self.X), log_softmax(nu, axis=1), rtol=0, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            model.predict_proba(self.X), np.exp(model.predict_log_proba(self.X)), atol=1e-12
+        )
+        scores = model.scores(self.X)
+        for k, link in enumerate(model.links_):
+            # The mean of a source, and its value at the mode, are nearly the same.
+            low, high = link.source_band(scores[:50, k], level=0.99)
+            assert ((low < nu[:50, k]) & (nu[:50, k] < high)).all()
+
+    def test_copies_change_nothing(self):
+        X, y = self.X[:200], self.y[:200]
+        weighted = LinkgisticClassifier(C=1 / 3).fit(X, y, sample_weight=np.full(200, 3.0))
+        thrice = LinkgisticClassifier(C=1 / 3).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
+        np.testing.assert_array_equal(weighted.predict_proba(self.X), thrice.predict_proba(self.X))
