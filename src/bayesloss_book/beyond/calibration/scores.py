@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pooch
 from numpy.typing import NDArray
 from scipy.special import betaln, expit, gammaln, logit
 from sklearn.datasets import load_breast_cancer, load_digits
@@ -291,6 +290,8 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
 
 def _cache() -> Path:
     """The folder of the scores; to be emptied when the classifiers change."""
+    import pooch  # after bayesloss_book.data, which silences its first import
+
     root = os.environ.get("BAYESLOSS_CACHE") or pooch.os_cache("bayesloss")
     return Path(root).expanduser() / "scores"
 
@@ -316,16 +317,16 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
 
 
 @lru_cache(maxsize=1)
-def _images(data: str) -> tuple[NDArray[Any], ...]:
-    X, y = load_images(data, "train")
-    X_test, y_test = load_images(data, "test")
-    order = np.random.default_rng(0).permutation(len(X))
-    return (
-        X[order].reshape(len(X), -1) / 255.0,
-        y[order],
-        X_test.reshape(len(X_test), -1) / 255.0,
-        y_test,
-    )
+def _images(data: str) -> tuple[Array, Array, Array, Array]:
+    """Grey values from 0 to 1 and classes: the training images in random order, the test images."""
+    parts: list[Array] = []
+    for split in ("train", "test"):
+        images, labels = load_images(data, split)
+        rows = np.arange(len(images))
+        if split == "train":
+            rows = np.random.default_rng(0).permutation(rows)
+        parts += [images[rows].reshape(len(images), -1) / 255.0, labels[rows].astype(np.float64)]
+    return parts[0], parts[1], parts[2], parts[3]
 
 
 @lru_cache(maxsize=1)

@@ -37,7 +37,7 @@ def test_benchmark_has_a_line_a_method(rows):
     axis = figures.draw_benchmark(rows).axes[0]
     lines = {container.get_label(): container for container in axis.containers}
     assert len(lines) == len(rivals.METHODS) - 1
-    heights = lines["isotonic"].lines[0].get_ydata()
+    heights = lines["isotonic"].lines[0].get_ydata().astype(float)
     np.testing.assert_allclose(heights, [1e3 * 0.03 / 200, 1e3 * 0.03 / 1_000], rtol=1e-6)
 
 
