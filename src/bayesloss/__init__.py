@@ -20,6 +20,7 @@ from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.link_calibrator import LinkCalibrator
+from bayesloss.learning.link_display import LinkDisplay
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
@@ -52,6 +53,7 @@ __all__ = [
     "ISGPRegressor",
     "Likelihood",
     "LinkCalibrator",
+    "LinkDisplay",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",

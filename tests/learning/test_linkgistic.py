@@ -27,7 +27,7 @@ PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
 @parametrize_with_checks(
     [
-        LinkgisticClassifier(prior, n_basis=16, max_iter=5, random_state=0)
+        LinkgisticClassifier(prior=prior, n_basis=16, max_iter=5, random_state=0)
         for prior in ("isgp", "gp")
     ]
 )
@@ -48,7 +48,7 @@ def kinked(n, seed=0, d=4):
 
 def fit(X, y, prior="isgp", **options):
     options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
-    return LinkgisticClassifier(prior, **options).fit(X, y)
+    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
 
 
 class TestLearnedLink:
@@ -360,6 +360,31 @@ def test_a_second_fit_forgets_the_first_ones_link():
     model = LinkgisticClassifier(n_basis=8, max_iter=1).fit(X, y)
     assert model.fit(X, np.arange(60) % 3).links_
     assert not hasattr(model, "link_")
+
+
+def test_a_number_in_a_number_out():
+    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    for function in (link.source, link.inverse_link):
+        assert isinstance(function(0.5), float)
+        assert function(0.5) == function([0.5])[0]
+    for band in (link.source_band, link.inverse_link_band):
+        assert band(0.5) == tuple(float(end[0]) for end in band([0.5]))
+        assert all(isinstance(end, float) for end in band(0.5))
+
+
+def test_warnings_name_the_line_of_the_user():
+    """Of many classes in one model, too, and through a pipeline."""
+    X = kinked(300)[0]
+    pipeline = make_pipeline(StandardScaler(), LinkgisticClassifier(C=np.inf))
+    apart = np.digitize(X[:, 0], [4.0, 5.5])
+    with pytest.warns(ConvergenceWarning, match="can be separated") as caught:
+        pipeline.fit(X, apart)
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_parameters_are_named():
+    with pytest.raises(TypeError, match="positional argument"):
+        LinkgisticClassifier("gp")
 
 
 def test_a_link_is_shown_in_a_line():

@@ -9,7 +9,6 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -29,6 +28,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from bayesloss.arrays import as_float64, as_points
+from bayesloss.callers import warn_caller
 from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.copies import merged
 from bayesloss.learning.evidence import at_smoothness
@@ -65,6 +65,8 @@ _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
 class FittedLink:
     """The posterior over the link of one class against the rest.
 
+    Its functions take scores of shape (n,), or a number and return a number.
+
     Attributes
     ----------
     posterior : Posterior
@@ -88,11 +90,11 @@ class FittedLink:
 
     def source(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of nu at scores x of shape (n,), in closed form."""
-        return self.posterior.mean(_points(x)).numpy()
+        return _shaped(self.posterior.mean(_points(x)).numpy(), x)
 
     def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
-        return self._probabilities(x, self.draws).mean(axis=0)
+        return _shaped(self._probabilities(x, self.draws).mean(axis=0), x)
 
     def source_band(
         self, x: ArrayLike, level: float = 0.95
@@ -104,7 +106,7 @@ class FittedLink:
         standard deviations of nu(x) or so, and on average the interval is 6 % too narrow.
         """
         nu = self.posterior.prior.source(_points(x), self.band_draws).numpy()
-        return _central(nu, level)
+        return _central(nu, level, x)
 
     def inverse_link_band(
         self, x: ArrayLike, level: float = 0.95
@@ -113,7 +115,7 @@ class FittedLink:
 
         As exact as :meth:`source_band`.
         """
-        return _central(self._probabilities(x, self.band_draws), level)
+        return _central(self._probabilities(x, self.band_draws), level, x)
 
     @cached_property
     def log_odds(self) -> HermiteTable:
@@ -255,8 +257,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior: str = "isgp",
         *,
+        prior: str = "isgp",
         loss: ProperLoss | None = None,
         n_basis: int | None = None,
         a: float | None = None,
@@ -593,11 +595,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             # Rounds have no part in the fit with the fixed link, nor in a joint model.
             without = self.joint_ or fit.unsettled == (FIXED_LINK,)
             rounds = "" if without else f"raise max_iter={self.max_iter}, "
-            warnings.warn(
+            warn_caller(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
                 "or lower C",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if not math.isinf(self.C):
             return
@@ -606,12 +607,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             for x, labels in zip(fit.scores, data.labels, strict=True)
         ]
         if any(apart):
-            warnings.warn(
+            warn_caller(
                 f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
                 f"likelihood is largest at infinite weights, and what tol={self.tol} stopped at is "
                 "no maximum. A finite C has one",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -638,11 +638,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         edges = np.array([1 / link.posterior.prior.kernel.c for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
         if outside:
-            warnings.warn(
+            warn_caller(
                 f"{outside} of {len(inputs)} inputs have a score outside [-1/c, 1/c], where the "
                 "kernel's period ends: the learned link says nothing there",
-                UserWarning,
-                stacklevel=4,  # who called decision_function, predict_proba or predict
             )
         return scores
 
@@ -670,13 +668,19 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> NDArray[np.int64] | None
 
 
 def _points(x: ArrayLike) -> Tensor:
-    return as_points(as_float64(x), "scores")
+    scores = as_float64(x)
+    return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
+
+
+def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
+    """Values at the points of x: a number where x is one."""
+    return values.reshape(np.shape(x))[()]
 
 
 def _central(
-    values: NDArray[np.float64], level: float
+    values: NDArray[np.float64], level: float, x: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if not 0 < level < 1:
         raise ValueError(f"expected a level in (0, 1), got {level}")
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low, high
+    return _shaped(low, x), _shaped(high, x)
