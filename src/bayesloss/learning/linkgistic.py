@@ -59,6 +59,10 @@ _JOINT_LEVEL_SPREAD = 0.1
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for the ends of bands
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
+_FAR_OFF = 1e3  # how much more or less of it they may fill where c is given
+_NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
+_SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
+_MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
 
 
 @dataclass(frozen=True)
@@ -138,8 +142,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         The fixed part of the link; None for the log loss. Its canonical link must map onto all real
         numbers.
     n_basis : int or None, default=None
-        Number M of basis functions, even. None for 64 where ``a`` is given, else for 32: smoother
-        links need fewer.
+        Number M of basis functions, even, at most 4096. None for 64 where ``a`` is given, else for
+        32: smoother links need fewer.
     a : float or None, default=None
         Decay of the kernel's eigenvalues, above 1: the larger, the smoother the link. None has
         Laplace's evidence choose the prior for each link in rounds 1, 2, 4, 8, ... of EM. Under
@@ -238,7 +242,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "prior": [StrOptions({"isgp", "gp"})],
         "loss": [ProperLoss, None],
-        "n_basis": [Interval(Integral, 2, None, closed="left"), None],
+        "n_basis": [Interval(Integral, 2, _MOST_BASIS, closed="both"), None],
         "a": [Interval(Real, 1, None, closed="neither"), None],
         "c": [Interval(Real, 0, None, closed="neither"), None],
         "variance": [Interval(Real, 0, None, closed="neither"), None],
@@ -322,19 +326,28 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a value is not finite, there is one class only, the loss has a bounded link, or
-            PyTorch cannot use the device.
+            If a value is not finite, or the largest not within 1e-100 and 1e100, there is one class
+            only, the loss has a bounded link, PyTorch cannot use the device, or c is over a
+            thousand times too large or too small for the scores.
 
         Warns
         -----
         ConvergenceWarning
             If EM did not converge, an E-step found no mode, or, without a penalty, a class can be
             separated from the rest: the optimum then is at infinity.
+        UserWarning
+            If scores of the fixed link leave the period of the c that was given.
         """
         self._validate_params()
         likelihood = Bernoulli(self.loss)
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
         inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
+        largest = float(np.abs(inputs).max())
+        if largest and not _SIZES[0] <= largest <= _SIZES[1]:
+            raise ValueError(
+                f"expected inputs whose largest is within {_SIZES[0]} and {_SIZES[1]}, or 0, got "
+                f"{largest:.3g}: scale them"
+            )
         check_classification_targets(y)
         weight = _check_sample_weight(
             sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
@@ -512,7 +525,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _joint_family(self, reach: float) -> list[SourcePrior]:
         """The priors of each source of a joint model, the stiffest last."""
-        c = self.c or (_FILLED / reach if reach > 0 else 1.0)
+        c = self._half_frequency(reach)
         n_basis = self.n_basis or _JOINT_N_BASIS
         return [
             CentredISGP(
@@ -523,10 +536,32 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             for a in ((self.a,) if self.a else _JOINT_SMOOTHNESS)
         ]
 
+    def _half_frequency(self, reach: float) -> float:
+        """The c of a kernel for scores within [-reach, reach].
+
+        Raises
+        ------
+        ValueError
+            If the c given is far off: next to none of the waves, or next to no wave, would be seen.
+        """
+        if self.c is None:
+            return _FILLED / reach if reach > _NOTHING else 1.0
+        least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)
+        if not least <= self.c <= most:
+            raise ValueError(
+                f"expected c within {least:.3g} and {most:.3g}, for scores that reach {reach:.3g} "
+                f"under the fixed link, got c={self.c:g}"
+            )
+        if self.c * reach > 1:
+            warn_caller(
+                f"scores reach {reach:.3g} under the fixed link, and the kernel's period ends at "
+                f"1/c = {1 / self.c:.3g}: lower c to {_FILLED / reach:.2g}, or leave it out"
+            )
+        return self.c
+
     def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
         """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
-        reach = float(scores.abs().max())
-        c = self.c or (_FILLED / reach if reach > 0 else 1.0)
+        c = self._half_frequency(float(scores.abs().max()))
         kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self._n_basis)
         if self._centred:
             return self._family(ISGP(kernel))[-1]
@@ -634,6 +669,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """The scores of every problem, of shape (K, n)."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        if (largest := float(np.abs(inputs).max())) > _SIZES[1]:
+            raise ValueError(f"expected inputs of at most {_SIZES[1]}, got {largest:.3g}")
         scores = self.coef_ @ (inputs - self.centre_).T
         edges = np.array([1 / link.posterior.prior.kernel.c for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
