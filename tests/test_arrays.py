@@ -16,6 +16,12 @@ def test_numbers_of_any_kind_become_float64(values):
     assert out.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("values", [1j, [1j], np.array([1j]), torch.tensor([1j])])
+def test_complex_numbers_are_refused(values):
+    with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
+        as_float64(values)
+
+
 def test_a_read_only_array_is_copied():
     values = np.array([1.0, 2.0])
     values.flags.writeable = False

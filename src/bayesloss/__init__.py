@@ -20,6 +20,7 @@ from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.link_calibrator import LinkCalibrator
+from bayesloss.learning.link_display import LinkDisplay
 from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
 from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.nystrom import NystromBasis
@@ -53,6 +54,7 @@ __all__ = [
     "ISGPRegressor",
     "Likelihood",
     "LinkCalibrator",
+    "LinkDisplay",
     "LinkgisticClassifier",
     "LogLoss",
     "LossEMClassifier",

@@ -9,7 +9,15 @@ __all__ = ["as_float64", "as_number", "as_points", "as_scalar"]
 
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:
-    """Numbers as a tensor in float64; a tensor keeps its gradient."""
+    """Numbers as a tensor in float64; a tensor keeps its gradient.
+
+    Raises
+    ------
+    ValueError
+        If they are complex.
+    """
+    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+        raise ValueError("expected real numbers, got complex ones")
     if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
         values = np.array(values, dtype=np.float64, order="C")
     return torch.as_tensor(values, dtype=torch.float64)

@@ -53,7 +53,7 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
         "n_basis": 64,
         "n_samples": 64,
     }
-    return LinkgisticClassifier(prior, **(of_the_paper | given))
+    return LinkgisticClassifier(prior=prior, **(of_the_paper | given))
 
 
 def fit_logistic(

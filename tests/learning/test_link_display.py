@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-from bayesloss import LinkgisticClassifier
-from bayesloss.learning.link_display import LinkDisplay
+from bayesloss import LinkDisplay, LinkgisticClassifier
 
 X, y = load_iris(return_X_y=True)
 

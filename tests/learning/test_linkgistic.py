@@ -27,7 +27,7 @@ PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
 @parametrize_with_checks(
     [
-        LinkgisticClassifier(prior, n_basis=16, max_iter=5, random_state=0)
+        LinkgisticClassifier(prior=prior, n_basis=16, max_iter=5, random_state=0)
         for prior in ("isgp", "gp")
     ]
 )
@@ -48,7 +48,7 @@ def kinked(n, seed=0, d=4):
 
 def fit(X, y, prior="isgp", **options):
     options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
-    return LinkgisticClassifier(prior, **options).fit(X, y)
+    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
 
 
 class TestLearnedLink:
@@ -362,6 +362,31 @@ def test_a_second_fit_forgets_the_first_ones_link():
     assert not hasattr(model, "link_")
 
 
+def test_a_number_in_a_number_out():
+    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    for function in (link.source, link.inverse_link):
+        assert isinstance(function(0.5), float)
+        assert function(0.5) == function([0.5])[0]
+    for band in (link.source_band, link.inverse_link_band):
+        assert band(0.5) == tuple(float(end[0]) for end in band([0.5]))
+        assert all(isinstance(end, float) for end in band(0.5))
+
+
+def test_warnings_name_the_line_of_the_user():
+    """Of many classes in one model, too, and through a pipeline."""
+    X = kinked(300)[0]
+    pipeline = make_pipeline(StandardScaler(), LinkgisticClassifier(C=np.inf))
+    apart = np.digitize(X[:, 0], [4.0, 5.5])
+    with pytest.warns(ConvergenceWarning, match="can be separated") as caught:
+        pipeline.fit(X, apart)
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_parameters_are_named():
+    with pytest.raises(TypeError, match="positional argument"):
+        LinkgisticClassifier("gp")
+
+
 def test_a_link_is_shown_in_a_line():
     X, y, _ = kinked(200)
     shown = repr(fit(X, y).link_)
@@ -443,6 +468,63 @@ class TestBadInput:
                 probability = method(far)
             assert caught[0].filename == __file__
         assert probability[0, 1] == pytest.approx(1, abs=1e-3)
+
+    def test_complex_numbers(self):
+        for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):
+            with pytest.raises(ValueError, match="Complex data not supported"):
+                LinkgisticClassifier().fit(*arguments)
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            LinkgisticClassifier().fit(self.X, self.y, np.full(200, 1j))
+        link = fit(self.X, self.y).link_
+        for x in (1j, [1j], np.array([1j]), torch.tensor([1j])):
+            with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
+                link.inverse_link(x)
+
+    def test_no_rounds(self):
+        with pytest.raises(ValueError, match=r"'max_iter'.* in the range \[1, inf\). Got 0"):
+            fit(self.X, self.y, max_iter=0)
+
+    @pytest.mark.parametrize("C", [1.0, np.inf])
+    @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-320])
+    def test_inputs_whose_squares_overflow(self, scale, C):
+        for y in (self.y, np.arange(200) % 3):
+            with pytest.raises(ValueError, match=r"1e-100 and 1e\+100, or 0, got .*: scale them"):
+                fit(scale * self.X, y, C=C)
+
+    def test_one_row_whose_square_overflows(self):
+        model = fit(self.X, self.y)
+        with pytest.raises(ValueError, match=r"at most 1e\+100, got 1e\+200"):
+            model.predict(np.full((1, 4), 1e200))
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_large_and_small_inputs(self):
+        usual = fit(self.X, self.y, C=np.inf).predict_proba(self.X)
+        for scale in (1e50, 1e-50):
+            model = fit(scale * self.X, self.y, C=np.inf)
+            assert np.abs(model.predict_proba(scale * self.X) - usual).max() < 0.05
+        # The penalty leaves nothing of weights as large as these would have to be.
+        X, C = self.X, 1e-300
+        assert fit(X, self.y, C=C).predict_proba(X)[:, 1] == pytest.approx(self.y.mean(), abs=0.01)
+
+    @PRIORS
+    @pytest.mark.parametrize("c", [1e308, 1e10, 1e-10, 1e-308])
+    def test_c_far_off(self, c, prior):
+        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e[+-]"):
+            fit(self.X, self.y, prior, c=c)
+
+    def test_c_far_off_for_many_classes(self):
+        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e\+308"):
+            fit(self.X, np.arange(200) % 3, c=1e308)
+
+    def test_c_too_large(self):
+        message = "period ends at 1/c = 1: lower c to 0.0[0-9]+, or leave it out"
+        with pytest.warns(UserWarning, match=message) as caught:
+            fit(self.X, self.y, c=1.0)
+        assert caught[0].filename == __file__
+
+    def test_too_many_basis_functions(self):
+        with pytest.raises(ValueError, match=r"'n_basis'.* in the range \[2, 4096\]"):
+            fit(self.X, self.y, n_basis=10**9)
 
     def test_a_band_of_no_level(self):
         link = fit(self.X, self.y).link_

@@ -22,7 +22,6 @@ little more, see :meth:`bayesloss.learning.likelihoods.Bernoulli.expected_log_de
 """
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar, get_args
@@ -34,6 +33,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
+from bayesloss.callers import warn_caller
 from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import (
     LogJoint,
@@ -250,11 +250,10 @@ def maximise_evidence(
     # Rounding errors grow with the number of data, and so does what the evidence can resolve.
     converged = best.slope < _FLAT + 1e-6 * abs(best.value)
     if not converged:
-        warnings.warn(
+        warn_caller(
             f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
             f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
             ConvergenceWarning,
-            stacklevel=2,
         )
     there, observed = _model(best.theta, prior, likelihood)
     return EvidenceMaximum(

@@ -11,13 +11,13 @@ likelihood: O(M^3) a step with a Gaussian likelihood, however many data there ar
 """
 
 import math
-import warnings
 from dataclasses import dataclass, field
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss.callers import warn_caller
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.likelihoods import Likelihood, Observations
 
@@ -272,11 +272,10 @@ def laplace(
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
-        warnings.warn(
+        warn_caller(
             f"Newton's method reached no mode in {mode.n_iter} steps (least curvature "
             f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere",
             ConvergenceWarning,
-            stacklevel=2,
         )
     return approximate(joint, mode)
 

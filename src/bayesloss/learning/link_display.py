@@ -32,6 +32,16 @@ class LinkDisplay:
     name : str
         The class whose probability it is.
     ax_ : matplotlib Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bayesloss import LinkDisplay
+    >>> score = np.array([-1.0, 0.0, 1.0])
+    >>> probability = np.array([0.2, 0.5, 0.8])
+    >>> display = LinkDisplay(score, probability, probability - 0.1, probability + 0.1, "spam")
+    >>> display.plot().ax_.get_ylabel()
+    'probability of spam'
     """
 
     scores: NDArray[np.float64]

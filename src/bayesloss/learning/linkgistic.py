@@ -9,7 +9,6 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
-import warnings
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -29,6 +28,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from bayesloss.arrays import as_float64, as_points
+from bayesloss.callers import warn_caller
 from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.copies import merged
 from bayesloss.learning.evidence import at_smoothness
@@ -59,11 +59,17 @@ _JOINT_LEVEL_SPREAD = 0.1
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for the ends of bands
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
+_FAR_OFF = 1e3  # how much more or less of it they may fill where c is given
+_NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
+_SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
+_MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
 
 
 @dataclass(frozen=True)
 class FittedLink:
     """The posterior over the link of one class against the rest.
+
+    Its functions take scores of shape (n,), or a number and return a number.
 
     Attributes
     ----------
@@ -88,11 +94,11 @@ class FittedLink:
 
     def source(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of nu at scores x of shape (n,), in closed form."""
-        return self.posterior.mean(_points(x)).numpy()
+        return _shaped(self.posterior.mean(_points(x)).numpy(), x)
 
     def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
-        return self._probabilities(x, self.draws).mean(axis=0)
+        return _shaped(self._probabilities(x, self.draws).mean(axis=0), x)
 
     def source_band(
         self, x: ArrayLike, level: float = 0.95
@@ -104,7 +110,7 @@ class FittedLink:
         standard deviations of nu(x) or so, and on average the interval is 6 % too narrow.
         """
         nu = self.posterior.prior.source(_points(x), self.band_draws).numpy()
-        return _central(nu, level)
+        return _central(nu, level, x)
 
     def inverse_link_band(
         self, x: ArrayLike, level: float = 0.95
@@ -113,7 +119,7 @@ class FittedLink:
 
         As exact as :meth:`source_band`.
         """
-        return _central(self._probabilities(x, self.band_draws), level)
+        return _central(self._probabilities(x, self.band_draws), level, x)
 
     @cached_property
     def log_odds(self) -> HermiteTable:
@@ -136,8 +142,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         The fixed part of the link; None for the log loss. Its canonical link must map onto all real
         numbers.
     n_basis : int or None, default=None
-        Number M of basis functions, even. None for 64 where ``a`` is given, else for 32: smoother
-        links need fewer.
+        Number M of basis functions, even, at most 4096. None for 64 where ``a`` is given, else for
+        32: smoother links need fewer.
     a : float or None, default=None
         Decay of the kernel's eigenvalues, above 1: the larger, the smoother the link. None has
         Laplace's evidence choose the prior for each link in rounds 1, 2, 4, 8, ... of EM. Under
@@ -236,7 +242,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "prior": [StrOptions({"isgp", "gp"})],
         "loss": [ProperLoss, None],
-        "n_basis": [Interval(Integral, 2, None, closed="left"), None],
+        "n_basis": [Interval(Integral, 2, _MOST_BASIS, closed="both"), None],
         "a": [Interval(Real, 1, None, closed="neither"), None],
         "c": [Interval(Real, 0, None, closed="neither"), None],
         "variance": [Interval(Real, 0, None, closed="neither"), None],
@@ -255,8 +261,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        prior: str = "isgp",
         *,
+        prior: str = "isgp",
         loss: ProperLoss | None = None,
         n_basis: int | None = None,
         a: float | None = None,
@@ -320,19 +326,28 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a value is not finite, there is one class only, the loss has a bounded link, or
-            PyTorch cannot use the device.
+            If a value is not finite, or the largest not within 1e-100 and 1e100, there is one class
+            only, the loss has a bounded link, PyTorch cannot use the device, or c is over a
+            thousand times too large or too small for the scores.
 
         Warns
         -----
         ConvergenceWarning
             If EM did not converge, an E-step found no mode, or, without a penalty, a class can be
             separated from the rest: the optimum then is at infinity.
+        UserWarning
+            If scores of the fixed link leave the period of the c that was given.
         """
         self._validate_params()
         likelihood = Bernoulli(self.loss)
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
         inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
+        largest = float(np.abs(inputs).max())
+        if largest and not _SIZES[0] <= largest <= _SIZES[1]:
+            raise ValueError(
+                f"expected inputs whose largest is within {_SIZES[0]} and {_SIZES[1]}, or 0, got "
+                f"{largest:.3g}: scale them"
+            )
         check_classification_targets(y)
         weight = _check_sample_weight(
             sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
@@ -510,7 +525,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _joint_family(self, reach: float) -> list[SourcePrior]:
         """The priors of each source of a joint model, the stiffest last."""
-        c = self.c or (_FILLED / reach if reach > 0 else 1.0)
+        c = self._half_frequency(reach)
         n_basis = self.n_basis or _JOINT_N_BASIS
         return [
             CentredISGP(
@@ -521,10 +536,32 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             for a in ((self.a,) if self.a else _JOINT_SMOOTHNESS)
         ]
 
+    def _half_frequency(self, reach: float) -> float:
+        """The c of a kernel for scores within [-reach, reach].
+
+        Raises
+        ------
+        ValueError
+            If the c given is far off: next to none of the waves, or next to no wave, would be seen.
+        """
+        if self.c is None:
+            return _FILLED / reach if reach > _NOTHING else 1.0
+        least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)
+        if not least <= self.c <= most:
+            raise ValueError(
+                f"expected c within {least:.3g} and {most:.3g}, for scores that reach {reach:.3g} "
+                f"under the fixed link, got c={self.c:g}"
+            )
+        if self.c * reach > 1:
+            warn_caller(
+                f"scores reach {reach:.3g} under the fixed link, and the kernel's period ends at "
+                f"1/c = {1 / self.c:.3g}: lower c to {_FILLED / reach:.2g}, or leave it out"
+            )
+        return self.c
+
     def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
         """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
-        reach = float(scores.abs().max())
-        c = self.c or (_FILLED / reach if reach > 0 else 1.0)
+        c = self._half_frequency(float(scores.abs().max()))
         kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self._n_basis)
         if self._centred:
             return self._family(ISGP(kernel))[-1]
@@ -593,11 +630,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             # Rounds have no part in the fit with the fixed link, nor in a joint model.
             without = self.joint_ or fit.unsettled == (FIXED_LINK,)
             rounds = "" if without else f"raise max_iter={self.max_iter}, "
-            warnings.warn(
+            warn_caller(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
                 "or lower C",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if not math.isinf(self.C):
             return
@@ -606,12 +642,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             for x, labels in zip(fit.scores, data.labels, strict=True)
         ]
         if any(apart):
-            warnings.warn(
+            warn_caller(
                 f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
                 f"likelihood is largest at infinite weights, and what tol={self.tol} stopped at is "
                 "no maximum. A finite C has one",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -634,15 +669,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """The scores of every problem, of shape (K, n)."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        if (largest := float(np.abs(inputs).max())) > _SIZES[1]:
+            raise ValueError(f"expected inputs of at most {_SIZES[1]}, got {largest:.3g}")
         scores = self.coef_ @ (inputs - self.centre_).T
         edges = np.array([1 / link.posterior.prior.kernel.c for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
         if outside:
-            warnings.warn(
+            warn_caller(
                 f"{outside} of {len(inputs)} inputs have a score outside [-1/c, 1/c], where the "
                 "kernel's period ends: the learned link says nothing there",
-                UserWarning,
-                stacklevel=4,  # who called decision_function, predict_proba or predict
             )
         return scores
 
@@ -670,13 +705,19 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> NDArray[np.int64] | None
 
 
 def _points(x: ArrayLike) -> Tensor:
-    return as_points(as_float64(x), "scores")
+    scores = as_float64(x)
+    return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
+
+
+def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
+    """Values at the points of x: a number where x is one."""
+    return values.reshape(np.shape(x))[()]
 
 
 def _central(
-    values: NDArray[np.float64], level: float
+    values: NDArray[np.float64], level: float, x: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     if not 0 < level < 1:
         raise ValueError(f"expected a level in (0, 1), got {level}")
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return low, high
+    return _shaped(low, x), _shaped(high, x)

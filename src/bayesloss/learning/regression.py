@@ -21,6 +21,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from bayesloss.arrays import as_float64
+from bayesloss.callers import warn_caller
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
@@ -226,7 +227,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
                 max_iter=self.max_iter,
             )
         for warning in caught:
-            warnings.warn(warning.message, warning.category, stacklevel=2)
+            warn_caller(str(warning.message), warning.category)
         self.posterior_ = found.posterior
         self.converged_ = found.converged
         self.n_iter_ = found.n_evaluations
@@ -357,11 +358,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if outside:
             ends = self._x_location + edge * self._x_scale * np.array([-1.0, 1.0])
             low, high = self.range_map_.inverse(torch.from_numpy(ends)).tolist()
-            warnings.warn(
+            warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
                 "kernel's period ends: the fit says nothing there",
-                UserWarning,
-                stacklevel=3,
             )
         return x
 
@@ -389,11 +388,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             return bool(self.increasing)
         # Fisher's transformation: atanh of a correlation has a standard error of 1 / sqrt(n - 3).
         if n > 3 and abs(correlation) < math.tanh(1.96 / math.sqrt(n - 3)):
-            warnings.warn(
+            warn_caller(
                 f"the correlation of target and input, {correlation:.2g}, may be an accident of "
                 'sampling: set increasing to True or False instead of "auto"',
-                UserWarning,
-                stacklevel=3,
             )
         return correlation >= 0
 

@@ -22,7 +22,6 @@ Neither original is at hand, and W&N's text names no settings. What follows is t
 """
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -38,6 +37,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesloss.callers import warn_caller
 from bayesloss.learning.isotonic import bregman_isotonic, lipschitz_isotonic
 
 __all__ = ["BregmanTron", "GLMTron", "PiecewiseLinearLink", "SLIsotron", "SigmoidLink"]
@@ -209,11 +209,10 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
         self.coef_ = (self._weights[:-1] / self.scale_)[None]
         self.intercept_ = np.array([math.sqrt(0.5) * self._weights[-1]])
         if not self.converged_:
-            warnings.warn(
+            warn_caller(
                 f"the error on the hold-out was least in round {self.best_iter_} of {n_iter}, and "
                 f"may fall further: raise max_iter={self.max_iter}",
                 ConvergenceWarning,
-                stacklevel=2,
             )
         return self
 

@@ -16,7 +16,7 @@ PAPER = {"leave_one_out": False}
 
 
 def by_hand(prior="isgp", **options):
-    model = LinkgisticClassifier(prior, **(QUICK | PAPER | options)).fit(SMALL.X, SMALL.y)
+    model = LinkgisticClassifier(prior=prior, **(QUICK | PAPER | options)).fit(SMALL.X, SMALL.y)
     p = model.predict_proba(SMALL.X_test)[:, 1]
     return model, log_loss(SMALL.y_test, p), ((p > 0.5) == SMALL.y_test).mean()
 
