@@ -10,6 +10,7 @@ it is. What is missing, or a number on one side alone, is an error everywhere.
 
 import argparse
 import math
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ import pandas as pd
 from bayesloss_book.stores.provenance import processor
 from bayesloss_book.stores.results import load_provenance, verify
 
-__all__ = ["ELSEWHERE", "main"]
+__all__ = ["ELSEWHERE", "NEEDS", "main"]
 
 _RTOL = 1e-6
 
@@ -36,6 +37,9 @@ ELSEWHERE = {
     "laplace_mcmc": math.inf,  # Markov chains
 }
 
+# What a store needs beyond the book's environment, and the extra that brings it.
+NEEDS = {"calibrators_extra": ("probmetrics", "calibrators")}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Verify every store in a folder; return the number of stores that do not agree."""
@@ -49,6 +53,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"expected stored results in {options.folder}, got no .csv; run `make paper`")
     wrong = 0
     for name in stores:
+        module, extra = NEEDS.get(name, ("", ""))
+        if module and find_spec(module) is None:
+            print(
+                f"{name}: not checked, for want of {module}; pip install -e '.[{extra}]' brings it"
+            )
+            continue
         try:
             runs = load_provenance(options.folder, name)["runs"]
             elsewhere = sorted({run["processor"] for run in runs} - {processor()})

@@ -83,3 +83,11 @@ def test_a_folder_without_stores_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         command.main([str(tmp_path)])
     assert "got no .csv; run `make paper`" in capsys.readouterr().err
+
+
+def test_what_cannot_be_checked_is_said(tmp_path, capsys, monkeypatch):
+    """A store whose function needs an extra that is not installed."""
+    (tmp_path / "wanting.csv").write_text("")
+    monkeypatch.setattr(command, "NEEDS", {"wanting": ("no_such_module", "more")})
+    assert command.main([str(tmp_path)]) == 0
+    assert "wanting: not checked, for want of no_such_module" in capsys.readouterr().out
