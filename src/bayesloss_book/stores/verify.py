@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name in stores:
         module, extra = NEEDS.get(name, ("", ""))
         if module and find_spec(module) is None:
-            print(
+            print(f"{name}: not checked for want of {module}, which the extra {extra!r} brings")
                 f"{name}: not checked, for want of {module}; pip install -e '.[{extra}]' brings it"
             )
             continue

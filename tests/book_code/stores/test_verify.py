@@ -90,4 +90,4 @@ def test_what_cannot_be_checked_is_said(tmp_path, capsys, monkeypatch):
     (tmp_path / "wanting.csv").write_text("")
     monkeypatch.setattr(command, "NEEDS", {"wanting": ("no_such_module", "more")})
     assert command.main([str(tmp_path)]) == 0
-    assert "wanting: not checked, for want of no_such_module" in capsys.readouterr().out
+    assert "wanting: not checked for want of no_such_module" in capsys.readouterr().out
