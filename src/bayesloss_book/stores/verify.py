@@ -56,8 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
         module, extra = NEEDS.get(name, ("", ""))
         if module and find_spec(module) is None:
             print(f"{name}: not checked for want of {module}, which the extra {extra!r} brings")
-                f"{name}: not checked, for want of {module}; pip install -e '.[{extra}]' brings it"
-            )
             continue
         try:
             runs = load_provenance(options.folder, name)["runs"]

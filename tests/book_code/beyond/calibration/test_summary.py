@@ -1,10 +1,13 @@
 """What the stored cells say, on cells that are made up."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from bayesloss_book.beyond.calibration import summary
+from bayesloss_book.stores.results import load_results
 
 
 def made_up(losses, n=200):
@@ -97,3 +100,19 @@ def test_coverage_is_of_curves_alone():
     wide["link: coverage"] = 0.9
     found = summary.coverage(summary.long(wide))
     assert found.to_dict() == {200: {"votes": pytest.approx(0.9)}}
+
+
+def test_the_readme_says_what_is_stored():
+    """Mean excess log loss of ours and of the next best, in thousandths of a nat."""
+    root = Path(__file__).resolve().parents[4]
+    results = root / "data" / "results"
+    rows = summary.long(
+        load_results(results, "calibrators"), load_results(results, "calibrators_extra")
+    )
+    means = 1e3 * summary.table(rows).xs("mean", axis=1, level=1)
+    ours, rivals = means.loc["link"], means.drop("link").min()
+    said = (root / "README.md").read_text(encoding="utf-8")
+    for values in (ours, rivals):
+        a, b, c = (f"{value:.1f}" for value in values)
+        assert f"{a}, {b} and {c}" in said
+    assert f"{len(rows[['data', 'task', 'model']].drop_duplicates())} sets of scores" in said
