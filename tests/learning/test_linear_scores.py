@@ -46,6 +46,21 @@ def reference(data, C, k):
     return model.fit(z, data.labels[k].numpy(), data.weight.numpy())
 
 
+def test_another_centre_changes_no_weights():
+    """Only what the scores are measured from, though the far row makes the mean useless."""
+    data = problem()
+    data.Z[0] *= 1e3
+    data = LinearScores(data.Z, data.labels, data.weight, 0.7)
+    near = torch.arange(200) > 0
+    moved = data.centred_on(near)
+    mean = np.average(data.Z[1:], axis=0, weights=data.weight[1:])
+    np.testing.assert_allclose(moved.centre, mean, rtol=1e-12)
+    first, second = fit(data, tol=1e-8), fit(moved, tol=1e-8)
+    largest = float(first.beta.abs().max())
+    torch.testing.assert_close(first.beta, second.beta, rtol=0, atol=1e-4 * largest)
+    torch.testing.assert_close(first.scores, second.scores, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize(("n", "d", "C"), [(200, 5, 0.7), (200, 5, 1e4), (30, 60, 0.7)])
 def test_agrees_with_scikit_learn(n, d, C):
     """All problems at once, with weights, on inputs that are neither centred nor scaled."""

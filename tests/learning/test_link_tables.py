@@ -52,6 +52,16 @@ class TestHermiteTable:
         torch.testing.assert_close(slope, ends)
         torch.testing.assert_close(value, torch.stack([-ends[0], 3 * ends[1]]))
 
+    @pytest.mark.parametrize("end", [1.3, 2.0])
+    def test_constant_beyond_ends(self, end):
+        table = HermiteTable(self.nodes, self.nodes.exp()[None], self.nodes.exp()[None])
+        x = linspace(-4, 5, 91)
+        inside = x.abs() <= end
+        value, slope = table.held(end)(x)
+        torch.testing.assert_close(value, table(x.clamp(-end, end))[0], rtol=0, atol=0)
+        torch.testing.assert_close(slope[inside], table(x)[1][inside], rtol=0, atol=0)
+        assert not slope[~inside].any()
+
     def test_a_copy_for_a_device_is_the_same_function(self):
         table = HermiteTable(self.nodes, self.nodes.sin()[None], self.nodes.cos()[None])
         x = linspace(-3, 4, 20)

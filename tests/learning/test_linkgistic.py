@@ -194,6 +194,70 @@ class TestChosenPrior:
         assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
 
 
+class TestFarRows:
+    """One row of 3,000 a thousand times as large: the log loss was 0.372, without it 0.363."""
+
+    X, y, _ = kinked(3000)
+    X_test, y_test, _ = kinked(20_000, seed=1)
+    message = "1 of 3000 rows have scores far out from the rest"
+
+    def far(self, scale):
+        X = self.X.copy()
+        X[0] *= scale
+        return X
+
+    @PRIORS
+    @pytest.mark.parametrize("scale", [1e3, 3e4])
+    def test_one_row_spoils_nothing(self, prior, scale):
+        usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
+        with pytest.warns(UserWarning, match=self.message) as caught:
+            model = LinkgisticClassifier(prior=prior, C=1e3).fit(self.far(scale), self.y)
+        assert {w.filename for w in caught} == {__file__}
+        assert model.converged_
+        losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
+        assert losses[1] < losses[0] + 0.002
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_many_classes(self, multi_class):
+        classes, of_test = (
+            y + (X[:, 2] > 5.5) for X, y in ((self.X, self.y), (self.X_test, self.y_test))
+        )
+        models = [LinkgisticClassifier(multi_class=multi_class).fit(self.X, classes)]
+        with pytest.warns(UserWarning, match=self.message):
+            models.append(LinkgisticClassifier(multi_class=multi_class).fit(self.far(1e3), classes))
+        usual, far = (log_loss(of_test, m.predict_proba(self.X_test)) for m in models)
+        assert far < usual + 0.003
+
+    def test_the_link_is_constant_out_there(self):
+        with pytest.warns(UserWarning, match=self.message):
+            model = fit(self.far(1e3), self.y)
+        link = model.link_
+        assert link.end == link.posterior.prior.kernel.edge
+        assert -link.end <= link.low < link.high <= link.end
+        for function in (link.source, link.inverse_link):
+            assert function(100 * link.end) == function(link.end)
+        low, high = link.inverse_link_band([link.end, 1e9])
+        assert low[0] == low[1] and high[0] == high[1]
+        with pytest.warns(UserWarning, match="1 of 2 inputs have a score outside"):
+            p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
+        end = link.end if model.scores(self.far(1e3)[:1])[0] > 0 else -link.end
+        assert p == pytest.approx(link.inverse_link(end), abs=1e-6)
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_the_papers_recipe_takes_every_row(self, recwarn):
+        options = {"a": 1.2, "leave_one_out": False, "max_iter": 1, "tol": 1e-4}
+        model = LinkgisticClassifier(**options).fit(self.far(1e3), self.y)
+        assert not [w for w in recwarn if "far out" in str(w.message)]
+        assert model.link_.end == np.inf
+        X = self.far(1e3) - model.centre_
+        reach = np.abs(X @ LogisticRegression(max_iter=1000).fit(X, self.y).coef_[0]).max()
+        # A search that ends at a slope of tol leaves the weights uncertain by some percent.
+        assert model.link_.posterior.prior.kernel.c * reach == pytest.approx(0.5, rel=0.2)
+
+    def test_well_spread_rows_are_all_near(self):
+        assert fit(self.X, self.y).link_.end == np.inf
+
+
 class TestConveniences:
     X, y, _ = kinked(300)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning.range_map import RangeMap
+from bayesloss.learning.range_map import RangeMap, robust_reach
 
 
 def tensor(values):
@@ -141,3 +141,31 @@ class TestFit:
             RangeMap.fit(x.reshape(2, 2))
         with pytest.raises(ValueError, match="expected 4 weights, finite and at least 0, got 4"):
             RangeMap.fit(x, x - 1)
+
+
+class TestRobustReach:
+    x = tensor(np.random.default_rng(0).normal(size=1000))
+
+    def test_well_spread_data_reach_as_far_as_they_do(self):
+        assert robust_reach(self.x) == float(self.x.abs().max())
+        slightly = torch.cat([self.x, tensor([4 * float(self.x.abs().max())])])
+        assert robust_reach(slightly) == float(slightly.abs().max())
+
+    @pytest.mark.parametrize("far", [50.0, 1e3, -1e12])
+    def test_a_few_far_out_count_little(self, far):
+        reach = robust_reach(torch.cat([self.x, tensor([far, far / 2])]))
+        assert 0.7 < reach / float(self.x.abs().max()) < 2
+        assert robust_reach(torch.cat([3 * self.x, tensor([3 * far, 3 * far / 2])])) == (
+            pytest.approx(3 * reach)
+        )
+
+    def test_more_than_one_in_a_hundred_are_not_a_few(self):
+        many = torch.cat([self.x, tensor(np.linspace(900, 1000, 30))])
+        assert robust_reach(many) > 900
+
+    def test_weights_are_counts(self):
+        x = torch.cat([self.x, tensor([1e3])])
+        counts = torch.ones(1001, dtype=torch.float64)
+        counts[-1] = 30
+        assert robust_reach(x, counts) > 900
+        assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)

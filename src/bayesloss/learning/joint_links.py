@@ -33,6 +33,7 @@ from torch import Tensor
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.range_map import robust_reach
 
 __all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_of"]
 
@@ -91,8 +92,8 @@ def fit_joint_links(
     data : LinearScores
         Each datum has label 1 for one class.
     family : callable
-        Takes the largest score in absolute value to the priors among which Laplace's evidence
-        chooses, stiffest last; all with the same features.
+        Takes the largest score in absolute value, but for a few far out, to the priors among which
+        Laplace's evidence chooses, stiffest last; all with the same features.
     tol : float
         A multinomial regression ends when no derivative of its mean log likelihood exceeds tol.
     groups : Tensor of int64 of shape (n,), optional
@@ -122,7 +123,8 @@ def fit_joint_links(
     beta, scores = scale * beta, scale * scores
     # The offset of a fold's regression is part of its scores, that of the fit to all is nu_0.
     x, start = (scale * (seen + shift - offset[:, None])).cpu(), (scale * offset).cpu()
-    priors = family(float(torch.cat([x, scores.cpu()]).abs().max()))
+    weight = data.weight.cpu()
+    priors = family(max(robust_reach(row, weight) for row in torch.cat([x, scores.cpu()])))
     edge = 1 / priors[0].kernel.c
     features = [priors[0].features(row.clamp(-edge, edge)) for row in x]
     best: tuple[float, SourcePrior, Mode, Tensor] | None = None

@@ -11,6 +11,7 @@ steps suffice where the plain method takes many, whatever the units of the colum
 """
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -83,6 +84,14 @@ class LinearScores:
         some.labels, some.level = self.labels[problems], self.level[problems]
         some.stretch = self.stretch[problems]
         return some
+
+    def centred_on(self, rows: Tensor) -> "LinearScores":
+        """The same problems in coordinates made for some of the rows, a mask of shape (n,)."""
+        C = math.inf if self.ridge == 0 else 1 / (self.ridge * self.total)
+        some = LinearScores(self.Z[rows], self.labels[:, rows], self.weight[rows], C)
+        other = copy.copy(self)
+        other.centre, other.scale, other.vectors = some.centre, some.scale, some.vectors
+        return other
 
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""

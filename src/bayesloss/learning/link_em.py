@@ -73,6 +73,7 @@ def fit_links(
     ordered: bool = False,
     family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
+    held_ends: bool = False,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
@@ -100,6 +101,8 @@ def fit_links(
         1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
+    held_ends : bool
+        Whether links are constant beyond their kernel's period, for scores far out.
     progress : bool
         Whether a progress bar is shown.
     watch : callable, optional
@@ -132,11 +135,11 @@ def fit_links(
         while True:
             rounds = len(history["log_evidence"]) + 1
             for k in active:
-                seen = scores[k]
-                if held_out is not None:
+                seen = scores[k] if held_out is None else held_out(k, scores[k], slopes[k])
+                if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
-                    seen = held_out(k, seen, slopes[k]).clamp(-edge, edge)
+                    seen = seen.clamp(-edge, edge)
                 choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
                 # E-step
                 _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
@@ -158,6 +161,8 @@ def fit_links(
                 ).to(data.Z.device)
                 for k in active
             }
+            if held_ends:
+                tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
             # M-step
             moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)

@@ -9,6 +9,9 @@ gives, they are tabulated once an E-step and interpolated: what an M-step costs 
 the number of basis functions nor on that of posterior draws.
 """
 
+import copy
+import math
+
 import torch
 from torch import Tensor
 
@@ -38,6 +41,7 @@ class HermiteTable:
 
     def __init__(self, nodes: Tensor, values: Tensor, slopes: Tensor) -> None:
         self.low, self.high = float(nodes[0]), float(nodes[-1])
+        self.end = math.inf
         self.cells = len(nodes) - 1
         self.step = (self.high - self.low) / self.cells
         start, end = values[:, :-1], values[:, 1:]
@@ -54,13 +58,22 @@ class HermiteTable:
         x : Tensor of any shape
         row : int, or Tensor of int64 of the shape of x
         """
-        inside = x.clamp(self.low, self.high)
+        inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
         position = (inside - self.low) / self.step
         cell = position.to(torch.int64).clamp_(max=self.cells - 1)
         t = position - cell
         zero, one, two, three = self.coefficients[cell + row * self.cells].unbind(-1)
         slope = (one + t * (2 * two + 3 * t * three)) / self.step
-        return zero + t * (one + t * (two + t * three)) + slope * (x - inside), slope
+        value = zero + t * (one + t * (two + t * three))
+        if self.end < math.inf:
+            return value, torch.where(x.abs() > self.end, 0.0, slope)
+        return value + slope * (x - inside), slope
+
+    def held(self, end: float) -> "HermiteTable":
+        """The same functions within [-end, end], which lies among the nodes; constant outside."""
+        other = copy.copy(self)
+        other.end = end
+        return other
 
     def to(self, device: torch.device) -> "HermiteTable":
         """The same table on another device."""

@@ -9,6 +9,7 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Integral, Real
@@ -41,6 +42,7 @@ from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
 from bayesloss.learning.posterior_draws import even_normals, ordered_root
+from bayesloss.learning.range_map import robust_reach
 from bayesloss.learning.smoothness import SMOOTHNESS
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, ProperLoss
@@ -82,7 +84,10 @@ class FittedLink:
     band_draws : Tensor of shape (B, M + 1)
         Parameters from the posterior, of which bands are quantiles.
     low, high : float
-        The least and the largest score in the training data.
+        The least and the largest score in the training data, within ``end``.
+    end : float
+        Scores beyond -end and end are taken for those: infinite, or the end of the kernel's period
+        where a few training scores lie far out.
     """
 
     posterior: Posterior
@@ -91,10 +96,11 @@ class FittedLink:
     band_draws: Tensor = field(repr=False)
     low: float
     high: float
+    end: float = math.inf
 
     def source(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of nu at scores x of shape (n,), in closed form."""
-        return _shaped(self.posterior.mean(_points(x)).numpy(), x)
+        return _shaped(self.posterior.mean(self.within(x)).numpy(), x)
 
     def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
         """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
@@ -109,7 +115,7 @@ class FittedLink:
         of an estimator with ``n_samples``. With 64 of those an end of a 95 % interval is off by 0.3
         standard deviations of nu(x) or so, and on average the interval is 6 % too narrow.
         """
-        nu = self.posterior.prior.source(_points(x), self.band_draws).numpy()
+        nu = self.posterior.prior.source(self.within(x), self.band_draws).numpy()
         return _central(nu, level, x)
 
     def inverse_link_band(
@@ -126,8 +132,12 @@ class FittedLink:
         """The log odds of :meth:`inverse_link` as a table, for many scores."""
         return predictive_log_odds(self.posterior.prior, self.loss, self.draws)
 
+    def within(self, x: ArrayLike) -> Tensor:
+        """Scores, of shape (n,), with those beyond the ends put there."""
+        return _points(x).clamp(-self.end, self.end)
+
     def _probabilities(self, x: ArrayLike, draws: Tensor) -> NDArray[np.float64]:
-        nu = self.posterior.prior.source(_points(x), draws)
+        nu = self.posterior.prior.source(self.within(x), draws)
         return self.loss.inverse_canonical_link(nu).numpy()
 
 
@@ -155,6 +165,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     c : float or None, default=None
         Half the inverse period of the kernel, in units of the inverse score. None takes it from the
         fit with the fixed link, separately for each class: its scores fill half of [-1/c, 1/c].
+        Where ``a`` is None, too, a few scores may lie far out: the rest fill half, and beyond the
+        period the link is held constant; see
+        :func:`bayesloss.learning.range_map.robust_reach`.
     variance : float or None, default=None
         k(0, 0), the prior mean of the slope of nu under "isgp", the prior variance of nu under
         "gp". None for 1 under "isgp", which makes nu(x) = x the prior mean, and for the mean square
@@ -336,7 +349,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             If EM did not converge, an E-step found no mode, or, without a penalty, a class can be
             separated from the rest: the optimum then is at infinity.
         UserWarning
-            If scores of the fixed link leave the period of the c that was given.
+            If scores of the fixed link leave the period of the c that was given, or a few lie far
+            out from the rest.
         """
         self._validate_params()
         likelihood = Bernoulli(self.loss)
@@ -382,28 +396,71 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             self.C,
         )
         self.joint_ = len(self.classes_) > 2 and self._together
-        if self.joint_:
-            self._keep_joint(self._fit_joint(data, together), data)
-            return self
-        fit = self._fit_apart(data, likelihood, together)
-        self._keep(fit, likelihood.loss, data)
+        fit, far = self._fit_once(data, likelihood, together)
+        held_ends = bool(far.any())
+        if held_ends:  # far rows may have moved the mean of the inputs away from all others
+            data = data.centred_on(~far.to(device))
+            fit, far = self._fit_once(data, likelihood, together, held_ends=True)
+            if n_far := int(far.sum()):
+                warn_caller(
+                    f"{n_far} of {len(inputs)} rows have scores far out from the rest, and the "
+                    "link is held constant there: look at these rows, or transform columns that "
+                    "have long tails"
+                )
+        if isinstance(fit, JointFit):
+            self._keep_joint(fit, data, held_ends)
+        else:
+            self._keep(fit, likelihood.loss, data, held_ends)
         self._warn(fit, data)
         return self
 
+    def _fit_once(
+        self,
+        data: LinearScores,
+        likelihood: Bernoulli,
+        groups: NDArray[np.int64] | None,
+        *,
+        held_ends: bool = False,
+    ) -> tuple[LinkFit | JointFit, Tensor]:
+        """The fit, and the rows whose scores lie so far out that the period was not made for them.
+
+        The latter of shape (n,); none where c is given, or a is and with it the paper's recipe.
+        """
+        far = torch.zeros(len(data.Z), dtype=torch.bool)
+        if self.joint_:
+            joint = self._fit_joint(data, groups)
+            if self.c is None:
+                far = (joint.scores.cpu().abs() > joint.prior.kernel.edge).any(dim=0)
+            return joint, far
+
+        def prior_of(scores: Tensor) -> SourcePrior[TrigonometricKernel]:
+            prior = self._make_prior(scores, data.weight.cpu())
+            if self._robust:
+                far.logical_or_(scores.abs() > prior.kernel.edge)
+            return prior
+
+        return self._fit_apart(data, likelihood, prior_of, groups, held_ends), far
+
     def _fit_apart(
-        self, data: LinearScores, likelihood: Bernoulli, groups: NDArray[np.int64] | None
+        self,
+        data: LinearScores,
+        likelihood: Bernoulli,
+        prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]],
+        groups: NDArray[np.int64] | None,
+        held_ends: bool,
     ) -> LinkFit:
         noise, seed = self._noise()
         return fit_links(
             data,
             likelihood,
-            lambda scores: self._make_prior(scores, data.weight.cpu()),
+            prior_of,
             noise,
             tol=self.tol,
             max_iter=self.max_iter,
             ordered=self.n_samples is None,
             family=self._family if self._chosen else None,
             held_out=self._held_out(data, seed, groups),
+            held_ends=held_ends,
             progress=bool(self.verbose),
         )
 
@@ -479,6 +536,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def _centred(self) -> bool:
         """Whether the prior is one that is centred on a straight line."""
         return self._chosen and self.prior == "isgp"
+
+    @property
+    def _robust(self) -> bool:
+        """Whether a few scores may lie beyond the period."""
+        return self._chosen and self.c is None
 
     @property
     def _n_basis(self) -> int:
@@ -561,7 +623,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
         """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
-        c = self._half_frequency(float(scores.abs().max()))
+        reach = robust_reach(scores, weight) if self._robust else float(scores.abs().max())
+        c = self._half_frequency(reach)
         kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self._n_basis)
         if self._centred:
             return self._family(ISGP(kernel))[-1]
@@ -570,7 +633,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         mean_square = float(weight @ scores**2 / weight.sum())
         return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
 
-    def _keep_joint(self, fit: JointFit, data: LinearScores) -> None:
+    def _keep_joint(self, fit: JointFit, data: LinearScores, held_ends: bool) -> None:
         self._keep_weights(fit.beta, data)
         self.links_, likelihood = [], Bernoulli()
         for mode, rows, x in zip(
@@ -587,13 +650,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 converged=not fit.unsettled,
                 n_iter=fit.n_iter,
             )
-            low, high = float(x.min()), float(x.max())
+            end = fit.prior.kernel.edge if held_ends else math.inf
+            low, high = max(float(x.min()), -end), min(float(x.max()), end)
             root = ordered_root(posterior, low, high)
             draws = mode + even_normals(_DRAWS, len(mode)) @ root.T
-            self.links_.append(self._fitted_link(posterior, likelihood.loss, draws, low, high))
+            self.links_.append(self._fitted_link(posterior, likelihood.loss, draws, low, high, end))
         self.n_iter_, self.converged_ = fit.n_iter, not fit.unsettled
         self.history_: dict[str, NDArray[np.float64]] = {}
-        self._warn(fit, data)
 
     def _keep_weights(self, beta: Tensor, data: LinearScores) -> None:
         self.coef_ = beta.cpu().numpy()
@@ -601,12 +664,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.intercept_ = -self.coef_ @ self.centre_
         self.__dict__.pop("link_", None)  # of an earlier fit
 
-    def _keep(self, fit: LinkFit, loss: ProperLoss, data: LinearScores) -> None:
+    def _keep(self, fit: LinkFit, loss: ProperLoss, data: LinearScores, held_ends: bool) -> None:
         self._keep_weights(fit.beta, data)
-        self.links_ = [
-            self._fitted_link(posterior, loss, draws, float(x.min()), float(x.max()))
-            for posterior, draws, x in zip(fit.posteriors, fit.draws, fit.scores.cpu(), strict=True)
-        ]
+        self.links_ = []
+        for posterior, draws, x in zip(fit.posteriors, fit.draws, fit.scores.cpu(), strict=True):
+            end = posterior.prior.kernel.edge if held_ends else math.inf
+            low, high = max(float(x.min()), -end), min(float(x.max()), end)
+            self.links_.append(self._fitted_link(posterior, loss, draws, low, high, end))
         if len(self.links_) == 1:
             self.link_ = self.links_[0]
         self.n_iter_ = len(fit.history["log_evidence"])
@@ -617,13 +681,19 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         }
 
     def _fitted_link(
-        self, posterior: Posterior, loss: ProperLoss, draws: Tensor, low: float, high: float
+        self,
+        posterior: Posterior,
+        loss: ProperLoss,
+        draws: Tensor,
+        low: float,
+        high: float,
+        end: float,
     ) -> FittedLink:
         band_draws = draws
         if self.n_samples is None:
             points = even_normals(_BAND_DRAWS, len(posterior.mode))
             band_draws = posterior.mode + points @ ordered_root(posterior, low, high).T
-        return FittedLink(posterior, loss, draws, band_draws, low, high)
+        return FittedLink(posterior, loss, draws, band_draws, low, high, end)
 
     def _warn(self, fit: LinkFit | JointFit, data: LinearScores) -> None:
         if fit.unsettled:
@@ -654,13 +724,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         if self.joint_:
             return np.stack(
                 [
-                    link.posterior.prior.source(torch.from_numpy(x), link.posterior.mode).numpy()
+                    link.posterior.prior.source(link.within(x), link.posterior.mode).numpy()
                     for link, x in zip(self.links_, scores, strict=True)
                 ],
                 axis=1,
             )
         odds = [
-            link.log_odds(torch.from_numpy(x))[0].numpy()
+            link.log_odds(link.within(x))[0].numpy()
             for link, x in zip(self.links_, scores, strict=True)
         ]
         return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)

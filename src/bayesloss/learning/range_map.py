@@ -34,10 +34,12 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 
-__all__ = ["RangeMap"]
+__all__ = ["RangeMap", "robust_reach"]
 
 _LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
 _STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
+_FAR = 5.0  # what lies this much farther out than the rest would shorten the rest
+_FEW = 0.01  # the part of the data that may lie far out
 _BULK = 1 / 16  # letter values of at least this depth make up the bulk
 
 
@@ -203,6 +205,28 @@ class RangeMap:
         cell = (torch.searchsorted(ladder, at.detach()) - 1).clamp(0, len(ladder) - 2)
         rise, run = self.values.diff()[cell], self.knots.diff()[cell]
         return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
+
+
+def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
+    """How far from zero the data lie, but for a few far out.
+
+    The reach R of the data that the map has brought near, or as much more as leaves at most one in
+    a hundred beyond. Where the largest in absolute value is within 5 R, it is the reach.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n,)
+    weight : Tensor of shape (n,), optional
+        How many times each datum counts, not negative.
+    """
+    largest = float(x.abs().max())
+    learned = RangeMap.fit(x, weight)
+    if learned.is_identity:
+        return largest
+    points, level = _distribution(x.abs(), weight)
+    most = points[min(int(torch.searchsorted(level, 1 - _FEW)), len(points) - 1)]
+    reach = max(float(learned(x).abs().max()), float(most))
+    return reach if largest > _FAR * reach else largest
 
 
 def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
