@@ -9,18 +9,19 @@ mixture
 Most of all the data leave the smoothness open: between a = 2 and a = 31 the evidence often differs
 by less than a nat. So 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform prior on
 (0, 1) and a grid of eight midpoints. At each node the evidence bound is maximised over
-zeta = (log k(0, 0), log alpha), flat a priori. Five points around the maximum, zeta_j = best + V z_j,
-integrate over zeta. V V^T is the inverse of minus the Hessian there, and z_j are the origin and four
-points at distance r on the axes: weights 1 / (2 r^2) a point, and the rest for the origin, give z
-mean 0 and covariance 1. At each point
+zeta = (log k(0, 0), log alpha), flat a priori. Five points around the maximum,
+zeta_j = best + V z_j, integrate over zeta. V V^T is the inverse of minus the Hessian there, and z_j
+are the origin and four points at distance r on the axes: weights 1 / (2 r^2) a point, and the rest
+for the origin, give z mean 0 and covariance 1. At each point
 
     omega = |V| weight(z) exp(value + |z|^2 / 2),
 
 exact where the value is quadratic in zeta. mu and gamma, which say little, stay where they are.
 
-Mixtures of nearly the same data are to be nearly the same. So nodes and draws are fixed, every climb
-ends at its maximum, and the draws are as even as the model: mirrored in both axes a source has the
-sines' weights and the intercept with the other sign, and for each draw there is its mirror image.
+Mixtures of nearly the same data are to be nearly the same. So nodes and draws are fixed, every
+climb ends at its maximum, and the draws are as symmetric as the model: mirrored in both axes a
+source has the sines' weights and the intercept with the other sign, and for each draw there is its
+mirror image.
 
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
 2016): the plain bound gives away nats just where functions are rough, and would call the smooth
@@ -289,25 +290,25 @@ def _climb(
 
     The Hessian is taken anew when a step has brought the slope down by less than half.
     """
+
+    def spread() -> NDArray[np.float64]:
+        return _spread(lambda at: climb_at(ratio, at, mode.Gamma)[1], zeta, slope)
+
     value, slope, mode = climb_at(ratio, zeta, start)
     fraction, fresh = 1.0, False
     for _ in range(_CLIMB):
-        uphill = V.T @ slope
+        uphill = V @ slope
         size = float(np.linalg.norm(uphill))
         if not math.isfinite(value) or size < _AT_TOP:
             break
         moved = zeta + V @ uphill * fraction * min(1.0, 2 / size)
         new_value, new_slope, new_mode = climb_at(ratio, moved, mode.Gamma)
         if new_value > value:
-            better = float(np.linalg.norm(V.T @ new_slope)) < size / 2
-            zeta, value, slope, mode = moved, new_value, new_slope, new_mode
-            fraction = 1.0
+            halved = float(np.linalg.norm(V @ new_slope)) < size / 2
+            zeta, value, slope, mode, fraction = moved, new_value, new_slope, new_mode, 1.0
         else:
-            better = False
-            fraction /= 2
-        if not (better or fresh):
-            V = _spread(lambda at: climb_at(ratio, at, mode.Gamma)[1], zeta, slope)
-        fresh = not (better or fresh)
-    if not math.isfinite(value):
-        return zeta, start, V
-    return zeta, mode.Gamma, _spread(lambda at: climb_at(ratio, at, mode.Gamma)[1], zeta, slope)
+            halved, fraction = False, fraction / 2
+        fresh = not (halved or fresh)
+        if fresh:
+            V = spread()
+    return (zeta, mode.Gamma, spread()) if math.isfinite(value) else (zeta, start, V)
