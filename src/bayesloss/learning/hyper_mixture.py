@@ -8,15 +8,20 @@ mixture
 
 Most of all the data leave the smoothness open: between a = 2 and a = 31 the evidence often differs
 by less than a nat. So 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform prior on
-(0, 1) and a grid: eight midpoints, the best one in the place of its neighbour. At each node the
-evidence bound is maximised over zeta = (log k(0, 0), log alpha), flat a priori. Five points around
-the maximum, zeta_j = best + V z_j, integrate over zeta. V V^T is the inverse of minus the Hessian,
-and z_j are the origin and four points at distance r on the axes: weights 1 / (2 r^2) a point, and
-the rest for the origin, give z mean 0 and covariance 1. At each point
+(0, 1) and a grid of eight midpoints. At each node the evidence bound is maximised over
+zeta = (log k(0, 0), log alpha), flat a priori. Five points around the maximum,
+zeta_j = best + V z_j, integrate over zeta. V V^T is the inverse of minus the Hessian there, and z_j
+are the origin and four points at distance r on the axes: weights 1 / (2 r^2) a point, and the rest
+for the origin, give z mean 0 and covariance 1. At each point
 
-    omega = cell(1/a) weight(z) exp(value + |z|^2 / 2),
+    omega = det(V) weight(z) exp(value + z^T z / 2),
 
 exact where the value is quadratic in zeta. mu and gamma, which say little, stay where they are.
+
+Mixtures of nearly the same data are to be nearly the same. So nodes and draws are fixed, every
+climb ends at its maximum, and the draws are as symmetric as the model: mirrored in both axes a
+source has the sines' weights and the intercept with the other sign, and for each draw there is its
+mirror image.
 
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
 2016): the plain bound gives away nats just where functions are rough, and would call the smooth
@@ -37,6 +42,7 @@ from torch import Tensor
 from bayesloss.learning.evidence import evidence_gradient
 from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Gaussian, Observations
+from bayesloss.learning.posterior_draws import even_normals
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.threads import fixed_threads
 
@@ -47,11 +53,13 @@ _RADIUS = 1.1 * math.sqrt(2)  # as Rue, Martino and Chopin have it, section 6.5
 _DESIGN = _RADIUS * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
 _SHARES = np.array([1 - 2 / _RADIUS**2] + 4 * [1 / (2 * _RADIUS**2)])
 _WIDEST = 1.5  # standard deviation of a log hyper-parameter where the evidence is flat
-_STEP = 0.05  # for the Hessian, by differences of the gradient
-_OUT = 8.0  # nats below the best: a node that has no say, and ends the walk
+_STEP = 0.02  # for the Hessian, by differences of the gradient
+_OUT = 12.0  # nats below the best: a node that has no say, and ends the walk
 _TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
-_DRAWS = 128
-_NEGLIGIBLE = 1e-3  # components of less weight only cost time
+_DRAWS = 128  # half of them mirror images
+_NEGLIGIBLE = 1e-4  # components of less weight only cost time
+_AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
+_CLIMB = 30  # steps to a node's maximum at most
 
 
 @dataclass(frozen=True)
@@ -169,15 +177,17 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
 
     noise = _normal_draws(len(best.mode))
     top, found, log_weights = -math.inf, [], []
+    nodes = (np.arange(_NODES) + 0.5) / _NODES
+    middle = int(np.argmin(np.abs(nodes - 1 / float(a))))
     centre = np.log([float(variance), float(alpha)])
-    nodes, cells, middle = _grid(1 / float(a))
     with fixed_threads(1):
-        V = _spread(lambda zeta: climb_at(nodes[middle], zeta, best.mode)[1], centre)
+        first = _climb(climb_at, nodes[middle], centre, best.mode, _WIDEST * np.eye(2) / 4)
         for walk in (range(middle, _NODES), range(middle - 1, -1, -1)):
-            zeta, start = centre, best.mode
+            zeta, start, V = first
             for k in walk:
                 if k != middle:
-                    zeta, start = _climb(climb_at, nodes[k], zeta, start, V)
+                    zeta, start, V = _climb(climb_at, nodes[k], zeta, start, V)
+                volume = math.log(abs(np.linalg.det(V)))
                 here = []
                 for z, share in zip(_DESIGN, _SHARES, strict=True):
                     with torch.no_grad():
@@ -189,7 +199,7 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
                         value = float(importance_weighted_bound(joint, posterior, noise))
                         value = min(value, posterior.evidence_bound + _TRUST)
                     found.append(posterior)
-                    log_weights.append(math.log(cells[k] * share) + value + 0.5 * float(z @ z))
+                    log_weights.append(math.log(share) + volume + value + 0.5 * float(z @ z))
                     here.append(value)
                 if max(here, default=-math.inf) < top - _OUT:
                     break
@@ -243,9 +253,11 @@ def _noise(posterior: Posterior) -> Gaussian:
 
 
 def _normal_draws(size: int) -> Tensor:
-    """The same low-discrepancy draws for all components, of shape (S, size)."""
-    engine = torch.quasirandom.SobolEngine(size, scramble=True, seed=0)
-    return torch.special.ndtri(engine.draw(_DRAWS, dtype=torch.float64).clamp(1e-9, 1 - 1e-9))
+    """The same low-discrepancy draws for all components, (S, size), with their mirror images."""
+    half = even_normals(_DRAWS // 2, size)
+    mirrored = half.clone()
+    mirrored[:, (size - 1) // 2 :] *= -1  # the sines' weights and the intercept
+    return torch.cat([half, mirrored])
 
 
 def _log_normal(z: Tensor) -> Tensor:
@@ -256,25 +268,15 @@ def _theta(ratio: float, zeta: NDArray[np.float64]) -> Tensor:
     return torch.tensor([math.log(1 / ratio - 1), *zeta], dtype=torch.float64)
 
 
-def _grid(best: float) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
-    """Nodes of 1/a in (0, 1), the widths of their cells, and the index of the best one."""
-    nodes = (np.arange(_NODES) + 0.5) / _NODES
-    middle = int(np.argmin(np.abs(nodes - best)))
-    nodes[middle] = best
-    edges = np.concatenate([[0.0], (nodes[1:] + nodes[:-1]) / 2, [1.0]])
-    return nodes, np.diff(edges), middle
-
-
 def _spread(
-    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]], centre: NDArray[np.float64]
+    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    centre: NDArray[np.float64],
+    slope: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """The matrix V with V V^T the inverse of minus the Hessian, nowhere wider than a limit."""
-    rows = [
-        (gradient(centre + step) - gradient(centre - step)) / (2 * _STEP)
-        for step in _STEP * np.eye(2)
-    ]
+    """The symmetric V with V V the inverse of minus the Hessian, nowhere wider than a limit."""
+    rows = [(gradient(centre + step) - slope) / _STEP for step in _STEP * np.eye(2)]
     values, vectors = np.linalg.eigh(-(np.stack(rows) + np.stack(rows).T) / 2)
-    return vectors * np.maximum(values, _WIDEST**-2) ** -0.5
+    return (vectors * np.maximum(values, _WIDEST**-2) ** -0.5) @ vectors.T
 
 
 def _climb(
@@ -283,19 +285,30 @@ def _climb(
     zeta: NDArray[np.float64],
     start: Tensor,
     V: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], Tensor]:
-    """Quasi-Newton steps, few and short, to near the bound's maximum at another a."""
+) -> tuple[NDArray[np.float64], Tensor, NDArray[np.float64]]:
+    """Newton's method to the bound's maximum at another a: zeta, the mode and V there.
+
+    The Hessian is taken anew when a step has brought the slope down by less than half.
+    """
+
+    def spread() -> NDArray[np.float64]:
+        return _spread(lambda at: climb_at(ratio, at, mode.Gamma)[1], zeta, slope)
+
     value, slope, mode = climb_at(ratio, zeta, start)
-    fraction = 1.0
-    for _ in range(6):
-        uphill = V.T @ slope
+    fraction, fresh = 1.0, False
+    for _ in range(_CLIMB):
+        uphill = V @ slope
         size = float(np.linalg.norm(uphill))
-        if not math.isfinite(value) or size < 0.15:  # 0.01 nats to gain
+        if not math.isfinite(value) or size < _AT_TOP:
             break
         moved = zeta + V @ uphill * fraction * min(1.0, 2 / size)
         new_value, new_slope, new_mode = climb_at(ratio, moved, mode.Gamma)
         if new_value > value:
-            zeta, value, slope, mode = moved, new_value, new_slope, new_mode
+            halved = float(np.linalg.norm(V @ new_slope)) < size / 2
+            zeta, value, slope, mode, fraction = moved, new_value, new_slope, new_mode, 1.0
         else:
-            fraction /= 2
-    return zeta, mode.Gamma if math.isfinite(value) else start
+            halved, fraction = False, fraction / 2
+        fresh = not (halved or fresh)
+        if fresh:
+            V = spread()
+    return (zeta, mode.Gamma, spread()) if math.isfinite(value) else (zeta, start, V)

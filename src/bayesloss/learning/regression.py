@@ -3,8 +3,9 @@
 W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process.
 Inputs and targets are shifted and scaled before the fit, so that its starting points suit any
 units, and the answers are scaled back. Inputs with far-away values are first brought near by a
-monotone map that is learned without the targets (:mod:`bayesloss.learning.range_map`), and what is
-said of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.hyper_mixture`).
+monotone map that is learned without the targets (:mod:`bayesloss.learning.range_map`), what is said
+of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.hyper_mixture`), and beyond the
+training inputs the curve goes on straight (:mod:`bayesloss.learning.straight_ends`).
 """
 
 import math
@@ -27,6 +28,7 @@ from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperpara
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.range_map import RangeMap
+from bayesloss.learning.straight_ends import with_straight_ends
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.threads import fixed_threads
 
@@ -63,8 +65,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         maximum.
     robust_range : bool, default=True
         Whether heavy-tailed inputs are first mapped, see
-        :class:`bayesloss.learning.range_map.RangeMap`. On well-spread inputs the map is the
-        identity.
+        :class:`bayesloss.learning.range_map.RangeMap`, and the curve goes on straight beyond the
+        training inputs, in the map's units, see
+        :class:`bayesloss.learning.straight_ends.StraightEnds`. On well-spread inputs the map is the
+        identity. Without, as in the paper, the ISGP repeats itself with the kernel's period: a
+        staircase. The curve of ``prior="gp"`` is left as it is, which bends back to its mean.
     average_hyperparameters : bool, default=True
         Whether predictions average over hyper-parameters, or take the ones of maximal evidence for
         true, as in the paper: bands are then too narrow.
@@ -79,7 +84,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         The noise there, in the same units as ``posterior_``.
     mixture_ : PosteriorMixture
         What predictions are made from: approximate posteriors with their weights, in the same
-        units; ``posterior_`` alone without the average.
+        units; ``posterior_`` alone without the average. Under ``robust_range`` their sources have
+        straight ends.
     range_map_ : RangeMap
         Of the inputs.
     noise_variance_ : float
@@ -233,6 +239,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.n_iter_ = found.n_evaluations
         self.likelihood_ = found.likelihood
         self.mixture_ = self._mixture(found, x_data, y_data, counts)
+        if self.robust_range:
+            self.mixture_ = with_straight_ends(self.mixture_)
         noise = float(self.mixture_.weights @ self.mixture_.noise_variances)
         self.noise_variance_ = float(self._y_scale**2 * noise)
         units = weight.sum() * math.log(abs(self._y_scale))
@@ -360,7 +368,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             low, high = self.range_map_.inverse(torch.from_numpy(ends)).tolist()
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
-                "kernel's period ends: the fit says nothing there",
+                "kernel's period ends: the fit says nothing there"
+                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else ""),
             )
         return x
 
