@@ -7,8 +7,8 @@ Three strictly increasing steps.
 2. Tails come near. One map leaves the bulk as it is, wherever the bulk lies, and has logarithms
    beyond; another, :class:`~bayesloss.learning.range_map.RangeMap`, makes the scores as nearly
    normal as it can. Neither has seen a label; the one with the likelier sigmoid is taken.
-3. Platt's (1999) sigmoid, fitted by maximum likelihood to targets ``(N_+ + 1) / (N_+ + 2)`` for the ``N_+``
-   positives and ``1 / (N_- + 2)`` for the others: separable data have a finite slope, too.
+3. Platt's (1999) sigmoid, fitted by maximum likelihood to targets ``(N_+ + 1) / (N_+ + 2)`` for the
+   ``N_+`` positives and ``1 / (N_- + 2)`` for the others: separable data have a finite slope, too.
 """
 
 import math
