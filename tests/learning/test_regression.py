@@ -273,9 +273,9 @@ class TestFit:
     def test_bands_cover(self):
         """The 95 % band of nu over 24 functions drawn from the prior itself.
 
-        One point a function, so that the hits are independent. The band leaves out that the
-        hyper-parameters are estimates: its share is 88 %, in two runs of 250 functions (with the
-        true ones 93 %, see test_laplace.py). At least its binomial 0.1 % quantile.
+        One point a function, so that the hits are independent. Averaged over hyper-parameters the
+        share is 93 % in 140 such functions, with a standard error of 2 % (the plug-in's is 88 %).
+        At least its binomial 0.1 % quantile.
         """
         generator, functions, hits = np.random.default_rng(6), 24, 0
         fine = np.linspace(-1, 1, 2001)
@@ -292,7 +292,7 @@ class TestFit:
             mean, std = model.predict(x[60:, None], return_std=True)
             hits += abs(truth[60] - mean[0]) < 1.96 * std[0]
             widths.append(std[0])
-        assert hits >= binom.ppf(0.001, functions, 0.88)
+        assert hits >= binom.ppf(0.001, functions, 0.93)
         assert np.median(widths) < 0.2 / 2  # and no wonder: the bands are narrow
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
