@@ -72,7 +72,7 @@ _SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this
 _MEASURES = ("log_loss", "accuracy", "brier", "entropy", "rmse", "coverage", "curve_coverage")
 
 
-def cells(*, n_seeds: int = 2) -> list[dict[str, Any]]:
+def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     """Every table, seed and method that the page shows."""
     drawn = [f"{kind}, {size}" for kind in SIMULATED for size in SIZES]
     curves = [f"{curve}, {n}" for curve in CURVES for n in (30, 300)]

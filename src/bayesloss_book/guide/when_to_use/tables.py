@@ -86,6 +86,7 @@ LINKS: dict[str, Callable[[Array], Array]] = {
     "bent": lambda s: expit(np.where(s > 0, 5 * s, 0.5 * s)),
     "noisy_labels": lambda s: 0.1 + 0.8 * expit(4 * s),
 }
+_INPUTS: dict[str, Callable[[Array], Array]] = {"normal": np.asarray, "log-normal": np.exp}
 CURVES: dict[str, Callable[[Array], Array]] = {
     "square_root": np.sqrt,
     "sigmoid": lambda x: expit(12 * (x - 0.5)),
@@ -176,7 +177,7 @@ def _simulated_labels(data: str, seed: int) -> Problem:
         link, inputs, size = data.split(", ")
         n, d = map(int, size.split("x"))
         probability = LINKS[link]
-        draw = {"normal": np.asarray, "log-normal": np.exp}[inputs]
+        draw = _INPUTS[inputs]
     except (ValueError, KeyError):
         raise ValueError(
             f"expected a table of {list(CLASSIFICATION)}, or a link of {list(LINKS)}, normal or "
