@@ -1,0 +1,1 @@
+"""Our estimators beside scikit-learn's, on real and simulated tables."""

@@ -1,0 +1,236 @@
+"""Our estimators and scikit-learn's, fitted as they come, on many tables.
+
+A cell is one table, split or drawn by a seed, and one method. Classifiers see columns that have
+mean 0 and standard deviation 1 in the training data. Regressors see one column that the target
+rises or falls with.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+from scipy.stats import norm, spearmanr
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss_book.baselines import recipe
+from bayesloss_book.guide.when_to_use.tables import (
+    CLASSIFICATION,
+    CURVES,
+    REGRESSION,
+    Problem,
+    labels,
+    values,
+)
+from bayesloss_book.stores.results import run_cells
+
+__all__ = [
+    "CLASSIFIERS",
+    "REGRESSORS",
+    "SIMULATED",
+    "SIZES",
+    "cells",
+    "classifier",
+    "measure",
+    "regress",
+    "run",
+]
+
+CLASSIFIERS = (
+    "linkgistic",
+    "paper's recipe",
+    "logistic",
+    "logistic CV",
+    "sigmoid",
+    "isotonic",
+    "our calibrator",
+    "boosting",
+)
+REGRESSORS = ("ISGP", "isotonic", "GP", "boosting")
+SIMULATED = (  # links and inputs
+    "straight, normal",
+    "skewed, normal",
+    "bent, normal",
+    "bent, log-normal",
+    "noisy_labels, normal",
+)
+SIZES = ("100x30", "1000x10", "20000x10")  # of the simulated tables: rows x columns
+
+_MAX_ITER = 2_000
+_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+_MEASURES = ("log_loss", "accuracy", "brier", "entropy", "rmse", "coverage", "curve_coverage")
+
+
+def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
+    """Every table, seed and method that the page shows."""
+    drawn = [f"{kind}, {size}" for kind in SIMULATED for size in SIZES]
+    curves = [f"{curve}, {n}" for curve in CURVES for n in (30, 300)]
+    return [
+        *_cross("classification", [*CLASSIFICATION, *drawn], n_seeds, CLASSIFIERS),
+        *_cross("regression", [*REGRESSION, *curves], n_seeds, REGRESSORS),
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells, resumable. One worker, or the seconds mean little."""
+    run_cells(measure, cells(), folder, "when_to_use", n_jobs=n_jobs)
+
+
+def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]:
+    """Fit one method to one table, and measure it on test data.
+
+    Parameters
+    ----------
+    task : {"classification", "regression"}
+    data : str
+        A table of :mod:`~bayesloss_book.guide.when_to_use.tables`.
+    method : str
+        One of `CLASSIFIERS` or `REGRESSORS`.
+    seed : int
+        Of the split or of the data, and of the method.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``columns``: of the training data. Classification: ``log_loss`` (nats),
+        ``accuracy``, ``brier`` (summed over classes); for simulated tables expectations over the
+        labels, with ``entropy`` the least log loss possible. Regression: ``rmse``, in standard
+        deviations of the test targets (from the curve where that is known); ``coverage`` of 95 %
+        intervals for new targets, ``curve_coverage`` of 95 % bands for the curve. What a method or
+        a table does not have is NaN.
+
+    Raises
+    ------
+    ValueError
+        If there is no such task, table or method.
+    """
+    if task not in ("classification", "regression"):
+        raise ValueError(f"expected classification or regression, got {task!r}")
+    find, judge = (labels, _classify) if task == "classification" else (values, _regress)
+    found = find(data, seed)
+    with warnings.catch_warnings():
+        # Convergence counts as it comes: who keeps to the defaults gets these predictions.
+        warnings.simplefilter("ignore")
+        result = judge(method, found, seed)
+    rows, columns = found.X.shape
+    return {"rows": rows, "columns": columns} | dict.fromkeys(_MEASURES, float("nan")) | result
+
+
+def classifier(method: str, seed: int) -> Pipeline:
+    """One of `CLASSIFIERS` behind a scaler, not fitted; raises ValueError for another name."""
+    logistic = LogisticRegression(max_iter=_MAX_ITER)
+    models: dict[str, Any] = {
+        "linkgistic": LinkgisticClassifier(random_state=seed),
+        "paper's recipe": recipe(random_state=seed),
+        "logistic": logistic,
+        "logistic CV": LogisticRegressionCV(
+            Cs=10,
+            cv=5,
+            scoring="neg_log_loss",
+            max_iter=_MAX_ITER,
+            l1_ratios=(0,),
+            use_legacy_attributes=False,
+        ),
+        "sigmoid": CalibratedClassifierCV(logistic, method="sigmoid"),
+        "isotonic": CalibratedClassifierCV(logistic, method="isotonic"),
+        "our calibrator": CalibratedClassifier(logistic),
+        "boosting": HistGradientBoostingClassifier(random_state=seed),
+    }
+    if method not in models:
+        raise ValueError(f"expected a method of {CLASSIFIERS}, got {method!r}")
+    return make_pipeline(StandardScaler(), models[method])
+
+
+def regress(
+    method: str, found: Problem, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None]:
+    """The prediction of one of `REGRESSORS` at the test inputs.
+
+    All but the GP are told whether the curve rises or falls.
+
+    Returns
+    -------
+    mean : ndarray of shape (m,)
+    target_std, curve_std : ndarray of shape (m,) or None
+        Standard deviations of a new target and of the curve, where the method has them.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    """
+    x, y, x_test = found.X, found.y, found.X_test
+    rising = bool(spearmanr(x[:, 0], y).statistic > 0)
+    if method == "ISGP":
+        model = ISGPRegressor(increasing=rising).fit(x, y)
+        mean, std = model.predict(x_test, return_std=True)
+        return mean, np.sqrt(std**2 + model.noise_variance_), std
+    if method == "isotonic":
+        isotonic = IsotonicRegression(increasing=rising, out_of_bounds="clip")
+        return isotonic.fit(x, y).predict(x_test), None, None
+    if method == "boosting":
+        sign = 1 if rising else -1
+        boosting = HistGradientBoostingRegressor(monotonic_cst=[sign], random_state=seed)
+        return boosting.fit(x, y).predict(x_test), None, None
+    if method == "GP":
+        scaler = StandardScaler().fit(x)
+        kernel = ConstantKernel() * RBF() + WhiteKernel(1.0, (1e-8, 1e2))
+        gp = GaussianProcessRegressor(
+            kernel, normalize_y=True, n_restarts_optimizer=2, random_state=seed
+        ).fit(scaler.transform(x), y)
+        mean, std = gp.predict(scaler.transform(x_test), return_std=True)
+        noise = gp.kernel_.k2.noise_level * y.var()
+        return mean, std, np.sqrt(np.maximum(std**2 - noise, 0))
+    raise ValueError(f"expected a method of {REGRESSORS}, got {method!r}")
+
+
+def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
+    model = classifier(method, seed).fit(found.X, found.y)
+    truth = found.truth
+    p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
+    p[:, model.classes_.astype(int)] = model.predict_proba(found.X_test)
+    loss = -(truth * np.log(np.clip(p, _SMALLEST, 1))).sum(axis=1)
+    # E |e_y - p|^2 = 1 - 2 sum_k truth_k p_k + |p|^2, with e_y the label's unit vector
+    square = 1 + (p**2 - 2 * truth * p).sum(axis=1)
+    return {
+        "log_loss": float(loss.mean()),
+        "accuracy": float(truth[np.arange(len(truth)), p.argmax(axis=1)].mean()),
+        "brier": float(square.mean()),
+        "entropy": float(-xlogy(truth, truth).sum(axis=1).mean()),
+    }
+
+
+def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
+    mean, target_std, curve_std = regress(method, found, seed)
+    sought = found.truth if found.curve is None else found.curve
+    error = np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std()
+    result = {"rmse": float(error)}
+    width = norm.ppf(0.975)
+    if target_std is not None:
+        result["coverage"] = float((np.abs(found.truth - mean) <= width * target_std).mean())
+    if curve_std is not None and found.curve is not None:
+        within = np.abs(found.curve - mean) <= width * curve_std
+        result["curve_coverage"] = float(within.mean())
+    return result
+
+
+def _cross(
+    task: str, tables: Iterable[str], n_seeds: int, methods: tuple[str, ...]
+) -> list[dict[str, Any]]:
+    return [
+        {"task": task, "data": data, "method": method, "seed": seed}
+        for data in tables
+        for seed in range(n_seeds)
+        for method in methods
+    ]
