@@ -314,7 +314,7 @@ def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.
         for name, provenance in stores.items():
             item = nodes.paragraph()
             item += _code(name)
-            rows = sum(run["cells"] for run in provenance["runs"])
+            rows = sum(run["cells"] - run.get("replaced", 0) for run in provenance["runs"])
             item += nodes.Text(f": {rows:,} rows by ")
             item += _function(provenance["function"].replace(":", "."))
             given = {n: json.dumps(v) for n, v in provenance["parameters"].items()}

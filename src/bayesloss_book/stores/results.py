@@ -178,8 +178,9 @@ def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]
         types of the cells' columns) and ``runs``, those that stored something: ``start`` and
         ``end`` (UTC; the end is the last row stored), ``cells``, ``seconds`` (on the wall clock),
         ``n_jobs``, ``commit`` (``-dirty`` if a Python file differs from it, None outside a
-        repository), ``function`` (its name at that commit, where it was moved since), ``versions``,
-        and the ``processor`` and ``platform`` of the parent process.
+        repository), ``function`` (its name at that commit, where it was moved since), ``replaced``
+        (how many of its rows a later run measured anew), ``versions``, and the ``processor`` and
+        ``platform`` of the parent process.
 
     """
     return _read(Path(folder) / f"{name}.csv")[1]
