@@ -281,8 +281,11 @@ def _note(
 def _described(name: str) -> nodes.paragraph:
     """Return a function's name and what its docstring begins with: the book's have no API page."""
     first = (inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0]
-    said = re.sub(r":\w+:`~?([^`]*)`", r"\1", first).replace("``", "").replace("\n", " ")
-    return nodes.paragraph("", "", _function(name), nodes.Text(f": {said}"))
+    said: list[nodes.Node] = [_function(name), nodes.Text(": ")]
+    for at, part in enumerate(re.split(r":math:`([^`]*)`", first.replace("\n", " "))):
+        plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", part).replace("``", "")
+        said.append(nodes.math("", part) if at % 2 else nodes.Text(plain))
+    return nodes.paragraph("", "", *said)
 
 
 def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:

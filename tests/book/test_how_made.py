@@ -131,3 +131,18 @@ def test_a_caption_that_names_another_function_is_a_warning(monkeypatch, named, 
     drew = "bayesloss_book.learning.isgp.figures.draw_paths"
     assert how_made._check_caption(cell, [drew]) == [drew][warnings:]
     assert logger.warning.call_count == warnings
+
+
+def test_a_function_of_the_book_is_described_by_its_docstring(monkeypatch):
+    def draws():
+        r"""Draw :math:`x^2` by :func:`~a.b` and ``c``,
+        in two lines.
+
+        More.
+        """
+
+    monkeypatch.setattr(how_made.pkgutil, "resolve_name", lambda name: draws)
+    found = how_made._described("bayesloss_book.learning.isgp.figures.draws")
+    assert found.astext() == "learning.isgp.figures.draws: Draw x^2 by a.b and c, in two lines."
+    (formula,) = found.findall(nodes.math)
+    assert formula.astext() == "x^2"
