@@ -49,7 +49,7 @@ class TestLearn:
     def test_is_what_the_classifier_does(self, rounds):
         """The first E-step and M-step: same weights, same evidence, for the default c."""
         model = LinkgisticClassifier(
-            **QUICK, leave_one_out=False, max_iter=4, tol=0.0, random_state=3, n_samples=64
+            **QUICK, a=1.2, leave_one_out=False, max_iter=4, tol=0.0, random_state=3, n_samples=64
         )
         with pytest.warns(UserWarning, match="not converged"):
             model.fit(SMALL.X, SMALL.y)
@@ -62,7 +62,9 @@ class TestLearn:
     def test_left_out_is_what_the_classifier_does(self):
         """As above, with links fitted to leave-one-out scores."""
         found = em.learn(SMALL, rounds=4, seed=3, leave_one_out=True, **QUICK)
-        model = LinkgisticClassifier(**QUICK, max_iter=4, tol=0.0, random_state=3)
+        model = LinkgisticClassifier(
+            **QUICK, a=1.2, max_iter=4, tol=0.0, random_state=3, n_samples=64
+        )
         with pytest.warns(UserWarning, match="not converged"):
             model.fit(SMALL.X, SMALL.y)
         np.testing.assert_allclose(found[-1].beta.numpy(), model.coef_[0], rtol=0.05)
