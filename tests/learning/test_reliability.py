@@ -61,7 +61,7 @@ def test_many_cases_are_thinned_without_a_difference():
 
 
 def test_the_display_draws_curve_band_histogram_and_bins():
-    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("matplotlib")
     y, p = cases(n=400)
     labels = np.array(["good", "bad"])[y]
     display = ReliabilityDisplay.from_predictions(
@@ -84,7 +84,7 @@ def test_the_display_draws_curve_band_histogram_and_bins():
 
 
 def test_the_display_takes_an_estimator():
-    pytest.importorskip("matplotlib").use("Agg")
+    pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = np.array(["a", "b"])[(X[:, 0] + rng.normal(size=300) > 0).astype(int)]

@@ -39,7 +39,6 @@ __all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_
 
 _FOLDS = 5
 _STEPS = 1000  # L-BFGS iterations of the multinomial regression
-_ROWS = 4096  # data in a block
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The figures show what they say they show."""
 
-import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -9,12 +9,9 @@ from bayesloss_book.learning.isgp import losses as isgp_losses
 
 
 @pytest.fixture(autouse=True)
-def no_window():
-    before = mpl.get_backend()
-    mpl.use("agg")
+def closed():
     yield
-    mpl.pyplot.close("all")
-    mpl.use(before)
+    plt.close("all")
 
 
 def lines(axis):
