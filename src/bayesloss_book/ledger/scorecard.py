@@ -165,7 +165,8 @@ def _body(claim: Claim, rows: list[dict[str, Any]], root: str) -> str:
     )
     return (
         f'<tbody id="{claim.id}" data-paper="{html.escape(claim.paper)}" '
-        f'data-kind="{claim.kind}" data-verdict="{claim.verdict}"><tr><th colspan="4" scope="rowgroup">{place} '
+        f'data-kind="{claim.kind}" data-verdict="{claim.verdict}">'
+        f'<tr><th colspan="4" scope="rowgroup">{place} '
         f'{badge(claim.verdict)}</th></tr><tr><td colspan="4">{with_math(claim.statement)}'
         f"</td></tr>{compared}</tbody>"
     )
