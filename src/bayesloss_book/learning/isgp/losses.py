@@ -110,6 +110,7 @@ MARGINS: Mapping[str, MarginLoss] = {
         lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
     ),
     "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
+    "Matsushita": MarginLoss(lambda x: np.hypot(1, x) - x, lambda x: x / np.hypot(1, x) - 1),
     # Slopes between -3/2 and -1/2: the share of (2) stays between 1/4 and 3/4.
     "two slopes": MarginLoss(
         lambda x: -x + 0.5 * np.hypot(1, x), lambda x: -1 + 0.5 * x / np.hypot(1, x)
