@@ -17,6 +17,7 @@ from bayesloss_book.ledger.claims import (
     findings_in,
     ledger,
 )
+from bayesloss_book.ledger.falsify import falsifiers
 
 __all__ = ["Found", "all_findings", "claims_table", "counts", "counts_by_kind", "link", "quote"]
 
@@ -168,7 +169,18 @@ def _body(claim: Claim, rows: list[dict[str, Any]], root: str) -> str:
         f'data-kind="{claim.kind}" data-verdict="{claim.verdict}">'
         f'<tr><th colspan="4" scope="rowgroup">{place} '
         f'{badge(claim.verdict)}</th></tr><tr><td colspan="4">{with_math(claim.statement)}'
-        f"</td></tr>{compared}</tbody>"
+        f"</td></tr>{compared}{_falsifier(claim)}</tbody>"
+    )
+
+
+def _falsifier(claim: Claim) -> str:
+    """A line that says which wrong number would have changed the verdict."""
+    if claim.id not in falsifiers():
+        return ""
+    _, _, expression, fault, verdict = falsifiers()[claim.id]
+    return (
+        '<tr class="falsifier"><td colspan="4">Can it fail? With '
+        f"<code>{html.escape(expression)}</code> {fault} the verdict is “{verdict}”.</td></tr>"
     )
 
 
