@@ -51,7 +51,7 @@ FAULTS: Mapping[str, Callable[[Any], Any]] = {
 }
 # What would decide anything if it were wrong, or nothing.
 SPARED = {"tolerance", "note", "by", "digits", "clear", "error", "limit", "allowed", "id"}
-SECONDS = 60  # for the faults of one cell
+SECONDS = 20  # for the faults of one cell
 
 
 class Falsifier(NamedTuple):
