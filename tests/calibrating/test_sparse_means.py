@@ -14,6 +14,7 @@ from bayesloss.calibrating.gp_regression import GPRegression, normal_nodes
 from bayesloss.calibrating.sparse_means import (
     choose_support,
     mean_by_cg,
+    move_support,
     on_all,
     sparse_mean_calibrated,
     sparse_mean_kl,
@@ -373,7 +374,9 @@ def test_targeted_mean_is_better_than_the_exact_one_on_other_points():
         ),
     ]
     for oversampling in (1, 2, 4):
-        inputs, mean = sparse_mean_targeted(model, points, k=10, oversampling=oversampling)
+        inputs, mean = sparse_mean_targeted(
+            model, points, k=10, oversampling=oversampling, n_moves=0
+        )
         assert len(inputs) == 10 == len(mean)
         losses.append(float(model.divergence(mean, fresh, support=inputs)))
     kl, exact, fitc, two, four = losses
@@ -383,7 +386,7 @@ def test_targeted_mean_is_better_than_the_exact_one_on_other_points():
 def test_targeted_mean_with_everything_is_the_best_fit():
     """With all points the teacher interpolates what the data say about them: Pythagoras bounds."""
     model, points, _ = shifted()
-    inputs, mean = sparse_mean_targeted(model, points, k=8, oversampling=100)
+    inputs, mean = sparse_mean_targeted(model, points, k=8, oversampling=100, n_moves=5)
     larger = points[spread_support(model, points, 60)]
     coarse = model.action(points, sparse_mean_kl(model, larger, fitc=True), larger)
     off = float(((coarse - model.action(points, model.mean)) ** 2).mean())
@@ -405,6 +408,41 @@ def test_targeted_mean_with_few_points():
     assert float(found) < 0.5 * float(other)
 
 
+def test_moved_support_fits_better_until_nothing_is_gained():
+    """By NumPy's least squares, and a search by values alone."""
+    model, points, _ = shifted()
+    masses = torch.linspace(1, 3, 60, dtype=torch.float64) / 120
+    target = model.action(points, model.mean)
+    start = points[:3]
+
+    def left(places):
+        """Squared distance with the ridge of 1e-6 of the prior variance, written out."""
+        rows = masses.sqrt()[:, None] * model.kernel(points, places)
+        K = model.kernel(places, places) + 1e-8 * torch.eye(3, dtype=torch.float64)
+        both = torch.cat([rows, torch.linalg.cholesky(1e-6 * K).T])
+        right = torch.cat([masses.sqrt() * target, torch.zeros(3, dtype=torch.float64)])
+        return float(np.linalg.lstsq(both, right, rcond=None)[1][0])
+
+    few, many = (
+        move_support(model, start, points, masses, target=target, n_moves=n) for n in (3, 500)
+    )
+    assert left(many) < left(few) < 0.9 * left(start)
+    by_values = minimize(  # a search without gradients
+        lambda flat: math.log(left(torch.tensor(flat.reshape(3, 2)))),
+        start.numpy().ravel(),
+        method="Nelder-Mead",
+        options={"maxfev": 4_000, "maxiter": 4_000},
+    )
+    assert math.log(left(many)) < by_values.fun + 0.05  # 5 %: both stop on relative gains
+
+
+def test_support_stays_where_there_is_nothing_to_do():
+    model, points, _ = shifted()
+    for target, n in ((torch.zeros(60).double(), 20), (points[:, 0], 0)):
+        moved = move_support(model, points[:3], points, target=target, n_moves=n)
+        torch.testing.assert_close(moved, points[:3], rtol=0, atol=0)
+
+
 def test_refusals_of_points():
     model = model_of()
     plane = torch.zeros(3, 2, dtype=torch.float64)
@@ -416,6 +454,8 @@ def test_refusals_of_points():
         (lambda: spread_support(model, ASKED, 8), "1 <= k <= 7"),
         (lambda: choose_support(model, ASKED, ASKED, target=ASKED, k=8), "1 <= k <= 7"),
         (lambda: choose_support(model, ASKED, ASKED, target=ASKED[:2], k=1), "a target of shape"),
+        (lambda: move_support(model, ASKED, ASKED, target=ASKED[:2]), "a target of shape"),
+        (lambda: move_support(model, ASKED, ASKED, target=ASKED, n_moves=-1), "n_moves >= 0"),
         (lambda: sparse_mean_targeted(model, ASKED, k=8), "1 <= k <= 7, the number of points"),
         (lambda: sparse_mean_targeted(model, ASKED, k=2, oversampling=0.5), "oversampling >= 1"),
     ]:
