@@ -21,7 +21,8 @@ def test_least_divergence():
 
     root = np.sqrt(density / density.sum())
     least = np.linalg.lstsq(root[:, None] * rows, root * mean, rcond=None)[1][0]
-    assert problem.least == pytest.approx(least, rel=1e-6)
+    # The farthest function is 1e-6 of the nearest there: 40 nodes see its tail to three digits.
+    assert problem.least == pytest.approx(least, rel=2e-3)
 
 
 def test_support_does_not_know_the_shift():
