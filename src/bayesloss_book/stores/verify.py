@@ -31,6 +31,7 @@ ELSEWHERE = {
     "asymmetric_losses_rounded": 0.03,
     "gp_regression": 0.1,  # among its measures is the size of rounding errors
     "learned_losses_budget": 2e-3,  # without a penalty the search stops on its way to infinity
+    "sparse_means": math.inf,  # inputs chosen one by one, and moved by a search
     "dress_link": math.inf,  # the same, and quantities in the far tails of a link
     "learning_curves": math.inf,  # EM takes another path, in another number of rounds
     "evidence_trap": math.inf,  # searches for a maximum that does not exist
