@@ -15,6 +15,7 @@ without a falsifier, and those whose cell has changed since.
 import ast
 import builtins
 import contextlib
+import copy
 import hashlib
 import io
 import json
@@ -26,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -51,7 +53,7 @@ FAULTS: Mapping[str, Callable[[Any], Any]] = {
 }
 # What would decide anything if it were wrong, or nothing.
 SPARED = {"tolerance", "note", "by", "digits", "clear", "error", "limit", "allowed", "id"}
-SECONDS = 20  # for the faults of one cell
+SECONDS = 20  # of processor time, for the faults of one cell
 
 
 class Falsifier(NamedTuple):
@@ -137,27 +139,63 @@ def falsify(
     dict
         From the claims to the expression, the fault and the verdict that came out.
     """
-    found: dict[str, tuple[str, str, str]] = {}
-    end = time.monotonic() + SECONDS
-    for fault, wrong in FAULTS.items():
-        for place in range(len(list(_places(ast.parse(source))))):
-            if set(found) == set(verdicts) or time.monotonic() > end:
+    tree, found = ast.parse(source), dict[str, tuple[str, str, str]]()
+    places = list(_places(tree))
+    starts = [  # the top-level statement that a place is in
+        next(k for k, part in enumerate(tree.body) if any(n is node for n in ast.walk(part)))
+        for node in places
+    ]
+    before = _before_each(tree, namespace)
+    end = time.process_time() + SECONDS
+    for group in _near_and_far(tree, places):
+        for (fault, wrong), place in product(FAULTS.items(), group):
+            if set(found) == set(verdicts) or time.process_time() > end:
                 return found
-            tree = ast.parse(source)
-            node = list(_places(tree))[place]
+            node = places[place]
             expression = ast.unparse(node)
-            tree = ast.fix_missing_locations(_Wrong(node).visit(tree))
+            spoilt = _Wrong(node).visit(copy.deepcopy(tree, {id(node): node}))
+            rest = ast.Module(spoilt.body[starts[place] :], [])
+            names = {key: _fresh(value) for key, value in before[starts[place]].items()}
+            whole = fault == "larger by 1"
+            names["_wrong"] = lambda value, by=wrong, w=whole: _spoil(value, by, w)
             try:
-                whole = fault == "larger by 1"
-                changed = _run(
-                    tree, {**namespace, "_wrong": lambda v, by=wrong, w=whole: _spoil(v, by, w)}
-                )
+                changed = _run(ast.fix_missing_locations(rest), names)
             except Exception:  # a fault may break the cell: then it does not tell a wrong number
                 continue
-            for id, verdict in changed.items():
-                if id in verdicts and id not in found and verdict != verdicts[id]:
-                    found[id] = expression, fault, verdict
+            for id_, verdict in changed.items():
+                if id_ in verdicts and id_ not in found and verdict != verdicts[id_]:
+                    found[id_] = expression, fault, verdict
     return found
+
+
+def _before_each(tree: ast.Module, namespace: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the names of a cell stand for before each of its statements."""
+    names, before = dict(namespace), []
+    for statement in tree.body:
+        before.append({key: _fresh(value) for key, value in names.items()})
+        _run(ast.Module([statement], []), names)
+    return before
+
+
+def _fresh(value: Any) -> Any:
+    """A container of its own, since the next run may fill it again; what it holds is shared."""
+    if type(value) in (list, set):
+        return type(value)(_fresh(item) for item in value)
+    if type(value) is dict:
+        return {key: _fresh(item) for key, item in value.items()}
+    return value
+
+
+def _near_and_far(tree: ast.Module, places: list[ast.expr]) -> tuple[list[int], list[int]]:
+    """The places within calls of checks, each call in turn, and the others."""
+    calls = [
+        {id(part) for part in ast.walk(node)}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("check_")
+    ]
+    within = [[k for k, node in enumerate(places) if id(node) in call] for call in calls]
+    near = dict.fromkeys(k for turn in zip_longest(*within) for k in turn if k is not None)
+    return list(near), [k for k in range(len(places)) if k not in near]
 
 
 class _Wrong(ast.NodeTransformer):

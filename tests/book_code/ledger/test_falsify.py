@@ -53,7 +53,7 @@ def test_a_wrong_number_is_found():
 
     namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
     found = falsify(CELL, namespace, {"wn-lemma-1": "holds"})
-    assert found == {"wn-lemma-1": ("0.5 * whole", "1 % larger", "fails")}
+    assert found == {"wn-lemma-1": ("2 * half", "1 % larger", "fails")}
 
 
 def test_a_check_that_cannot_fail_has_none():
