@@ -135,9 +135,9 @@ def fit_joint_links(
         if mode.least_curvature <= 0:
             continue
         Gamma = mode.Gamma
-        evidence = float(joint.log_evidence(Gamma))
+        evidence = float(joint.log_evidence(Gamma, mode.curvature))
         if best is None or evidence > best[0]:
-            best = evidence, prior, mode, joint.root(Gamma)
+            best = evidence, prior, mode, joint.root(Gamma, mode.curvature)
     if best is None:
         raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
     evidence, prior, mode, root = best
@@ -302,18 +302,8 @@ class SoftmaxJoint(LogJoint):
         """The log probability of all labels, as a scalar."""
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
-    def gradient(self, Gamma: Tensor) -> Tensor:
-        """The derivative with respect to Gamma, of shape (K * D,)."""
-        residual = self.weight * (self.labels - self._log_p(Gamma).exp())
-        parts = Gamma.reshape(len(self.features), -1)
-        pulls = [
-            self.each.jacobian(G).T @ (Phi.T @ r)
-            for Phi, G, r in zip(self.features, parts, residual, strict=True)
-        ]
-        return torch.cat(pulls) - self.prior.precision * (Gamma - self.prior.location)
-
-    def hessian(self, Gamma: Tensor) -> Tensor:
-        """Minus the second derivative, of shape (K * D, K * D): H above."""
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The derivative in Gamma, of shape (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)
@@ -328,4 +318,5 @@ class SoftmaxJoint(LogJoint):
                 columns = slice(j * D, (j + 1) * D)
                 H[rows, columns] += block
                 H[columns, rows] += block.T
-        return H
+        pulls = torch.cat([J.T @ r for J, r in zip(slopes, residual, strict=True)])
+        return pulls - self.prior.precision * (Gamma - self.prior.location), H

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.isgp import SourcePrior, trigonometric
+from bayesloss.learning.isgp import GP, SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
@@ -32,7 +32,12 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
-_COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
+# Priors are compared on a grid of so many nodes, at modes with so many nats to gain: differences of
+# log evidences hardly feel either.
+_COARSE = 128
+_NEAR = 1e-6
+_BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
+_TABLE_NODES = 12  # a basis function, for a table of one period: as many a wave as for three
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -98,7 +103,8 @@ def fit_links(
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
         Takes the prior of a link to those among which Laplace's evidence chooses one in rounds
-        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
+        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last. Those that
+        are more than a nat behind are not looked at again.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     held_ends : bool
@@ -120,7 +126,10 @@ def fit_links(
     links = []
     for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
-        links.append(_Link(prior, torch.cat([prior.start(x)[:-1], nu_0[None]])))
+        start = torch.cat([prior.start(x)[:-1], nu_0[None]])
+        links.append(
+            _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
+        )
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
@@ -140,9 +149,9 @@ def fit_links(
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = seen.clamp(-edge, edge)
-                choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
+                choose = rounds & (rounds - 1) == 0
                 # E-step
-                _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
+                _update_link(links[k], data, likelihood, k, seen, beta[k], choose)
             record(
                 "log_evidence",
                 active,
@@ -157,12 +166,17 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise, ordered)
+                    links[k].prior,
+                    likelihood.loss,
+                    _draws(links[k], noise, ordered),
+                    _one_period(links[k].prior) if family else None,
                 ).to(data.Z.device)
                 for k in active
             }
-            if held_ends:
-                tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
+            for k in active:
+                # A table of one period goes on straight, and a GP does not.
+                if held_ends or (family and isinstance(links[k].prior, GP)):
+                    tables[k] = tables[k].held(links[k].prior.kernel.edge)
             # M-step
             moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
@@ -219,12 +233,22 @@ def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFi
     )
 
 
+@dataclass(frozen=True)
+class _Rival:
+    """A prior that the evidence may choose, and the mode under it."""
+
+    prior: SourcePrior[TrigonometricKernel]
+    Gamma: Tensor | None = None
+    evidence: float = math.nan
+
+
 @dataclass
 class _Link:
     """The state of one problem between the rounds."""
 
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
+    rivals: list[_Rival]  # the stiffest last
     posterior: Posterior = field(init=False)
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
@@ -240,7 +264,7 @@ def _update_link(
     problem: int,
     scores: Tensor,
     beta: Tensor,
-    priors: Sequence[SourcePrior],
+    choose: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -258,9 +282,8 @@ def _update_link(
             nodes,
         )
 
-    if priors:
-        best = _most_evident(priors, likelihood, observed(_COARSE), link.Gamma)
-        link.prior, link.Gamma = best.prior, best.mode
+    if choose and len(link.rivals) > 1:
+        _choose_prior(link, likelihood, observed(_COARSE))
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
@@ -270,20 +293,31 @@ def _update_link(
     link.value, link.gain = value, abs(value - link.value)
 
 
-def _most_evident(
-    priors: Sequence[SourcePrior], likelihood: Bernoulli, data: Observations, start: Tensor
-) -> Posterior:
-    """The posterior under the prior with the highest evidence; each mode starts the next search."""
-    found: list[Posterior] = []
-    for prior in reversed(priors):
-        joint = LogJoint(prior, likelihood, data)
-        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
+def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:
+    """Give the link the prior with the highest evidence, and the mode there.
+
+    A search for a mode begins at the one that this prior had before, or its successor has.
+    """
+    found: list[_Rival] = []
+    start = link.Gamma
+    for rival in reversed(link.rivals):
+        joint = LogJoint(rival.prior, likelihood, data)
+        start = start if rival.Gamma is None else rival.Gamma
+        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS, exact=_NEAR)
         if mode.least_curvature > 0:
-            found.append(approximate(joint, mode, with_bound=False))
             start = mode.Gamma
+            evidence = float(joint.log_evidence(start, mode.curvature))
+            found.append(_Rival(rival.prior, start, evidence))
     if not found:
-        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
-    return max(found, key=lambda posterior: posterior.log_evidence)
+        raise ValueError(f"expected a mode under one of {len(link.rivals)} priors, got none")
+    best = max(found, key=lambda rival: rival.evidence)
+    link.prior, link.Gamma = best.prior, best.Gamma
+    link.rivals = [r for r in reversed(found) if r.evidence >= best.evidence - _BEHIND]
+
+
+def _one_period(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
+    edge = prior.kernel.edge
+    return torch.linspace(-edge, edge, _TABLE_NODES * prior.kernel.n_basis + 1, dtype=torch.float64)
 
 
 def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:

@@ -95,7 +95,10 @@ def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
 
 
 def expected_log_probabilities(
-    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+    prior: SourcePrior[TrigonometricKernel],
+    loss: ProperLoss,
+    Gamma: Tensor,
+    nodes: Tensor | None = None,
 ) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
@@ -105,8 +108,10 @@ def expected_log_probabilities(
     loss : ProperLoss
         With a canonical link onto all real numbers.
     Gamma : Tensor of shape (S, M + 1)
+    nodes : Tensor of shape (T,), optional
+        Others than :func:`table_nodes` gives.
     """
-    nodes = table_nodes(prior)
+    nodes = table_nodes(prior) if nodes is None else nodes
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
     return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum
