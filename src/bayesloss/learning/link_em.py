@@ -49,6 +49,8 @@ class LinkFit:
     ----------
     beta : Tensor of shape (K, d)
     scores : Tensor of shape (K, n)
+    seen : Tensor of shape (K, n)
+        The scores that the links were fitted to.
     posteriors : list of Posterior
     draws : list of Tensor of shape (S, M + 1)
         From each posterior.
@@ -61,6 +63,7 @@ class LinkFit:
 
     beta: Tensor
     scores: Tensor
+    seen: Tensor
     posteriors: list[Posterior]
     draws: list[Tensor]
     unsettled: tuple[str, ...]
@@ -79,6 +82,7 @@ def fit_links(
     family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
     held_ends: bool = False,
+    fixed: WeightFit | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
@@ -109,6 +113,8 @@ def fit_links(
         Makes the scores that links are fitted to; without it, they are the training scores.
     held_ends : bool
         Whether links are constant beyond their kernel's period, for scores far out.
+    fixed : WeightFit, optional
+        The fit with the fixed link, where it is known already.
     progress : bool
         Whether a progress bar is shown.
     watch : callable, optional
@@ -118,7 +124,7 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+    fixed = fixed or fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
@@ -130,6 +136,7 @@ def fit_links(
         links.append(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
+    fitted_to = scores.clone()
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
@@ -149,6 +156,7 @@ def fit_links(
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = seen.clamp(-edge, edge)
+                fitted_to[k] = seen
                 choose = rounds & (rounds - 1) == 0
                 # E-step
                 _update_link(links[k], data, likelihood, k, seen, beta[k], choose)
@@ -193,6 +201,7 @@ def fit_links(
     return LinkFit(
         beta=beta,
         scores=scores,
+        seen=fitted_to,
         posteriors=[link.posterior for link in links],
         draws=[_draws(link, noise, ordered) for link in links],
         unsettled=tuple(unsettled),
@@ -218,15 +227,20 @@ def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
-def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
-    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
+def fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
+) -> WeightFit:
+    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
+
+    The search begins where ``start`` ended, or at zero.
+    """
     sign = (2 * data.labels - 1).to(data.Z.dtype)
     zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
     return maximise_weights(
         data,
         lambda scores: loss.log_likelihood(sign, scores),
-        zeros,
-        zeros[:, 0],
+        zeros if start is None else start.beta,
+        zeros[:, 0] if start is None else start.offset,
         free_offset=True,
         tol=tol,
         max_iter=_FIXED_STEPS,

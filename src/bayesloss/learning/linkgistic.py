@@ -9,7 +9,7 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
@@ -47,6 +47,28 @@ __all__ = ["LinkgisticClassifier"]
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
 _MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Problems that share their inputs, for any penalty.
+
+    Attributes
+    ----------
+    Z : Tensor of shape (n, d)
+    labels : Tensor of int64 of shape (K, n)
+    weight : Tensor of shape (n,)
+    groups : Tensor of int64 of shape (n,), or None
+    """
+
+    Z: Tensor
+    labels: Tensor
+    weight: Tensor
+    groups: Tensor | None
+
+    def at(self, C: float) -> LinearScores:
+        """The problems with this penalty."""
+        return LinearScores(self.Z, self.labels, self.weight, C)
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
@@ -264,7 +286,18 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             out from the rest.
         """
         self._validate_params()
-        likelihood = Bernoulli(self.loss)
+        self._fit_at(self._read(X, y, sample_weight, groups), self.C)
+        return self
+
+    def _read(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Problems:
+        """Check the data, and bring them into the form that is fitted."""
+        Bernoulli(self.loss)  # refuses bounded links
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
         inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
         largest = float(np.abs(inputs).max())
@@ -300,33 +333,35 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         device = _device(self.device)
-        data = LinearScores(
+        self.joint_ = len(self.classes_) > 2 and self._together
+        return Problems(
             torch.from_numpy(inputs).to(device),
             torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
             torch.from_numpy(weight).to(device),
-            self.C,
+            None if together is None else torch.from_numpy(together).to(device),
         )
-        self.joint_ = len(self.classes_) > 2 and self._together
-        fit, far = self._fit_once(data, likelihood, together)
+
+    def _fit_at(self, problems: Problems, C: float) -> None:
+        """Fit weights and links, and keep them."""
+        data, groups = problems.at(C), problems.groups
+        fit, far = self._fit_once(data, groups)
         held_ends = bool(far.any())
         if held_ends:  # far rows may have moved the mean of the inputs away from all others
-            data = data.centred_on(~far.to(device))
-            fit, far = self._fit_once(data, likelihood, together, held_ends=True)
+            data = data.centred_on(~far.to(data.Z.device))
+            fit, far = self._fit_once(data, groups, held_ends=True)
             if n_far := int(far.sum()):
                 warn_caller(
-                    f"{n_far} of {len(inputs)} rows have scores far out from the rest, and the "
+                    f"{n_far} of {len(far)} rows have scores far out from the rest, and the "
                     "link is held constant there: look at these rows, or transform columns that "
                     "have long tails"
                 )
-        self._keep(fit, likelihood.loss, data, held_ends)
+        self._keep(fit, data, held_ends)
         self._warn(fit, data)
-        return self
 
     def _fit_once(
         self,
         data: LinearScores,
-        likelihood: Bernoulli,
-        groups: NDArray[np.int64] | None,
+        groups: Tensor | None,
         *,
         held_ends: bool = False,
     ) -> tuple[LinkFit | JointFit, Tensor]:
@@ -336,7 +371,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """
         far = torch.zeros(len(data.Z), dtype=torch.bool)
         if self.joint_:
-            joint = self._fit_joint(data, groups)
+            joint = fit_joint_links(
+                data,
+                self._priors.joint_family,
+                tol=self.tol,
+                groups=groups,
+                held_out=self.leave_one_out,
+            )
             if self.c is None:
                 far = (joint.scores.cpu().abs() > joint.prior.kernel.edge).any(dim=0)
             return joint, far
@@ -347,39 +388,21 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 far.logical_or_(scores.abs() > prior.kernel.edge)
             return prior
 
-        return self._fit_apart(data, likelihood, prior_of, groups, held_ends), far
-
-    def _fit_apart(
-        self,
-        data: LinearScores,
-        likelihood: Bernoulli,
-        prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]],
-        groups: NDArray[np.int64] | None,
-        held_ends: bool,
-    ) -> LinkFit:
         noise, seed = self._noise()
-        return fit_links(
+        fit = fit_links(
             data,
-            likelihood,
+            Bernoulli(self.loss),
             prior_of,
             noise,
             tol=self.tol,
             max_iter=self.max_iter,
             ordered=self.n_samples is None,
             family=self._priors.family if self._priors.chosen else None,
-            held_out=self._held_out(data, seed, groups),
+            held_out=LeaveOneOut(data, seed, groups) if self.leave_one_out else None,
             held_ends=held_ends,
             progress=bool(self.verbose),
         )
-
-    def _fit_joint(self, data: LinearScores, groups: NDArray[np.int64] | None) -> JointFit:
-        return fit_joint_links(
-            data,
-            self._priors.joint_family,
-            tol=self.tol,
-            groups=None if groups is None else torch.from_numpy(groups),
-            held_out=self.leave_one_out,
-        )
+        return fit, far
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log odds of each class against the rest, nu averaged over its posterior.
@@ -449,24 +472,14 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         shape = (self.n_samples, width)
         return torch.randn(shape, dtype=torch.float64, generator=generator), seed
 
-    def _held_out(
-        self, data: LinearScores, seed: int, groups: NDArray[np.int64] | None
-    ) -> LeaveOneOut | None:
-        if not self.leave_one_out:
-            return None
-        return LeaveOneOut(
-            data, seed, None if groups is None else torch.from_numpy(groups).to(data.Z.device)
-        )
-
     @property
     def _together(self) -> bool:
         """Whether many classes make one model."""
         usual = self.loss is None or isinstance(self.loss, LogLoss)
         return self.multi_class == "joint" and self.prior == "isgp" and usual
 
-    def _keep(
-        self, fit: LinkFit | JointFit, loss: ProperLoss, data: LinearScores, held_ends: bool
-    ) -> None:
+    def _keep(self, fit: LinkFit | JointFit, data: LinearScores, held_ends: bool) -> None:
+        loss = Bernoulli(self.loss).loss
         link_of = partial(FittedLink.of, loss=loss, weight=data.weight.cpu(), held_ends=held_ends)
         scores = fit.scores.cpu()
         if isinstance(fit, JointFit):
@@ -506,7 +519,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 "or lower C",
                 ConvergenceWarning,
             )
-        if not math.isinf(self.C):
+        if data.ridge:
             return
         apart = [
             bool(x[labels == 0].max() < x[labels == 1].min())
