@@ -23,6 +23,7 @@ from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Obse
 from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.link_display import LinkDisplay
 from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.linkgistic_cv import LinkgisticClassifierCV
 from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
@@ -57,6 +58,7 @@ __all__ = [
     "LinkCalibrator",
     "LinkDisplay",
     "LinkgisticClassifier",
+    "LinkgisticClassifierCV",
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",

@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -192,6 +192,15 @@ class TestChosenPrior:
         usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
         fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
         assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
+
+
+def test_a_weak_penalty_lets_no_score_run_away():
+    """Scores that may leave the period for nothing do so: then the log loss here is 10."""
+    X, y = make_classification(3000, 40, n_informative=10, random_state=0, flip_y=0.05)
+    model = LinkgisticClassifier(C=1e3).fit(X[:600], y[:600])
+    usual = LogisticRegression().fit(X[:600], y[:600])
+    losses = [log_loss(y[600:], m.predict_proba(X[600:])) for m in (model, usual)]
+    assert losses[0] < losses[1] + 0.05
 
 
 class TestFarRows:

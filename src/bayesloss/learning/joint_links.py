@@ -35,7 +35,14 @@ from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.range_map import robust_reach
 
-__all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_of"]
+__all__ = [
+    "JointFit",
+    "SoftmaxJoint",
+    "common_scale",
+    "fit_joint_links",
+    "fit_softmax",
+    "folds_of",
+]
 
 _FOLDS = 5
 _STEPS = 1000  # L-BFGS iterations of the multinomial regression
@@ -118,7 +125,7 @@ def fit_joint_links(
                 unsettled.append(f"the multinomial regression without fold {each}")
             seen[:, out] = data.scores(without, torch.zeros_like(level))[:, out]
             shift[:, out] = level[:, None]
-    scale = _common_scale(seen + shift, data.labels, data.weight)
+    scale = common_scale(seen + shift, data.labels, data.weight)
     beta, scores = scale * beta, scale * scores
     # The offset of a fold's regression is part of its scores, that of the fit to all is nu_0.
     x, start = (scale * (seen + shift - offset[:, None])).cpu(), (scale * offset).cpu()
@@ -236,7 +243,7 @@ def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
     return of_group[groups]
 
 
-def _common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
+def common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
     """The factor of all scores, of shape (K, n), that makes the labels most probable.
 
     Temperature scaling, with log factor ~ N(0, 1) beforehand: labels that are all told apart would

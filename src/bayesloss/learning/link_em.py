@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.isgp import GP, SourcePrior, trigonometric
+from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
-from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.link_tables import HermiteTable, enough_nodes, expected_log_probabilities
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
@@ -37,7 +37,6 @@ _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves
 _COARSE = 128
 _NEAR = 1e-6
 _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
-_TABLE_NODES = 12  # a basis function, for a table of one period: as many a wave as for three
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -177,14 +176,12 @@ def fit_links(
                     links[k].prior,
                     likelihood.loss,
                     _draws(links[k], noise, ordered),
-                    _one_period(links[k].prior) if family else None,
+                    enough_nodes(links[k].prior) if family else None,
                 ).to(data.Z.device)
                 for k in active
             }
-            for k in active:
-                # A table of one period goes on straight, and a GP does not.
-                if held_ends or (family and isinstance(links[k].prior, GP)):
-                    tables[k] = tables[k].held(links[k].prior.kernel.edge)
+            if held_ends:
+                tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
             # M-step
             moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
@@ -327,11 +324,6 @@ def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> Non
     best = max(found, key=lambda rival: rival.evidence)
     link.prior, link.Gamma = best.prior, best.Gamma
     link.rivals = [r for r in reversed(found) if r.evidence >= best.evidence - _BEHIND]
-
-
-def _one_period(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
-    edge = prior.kernel.edge
-    return torch.linspace(-edge, edge, _TABLE_NODES * prior.kernel.n_basis + 1, dtype=torch.float64)
 
 
 def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:

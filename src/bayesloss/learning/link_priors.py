@@ -8,6 +8,7 @@ and with few data a fit is near a logistic regression on the scale that held-out
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 from torch import Tensor
 
@@ -25,6 +26,7 @@ _SMOOTH = 1.2  # a, where there is no choice by the evidence
 # The family that the evidence chooses from: the variance of f about its level, and its smoothness.
 _STRAYS = (0.3, 0.1, 0.02)
 _SMOOTHNESS = (1.25, 2.5)
+_MEMBERS = tuple(product(_STRAYS, _SMOOTHNESS))
 _LEVEL_SPREAD = 0.5  # a priori the slope of a path lies in 0 to 4 or so
 _N_BASIS = 32  # of those
 _JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
@@ -82,13 +84,16 @@ class LinkPriors:
         """The number of parameters Gamma."""
         return self.n_basis + (2 if self.centred else 1)
 
-    def first(self, scores: Tensor, weight: Tensor) -> SourcePrior:
-        """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
+    def first(self, scores: Tensor, weight: Tensor, member: int = -1) -> SourcePrior:
+        """The prior of one problem's nu, from its scores under the fixed link, of shape (n,).
+
+        Of a family that is centred on a straight line, the member with that index.
+        """
         reach = robust_reach(scores, weight) if self.robust else float(scores.abs().max())
         c = self._half_frequency(reach)
-        kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self.n_basis)
         if self.centred:
-            return self.family(ISGP(kernel))[-1]
+            return self._centred(c, *_MEMBERS[member])
+        kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self.n_basis)
         if self.kind == "isgp":
             return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
         mean_square = float(weight @ scores**2 / weight.sum())
@@ -98,15 +103,11 @@ class LinkPriors:
         """The priors with this one's c among which the evidence chooses, the stiffest last."""
         if not self.centred:
             return [at_smoothness(prior, a) for a in SMOOTHNESS]
-        return [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=self.n_basis).scaled(variance),
-                tau=_LEVEL_SPREAD,
-                gamma=self.gamma,
-            )
-            for variance in _STRAYS
-            for a in _SMOOTHNESS
-        ]
+        return [self._centred(prior.kernel.c, *each) for each in _MEMBERS]
+
+    def _centred(self, c: float, variance: float, a: float) -> CentredISGP:
+        kernel = TrigonometricKernel(a=a, c=c, n_basis=self.n_basis).scaled(variance)
+        return CentredISGP(kernel, tau=_LEVEL_SPREAD, gamma=self.gamma)
 
     def joint_family(self, reach: float) -> list[SourcePrior]:
         """The priors of each source of a joint model, the stiffest last."""

@@ -19,7 +19,13 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["HermiteTable", "expected_log_probabilities", "predictive_log_odds", "table_nodes"]
+__all__ = [
+    "HermiteTable",
+    "enough_nodes",
+    "expected_log_probabilities",
+    "predictive_log_odds",
+    "table_nodes",
+]
 
 _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
@@ -92,6 +98,13 @@ def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
     """
     edge = _PERIODS / trigonometric(prior, "whose periods the table covers").c
     return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
+
+
+def enough_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
+    """The same periods with as many nodes as M asks for: twelve for a wave of f^2's highest one."""
+    edge = _PERIODS * prior.kernel.edge
+    size = 12 * _PERIODS * prior.kernel.n_basis
+    return torch.linspace(-edge, edge, size + 1, dtype=torch.float64)
 
 
 def expected_log_probabilities(
