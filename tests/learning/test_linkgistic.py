@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -105,7 +105,7 @@ class TestLearnedLink:
         """The scores of the fixed link fill half of the period, before EM moves them."""
         model = fit(self.X, self.y, tol=0.1)
         scores = np.abs((self.X - model.centre_) @ model.coef_[0]).max()
-        assert model.link_.posterior.prior.kernel.c * scores == pytest.approx(0.5, rel=0.2)
+        assert scores / model.link_.edge == pytest.approx(0.5, rel=0.2)
         assert fit(self.X, self.y, c=0.01).link_.posterior.prior.kernel.c == 0.01
 
     def test_gp_variance_follows_the_scores(self):
@@ -174,8 +174,8 @@ class TestChosenPrior:
         X, y, _ = kinked(800)
         model = fit(X, y, prior, n_basis=16, leave_one_out=False, max_iter=1, tol=10.0)
         posterior = model.link_.posterior
-        x, labels = torch.from_numpy(model.scores(X)), torch.from_numpy(y).double()
-        for candidate in model._family(posterior.prior):
+        x, labels = model.link_.within(model.scores(X)), torch.from_numpy(y).double()
+        for candidate in model._priors.family(posterior.prior):
             other = laplace(candidate, Bernoulli(), x, labels)
             assert other.log_evidence < posterior.log_evidence + 0.1
 
@@ -192,6 +192,15 @@ class TestChosenPrior:
         usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
         fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
         assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
+
+
+def test_a_weak_penalty_lets_no_score_run_away():
+    """Scores that may leave the period for nothing do so: then the log loss here is 10."""
+    X, y = make_classification(3000, 40, n_informative=10, random_state=0, flip_y=0.05)
+    model = LinkgisticClassifier(C=1e3).fit(X[:600], y[:600])
+    usual = LogisticRegression().fit(X[:600], y[:600])
+    losses = [log_loss(y[600:], m.predict_proba(X[600:])) for m in (model, usual)]
+    assert losses[0] < losses[1] + 0.05
 
 
 class TestFarRows:
@@ -232,7 +241,7 @@ class TestFarRows:
         with pytest.warns(UserWarning, match=self.message):
             model = fit(self.far(1e3), self.y)
         link = model.link_
-        assert link.end == link.posterior.prior.kernel.edge
+        assert link.end == link.edge
         assert -link.end <= link.low < link.high <= link.end
         for function in (link.source, link.inverse_link):
             assert function(100 * link.end) == function(link.end)

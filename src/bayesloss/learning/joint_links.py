@@ -35,7 +35,14 @@ from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.range_map import robust_reach
 
-__all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_of"]
+__all__ = [
+    "JointFit",
+    "SoftmaxJoint",
+    "common_scale",
+    "fit_joint_links",
+    "fit_softmax",
+    "folds_of",
+]
 
 _FOLDS = 5
 _STEPS = 1000  # L-BFGS iterations of the multinomial regression
@@ -118,7 +125,7 @@ def fit_joint_links(
                 unsettled.append(f"the multinomial regression without fold {each}")
             seen[:, out] = data.scores(without, torch.zeros_like(level))[:, out]
             shift[:, out] = level[:, None]
-    scale = _common_scale(seen + shift, data.labels, data.weight)
+    scale = common_scale(seen + shift, data.labels, data.weight)
     beta, scores = scale * beta, scale * scores
     # The offset of a fold's regression is part of its scores, that of the fit to all is nu_0.
     x, start = (scale * (seen + shift - offset[:, None])).cpu(), (scale * offset).cpu()
@@ -135,9 +142,9 @@ def fit_joint_links(
         if mode.least_curvature <= 0:
             continue
         Gamma = mode.Gamma
-        evidence = float(joint.log_evidence(Gamma))
+        evidence = float(joint.log_evidence(Gamma, mode.curvature))
         if best is None or evidence > best[0]:
-            best = evidence, prior, mode, joint.root(Gamma)
+            best = evidence, prior, mode, joint.root(Gamma, mode.curvature)
     if best is None:
         raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
     evidence, prior, mode, root = best
@@ -236,7 +243,7 @@ def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
     return of_group[groups]
 
 
-def _common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
+def common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
     """The factor of all scores, of shape (K, n), that makes the labels most probable.
 
     Temperature scaling, with log factor ~ N(0, 1) beforehand: labels that are all told apart would
@@ -302,18 +309,8 @@ class SoftmaxJoint(LogJoint):
         """The log probability of all labels, as a scalar."""
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
-    def gradient(self, Gamma: Tensor) -> Tensor:
-        """The derivative with respect to Gamma, of shape (K * D,)."""
-        residual = self.weight * (self.labels - self._log_p(Gamma).exp())
-        parts = Gamma.reshape(len(self.features), -1)
-        pulls = [
-            self.each.jacobian(G).T @ (Phi.T @ r)
-            for Phi, G, r in zip(self.features, parts, residual, strict=True)
-        ]
-        return torch.cat(pulls) - self.prior.precision * (Gamma - self.prior.location)
-
-    def hessian(self, Gamma: Tensor) -> Tensor:
-        """Minus the second derivative, of shape (K * D, K * D): H above."""
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The derivative in Gamma, of shape (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)
@@ -328,4 +325,5 @@ class SoftmaxJoint(LogJoint):
                 columns = slice(j * D, (j + 1) * D)
                 H[rows, columns] += block
                 H[columns, rows] += block.T
-        return H
+        pulls = torch.cat([J.T @ r for J, r in zip(slopes, residual, strict=True)])
+        return pulls - self.prior.precision * (Gamma - self.prior.location), H

@@ -21,7 +21,7 @@ from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mo
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
-from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.link_tables import HermiteTable, enough_nodes, expected_log_probabilities
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
@@ -32,7 +32,11 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
-_COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
+# Priors are compared on a grid of so many nodes, at modes with so many nats to gain: differences of
+# log evidences hardly feel either.
+_COARSE = 128
+_NEAR = 1e-6
+_BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
@@ -44,6 +48,8 @@ class LinkFit:
     ----------
     beta : Tensor of shape (K, d)
     scores : Tensor of shape (K, n)
+    seen : Tensor of shape (K, n)
+        The scores that the links were fitted to.
     posteriors : list of Posterior
     draws : list of Tensor of shape (S, M + 1)
         From each posterior.
@@ -56,6 +62,7 @@ class LinkFit:
 
     beta: Tensor
     scores: Tensor
+    seen: Tensor
     posteriors: list[Posterior]
     draws: list[Tensor]
     unsettled: tuple[str, ...]
@@ -74,6 +81,7 @@ def fit_links(
     family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
     held_ends: bool = False,
+    fixed: WeightFit | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
@@ -98,11 +106,14 @@ def fit_links(
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
         Takes the prior of a link to those among which Laplace's evidence chooses one in rounds
-        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
+        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last. Those that
+        are more than a nat behind are not looked at again.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     held_ends : bool
         Whether links are constant beyond their kernel's period, for scores far out.
+    fixed : WeightFit, optional
+        The fit with the fixed link, where it is known already.
     progress : bool
         Whether a progress bar is shown.
     watch : callable, optional
@@ -112,7 +123,7 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+    fixed = fixed or fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
@@ -120,7 +131,11 @@ def fit_links(
     links = []
     for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
-        links.append(_Link(prior, torch.cat([prior.start(x)[:-1], nu_0[None]])))
+        start = torch.cat([prior.start(x)[:-1], nu_0[None]])
+        links.append(
+            _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
+        )
+    fitted_to = scores.clone()
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
@@ -140,9 +155,10 @@ def fit_links(
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = seen.clamp(-edge, edge)
-                choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
+                fitted_to[k] = seen
+                choose = rounds & (rounds - 1) == 0
                 # E-step
-                _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
+                _update_link(links[k], data, likelihood, k, seen, beta[k], choose)
             record(
                 "log_evidence",
                 active,
@@ -157,7 +173,10 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise, ordered)
+                    links[k].prior,
+                    likelihood.loss,
+                    _draws(links[k], noise, ordered),
+                    enough_nodes(links[k].prior) if family else None,
                 ).to(data.Z.device)
                 for k in active
             }
@@ -179,6 +198,7 @@ def fit_links(
     return LinkFit(
         beta=beta,
         scores=scores,
+        seen=fitted_to,
         posteriors=[link.posterior for link in links],
         draws=[_draws(link, noise, ordered) for link in links],
         unsettled=tuple(unsettled),
@@ -204,19 +224,33 @@ def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
-def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
-    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
+def fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
+) -> WeightFit:
+    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
+
+    The search begins where ``start`` ended, or at zero.
+    """
     sign = (2 * data.labels - 1).to(data.Z.dtype)
     zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
     return maximise_weights(
         data,
         lambda scores: loss.log_likelihood(sign, scores),
-        zeros,
-        zeros[:, 0],
+        zeros if start is None else start.beta,
+        zeros[:, 0] if start is None else start.offset,
         free_offset=True,
         tol=tol,
         max_iter=_FIXED_STEPS,
     )
+
+
+@dataclass(frozen=True)
+class _Rival:
+    """A prior that the evidence may choose, and the mode under it."""
+
+    prior: SourcePrior[TrigonometricKernel]
+    Gamma: Tensor | None = None
+    evidence: float = math.nan
 
 
 @dataclass
@@ -225,6 +259,7 @@ class _Link:
 
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
+    rivals: list[_Rival]  # the stiffest last
     posterior: Posterior = field(init=False)
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
@@ -240,7 +275,7 @@ def _update_link(
     problem: int,
     scores: Tensor,
     beta: Tensor,
-    priors: Sequence[SourcePrior],
+    choose: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -258,9 +293,8 @@ def _update_link(
             nodes,
         )
 
-    if priors:
-        best = _most_evident(priors, likelihood, observed(_COARSE), link.Gamma)
-        link.prior, link.Gamma = best.prior, best.mode
+    if choose and len(link.rivals) > 1:
+        _choose_prior(link, likelihood, observed(_COARSE))
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
@@ -270,20 +304,26 @@ def _update_link(
     link.value, link.gain = value, abs(value - link.value)
 
 
-def _most_evident(
-    priors: Sequence[SourcePrior], likelihood: Bernoulli, data: Observations, start: Tensor
-) -> Posterior:
-    """The posterior under the prior with the highest evidence; each mode starts the next search."""
-    found: list[Posterior] = []
-    for prior in reversed(priors):
-        joint = LogJoint(prior, likelihood, data)
-        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
+def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:
+    """Give the link the prior with the highest evidence, and the mode there.
+
+    A search for a mode begins at the one that this prior had before, or its successor has.
+    """
+    found: list[_Rival] = []
+    start = link.Gamma
+    for rival in reversed(link.rivals):
+        joint = LogJoint(rival.prior, likelihood, data)
+        start = start if rival.Gamma is None else rival.Gamma
+        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS, exact=_NEAR)
         if mode.least_curvature > 0:
-            found.append(approximate(joint, mode, with_bound=False))
             start = mode.Gamma
+            evidence = float(joint.log_evidence(start, mode.curvature))
+            found.append(_Rival(rival.prior, start, evidence))
     if not found:
-        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
-    return max(found, key=lambda posterior: posterior.log_evidence)
+        raise ValueError(f"expected a mode under one of {len(link.rivals)} priors, got none")
+    best = max(found, key=lambda rival: rival.evidence)
+    link.prior, link.Gamma = best.prior, best.Gamma
+    link.rivals = [r for r in reversed(found) if r.evidence >= best.evidence - _BEHIND]
 
 
 def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:

@@ -19,7 +19,13 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["HermiteTable", "expected_log_probabilities", "predictive_log_odds", "table_nodes"]
+__all__ = [
+    "HermiteTable",
+    "enough_nodes",
+    "expected_log_probabilities",
+    "predictive_log_odds",
+    "table_nodes",
+]
 
 _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
@@ -94,8 +100,18 @@ def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
     return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
 
 
+def enough_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
+    """The same periods with as many nodes as M asks for: twelve for a wave of f^2's highest one."""
+    edge = _PERIODS * prior.kernel.edge
+    size = 12 * _PERIODS * prior.kernel.n_basis
+    return torch.linspace(-edge, edge, size + 1, dtype=torch.float64)
+
+
 def expected_log_probabilities(
-    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+    prior: SourcePrior[TrigonometricKernel],
+    loss: ProperLoss,
+    Gamma: Tensor,
+    nodes: Tensor | None = None,
 ) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
@@ -105,8 +121,10 @@ def expected_log_probabilities(
     loss : ProperLoss
         With a canonical link onto all real numbers.
     Gamma : Tensor of shape (S, M + 1)
+    nodes : Tensor of shape (T,), optional
+        Others than :func:`table_nodes` gives.
     """
-    nodes = table_nodes(prior)
+    nodes = table_nodes(prior) if nodes is None else nodes
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
     return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum
