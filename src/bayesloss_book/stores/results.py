@@ -12,13 +12,12 @@ Import libraries at the top of the module of ``measure``: one that is first load
 brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
-cells and nothing else. Two runs at a time on one store may undo each other's rows.
+cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
+Both files are sealed, see `bayesloss_book.stores.seal`: what was changed by hand is refused.
 """
 
 import copy
-import csv
 import inspect
-import io
 import json
 import math
 import os
@@ -38,12 +37,13 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from bayesloss.threads import fixed_threads
+from bayesloss_book.stores.lock import writing
 from bayesloss_book.stores.provenance import environment
+from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
 
 __all__ = ["load_provenance", "load_results", "run_cells", "verify"]
 
 Cell = Mapping[str, str | int | float | bool]
-Row = dict[str, Any]
 Measure = Callable[..., Mapping[str, Any]]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
@@ -109,14 +109,20 @@ def run_cells(
         asked[key(cell)] = cell
 
     table = Path(folder) / f"{name}.csv"
-    rows: dict[tuple[object, ...], Row] = {}
-    past_runs: list[dict[str, Any]] = []
-    if table.exists():
-        stored, provenance = _read(table)
-        _refuse_other_origin(provenance, origin, table)
-        rows, past_runs = {key(row): row for row in stored}, provenance["runs"]
-    missing = [dict(cell) for k, cell in asked.items() if k not in rows]
-    if missing:
+
+    def stored() -> tuple[dict[tuple[object, ...], Row], list[dict[str, Any]], list[Row]]:
+        """Return the rows that there are, the runs that stored them, and the cells missing."""
+        rows: list[Row] = []
+        runs: list[dict[str, Any]] = []
+        if is_stored(table):
+            rows, provenance = read(table)
+            _refuse_other_origin(provenance, origin, table)
+            runs = provenance["runs"]
+        by_key = {key(row): row for row in rows}
+        return by_key, runs, [dict(cell) for k, cell in asked.items() if k not in by_key]
+
+    def measure_missing(past_runs: list[dict[str, Any]], missing: list[Row]) -> None:
+        """Measure cells, store each, and put it into the rows."""
         run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
         run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
         begin = time.perf_counter()
@@ -144,13 +150,21 @@ def run_cells(
                 run |= {"end": _now(), "seconds": round(time.perf_counter() - begin, 3)}
                 run["cells"] += 1
                 in_order = [rows[k] for k in dict.fromkeys([*asked, *rows]) if k in rows]
-                _write(table, in_order, origin | {"runs": [*past_runs, run]})
+                write(table, in_order, origin | {"runs": [*past_runs, run]})
         if failures:
             raise RuntimeError(
                 f"{name!r}: {len(failures)} of {len(missing)} cells failed; the others are stored, "
                 "and the next run tries these again:\n"
                 + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
             )
+
+    rows, _, missing = stored()
+    if missing or is_half_done(table):
+        with writing(table):
+            settle(table)
+            rows, past_runs, missing = stored()  # another run may have stored them meanwhile
+            if missing:
+                measure_missing(past_runs, missing)
     return pd.DataFrame([rows[k] for k in asked])
 
 
@@ -165,7 +179,7 @@ def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
         If the store is damaged.
 
     """
-    return pd.DataFrame(_read(Path(folder) / f"{name}.csv")[0])
+    return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
 def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
@@ -183,7 +197,7 @@ def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]
         ``platform`` of the parent process.
 
     """
-    return _read(Path(folder) / f"{name}.csv")[1]
+    return read(Path(folder) / f"{name}.csv")[1]
 
 
 def verify(
@@ -208,7 +222,7 @@ def verify(
         If measures do not agree, with their rows of the report, or if a cell failed.
 
     """
-    rows, provenance = _read(Path(folder) / f"{name}.csv")
+    rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:
         raise ValueError(f"{name!r}: expected cells to verify, got {len(rows)} rows, {n_cells=}")
     try:
@@ -322,57 +336,6 @@ def _refuse_other_origin(stored: dict[str, Any], asked: dict[str, Any], table: P
             f"{table} was made in another way: {'; '.join(differences)}. Delete it to measure all "
             "cells anew, or choose another name"
         )
-
-
-def _read(table: Path) -> tuple[list[Row], dict[str, Any]]:
-    """Read the rows and their provenance; raises what `load_results` raises."""
-    if not table.exists():
-        raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
-    try:
-        provenance = json.loads(table.with_suffix(".provenance.json").read_text("utf-8"))
-        columns = provenance["columns"]
-        with table.open(encoding="utf-8", newline="") as file:
-            header, *lines = csv.reader(file, strict=True)
-        if absent := columns.keys() - set(header):
-            raise ValueError(f"no column {sorted(absent)}")
-        rows = [
-            {
-                n: text if columns.get(n) == "str" else json.loads(text)
-                for n, text in zip(header, line, strict=True)
-            }
-            for line in lines
-        ]
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise ValueError(
-            f"expected rows in {table} and their provenance beside them, got {error!r}; restore "
-            "both files, or delete them to measure all cells anew"
-        ) from error
-    return rows, provenance
-
-
-def _write(table: Path, rows: list[Row], provenance: dict[str, Any]) -> None:
-    """Replace both files, the provenance first: it says how the rows are to be read."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    # Numbers as JSON, which tells 1, 1.0 and true apart and gives every float back exactly.
-    writer.writerows(
-        {n: v if isinstance(v, str) else json.dumps(v) for n, v in row.items()} for row in rows
-    )
-    table.parent.mkdir(parents=True, exist_ok=True)
-    _replace(table.with_suffix(".provenance.json"), json.dumps(provenance, indent=2) + "\n")
-    _replace(table, text.getvalue())
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that at any moment it is whole, as it was or as it is to be."""
-    # Always the same name, so that the next run overwrites what a kill left behind.
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _now() -> str:

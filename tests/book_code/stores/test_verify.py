@@ -1,6 +1,5 @@
 """`make verify`: strict, but for named stores on another kind of processor."""
 
-import json
 import math
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from bayesloss_book.stores import verify as command
 from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.seal import read, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,24 +22,24 @@ def store(tmp_path):
     return tmp_path
 
 
-def change(store: Path, old: str, new: str) -> None:
-    path = store / "numbers.csv"
-    text = path.read_text("utf-8")
-    assert old in text
-    path.write_text(text.replace(old, new), "utf-8")
+def change(store: Path, old: float, new: float) -> None:
+    """Put another square into the store, with a good seal."""
+    rows, provenance = read(store / "numbers.csv")
+    assert old in {row["square"] for row in rows}
+    changed = [row | {"square": new} if row["square"] == old else row for row in rows]
+    write(store / "numbers.csv", changed, provenance)
 
 
 def stored_elsewhere(store: Path) -> None:
-    path = store / "numbers.provenance.json"
-    provenance = json.loads(path.read_text("utf-8"))
+    rows, provenance = read(store / "numbers.csv")
     provenance["runs"][0]["processor"] = "Another One"
-    path.write_text(json.dumps(provenance), "utf-8")
+    write(store / "numbers.csv", rows, provenance)
 
 
 def test_a_store_of_this_processor_agrees_to_six_digits(store, capsys):
     assert command.main([str(store), "--cells", "4"]) == 0
     assert capsys.readouterr().out == "numbers: 4 cells agree in 12 measures\n"
-    change(store, "16.0", "16.001")
+    change(store, 16.0, 16.001)
     assert command.main([str(store), "--cells", "4"]) == 1
     assert "not what is stored, at rtol=1e-06" in capsys.readouterr().out
 
@@ -47,21 +47,21 @@ def test_a_store_of_this_processor_agrees_to_six_digits(store, capsys):
 def test_a_store_of_another_processor_agrees_to_six_digits_too(store, capsys):
     stored_elsewhere(store)
     assert command.main([str(store), "--cells", "4"]) == 0
-    change(store, "16.0", "16.001")
+    change(store, 16.0, 16.001)
     assert command.main([str(store), "--cells", "4"]) == 1
     assert "not what is stored, at rtol=1e-06" in capsys.readouterr().out
 
 
 def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsys, monkeypatch):
     monkeypatch.setitem(command.ELSEWHERE, "numbers", 0.02)
-    change(store, "16.0", "16.16")
+    change(store, 16.0, 16.16)
     assert command.main([str(store), "--cells", "4"]) == 1
     capsys.readouterr()
     stored_elsewhere(store)
     assert command.main([str(store), "--cells", "4"]) == 0
     expected = "numbers: 4 cells agree in 11 of 12 measures, and differ by 0.01 (square) at most; "
     assert capsys.readouterr().out == expected + "stored on Another One\n"
-    change(store, "16.16", "16.5")
+    change(store, 16.16, 16.5)
     assert command.main([str(store), "--cells", "4"]) == 1
     assert "not what is stored, at rtol=0.02" in capsys.readouterr().out
 
@@ -69,7 +69,7 @@ def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsy
 def test_what_is_missing_is_an_error_on_any_processor(store, capsys, monkeypatch):
     monkeypatch.setitem(command.ELSEWHERE, "numbers", math.inf)
     stored_elsewhere(store)
-    change(store, "16.0", "NaN")
+    change(store, 16.0, math.nan)
     assert command.main([str(store), "--cells", "4"]) == 1
     assert "not what is stored" in capsys.readouterr().out
 
