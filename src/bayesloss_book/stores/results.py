@@ -28,7 +28,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +39,12 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from bayesloss.threads import fixed_threads
+from bayesloss_book.data import DataError
 from bayesloss_book.stores.lock import writing
 from bayesloss_book.stores.provenance import environment
 from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
 
-__all__ = ["load_provenance", "load_results", "run_cells", "verify"]
+__all__ = ["Within", "load_provenance", "load_results", "run_cells", "verify"]
 
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
@@ -200,24 +203,56 @@ def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]
     return read(Path(folder) / f"{name}.csv")[1]
 
 
+@dataclass(frozen=True)
+class Within:
+    """How much a measure may differ where a run is chaotic; the three add up.
+
+    ``relative`` is of the larger of the two values; ``absolute`` in the measure's unit; ``error``
+    names the measure that states the standard error of this one, of which five are allowed, of the
+    difference of two runs.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+    error: str = ""
+
+    def allows(self, name: str, then: Row, now: Row) -> bool:
+        """Tell whether a measure is what it was; one that was or is absent is not."""
+        if name not in then or name not in now:
+            return False
+        was, is_ = float(then[name]), float(now[name])
+        if not math.isfinite(was) or not math.isfinite(is_):
+            return was == is_ or (math.isnan(was) and math.isnan(is_))
+        allowed = self.relative * max(abs(was), abs(is_)) + self.absolute
+        if self.error:
+            allowed += 5 * math.hypot(float(then[self.error]), float(now[self.error]))
+        return abs(was - is_) <= max(allowed, 1e-12)
+
+
 def verify(
     folder: str | os.PathLike[str],
     name: str,
     *,
     n_cells: int = 3,
     seed: int = 0,
+    seconds: float = math.inf,
     rtol: float = 1e-6,
+    within: Mapping[str, Within] | None = None,
 ) -> pd.DataFrame:
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
-    Numbers agree within `rtol` times the larger, or within 1e-12; NaN agrees with NaN. Returns a
-    row a cell and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them
-    ok; ``seconds`` is not compared.
+    Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
+    of measures whose names fit a pattern, the first that does; NaN agrees with NaN. Of the cells
+    that took less than `seconds` as many are drawn, up to `n_cells`, as took so long together; the
+    quickest, if none did. Returns a row a cell and measure (``cell``, ``measure``, ``stored``,
+    ``recomputed``, ``ok``), all of them ok; ``seconds`` is not compared.
 
     Raises
     ------
     FileNotFoundError, ValueError
         As `load_results`; also if there is nothing to verify, or the function is gone.
+    DataError
+        If a cell needs data that cannot be had.
     RuntimeError
         If measures do not agree, with their rows of the report, or if a cell failed.
 
@@ -232,15 +267,25 @@ def verify(
             f"{name!r} was made by {provenance['function']}, which is not there: {error!r}. If the "
             "function was moved, run its page; if it was changed, delete the store to measure anew"
         ) from error
-    report = []
-    for row in random.Random(seed).sample(rows, min(n_cells, len(rows))):
+    quick = [row for row in rows if row["seconds"] <= seconds]
+    quick = quick or [min(rows, key=lambda row: row["seconds"])]
+    report: list[tuple[Any, ...]] = []
+    spent = 0.0
+    for row in random.Random(seed).sample(quick, min(n_cells, len(quick))):
+        spent += row["seconds"]
+        if report and spent > seconds:
+            continue
         cell = {column: row[column] for column in provenance["columns"]}
-        _, again = _measure_cell(measure, provenance, cell)
-        if isinstance(again, str):
-            raise RuntimeError(f"{name!r}: {cell}: {again}")
+        try:
+            again = _measure(measure, provenance, cell)
+        except DataError:
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{name!r}: {cell}: {traceback.format_exc()}") from error
         for column in [c for c in row | again if c not in cell and c != "seconds"]:
-            then, now = row.get(column), again.get(column)
-            report.append((str(cell), column, then, now, _agree(then, now, rtol)))
+            patterns = (w for pattern, w in (within or {}).items() if fnmatch(column, pattern))
+            ok = next(patterns, Within(rtol)).allows(column, row, again)
+            report.append((str(cell), column, row.get(column), again.get(column), ok))
     frame = pd.DataFrame(report, columns=["cell", "measure", "stored", "recomputed", "ok"])
     if not frame["ok"].all():
         wrong = frame[~frame["ok"]].to_string(index=False)
@@ -250,33 +295,30 @@ def verify(
 
 def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[Row, Row | str]:
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
+    try:
+        return cell, _measure(measure, origin, cell)
+    except Exception:  # as text: not every exception can travel between processes
+        return cell, traceback.format_exc()
+
+
+def _measure(measure: Measure, origin: dict[str, Any], cell: Row) -> Row:
+    """Return the measures of one cell and its seconds."""
     # A copy: what a cell did to its parameters would reach the next one, in the same process.
     parameters = copy.deepcopy(origin["parameters"])
     # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers
     # of the cluster, all of them occupied by cells that wait.
     alone = parallel_config(backend="sequential")
     with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]), alone:
-        try:
-            begin = time.perf_counter()
-            measures = measure(**parameters, **cell)
-            seconds = round(time.perf_counter() - begin, 6)
-            numbers = {n: v.item() if hasattr(v, "item") else v for n, v in measures.items()}
-            for n, v in numbers.items():
-                if type(v) not in (int, float, bool) or n in cell or n == "seconds":
-                    raise ValueError(
-                        f"expected int, float or bool, and a name of its own, got {n!r}: {v!r}"
-                    )
-            return cell, {**numbers, "seconds": seconds}
-        except Exception:  # as text: not every exception can travel between processes
-            return cell, traceback.format_exc()
-
-
-def _agree(then: float | None, now: float | None, rtol: float) -> bool:
-    """Tell whether a measure is what it was; one that was or is absent is not."""
-    if then is None or now is None:
-        return False
-    close = math.isclose(then, now, rel_tol=rtol, abs_tol=1e-12)
-    return close or (math.isnan(then) and math.isnan(now))
+        begin = time.perf_counter()
+        measures = measure(**parameters, **cell)
+        seconds = round(time.perf_counter() - begin, 6)
+    numbers = {n: v.item() if hasattr(v, "item") else v for n, v in measures.items()}
+    for n, v in numbers.items():
+        if type(v) not in (int, float, bool) or n in cell or n == "seconds":
+            raise ValueError(
+                f"expected int, float or bool, and a name of its own, got {n!r}: {v!r}"
+            )
+    return {**numbers, "seconds": seconds}
 
 
 def _columns(cells: Sequence[Cell]) -> dict[str, str]:
