@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fnmatch import fnmatch
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -242,10 +242,10 @@ def verify(
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
     Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
-    of measures whose names fit a pattern, the first that does; NaN agrees with NaN. Of the cells
-    that took less than `seconds` as many are drawn, up to `n_cells`, as took so long together; the
-    quickest, if none did. Returns a row a cell and measure (``cell``, ``measure``, ``stored``,
-    ``recomputed``, ``ok``), all of them ok; ``seconds`` is not compared.
+    of the first pattern that fits "measure cell", the cell as a dict; NaN agrees with NaN. Drawn
+    are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
+    and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
+    ``seconds`` is not compared.
 
     Raises
     ------
@@ -283,7 +283,11 @@ def verify(
         except Exception as error:
             raise RuntimeError(f"{name!r}: {cell}: {traceback.format_exc()}") from error
         for column in [c for c in row | again if c not in cell and c != "seconds"]:
-            patterns = (w for pattern, w in (within or {}).items() if fnmatch(column, pattern))
+            patterns = (
+                w
+                for pattern, w in (within or {}).items()
+                if fnmatchcase(f"{column} {cell}", pattern)
+            )
             ok = next(patterns, Within(rtol)).allows(column, row, again)
             report.append((str(cell), column, row.get(column), again.get(column), ok))
     frame = pd.DataFrame(report, columns=["cell", "measure", "stored", "recomputed", "ok"])
