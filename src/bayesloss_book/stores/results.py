@@ -13,7 +13,8 @@ brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
 cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
-Both files are sealed, see `bayesloss_book.stores.seal`: what was changed by hand is refused.
+Workers end with a run that is killed. Both files are sealed, see `bayesloss_book.stores.seal`: what
+was changed by hand is refused.
 """
 
 import copy
@@ -41,6 +42,7 @@ from tqdm import tqdm
 from bayesloss.threads import fixed_threads
 from bayesloss_book.data import DataError
 from bayesloss_book.stores.lock import writing
+from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
 from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
 
@@ -132,7 +134,7 @@ def run_cells(
         failures = []
         # Not in batches: a kill would lose the finished cells of a batch with the running one.
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-        work = (delayed(_measure_cell)(measure, origin, cell) for cell in missing)
+        work = (delayed(_measure_cell)(measure, origin, cell, os.getpid()) for cell in missing)
         with (
             closing(parallel(work)) as results,
             tqdm(results, total=len(missing), desc=name, disable=_quiet()) as progress,
@@ -299,8 +301,11 @@ def verify(
     return frame
 
 
-def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[Row, Row | str]:
+def _measure_cell(
+    measure: Measure, origin: dict[str, Any], cell: Row, run: int
+) -> tuple[Row, Row | str]:
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
+    end_with(run)
     try:
         return cell, _measure(measure, origin, cell)
     except Exception:  # as text: not every exception can travel between processes
