@@ -35,8 +35,7 @@ _NEAR_TIES = {
     "laplace *": Within(0.03, error="laplace_error"),
     "ep *": Within(0.03, error="ep_error"),
     **dict.fromkeys(("loss_em *", "warm *", "double *"), Within(0.03, error="loss_em_error")),
-    "*_1*": Within(0.1, absolute=1e-3),
-    "*_30 *": Within(0.1, absolute=1e-3),
+    **dict.fromkeys(("*_10 *", "*_30 *", "*_100 *", "*_1000 *"), Within(0.1, absolute=1e-3)),
     "*": Within(0.03, absolute=1e-4),
 }
 
