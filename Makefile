@@ -39,7 +39,7 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest notebooks paper verify lint format bench clean
+.PHONY: help book pdf test test-newest test-lowest notebooks paper verify falsify lint format bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/
 
 verify: $(INSTALLED) ## check every store's seal, recompute a few results and compare
 	$(BIN)/python -m bayesloss_book.stores.verify
+
+falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
+	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/python -m ruff check .

@@ -60,6 +60,18 @@ def test_statement(verdict_of, outcomes, corrected, verdict):
     assert finding.verdict == verdict
 
 
+def test_what_is_true_instead_must_be_true(verdict_of):
+    false, true = {"a <= b": (False, "a = 2, b = 1")}, {"a > b": (True, "a = 2, b = 1")}
+    finding = check_statement(verdict_of("fails"), false, instead=true)
+    assert [head for head, _ in finding.groups()] == ["If it is right as printed", "True instead"]
+    with pytest.raises(LedgerMismatch, match="true instead is not"):
+        check_statement(verdict_of("fails"), false, instead={"a > b": (False, "")})
+    with pytest.raises(LedgerMismatch, match="holds"):
+        check_statement(verdict_of("fails"), true, instead=true)
+    with pytest.raises(ValueError, match="one of corrected and instead"):
+        check_statement(verdict_of("fails"), false, instead=true, corrected=true)
+
+
 @pytest.mark.parametrize(
     ("measured", "pattern", "verdict"),
     [
