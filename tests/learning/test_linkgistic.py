@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss, laplace
+from bayesloss.learning import link_em
 from bayesloss.learning.likelihoods import Bernoulli
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
@@ -72,6 +73,34 @@ class TestLearnedLink:
         covered = (low <= self.odds[inner]) & (self.odds[inner] <= high)
         # It takes weights and scale as known, so it is narrower than 95 % say.
         assert covered.mean() > 0.7
+
+    def test_a_band_leaves_out_as_many_draws_as_its_level_says(self):
+        link = fit(self.X, self.y).link_
+        x = np.linspace(link.low, link.high, 5)
+        nu = link.posterior.prior.source(torch.from_numpy(x), link.band_draws).numpy()
+        for curves, band in ((nu, link.source_band), (expit(nu), link.inverse_link_band)):
+            for level in (0.5, 0.95):
+                low, high = band(x, level=level)
+                for share in ((curves < low).mean(axis=0), (curves > high).mean(axis=0)):
+                    np.testing.assert_allclose(share, (1 - level) / 2, atol=1.01 / len(curves))
+
+    def test_held_out_scores_stop_at_the_end_of_the_period_and_not_before(self, monkeypatch):
+        """The E-step's inputs, with a period that ends within the scores."""
+        seen = []
+
+        def update(link, data, likelihood, k, x, *rest):
+            seen.append(x)
+            return original(link, data, likelihood, k, x, *rest)
+
+        original = link_em._update_link
+        monkeypatch.setattr(link_em, "_update_link", update)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
+        x = seen[0].abs()
+        assert float(x.max()) == 1 / 0.4
+        # Nothing is piled up before the end: scores lie on both sides of half the period.
+        assert int((x > 0.6 / 0.4).sum()) > int((x == 1 / 0.4).sum()) > 0
 
     def test_links_of_the_isgp_increase(self):
         link = fit(self.X, self.y).link_

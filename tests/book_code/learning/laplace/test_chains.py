@@ -35,7 +35,8 @@ def test_batched_likelihood_is_the_likelihood(task):
     Gamma = joint.prior.sample(6, torch.Generator().manual_seed(1))
     expected = torch.stack([joint.log_likelihood(row) for row in Gamma])
     found = laplace_mcmc.batched_log_likelihood(joint)(Gamma)
-    assert torch.allclose(found, expected, rtol=1e-10)  # rounding of two sums of squares
+    # Rounding of two sums of squares.
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-8)
 
 
 def test_long_run_against_quadrature():
