@@ -34,7 +34,7 @@ from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.copies import merged
 from bayesloss.learning.evidence import at_smoothness
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.joint_links import JointFit, fit_joint_links
+from bayesloss.learning.joint_links import SOFTMAX, JointFit, fit_joint_links
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
@@ -218,7 +218,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         One a problem. In a joint model ``source`` is that of a class, and ``inverse_link`` its
         probability against rivals whose sources sum up to zero.
     n_iter_ : int
-        Rounds of EM: E-steps, at most ``max_iter`` + 1. In a joint model, Newton steps.
+        Rounds of EM: E-steps, at most ``max_iter`` + 1.
     converged_ : bool
     joint_ : bool
         Whether the classes are one joint model.
@@ -226,7 +226,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
         expected log likelihood less the penalty, in nats a datum, before and after each M-step;
         "change", the relative change of the weights in it. The last round has no M-step, and a
-        problem that has settled takes no further part: NaN. Empty for a joint model.
+        problem that has settled takes no further part: NaN. In a joint model the first alone, of
+        shape (rounds, 1), and the round with the most evidence counts.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -469,6 +470,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             data,
             self._joint_family,
             tol=self.tol,
+            max_iter=self.max_iter,
             groups=None if groups is None else torch.from_numpy(groups),
             held_out=self.leave_one_out,
         )
@@ -648,15 +650,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 evidence_bound=math.nan,
                 least_curvature=fit.least_curvature,
                 converged=not fit.unsettled,
-                n_iter=fit.n_iter,
+                n_iter=len(fit.history),
             )
             end = fit.prior.kernel.edge if held_ends else math.inf
             low, high = max(float(x.min()), -end), min(float(x.max()), end)
             root = ordered_root(posterior, low, high)
             draws = mode + even_normals(_DRAWS, len(mode)) @ root.T
             self.links_.append(self._fitted_link(posterior, likelihood.loss, draws, low, high, end))
-        self.n_iter_, self.converged_ = fit.n_iter, not fit.unsettled
-        self.history_: dict[str, NDArray[np.float64]] = {}
+        self.n_iter_, self.converged_ = len(fit.history), not fit.unsettled
+        self.history_ = {"log_evidence": np.array(fit.history)[:, None]}
 
     def _keep_weights(self, beta: Tensor, data: LinearScores) -> None:
         self.coef_ = beta.cpu().numpy()
@@ -697,8 +699,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn(self, fit: LinkFit | JointFit, data: LinearScores) -> None:
         if fit.unsettled:
-            # Rounds have no part in the fit with the fixed link, nor in a joint model.
-            without = self.joint_ or fit.unsettled == (FIXED_LINK,)
+            # Rounds have no part in the fit with the fixed link.
+            without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
             rounds = "" if without else f"raise max_iter={self.max_iter}, "
             warn_caller(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
