@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
 
 _FAR = 1e3  # scores of probabilities are looked for within
+_LITTLE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,9 @@ def link(sources: Sequence[Source], p: Array) -> Array:
 
     nu_k(x_k) = log p_k + t for one t, and the sum of x_k increases with it: there is one solution.
     """
+    ends = np.array([[float(s.value(np.array(x))) for s in sources] for x in (-_FAR, _FAR)])
+    low, high = ends - np.log(p)
+    least, most = low.max() + _LITTLE, high.min() - _LITTLE
 
     def above(x: float, source: Source, target: float) -> float:
         return float(source.value(np.array(x))) - target
@@ -96,7 +100,7 @@ def link(sources: Sequence[Source], p: Array) -> Array:
             ]
         )
 
-    return scores(brentq(lambda t: scores(t).sum(), -30.0, 30.0, xtol=1e-13))
+    return scores(brentq(lambda t: scores(t).sum(), least, most, xtol=1e-13))
 
 
 def curl(sources: Sequence[Source], x: Array) -> Array:
