@@ -32,13 +32,13 @@ def test_losses_are_relative_to_the_temperature():
     )
     axis = figures.draw_losses(rows).axes[0]
     assert len(axis.containers) == len(figures.STYLES)
-    np.testing.assert_allclose(axis.containers[0].lines[0].get_xdata(), -5)
+    np.testing.assert_allclose(axis.containers[0].lines[0].get_xdata().astype(float), -5)
     assert [tick.get_text() for tick in axis.get_yticklabels()] == ["iris, C = 1", "wine, C = 1"]
 
 
 def test_sources_are_less_the_line():
     X, y = load_iris(return_X_y=True)
-    model = LinkgisticClassifier(max_iter=1).fit((X - X.mean(0)) / X.std(0), y)
+    model = LinkgisticClassifier().fit((X - X.mean(0)) / X.std(0), y)
     axis = figures.draw_sources(model, (0, 2)).axes[0]
     labels = [line.get_label() for line in axis.lines]
     assert labels.count("digit 0") == 1 and len(axis.lines) == 4  # three sources and the line

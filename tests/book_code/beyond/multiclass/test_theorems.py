@@ -36,7 +36,7 @@ def test_link_inverts(kind):
 
 
 def test_work_is_a_difference_of_potentials_where_there_is_one():
-    """log sum exp(1.5 x) / 1.5 has the gradient softmax(1.5 x): around any curve nothing is left."""
+    """softmax(1.5 x) is the gradient of log sum exp(1.5 x) / 1.5: closed curves come to nothing."""
     sources = theorems.sources_like("one temperature")
     corners = np.array([[2.0, -1.0, -1.0], [-1.0, 2.0, -1.0], [-2.0, 0.0, 2.0]])
     assert abs(theorems.work(sources, corners)) < 1e-12
