@@ -36,7 +36,6 @@ __all__ = [
     "METHODS",
     "PENALTIES",
     "SMALL",
-    "STORES",
     "cases_of",
     "cells",
     "joint_fit",
@@ -53,31 +52,32 @@ METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sourc
 SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
 IMAGES = ("mnist", "fashion-mnist", "kmnist")
 PENALTIES = (0.1, 1.0)
-STORES = {"multiclass": 3_000, "multiclass_large": 10_000}  # and how many images train
 
 _SPLITS = {"iris": 10, "wine": 10, "digits": 3}
+_SIZES = (3_000, 10_000)
 _MOST_APART = 3_000  # cases with which one-vs-rest is compared
 _TOL = 1e-4
 
 
-def cells(store: str = "multiclass") -> list[dict[str, Any]]:
-    """All cells of a store; n = 0 is a whole set. Images: one sample of each size."""
+def cells() -> list[dict[str, Any]]:
+    """All cells: splits of small sets (n = 0), then one sample of images of each size."""
     small = [
         {"data": data, "n": 0, "C": C, "seed": seed}
         for data, splits in _SPLITS.items()
         for C in PENALTIES
         for seed in range(splits)
     ]
-    images = [
-        {"data": data, "n": STORES[store], "C": C, "seed": 0} for C in PENALTIES for data in IMAGES
+    return small + [
+        {"data": data, "n": n, "C": C, "seed": 0}
+        for n in _SIZES
+        for data in IMAGES
+        for C in PENALTIES
     ]
-    return small + images if store == "multiclass" else images
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-    """Measure what is missing in both stores, resumable."""
-    for store in STORES:
-        run_cells(measure, cells(store), folder, store, n_jobs=n_jobs)
+    """Measure what is missing in the store, resumable."""
+    run_cells(measure, cells(), folder, "multiclass", n_jobs=n_jobs)
 
 
 def problem(

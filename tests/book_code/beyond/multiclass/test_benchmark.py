@@ -21,7 +21,7 @@ def iris():
 
 
 def test_cells():
-    cells = [cell for store in benchmark.STORES for cell in benchmark.cells(store)]
+    cells = benchmark.cells()
     assert len({tuple(cell.values()) for cell in cells}) == len(cells)
     assert {(c["data"], c["n"], c["C"]) for c in cells if c["data"] in benchmark.IMAGES} == {
         (data, n, C) for data in benchmark.IMAGES for n in (3_000, 10_000) for C in (0.1, 1.0)
