@@ -180,8 +180,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         that learns from those is overconfident, the more so the fewer data there are per column.
     multi_class : {"joint", "ovr"}, default="joint"
         How more than two classes are treated. "joint" gives each a monotone source and fits all
-        together, see :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class
-        against the rest, and so are all classes under "gp" and with other losses than the log loss.
+        together, in turns with the weights while that raises the evidence of held-out labels, see
+        :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class against the
+        rest, and so are all classes under "gp" and with other losses than the log loss.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the data of each class, as in scikit-learn.
     C : float, default=1.0
