@@ -143,11 +143,14 @@ def fit_joint_links(
         seen = scores.clone()
         for each, fit in enumerate(fits[1:]):
             seen[:, fold == each] = data.scores(*fit[:2])[:, fold == each]
+        # Sources are constant where a few scores lie far out; lines would follow these alone.
+        end = 2 * max(robust_reach(row, data.weight.cpu()) for row in seen.cpu())
+        near = seen.clamp(-end, end)
         if not history:
-            scale = _common_scale(seen + level[:, None], torch.zeros_like(level), data)
+            scale = _common_scale(near + level[:, None], torch.zeros_like(level), data)
             level = scale * level  # in nats from here on, as those of the sources
         else:
-            scale = _common_scale(seen, level, data)
+            scale = _common_scale(near, level, data)
         found = _fit_sources(data, scale * fits[0][0], scale * scores, scale * seen, level, family)
         history.append(found.log_evidence)
         rise = math.inf if best is None else found.log_evidence - best.log_evidence
