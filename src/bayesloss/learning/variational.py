@@ -45,10 +45,10 @@ from torch import Tensor
 
 from bayesloss.callers import warn_caller
 from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.laplace import LogJoint, Posterior, check_data, find_mode
+from bayesloss.learning.laplace import LogJoint, Mode, Posterior, check_data, find_mode
 from bayesloss.learning.likelihoods import Likelihood, Observations
 
-__all__ = ["Expectation", "GaussianBound", "Trial", "variational"]
+__all__ = ["Expectation", "GaussianBound", "Trial", "nearest", "variational"]
 
 Expectation = Literal["bound", "normal"]
 
@@ -70,8 +70,6 @@ class Trial:
         S^-1 in units of the prior's precision, and its Cholesky factor.
     root : Tensor of shape (M + 1, M + 1)
         R with R R^T = S.
-    mean, variance : Tensor of shape (rows,)
-        Of nu at each row of the data.
     slopes : Tensor of shape (rows, M + 1)
         The derivative of nu at m.
     s, w : Tensor of shape (rows,)
@@ -80,22 +78,19 @@ class Trial:
         The vector S_ww^-1 w, and 0 for nu_0; zero where the prior has no twins.
     twin_slope : Tensor of shape ()
         The derivative of T(delta).
-    fit, value : Tensor of shape ()
-        The expected log likelihood, and L, in nats.
+    value : Tensor of shape ()
+        L in nats.
     """
 
     m: Tensor
     precision: Tensor
     factor: Tensor
     root: Tensor
-    mean: Tensor
-    variance: Tensor
     slopes: Tensor
     s: Tensor
     w: Tensor
     apart: Tensor
     twin_slope: Tensor
-    fit: Tensor
     value: Tensor
 
 
@@ -109,7 +104,7 @@ class GaussianBound:
         Of the log likelihood, as in :func:`variational`.
     """
 
-    def __init__(self, joint: LogJoint, expectation: Expectation = "bound") -> None:
+    def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
         self.joint, self.expectation = joint, expectation
         self.V, P = joint.prior.squares()
         self.G = joint.data.features @ P
@@ -119,24 +114,31 @@ class GaussianBound:
 
     def __call__(self, m: Tensor, precision: Tensor) -> Trial:
         """L at q = N(m, S), with S^-1 in units of the prior's precision."""
-        prior, features = self.joint.prior, self.joint.data.features
+        prior = self.joint.prior
         factor = torch.linalg.cholesky(precision)
         unit = torch.eye(len(m), dtype=m.dtype, device=m.device)
         inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
         root = prior.precision.rsqrt()[:, None] * inverse.T
-        spread, slopes = self.V @ root, features @ prior.jacobian(m)
-        K = spread @ spread.T
-        mean = features @ prior.mean_coefficients(m, root)
-        variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * ((self.G @ K**2) * self.G).sum(dim=1)
-        variance = variance.clamp_min(_LEAST_VARIANCE)  # rounding may fall below zero
-        fit, s, w = self.expected(mean, variance)
+        slopes = self.joint.data.features @ prior.jacobian(m)
+        mean, variance = self.moments(m, root, slopes)
+        with torch.enable_grad():
+            mean, variance = mean.detach().requires_grad_(), variance.detach().requires_grad_()
+            fit = self.fit(mean, variance)
+            s, by_variance = torch.autograd.grad(fit, (mean, variance))
+        fit, w = fit.detach(), -2 * by_variance
         distance = prior.precision * ((m - prior.location) ** 2 + (root**2).sum(dim=1))
         divergence = 0.5 * (distance - 1).sum() + factor.diagonal().log().sum()
         twin, twin_slope, apart = self.twin(m, precision)
         value = fit - divergence + twin
-        return Trial(
-            m, precision, factor, root, mean, variance, slopes, s, w, apart, twin_slope, fit, value
-        )
+        return Trial(m, precision, factor, root, slopes, s, w, apart, twin_slope, value)
+
+    def moments(self, m: Tensor, root: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of nu at each row of the data."""
+        spread = self.V @ root
+        K = spread @ spread.T
+        mean = self.joint.data.features @ self.joint.prior.mean_coefficients(m, root)
+        variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * ((self.G @ K**2) * self.G).sum(dim=1)
+        return mean, variance.clamp_min(_LEAST_VARIANCE)  # rounding may fall below zero
 
     def twin(self, m: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """T, its derivative by delta, and the vector S_ww^-1 w."""
@@ -153,29 +155,28 @@ class GaussianBound:
         slope = weights @ (torch.sigmoid(-evidence) * (2 + z / delta.sqrt()))
         return share, slope, torch.nn.functional.pad(scale * apart, (0, 1))
 
-    def expected(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The expected log likelihood, s and w, given mean and variance of each nu."""
+    def fit(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """The expected log likelihood given mean and variance of each nu, as a scalar in nats.
+
+        Raises
+        ------
+        ValueError
+            If a bound is asked for and the likelihood knows none.
+        """
         likelihood, data = self.joint.likelihood, self.joint.data
-        if self.expectation == "bound":
-            with torch.enable_grad():
-                mean, variance = mean.detach().requires_grad_(), variance.detach().requires_grad_()
-                fit = likelihood.expected_log_density(mean, variance, data)
-                if fit is None:
-                    raise ValueError(
-                        f'no bound is known for {likelihood!r}: expected expectation="normal", got '
-                        '"bound"'
-                    )
-                s, by_variance = torch.autograd.grad(fit, (mean, variance))
-            return fit.detach(), s, -2 * by_variance
+        if self.expectation == "bound" or likelihood.exact_expectation:
+            fit = likelihood.expected_log_density(mean, variance, data)
+            if fit is None:
+                raise ValueError(
+                    f'no bound is known for {likelihood!r}: expected expectation="normal", got '
+                    '"bound"'
+                )
+            return fit
         # Gauss and Hermite's rule: each datum once at each node, with the node's weight.
-        k, deviation = len(self.nodes), variance.sqrt()
-        many = Observations(
-            data.features, data.targets.repeat(k), (self.node_weights * data.weights).flatten()
-        )
-        nu = (mean + self.nodes * deviation).flatten()
-        slope = likelihood.derivatives(nu, many)[0].view(k, -1)
-        fit = likelihood.log_density(nu, many)
-        return fit, slope.sum(dim=0), -(self.nodes * slope).sum(dim=0) / deviation
+        nu = (mean + self.nodes * variance.sqrt()).flatten()
+        targets = data.targets.repeat(len(self.nodes))
+        weights = (self.node_weights * data.weights).flatten()
+        return likelihood.log_density(nu, Observations(data.features, targets, weights))
 
     def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
         """dL/dm and S^-1 - 2 dL/dS: E_q of gradient and Hessian (11), and the twin's part."""
@@ -199,7 +200,7 @@ def variational(
     *,
     sample_weight: Tensor | None = None,
     start: Tensor | None = None,
-    expectation: Expectation = "bound",
+    expectation: Expectation = "normal",
     max_iter: int = 200,
 ) -> Posterior:
     """Approximate the posterior of Gamma by the Gaussian with the highest bound on the evidence.
@@ -213,12 +214,12 @@ def variational(
         How many times each datum counts; positive.
     start : Tensor of shape (M + 1,), optional
         Where the search for a mode begins, at which the search for the Gaussian begins.
-    expectation : {"bound", "normal"}
-        How the log likelihood is averaged over nu(x_n). "bound" by the likelihood's own
-        ``expected_log_density``: exact with Gaussian noise, with labels and the log loss Jaakkola
-        and Jordan's bound from below. "normal" takes each nu(x_n) for normal, with its exact mean
-        and variance, and integrates by 20 Gauss-Hermite nodes: for any likelihood, nearer to the
-        truth, and no bound.
+    expectation : {"normal", "bound"}
+        How the log likelihood is averaged over nu(x_n). With Gaussian noise it is exact. Otherwise
+        "normal" takes each nu(x_n) for normal, with its exact mean and variance, and integrates by
+        20 Gauss-Hermite nodes: for any likelihood, near the truth, and no bound. "bound" takes the
+        likelihood's own ``expected_log_density``, with labels and the log loss Jaakkola and
+        Jordan's: a bound from below, whose Gaussian is too narrow.
     max_iter : int
         The largest number of steps, of Newton's method and then of this one.
 
@@ -226,10 +227,10 @@ def variational(
     -------
     Posterior
         Its ``mode`` is the mean m of the Gaussian, its ``covariance`` S. ``log_evidence`` is the
-        highest L, and ``evidence_bound`` what is certainly a bound: the same with "bound"; with
-        "normal" the bound that this Gaussian gives by the likelihood's own, or NaN. Both contain
-        the share of the twin at -w. ``least_curvature`` is that of E_q[H], and ``n_iter`` counts
-        the steps after Newton's.
+        highest L, and ``evidence_bound`` what is certainly a bound: the same with Gaussian noise or
+        "bound"; otherwise the bound that this Gaussian gives by ``expected_log_density``, or NaN.
+        Both contain the share of the twin at -w. ``least_curvature`` is that of E_q[H], and
+        ``n_iter`` counts the steps after Newton's.
 
     Raises
     ------
@@ -264,34 +265,45 @@ def variational(
         raise ValueError(f"expected an expectation of {get_args(Expectation)}, got {expectation!r}")
     x, y, sample_weight = check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
-    begin = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter).Gamma
+    mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
+    posterior, trouble = nearest(joint, mode, expectation, max_iter)
+    if trouble:
+        warn_caller(f"{trouble}; raise max_iter={max_iter} or begin elsewhere", ConvergenceWarning)
+    return posterior
+
+
+@torch.no_grad()
+def nearest(
+    joint: LogJoint, mode: Mode, expectation: Expectation = "normal", max_iter: int = 200
+) -> tuple[Posterior, str]:
+    """The Gaussian that the search finds from where Newton's method ended, and what went wrong.
+
+    Parameters and what is returned as for :func:`variational`; the text is empty where all is well.
+    """
     bound = GaussianBound(joint, expectation)
-    with torch.no_grad():
-        q, n_iter, gain, bend = _climb(
-            bound, bound(begin, _positive(joint.curvature(begin))), max_iter
-        )
-        fit = likelihood.expected_log_density(q.mean, q.variance, joint.data)
-    settled = gain <= max(_SETTLED, 1e-12 * abs(float(q.value)))
-    if not settled or bend <= 0:
-        what = (
-            f"the bound did not settle in {n_iter} steps: the next would gain {gain:.2g} nats; "
-            f"raise max_iter={max_iter} or begin elsewhere"
-            if not settled
-            else f"the bound settled on a saddle (its last step found a curvature of {bend:.2g}); "
-            "begin elsewhere"
-        )
-        warn_caller(what, ConvergenceWarning)
-    return Posterior(
-        prior=prior,
-        likelihood=likelihood,
+    begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
+    q, n_iter, gain, bend = _climb(bound, begin, max_iter)
+    trouble = ""
+    if gain > max(_SETTLED, 1e-12 * abs(float(q.value))):
+        trouble = f"the bound did not settle in {n_iter} steps: the next would gain {gain:.2g} nats"
+    elif bend <= 0:
+        trouble = f"the bound settled on a saddle: its last step found a curvature of {bend:.2g}"
+    moments = bound.moments(q.m, q.root, q.slopes)
+    certain = joint.likelihood.expected_log_density(*moments, joint.data)
+    posterior = Posterior(
+        prior=joint.prior,
+        likelihood=joint.likelihood,
         mode=q.m,
         root=q.root,
         log_evidence=float(q.value),
-        evidence_bound=math.nan if fit is None else float(q.value - q.fit + fit),
+        evidence_bound=math.nan
+        if certain is None
+        else float(q.value - bound.fit(*moments) + certain),
         least_curvature=float(torch.linalg.eigvalsh(q.precision)[0]),
-        converged=settled and bend > 0,
+        converged=not trouble,
         n_iter=n_iter,
     )
+    return posterior, trouble
 
 
 def _positive(curvature: Tensor) -> Tensor:

@@ -25,7 +25,8 @@ from torch import Tensor
 from bayesloss.learning.laplace import LogJoint, Posterior, find_mode
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.variational import Expectation, variational
-from bayesloss_book.learning.laplace.chains import (
+from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.source_problems import (
     batched_log_likelihood,
     cells,
     data_set,
@@ -35,7 +36,6 @@ from bayesloss_book.learning.laplace.chains import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 
 __all__ = ["Jumper", "gaussians", "importance_evidence", "measure", "nuts", "run"]
