@@ -38,8 +38,9 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["Jumper", "gaussians", "importance_evidence", "measure", "nuts", "run"]
+__all__ = ["SETTLED", "Jumper", "gaussians", "importance_evidence", "measure", "nuts", "run"]
 
+SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
 _LIGHT = 12.0  # nats below the best bound: such a mode plays no part
 
@@ -141,6 +142,7 @@ def nuts(
     n_draws: int,
     n_warm_up: int,
     n_jumps: int,
+    target_acceptance: float,
     seed: int,
 ) -> tuple[Tensor, dict[str, float]]:
     """Chains of Gamma of shape (chains, draws, M + 1), and how they went.
@@ -155,6 +157,8 @@ def nuts(
     n_draws, n_warm_up, n_jumps : int
         Draws that are kept; draws before, in which the step size and the metric adapt; jumps
         tried after each draw.
+    target_acceptance : float
+        What the step size is adapted to.
     seed : int
     """
     os.environ.setdefault(
@@ -205,7 +209,7 @@ def nuts(
         standard = jnp.einsum("kij,kj->ki", inverses, z - means)
         return jax.nn.logsumexp(constants - 0.5 * jnp.sum(standard**2, axis=1))
 
-    kernel = NUTS(potential_fn=potential, target_accept_prob=0.8)
+    kernel = NUTS(potential_fn=potential, target_accept_prob=target_acceptance)
 
     def jump(state: Any, key: Any) -> tuple[Any, Any]:
         which, noise, coin = jax.random.split(key, 3)
@@ -279,16 +283,20 @@ def measure(
         joint, x, y, searches, "bound" if isinstance(likelihood, Gaussian) else "normal"
     )
     mixture = jumper(found)
-    Gamma, went = nuts(
-        joint,
-        mixture,
-        ends[:n_chains],
-        n_draws=n_draws,
-        n_warm_up=300,
-        n_jumps=4,
-        seed=seed,
-    )
-    nu = source_of_chains(prior, grid(), Gamma)
+    for target in (0.8, 0.98):  # smaller steps where the first ones diverge and chains get stuck
+        Gamma, went = nuts(
+            joint,
+            mixture,
+            ends[:n_chains],
+            n_draws=n_draws,
+            n_warm_up=300,
+            n_jumps=4,
+            target_acceptance=target,
+            seed=seed,
+        )
+        nu = source_of_chains(prior, grid(), Gamma)
+        if diagnose(nu)["r_hat"] <= SETTLED:
+            break
     new_x, new_y = data_set(task, 2000, 10_000 + seed)
     kept = Gamma.flatten(0, 1)[:: max(1, Gamma.shape[0] * Gamma.shape[1] // 2000)]
     importance, error, share = importance_evidence(joint, mixture, 20_000, seed)
