@@ -146,7 +146,7 @@ def small_problems(task: str, sizes: tuple[int, ...], seed: int) -> pd.DataFrame
 
 
 def grid_evidence(
-    prior: ISGP, likelihood: Gaussian | Bernoulli, x: torch.Tensor, y: torch.Tensor, half: int = 40
+    prior: ISGP, likelihood: Gaussian | Bernoulli, x: torch.Tensor, y: torch.Tensor, half: int = 60
 ) -> float:
     """The log evidence of two weights and an intercept, by the trapezoidal rule in all three."""
     axis = torch.linspace(-6.5, 6.5, 2 * half + 1, dtype=torch.float64)  # prior deviations
