@@ -26,11 +26,13 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
     x = grid().numpy()
     names = range(len(x))
     for axis, task in zip(axes, TASKS, strict=True):
-        here = {"task": task, "n": n, "seed": seed}
+        here: dict[str, str | int] = {"task": task, "n": n, "seed": seed}
         truth = _row(exact, here)
         low, high = (
             truth[[f"{end}_{i}" for i in names]].to_numpy(float) for end in ("low", "high")
         )
+        mean = truth[[f"mean_{i}" for i in names]].to_numpy(float)
+        axis.plot(x, mean, color="black", linewidth=1.6, label="exact mean")
         axis.fill_between(x, low, high, color=COLOURS["Linear"], alpha=0.35, linewidth=0)
         for method in ("laplace", "normal"):
             colour, _, line = STYLES[method]
@@ -45,7 +47,7 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
     axes[1].set_xlabel("x", fontsize=_SMALL)
     axes[0].fill_between([], [], color=COLOURS["Linear"], alpha=0.35, label="exact 95 % band")
     figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=_SMALL
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
     )
     return figure
 
