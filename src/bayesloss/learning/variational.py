@@ -15,8 +15,8 @@ at m and with slopes = features J and G = features P,
 in O(M^2) numbers a datum and without integrals. If the likelihood's part is a function of the two,
 with derivatives s_n by the mean and -w_n / 2 by the variance, then by Bonnet's and Price's theorems
 
-    dL/dm = E_q[grad log p(D, Gamma)]
-          = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
+    dL/dm = E_q[grad log p(D, Gamma)],
+    E_q[grad] = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
     dL/dS = (S^-1 - E_q[H]) / 2,
     E_q[H] = precision + slopes^T w slopes - curvature(features^T s) + 4 V^T ((G^T w G) o K) V,
 
