@@ -92,7 +92,10 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
 }
 
 # What a store needs beyond the book's environment, and the extra that brings it.
-NEEDS = {"calibrators_extra": ("probmetrics", "calibrators")}
+NEEDS = {
+    "calibrators_extra": ("probmetrics", "calibrators"),
+    "long_chains": ("numpyro", "chains"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
