@@ -166,18 +166,17 @@ def test_without_data_the_moments_are_exact():
 
 
 def test_cavities_without_variance_are_told():
-    """Decisions against the labels, at an amplitude at which f hardly doubts its sign."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.rand(200, 6, dtype=torch.float64, generator=generator)
-    prior = WhitenedGP.at(SquaredExponential(a=0.3**-2, b=900.0), x, batch_dims=1)
-    y, h = (torch.rand(200, k, generator=generator).round().double() * 2 - 1 for k in (6, 4))
-    targets = prior.project(torch.rand(200, 4, dtype=torch.float64, generator=generator))
-    costs = CostMatrix(1, 1)
-    with pytest.warns(ConvergenceWarning, match="cavities without variance: use a larger max_loss"):
-        q = tilted_ep(prior.features, y, LogUtility(*targets, h, costs, 1.0))
-    broken = torch.isnan(q.log_evidence)
-    assert broken.any() and not q.converged[broken].any()
-    assert tilted_ep(prior.features, y, LogUtility(*targets, h, costs, 2.0)).converged.all()
+    """A decision against the one label: what is left is two bumps, and no Gaussian."""
+    one = torch.ones((1, 1), dtype=torch.float64)
+    features = 30 * one[None]
+    for M, sound in ((1.0, True), (1.1, False), (2.0, True)):
+        utility = LogUtility(features, one, -one, CostMatrix(1, 1), M)
+        if sound:
+            assert tilted_ep(features, one, utility).converged.all()
+        else:
+            with pytest.warns(ConvergenceWarning, match="without variance: use a larger max_loss"):
+                q = tilted_ep(features, one, utility)
+            assert torch.isnan(q.log_evidence).all() and not q.converged.any()
 
 
 class _One:

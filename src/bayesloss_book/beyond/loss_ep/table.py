@@ -46,8 +46,8 @@ METHODS = {
 }
 
 KERNEL = {"length_scale": 0.3, "amplitude": 3.0}
-PAPER = {"n_sets": 100, "n_test": 1000, "n_chains": 4, "n_draws": 2000, "n_points": 4096}
-MAP = {"n_sets": 100, "n_test": 300, "n_chains": 2, "n_draws": 500, "n_points": 2048}
+PAPER = {"n_sets": 100, "n_test": 1000, "n_chains": 4, "n_draws": 1000, "n_points": 4096}
+MAP = {"n_sets": 60, "n_test": 300, "n_chains": 2, "n_draws": 500, "n_points": 2048}
 
 
 def measure(
