@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 from scipy.stats import qmc
@@ -40,7 +39,6 @@ __all__ = [
     "gaussian_noise",
     "measure",
     "run",
-    "table",
 ]
 
 METHODS = {
@@ -181,26 +179,3 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     parameters = {"n_chains": 96, "n_draws": 1500}
     run_cells(measure, cells(), folder, "both", parameters=parameters, n_jobs=n_jobs)
-
-
-def table(stored: pd.DataFrame) -> pd.DataFrame:
-    """Mean regrets and their standard errors over draws.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by data and method; columns (ratio, what) with what in ``mean`` and ``error``.
-    """
-    rows = {}
-    for data in DATA:
-        part = stored[stored["data"] == data]
-        for name in METHODS:
-            rows[data, name] = {
-                (ratio, what): value
-                for ratio in RATIOS
-                for what, value in (
-                    ("mean", part[f"{name}_{ratio}"].mean()),
-                    ("error", part[f"{name}_{ratio}"].std() / math.sqrt(len(part))),
-                )
-            }
-    return pd.DataFrame(rows).T.rename_axis(["data", "method"])
