@@ -165,10 +165,10 @@ def _paid(h: Tensor, labels: Tensor, costs: CostMatrix) -> float:
 
 
 def cells() -> list[dict[str, Any]]:
-    """20 and 100 labels: twelve draws of simulated links, four of each data set."""
+    """20 and 100 labels: eight draws of simulated links, four of each data set."""
     return [
         {"data": data, "n": n, "seed": seed}
-        for seed in range(12)
+        for seed in range(8)
         for data in DATA
         for n in (20, 100)
         if data == "simulated" or seed < 4

@@ -24,7 +24,7 @@ def test_one_more_label_is_nearer_to_the_truth_than_ep():
     error = (by_one_more_label(prior, y, x) - exact).abs()
     # The draws are good to about 1e-4.
     assert error.max() < 0.02
-    assert error.mean() < 0.6 * (predictive(ep, features, noise) - exact).abs().mean()
+    assert error.mean() < 0.8 * (predictive(ep, features, noise) - exact).abs().mean()
 
 
 def test_one_more_label_knows_symmetry():
