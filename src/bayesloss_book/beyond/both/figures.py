@@ -92,7 +92,8 @@ def draw_links(here: Live, threshold: float) -> Figure:
         if cut < len(x):
             axis.plot(x[cut], threshold, marker or "o", color=colour, markersize=10)
     axis.axhline(threshold, color="black", linewidth=0.8, linestyle=":")
-    axis.annotate("say yes above this line", (float(x[0]), threshold + 0.015), fontsize=10)
+    place = float(x[-1]), threshold + 0.015
+    axis.annotate("say yes above this line", place, fontsize=10, ha="right")
     for y in (0.0, 1.0):
         at = here.given.x[here.given.y == y]
         axis.plot(at, torch.full_like(at, y), "|", color=COLOURS["data"], markersize=12)
@@ -140,7 +141,8 @@ def draw_risk(found: pd.DataFrame) -> Figure:
         axis.plot(found.index, found[name], line, color=colour, label=label, linewidth=2.2)
         low = found[name].idxmin()
         axis.plot(low, found.loc[low, name], marker or "o", color=colour, markersize=10)
-    axis.set(xlabel="say yes from this score on", ylabel="risk")
+    low, high = float(found.min().min()), float(found["chains"].min())
+    axis.set(xlabel="say yes from this score on", ylabel="risk", ylim=(0.9 * low, 3 * high))
     axis.legend()
     return figure
 
