@@ -48,7 +48,8 @@ __all__ = ["LinkCalibrator"]
 Array = NDArray[np.float64]
 
 _N_BASIS = 32
-_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores fill
+_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores fill
+_WIDER = 1.2  # what the band's half widths are multiplied by, see `predict_interval`
 _LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
 _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 # The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
@@ -207,7 +208,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return self.classes_[(odds > 0).astype(int)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """The central posterior interval of the probability of ``classes_[1]``.
+        """A central interval of the probability of ``classes_[1]``, a little wider than posterior.
 
         Parameters
         ----------
@@ -218,12 +219,21 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Returns
         -------
         low, high : ndarray of shape (n,)
+
+        Notes
+        -----
+        On the scale of log odds the posterior's quantiles are moved away from its median by a
+        fifth. Where the truth has steps and corners the posterior is off by more than it knows:
+        the priors are smooth. The fifth was chosen on simulated truths, so that bands of level
+        0.95 hold the truth at 93 to 97 % of the scores on average; at a line they hold more.
         """
         if not 0 < level < 1:
             raise ValueError(f"expected a level in (0, 1), got {level}")
         x = self._position(scores).numpy()
-        quantiles = np.quantile(self._paths, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        low, high = (expit(np.interp(x, self._nodes, row)) for row in quantiles)
+        at = [(1 - level) / 2, 0.5, (1 + level) / 2]
+        lowest, median, highest = np.quantile(self._paths, at, axis=0)
+        ends = (median + _WIDER * (end - median) for end in (lowest, highest))
+        low, high = (expit(np.interp(x, self._nodes, end)) for end in ends)
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
