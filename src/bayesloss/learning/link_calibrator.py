@@ -37,6 +37,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.composite_power import composite_power
 from bayesloss.learning.link_em import grid_size
 from bayesloss.learning.link_tables import HermiteTable
 from bayesloss.learning.score_map import ScoreMap
@@ -133,7 +134,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             How many times each case counts.
         groups : array-like of shape (n,), optional
             Which cases belong together, such as several of one patient. By as much as their errors
-            resemble each other they count for less: the likelihood is raised to a power, see Notes.
+            resemble each other they count for less: the likelihood is raised to a power
+            (:mod:`bayesloss.learning.composite_power`).
 
         Returns
         -------
@@ -151,13 +153,6 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             If all scores are equal, or they run the wrong way.
         ConvergenceWarning
             If a search for a mode did not converge.
-
-        Notes
-        -----
-        With groups, let H be the information on the sigmoid's two parameters and J the covariance
-        of its score vector summed over groups. The likelihood is raised to 2 / tr(H^-1 J), at most
-        1: the power that gives the composite likelihood the right mean curvature (Pauli, Racugno
-        and Ventura 2011).
         """
         self._validate_params()
         values = _as_scores(scores)
@@ -192,7 +187,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self.power_ = 1.0
         if groups is not None:
             check_consistent_length(counted, groups)
-            self.power_ = _power(x, ones, weight, np.asarray(groups)[counted])
+            logits = np.stack([np.zeros_like(x), x], axis=1)
+            self.power_ = composite_power(logits, codes, weight, np.asarray(groups)[counted])
         self._fit_curve(torch.from_numpy(x), torch.from_numpy(ones), torch.from_numpy(weight))
         return self
 
@@ -347,17 +343,6 @@ def _noise(size: int) -> Tensor:
     """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
     uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
     return torch.from_numpy(norm.ppf(uniform))
-
-
-def _power(x: Array, y: Array, weight: Array, groups: NDArray) -> float:
-    """2 / tr(H^-1 J) at the sigmoid, at most 1."""
-    p = expit(x)
-    _, group = np.unique(groups, return_inverse=True)
-    design = np.stack([np.ones_like(x), x])
-    information = (design * (weight * p * (1 - p))) @ design.T
-    sums = np.stack([np.bincount(group, row * weight * (y - p)) for row in design])
-    trace = float(np.trace(np.linalg.pinv(information, hermitian=True) @ (sums @ sums.T)))
-    return min(1.0, 2 / trace) if trace > 0 else 1.0
 
 
 def _as_scores(scores: ArrayLike) -> Array:
