@@ -256,8 +256,8 @@ def variational(
     >>> y = x**3 + 0.1 * torch.sin(50 * x)
     >>> problem = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16)), Gaussian(alpha=200.0), x, y
     >>> posterior = variational(*problem)
-    >>> posterior.mean(x[[4, 30, 36]]).round(decimals=1).tolist()
-    [-0.5, 0.2, 0.6]
+    >>> posterior.mean(x[[4, 36]]).round(decimals=1).tolist()
+    [-0.5, 0.6]
     >>> posterior.log_evidence > laplace(*problem).evidence_bound
     True
     """
