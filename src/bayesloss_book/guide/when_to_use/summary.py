@@ -4,15 +4,87 @@ Splits of one table share most of their data, so there are no standard errors he
 called better than another on a table if it is so by a margin in *every* split.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
+from bayesloss_book.guide.when_to_use.cases import CASES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
-__all__ = ["MARGIN", "averages", "behind_best", "by_group", "contest", "group", "seconds"]
+__all__ = [
+    "ASKED",
+    "MARGIN",
+    "averages",
+    "before_and_after",
+    "behind_best",
+    "by_group",
+    "contest",
+    "group",
+    "seconds",
+]
 
 MARGIN = 3e-3  # nats: smaller differences do not count
+
+# Of each case of `cases`: the measure, what stands beside it, what is asked for, and whether the
+# means of a variant meet it.
+ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
+    "copies": (
+        "log loss",
+        "the same without copies",
+        "5 % above that, at most",
+        lambda row: row["value"] <= 1.05 * row["beside"],
+    ),
+    "smoothness": (
+        "log loss",
+        "logistic CV",
+        "0.003 above that, at most",
+        lambda row: row["value"] <= row["beside"] + MARGIN,
+    ),
+    "far value": (
+        "log loss or error",
+        "the same without, or with log x",
+        "10 % above that, or a warning",
+        lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
+    ),
+    "bands": (
+        "coverage",
+        "",
+        "0.93 to 0.97",
+        lambda row: 0.93 <= row["coverage"] <= 0.97,
+    ),
+    "kernel": (
+        "log loss",
+        "scikit-learn's GP, scaled",
+        "at most that",
+        lambda row: row["value"] <= row["beside"],
+    ),
+    "many classes": (
+        "log loss",
+        "multinomial, tempered",
+        "at most that",
+        lambda row: row["value"] <= row["beside"],
+    ),
+    "chance": (
+        "difference of probabilities",
+        "",
+        "under 0.001",
+        lambda row: row["value"] < 1e-3,
+    ),
+    "EM": (
+        "turn of the weights, rounds 20 to 30",
+        "",
+        "under 0.01",
+        lambda row: row["value"] < 0.01,
+    ),
+    "time": (
+        "processor time over a logistic regression's",
+        "",
+        "at most 20",
+        lambda row: row["value"] <= 20,
+    ),
+}
 
 
 def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -86,3 +158,40 @@ def contest(
 def seconds(results: pd.DataFrame) -> pd.DataFrame:
     """Seconds of a fit with its predictions, as `by_group`."""
     return by_group(results, averages(results, "seconds"))
+
+
+def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
+    """Each case of `cases` by the first wave and now, averaged over seeds, and what is asked.
+
+    Returns
+    -------
+    DataFrame
+        A row a case and variant: ``case``, ``data``, ``measure``; ``before`` and ``now``, which
+        are coverages for the bands; ``beside``, what the present library is held against, NaN
+        where nothing is; ``asked``; ``reached``: whether ``now`` meets it; and the coverages of
+        95 % bands, ``covered before`` and ``covers now``.
+    """
+    numbers = ["value", "beside", "coverage", "warned"]
+    means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
+    table = means[numbers].mean()
+    rows = []
+    for case, variants in CASES.items():
+        measure, _, asked, meets = ASKED[case]
+        main = "coverage" if case == "bands" else "value"
+        for variant in variants:
+            before, now = (table.loc[(case, variant, name)] for name in ("first wave", "now"))
+            rows.append(
+                {
+                    "case": case,
+                    "data": variant,
+                    "measure": measure,
+                    "before": before[main],
+                    "now": now[main],
+                    "beside": now["beside"],
+                    "asked": asked,
+                    "reached": bool(meets(now)),
+                    "covered before": before["coverage"],
+                    "covers now": now["coverage"],
+                }
+            )
+    return pd.DataFrame(rows)
