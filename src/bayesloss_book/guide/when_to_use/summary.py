@@ -1,7 +1,13 @@
 """What the stored fits of `when_to_use` say: who is best on which kind of table, and at what cost.
 
-Splits of one table share most of their data, so there are no standard errors here. A method is
-called better than another on a table if it is so by a margin in *every* split.
+Splits of one table share most of their data, so that their differences are not independent; the
+standard error of a mean of J of them is Nadeau and Bengio's (2003, section 3),
+
+    error^2 = (1/J + n_test / n_train) s^2,
+
+s their standard deviation. It counts with half a table to test on for every one to train on, as the
+real tables are split; simulated ones are drawn anew for each seed, and 1/J stands alone. A method
+is called better than another on a table if it is so by a margin in *every* split.
 """
 
 from collections.abc import Callable
@@ -144,11 +150,15 @@ def contest(
     -------
     DataFrame
         ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
+        ``error``, the standard error of the mean;
         ``verdict``: "better" or "worse" if by more than `MARGIN` in every split, else "level".
     """
     wide = results.pivot(index=["data", "seed"], columns="method", values="log_loss")
     groups = (wide[ours] - wide[rival]).groupby("data", sort=False)
     out = groups.agg(mean="mean", least="min", most="max").reindex(results["data"].unique())
+    # n_test / n_train
+    overlap = pd.Series(np.where(out.index.isin(list(CLASSIFICATION)), 0.5, 0.0), out.index)
+    out["error"] = np.sqrt(1 / groups.size() + overlap) * groups.std()
     out.insert(0, "rows", results.groupby("data")["rows"].first())
     better, worse = out["most"] < -MARGIN, out["least"] > MARGIN
     out["verdict"] = np.select([better, worse], ["better", "worse"], "level")
