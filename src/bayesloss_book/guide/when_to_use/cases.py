@@ -69,7 +69,7 @@ CASES: dict[str, dict[str, int]] = {  # the case, its variants, and the number o
     "time": {"1,000 x 20": 2},
     "far value": {
         "a row of 3,000 scaled": 2,
-        "an x of 100": 2,
+        "an x of 100": 3,
         **{f"log-normal, sigma = {sigma}": 1 for sigma in (1, 2, 3)},
     },
     "bands": {f"{n} rows": 1 for n in (30, 100, 300)},
