@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from bayesloss_book.guide.when_to_use.cases import CASES
+from bayesloss_book.guide.when_to_use.cases import CASES, LIBRARIES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
@@ -176,7 +176,7 @@ def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a case and variant: ``case``, ``data``, ``measure``; ``before`` and ``now``, which
+        A row a case and variant that both libraries have been put to: ``case``, ``data``, ``measure``; ``before`` and ``now``, which
         are coverages for the bands; ``beside``, what the present library is held against, NaN
         where nothing is; ``asked``; ``reached``: whether ``now`` meets it; and the coverages of
         95 % bands, ``covered before`` and ``covers now``.
@@ -189,7 +189,9 @@ def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
         measure, _, asked, meets = ASKED[case]
         main = "coverage" if case == "bands" else "value"
         for variant in variants:
-            before, now = (table.loc[(case, variant, name)] for name in ("first wave", "now"))
+            if any((case, variant, name) not in table.index for name in LIBRARIES):
+                continue
+            before, now = (table.loc[(case, variant, name)] for name in LIBRARIES)
             rows.append(
                 {
                     "case": case,
