@@ -176,10 +176,10 @@ def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a case and variant that both libraries have been put to: ``case``, ``data``, ``measure``; ``before`` and ``now``, which
-        are coverages for the bands; ``beside``, what the present library is held against, NaN
-        where nothing is; ``asked``; ``reached``: whether ``now`` meets it; and the coverages of
-        95 % bands, ``covered before`` and ``covers now``.
+        A row a case and variant that both libraries have been put to: ``case``, ``data``,
+        ``measure``; ``before`` and ``now``, which are coverages for the bands; ``beside``, what the
+        present library is held against, NaN where nothing is; ``asked``; ``reached``: whether
+        ``now`` meets it; ``covered before`` and ``covers now``, the coverages of 95 % bands.
     """
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
