@@ -91,7 +91,6 @@ def test_the_store_names_both_libraries():
     asked = {tuple(cell.values()) for cell in cases.cells()}
     columns = ["case", "variant", "seed", "library"]
     assert set(stored[columns].itertuples(index=False, name=None)) <= asked
-    assert set(stored["case"]) == set(cases.CASES)
     assert (stored["library"] == "now").sum() >= len(stored) // 2
     provenance = load_provenance(RESULTS, "when_to_use_cases")
     assert provenance["parameters"] == {"first_wave": cases.FIRST_WAVE}
