@@ -31,6 +31,7 @@ from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reli
 from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
+from bayesloss.learning.variational import variational
 from bayesloss.proper_losses import (
     LogLoss,
     MatsushitaLoss,
@@ -84,4 +85,5 @@ __all__ = [
     "maximise_evidence",
     "posterior_risk",
     "reliability",
+    "variational",
 ]

@@ -313,7 +313,7 @@ class TestMaximum:
             self.maximise(bounds={"c": (0.1, 1.0), "beta": (1, 2), "a": (2, 3)})
 
     def test_an_unknown_objective_is_refused_by_name(self):
-        message = r"expected an objective of \('bound', 'laplace'\), got 'Laplace'"
+        message = r"expected an objective of \('bound', 'laplace', 'variational'\), got 'Laplace'"
         with pytest.raises(ValueError, match=message):
             self.maximise(objective="Laplace")
 

@@ -1,5 +1,7 @@
 """Tests of the choice of the penalty: against refits without each datum, and without each fold."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -130,7 +132,8 @@ def test_joint_scores_are_near_those_of_refits():
             rest = np.arange(150) != i
             seen[:, i] = usual.fit(X[rest], y[rest]).decision_function(X[i : i + 1])[0]
         scores = torch.from_numpy(seen)
-        scale = common_scale(scores, labels, torch.ones(150).double())
+        data = SimpleNamespace(labels=labels, weight=torch.ones(150).double())
+        scale = common_scale(scores, torch.zeros(3).double(), data)
         refitted.append(float((labels * torch.log_softmax(scale * scores, 0)).sum() / 150))
     assert np.argmax(model.scores_) == np.argmax(refitted)
     # One class at a time, and one step: that is worth some hundredths where data are this few.

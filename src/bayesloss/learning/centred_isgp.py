@@ -86,6 +86,12 @@ class CentredISGP(SourcePrior):
         bend = 2 * torch.tensordot(s[:-1], _forms(self.kernel.n_basis), 1)
         return torch.block_diag(bend, s.new_zeros((1, 1)))
 
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """Those of the kernel, with the level w_0 added to f."""
+        V, P = self.kernel.squares()
+        pad = torch.nn.functional.pad
+        return pad(pad(V, (0, 1), value=1.0), (0, 1)), pad(P, (0, 0, 0, 1))
+
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """E[f^2] is quadratic in the moments of (w, w_0)."""
         w, level, nu_0 = location[:-2], location[-2:-1], location[-1:]

@@ -31,7 +31,7 @@ from bayesloss.callers import warn_caller
 from bayesloss.learning.copies import merged
 from bayesloss.learning.fitted_link import FittedLink
 from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.joint_links import JointFit, fit_joint_links
+from bayesloss.learning.joint_links import SOFTMAX, JointFit, fit_joint_links
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
@@ -110,8 +110,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         that learns from those is overconfident, the more so the fewer data there are per column.
     multi_class : {"joint", "ovr"}, default="joint"
         How more than two classes are treated. "joint" gives each a monotone source and fits all
-        together, see :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class
-        against the rest, and so are all classes under "gp" and with other losses than the log loss.
+        together, in turns with the weights while that raises the evidence of held-out labels, see
+        :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class against the
+        rest, and so are all classes under "gp" and with other losses than the log loss.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the data of each class, as in scikit-learn.
     C : float, default=1.0
@@ -151,7 +152,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         One a problem. In a joint model ``source`` is that of a class, and ``inverse_link`` its
         probability against rivals whose sources sum up to zero.
     n_iter_ : int
-        Rounds of EM: E-steps, at most ``max_iter`` + 1. In a joint model, Newton steps.
+        Rounds of EM: E-steps, at most ``max_iter`` + 1.
     converged_ : bool
     joint_ : bool
         Whether the classes are one joint model.
@@ -159,7 +160,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
         expected log likelihood less the penalty, in nats a datum, before and after each M-step;
         "change", the relative change of the weights in it. The last round has no M-step, and a
-        problem that has settled takes no further part: NaN. Empty for a joint model.
+        problem that has settled takes no further part: NaN. In a joint model the first alone, of
+        shape (rounds, 1), and the round with the most evidence counts.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -375,6 +377,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 data,
                 self._priors.joint_family,
                 tol=self.tol,
+                max_iter=self.max_iter,
                 groups=groups,
                 held_out=self.leave_one_out,
             )
@@ -487,7 +490,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 link_of(posterior, x=x)
                 for posterior, x in zip(_marginals(fit), scores, strict=True)
             ]
-            self.n_iter_ = fit.n_iter
+            self.n_iter_ = len(fit.history)
+            history = {"log_evidence": [torch.tensor([value]) for value in fit.history]}
         else:
             chance = self.n_samples is not None
             self.links_ = [
@@ -495,6 +499,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 for posterior, draws, x in zip(fit.posteriors, fit.draws, scores, strict=True)
             ]
             self.n_iter_ = len(fit.history["log_evidence"])
+            history = fit.history
         self.__dict__.pop("link_", None)  # of an earlier fit
         if len(self.links_) == 1:
             self.link_ = self.links_[0]
@@ -503,7 +508,6 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.centre_ = data.centre.cpu().numpy()
         self.intercept_ = -self.coef_ @ self.centre_
         self.converged_ = not fit.unsettled
-        history = {} if isinstance(fit, JointFit) else fit.history
         self.history_ = {
             name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(fit.beta)))
             for name, rows in history.items()
@@ -511,8 +515,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _warn(self, fit: LinkFit | JointFit, data: LinearScores) -> None:
         if fit.unsettled:
-            # Rounds have no part in the fit with the fixed link, nor in a joint model.
-            without = self.joint_ or fit.unsettled == (FIXED_LINK,)
+            # Rounds have no part in the fit with the fixed link.
+            without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
             rounds = "" if without else f"raise max_iter={self.max_iter}, "
             warn_caller(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
@@ -600,7 +604,7 @@ def _marginals(fit: JointFit) -> list[Posterior]:
             evidence_bound=math.nan,
             least_curvature=fit.least_curvature,
             converged=not fit.unsettled,
-            n_iter=fit.n_iter,
+            n_iter=len(fit.history),
         )
         for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True)
     ]

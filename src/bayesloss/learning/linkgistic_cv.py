@@ -206,7 +206,7 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
             held_out = LeaveOneOut(data, 0, problems.groups)
             alone = [held_out(k, scores[k], torch.stack([-p[k], 1 - p[k]])) for k in range(K)]
             seen = torch.lerp(torch.stack(alone), scores, 1 / K)
-            scale = common_scale(seen, data.labels, data.weight)
+            scale = common_scale(seen, torch.zeros_like(offset), data)
             return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
 
         return self._along(problems, held_out_losses)

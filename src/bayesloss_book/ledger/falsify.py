@@ -50,6 +50,7 @@ FAULTS: Mapping[str, Callable[[Any], Any]] = {
     "a third larger": lambda value: value * (4 / 3),
     "of the other sign": lambda value: -value,
     "larger by 1": lambda value: value + 1,  # the only one for whole numbers
+    "the same under every reading": lambda values: 0 * values + values.mean(),
 }
 # What would decide anything if it were wrong, or nothing.
 SPARED = {"tolerance", "note", "by", "digits", "clear", "error", "limit", "allowed", "id"}
@@ -225,7 +226,7 @@ def _places(tree: ast.AST) -> Iterator[ast.expr]:
             if isinstance(child, ast.Name) and child.id in SPARED | set(dir(builtins)):
                 continue
             if (
-                isinstance(child, ast.Call | ast.Name | ast.Subscript | ast.BinOp)
+                isinstance(child, _VALUES)
                 and isinstance(getattr(child, "ctx", ast.Load()), ast.Load)
                 and not (
                     isinstance(child, ast.Call) and ast.unparse(child.func).startswith("check_")
@@ -235,9 +236,16 @@ def _places(tree: ast.AST) -> Iterator[ast.expr]:
             yield from _places(child)
 
 
+_VALUES = ast.Call | ast.Name | ast.Subscript | ast.BinOp | ast.Dict | ast.DictComp
+
+
 def _spoil(value: Any, by: Callable[[Any], Any], whole: bool) -> Any:
     """A number, or numbers, made wrong; whole numbers if asked; anything else as it is."""
     kinds = "fiu" if whole else "f"
+    if by is FAULTS["the same under every reading"]:
+        if type(value) is dict and value and all(isinstance(v, float) for v in value.values()):
+            return dict.fromkeys(value, float(np.mean(list(value.values()))))
+        return value
     if isinstance(value, bool | np.bool_):
         return value
     if isinstance(value, float | np.floating) or (whole and isinstance(value, int | np.integer)):

@@ -97,7 +97,10 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
 TIMES: dict[str, Mapping[str, Within]] = {"when_to_use_cases": {"value *'time'*": Within(0.9)}}
 
 # What a store needs beyond the book's environment, and the extra that brings it.
-NEEDS = {"calibrators_extra": ("probmetrics", "calibrators")}
+NEEDS = {
+    "calibrators_extra": ("probmetrics", "calibrators"),
+    "long_chains": ("numpyro", "chains"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
