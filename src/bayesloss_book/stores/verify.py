@@ -4,11 +4,11 @@ First the seals of all stores in the folder, so every character of them. Then fr
 cells, other ones each day, are measured again and compared. What could not be checked, and why, is
 said: a cell that takes too long, a store that needs data or a package that is not here.
 
-Every measure must agree to six digits. But processors of another kind add up in another order, and
-some experiments make that grow: a decision near a tie flips, Markov chains part ways. For those,
-and on another kind of processor only, `ELSEWHERE` says how much it may be, by the standard errors
-that the store states where there are any, and the report how much it is. What is missing, or a
-number on one side alone, is an error everywhere.
+Every measure but a time must agree to six digits. But processors of another kind add up in another
+order, and some experiments make that grow: a decision near a tie flips, Markov chains part ways.
+For those, and on another kind of processor only, `ELSEWHERE` says how much it may be, by the
+standard errors that the store states where there are any, and the report how much it is. What is
+missing, or a number on one side alone, is an error everywhere.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from bayesloss_book.data import DataError
 from bayesloss_book.stores.provenance import processor
 from bayesloss_book.stores.results import Within, load_provenance, load_results, verify
 
-__all__ = ["ELSEWHERE", "NEEDS", "main"]
+__all__ = ["ELSEWHERE", "NEEDS", "TIMES", "main"]
 
 _RTOL = 1e-6
 
@@ -66,6 +66,8 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "link_*": Within(absolute=1.0),
         "*": Within(0.4, absolute=30.0),
     },
+    # Fits to few rows, among them some whose EM does not settle.
+    "when_to_use_cases": {"*": Within(0.02, absolute=0.02)},
     # Inputs are chosen one by one, and moved by a search.
     "sparse_means": {"*": Within(0.5, absolute=0.02)},
     "evidence_trap": {
@@ -90,6 +92,9 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "loss_exact *": Within(0.1),
     },
 }
+
+# Measures that are times, which differ on the same processor too.
+TIMES: dict[str, Mapping[str, Within]] = {"when_to_use_cases": {"value *'time'*": Within(0.9)}}
 
 # What a store needs beyond the book's environment, and the extra that brings it.
 NEEDS = {
@@ -142,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
                 seed=options.seed,
                 seconds=options.seconds,
                 rtol=_RTOL,
-                within=ELSEWHERE.get(name) if elsewhere else None,
+                within={**TIMES.get(name, {}), **(ELSEWHERE.get(name, {}) if elsewhere else {})},
             )
         except DataError as error:
             print(f"{name}: not checked, its data cannot be had: {error}", flush=True)

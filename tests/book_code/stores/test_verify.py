@@ -74,6 +74,16 @@ def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsy
     assert "not what is stored" in capsys.readouterr().out
 
 
+def test_a_time_has_a_tolerance_everywhere(store, capsys, monkeypatch):
+    monkeypatch.setitem(command.TIMES, "numbers", {"square {*4.0}": Within(0.5)})
+    change(store, 16.0, 20.0)
+    assert command.main([str(store), "--cells", "4", "--seed", "1"]) == 0
+    assert "4 cells agree" in capsys.readouterr().out
+    change(store, 20.0, 40.0)
+    assert command.main([str(store), "--cells", "4", "--seed", "1"]) == 1
+    assert "not what is stored" in capsys.readouterr().out
+
+
 def test_what_is_missing_is_an_error_on_any_processor(store, capsys, monkeypatch):
     monkeypatch.setitem(command.ELSEWHERE, "numbers", {"*": Within(1.0)})
     stored_elsewhere(store)
@@ -94,7 +104,7 @@ def test_a_folder_without_stores_is_refused(tmp_path, capsys):
 
 
 def test_tolerances_are_finite_and_fit_measures_that_there_are():
-    for name, patterns in command.ELSEWHERE.items():
+    for name, patterns in [*command.ELSEWHERE.items(), *command.TIMES.items()]:
         rows, provenance = read(ROOT / "data" / "results" / f"{name}.csv")
         measures = {
             f"{measure} { {n: row[n] for n in provenance['columns']} }"
