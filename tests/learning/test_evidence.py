@@ -434,7 +434,7 @@ def test_impossible_bounds_are_refused(bounds):
 @KINDS
 def test_at_another_smoothness_the_prior_is_as_wide(kind):
     """k(0, 0) from the definition: the basis at 0, weighted by the eigenvalues."""
-    prior = kind(TrigonometricKernel(a=1.3, c=0.25, n_basis=6, b=0.6), mu=0.4, gamma=2.5)
+    prior = kind(TrigonometricKernel(a=1.3, c=0.25, n_basis=6, b=0.9), mu=0.4, gamma=2.5)
     rough, smooth = (evidence.at_smoothness(prior, a) for a in (1.05, 4.0))
     at_zero = prior.kernel.basis(torch.zeros(1, dtype=torch.float64))[0] ** 2
     variance = at_zero @ prior.kernel.eigenvalues

@@ -72,24 +72,16 @@ class TiltedJoint(LogJoint):
         first = -self.slope * p * (1 - p) / (len(p) * utility)
         return first, first * (1 - 2 * p)
 
-    def gradient(self, Gamma: Tensor) -> Tensor:
-        """The derivative with respect to Gamma, of shape (M + 1,)."""
-        first, _ = self._by_nu(Gamma)
-        return super().gradient(Gamma) + self.prior.jacobian(Gamma).T @ (self.targets.T @ first)
-
-    def hessian(self, Gamma: Tensor) -> Tensor:
-        """Minus the second derivative, of shape (M + 1, M + 1)."""
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient, and minus the second derivative."""
+        gradient, hessian = super().derivatives(Gamma)
         first, second = self._by_nu(Gamma)
         slopes = self.targets @ self.prior.jacobian(Gamma)
         pull = slopes.T @ first
         bend = self.prior.curvature(self.targets.T @ first)
         # log U has the second derivative U'' / U - (U' / U)^2.
-        return (
-            super().hessian(Gamma)
-            - slopes.T @ (second[:, None] * slopes)
-            + pull[:, None] * pull
-            - bend
-        )
+        bent = slopes.T @ (second[:, None] * slopes) - pull[:, None] * pull + bend
+        return gradient + pull, hessian - bent
 
 
 def labels_joint(prior: SourcePrior, x: Tensor, y: Tensor) -> LogJoint:
