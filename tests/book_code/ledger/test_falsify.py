@@ -22,7 +22,6 @@ NOT_BY_ONE_VALUE = {
     "wn-equation-6",
     "wn-figure-4",
     "wn-finite-m-parametric",
-    "wn-future-multi-class",
     "wn-lemma-6",
     "wn-support-representable",
     "wn-theorem-5",
