@@ -69,6 +69,14 @@
     box.scrollIntoView({ block: "start" });
   }
 
+  // What scrolls must be reached from the keyboard; the theme looks when the page is loaded, and
+  // sees no width of what is folded.
+  function reach() {
+    for (const code of document.querySelectorAll(".bd-article pre")) {
+      code.tabIndex = code.scrollWidth > code.clientWidth ? 0 : -1;
+    }
+  }
+
   function addSwitch() {
     const choice = (value, says) => {
       const input = make("input", { type: "radio", name: "mode", value });
@@ -80,6 +88,7 @@
         } catch {
           // then it holds for this page only
         }
+        reach();
       });
       return make("label", { title: says }, input, make("span", {}, value === "read" ? "Read" : "Check"));
     };
