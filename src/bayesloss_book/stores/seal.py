@@ -18,6 +18,7 @@ not mend a broken seal.
 """
 
 import argparse
+import contextlib
 import csv
 import hashlib
 import io
@@ -158,7 +159,10 @@ def _contents(table: Path) -> tuple[bytes, str]:
     before = None
     while True:  # more than twice only while another process writes
         text = _beside(table).read_text("utf-8")
-        contents = [path.read_bytes() for path in (table, _temporary(table)) if path.exists()]
+        contents = []
+        for path in (table, _temporary(table)):
+            with contextlib.suppress(FileNotFoundError):  # it may get its last name meanwhile
+                contents.append(path.read_bytes())
         for content in contents:
             if _sum(content) in text:
                 return content, text
