@@ -116,6 +116,8 @@ def falsify_page(name: str, book: Path) -> dict[str, Falsifier]:
                 continue
             before = dict(namespace)
             verdicts = _run(ast.parse(cell.source), namespace)
+            if not verdicts:
+                continue
             for id, (expression, fault, verdict) in falsify(cell.source, before, verdicts).items():
                 found[id] = Falsifier(name, digest(cell.source), expression, fault, verdict)
     return found
@@ -212,7 +214,7 @@ class _Wrong(ast.NodeTransformer):
 
 
 def _places(tree: ast.AST) -> Iterator[ast.expr]:
-    """The values in a cell that can be made wrong: calls, names, attributes and items."""
+    """The values in a cell that can be made wrong, in the order of the code: see `_VALUES`."""
     for field, value in ast.iter_fields(tree):
         children = value if isinstance(value, list) else [value]
         for child in children:
@@ -244,7 +246,7 @@ def _spoil(value: Any, by: Callable[[Any], Any], whole: bool) -> Any:
     kinds = "fiu" if whole else "f"
     if by is FAULTS["the same under every reading"]:
         if type(value) is dict and value and all(isinstance(v, float) for v in value.values()):
-            return dict.fromkeys(value, float(np.mean(list(value.values()))))
+            return by(pd.Series(value)).to_dict()
         return value
     if isinstance(value, bool | np.bool_):
         return value
