@@ -27,16 +27,18 @@ import torch
 from torch import Tensor
 
 from bayesloss.learning.copies import agreement, equal_rows
-from bayesloss.learning.linear_scores import LinearScores, product
+from bayesloss.learning.linear_scores import LinearScores, gram, sampled
 
 __all__ = ["LeaveOneOut"]
 
-_ROWS = 4096  # data in a block
+_ROWS = 1024  # data in a block
+_MANY = 4096  # data in a block of which the products are summed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
-_LEFT_OUT = 0.01  # part of the curvature, that of the flattest data, that H does without
 _CELLS = 2**22  # numbers in a block of groups
+_DRAWN = 4096  # data that H is estimated from, where there are more, and
+_DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
 
@@ -79,6 +81,8 @@ class LeaveOneOut:
         shape = (len(self._centre), _SKETCH)
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
         self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
+        self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
+        self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
 
     def __call__(self, problem: int, scores: Tensor, slopes: Tensor) -> Tensor:
         """The scores without each datum, or its group, of shape (n,).
@@ -165,36 +169,58 @@ class LeaveOneOut:
             return self._squares(self._Z, root)
         out = self._squares(self._Z, root @ self._directions)
         large = torch.nonzero(out * curvature > _LARGE)[:, 0]
-        for rows in large.split(_ROWS):
+        for rows in large.split(_MANY):
             out[rows] = self._squares(self._Z[rows], root)
         return out
 
     def _squares(self, inputs: Tensor, directions: Tensor) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, any)."""
         offset = self._centre @ directions
-        parts = [product(part, directions) - offset for part in inputs.split(_ROWS)]
-        return torch.cat([part.square().sum(1) for part in parts])
+        out = inputs.new_empty(len(inputs))
+        for part, squares in zip(inputs.split(_ROWS), out.split(_ROWS), strict=True):
+            torch.sum((part @ directions).sub_(offset).square_(), dim=1, out=squares)
+        return out
 
     def _root(self, curvature: Tensor) -> Tensor:
-        """A matrix R with R R^T = H^-1, of shape (d, d)."""
-        ascending, order = curvature.sort()
-        part = (self._data.weight[order] * ascending).cumsum(0)
-        kept = curvature >= ascending[int((part <= _LEFT_OUT * part[-1]).sum())]
+        """A matrix R with R R^T = H^-1, of shape (d, d).
+
+        From many data H is estimated, by rows drawn in proportion to their curvature and about to
+        their leverage. The inverse of an estimate is too large on average: with m rows for d_eff
+        weights that the data determine, as if the data's part of H were smaller by the factor
+        1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney 2020). Rows that are sure to be drawn
+        add nothing to that.
+        """
+        mass = self._data.weight * curvature
+        rows, drawn = sampled(mass, self._n_drawn, self._preference)
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
-        for rows in torch.nonzero(kept)[:, 0].split(_ROWS):
-            share = (self._data.weight[rows] * curvature[rows]).sqrt()
-            inputs = self._Z[rows].sub_(self._centre).mul_(share[:, None])
-            H += product(inputs.T, inputs)
-        H.diagonal().add_(self._data.ridge * self._data.total)
+        for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
+            H += gram(self._Z[chosen].sub_(self._centre).mul_(root[:, None]))
+        ridge = self._data.ridge * self._data.total
+        if self._preference is not None:
+            # The weights less the trace of the ridge times the inverse, seen from a few directions.
+            factor, scale = self._factor(H, ridge)
+            turned = scale[:, None] * self._directions
+            turned = torch.linalg.solve_triangular(factor, turned, upper=False)
+            effective = (len(H) - ridge * turned.square().sum()).clamp_min(0)
+            chance = mass * self._preference
+            chance = chance / chance.sum()
+            unsure = (chance * (1 - self._n_drawn * chance).clamp_min(0)).sum()
+            H = H / (1 - unsure * effective / self._n_drawn)
+        factor, scale = self._factor(H, ridge)
+        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+
+    def _factor(self, H: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        """The Cholesky factor of H plus the ridge where its columns are scaled, and the scales."""
+        diagonal = H.diagonal() + ridge
         # In units in which all columns matter alike; a column of zeros stays one.
-        scale = torch.where(H.diagonal() > 0, H.diagonal().rsqrt(), 0.0)
+        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)
         H = scale[:, None] * H * scale
         # Without a penalty, data that can be separated would have infinite scores without some of
         # them. The search for weights is stopped on its way there; so are these.
-        H.diagonal().add_(1e-12 if self._data.ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
-        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
-        factor = torch.linalg.cholesky(H)
-        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
+        H.diagonal().add_(1e-12)
+        return torch.linalg.cholesky(H), scale
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

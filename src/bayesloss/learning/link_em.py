@@ -33,7 +33,11 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
 _COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
+_ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
+_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
+_FEW = 4096  # so many of them at least
+_ROUGH = 5e-4  # tolerance of such a fit
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+    fixed, data = _fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
@@ -157,14 +161,19 @@ def fit_links(
                 break
             tables = {
                 k: expected_log_probabilities(
-                    links[k].prior, likelihood.loss, _draws(links[k], noise, ordered)
+                    links[k].prior,
+                    likelihood.loss,
+                    _draws(links[k], noise, ordered),
+                    reach=_ROOM * float(scores[k].abs().max()),
                 ).to(data.Z.device)
                 for k in active
             }
             if held_ends:
                 tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
             # M-step
-            moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
+            moved = _raise_weights(
+                data.of(active), list(tables.values()), beta[active], scores[active], tol
+            )
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
@@ -206,17 +215,38 @@ def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -
 
 def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
     """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
+    return _fit_fixed_link(data, loss, tol)[0]
+
+
+def _fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float
+) -> tuple[WeightFit, LinearScores]:
+    """The fit, and the same data in the coordinates that served it best.
+
+    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
+    Hessian is like there: then the passes over all data are few, here and in the M-steps.
+    """
+    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
+    offset, scores = beta[:, 0], None
+    few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
+    if data.adaptable and (few is not data or tol < _ROUGH):
+        start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
+        beta, offset, scores = start.beta, start.offset, start.scores
+        if few is not data:
+            scores = data.scores(beta, offset)
+        data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
     sign = (2 * data.labels - 1).to(data.Z.dtype)
-    zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    return maximise_weights(
+    fit = maximise_weights(
         data,
         lambda scores: loss.log_likelihood(sign, scores),
-        zeros,
-        zeros[:, 0],
+        beta,
+        offset,
         free_offset=True,
         tol=tol,
         max_iter=_FIXED_STEPS,
+        scores=scores,
     )
+    return fit, data
 
 
 @dataclass
@@ -293,7 +323,7 @@ def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
 
 
 def _raise_weights(
-    data: LinearScores, tables: list[HermiteTable], beta: Tensor, tol: float
+    data: LinearScores, tables: list[HermiteTable], beta: Tensor, scores: Tensor, tol: float
 ) -> WeightFit:
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
 
@@ -312,4 +342,13 @@ def _raise_weights(
         free_offset=False,
         tol=tol,
         max_iter=_WEIGHT_STEPS,
+        scores=scores,
     )
+
+
+def _curvature(slopes: Tensor) -> Tensor:
+    """The mean of the squared slope over the labels, whose probabilities make the mean slope zero.
+
+    From slopes of the labels 0 and 1, of shape (2, ...).
+    """
+    return (-slopes[0] * slopes[1]).clamp_min(0)

@@ -82,20 +82,28 @@ class HermiteTable:
         return other
 
 
-def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
-    """Where functions of nu are tabulated: three of the kernel's periods, 800 nodes each.
+def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
+    """Where functions of nu are tabulated: up to three of the kernel's periods, 800 nodes each.
+
+    As many periods as scores of absolute value up to `reach` lie in.
 
     Raises
     ------
     TypeError
         If the prior has another basis than a TrigonometricKernel.
     """
-    edge = _PERIODS / trigonometric(prior, "whose periods the table covers").c
-    return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
+    c = trigonometric(prior, "whose periods the table covers").c
+    periods = max(1, math.ceil(min(reach * c, _PERIODS)))
+    edge = periods / c
+    return torch.linspace(-edge, edge, 2 * periods * _NODES + 1, dtype=torch.float64)
 
 
 def expected_log_probabilities(
-    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+    prior: SourcePrior[TrigonometricKernel],
+    loss: ProperLoss,
+    Gamma: Tensor,
+    *,
+    reach: float = math.inf,
 ) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
@@ -105,8 +113,10 @@ def expected_log_probabilities(
     loss : ProperLoss
         With a canonical link onto all real numbers.
     Gamma : Tensor of shape (S, M + 1)
+    reach : float
+        The largest absolute value of a score to come; see :func:`table_nodes`.
     """
-    nodes = table_nodes(prior)
+    nodes = table_nodes(prior, reach)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
     return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum
