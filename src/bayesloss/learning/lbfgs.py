@@ -20,6 +20,7 @@ _PAIRS = 10  # steps that are remembered
 _TRIALS = 30  # of a step's length
 _FAIR = 1e-4  # part of the rise promised by the slope that a step has to bring
 _FLAT = 0.5  # part of the slope that may be left where a search ends
+_BACK = 0.3  # part of a step to which one that brought no rise is cut
 _NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
 
 
@@ -103,6 +104,8 @@ def step_sizes(
         between = torch.where(
             high_slope < 0, low + width * low_slope / (low_slope - high_slope), low + width / 2
         )
+        # Where a step went so far that nothing was won, slopes there say little.
+        between = torch.where(fair, between, torch.minimum(between, low + _BACK * width))
         between = between.clamp(low + 0.1 * width, high - 0.1 * width)
         beyond = beyond.clamp(1.5 * step, 10 * step)
         step = torch.where(done, step, torch.where(high.isinf(), beyond, between))

@@ -22,6 +22,7 @@ is the share of what is known in each direction that only the group knows.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -36,7 +37,8 @@ _MANY = 4096  # data in a block of which the products are summed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
-_CELLS = 2**22  # numbers in a block of groups
+_CELLS = 2**23  # numbers in a block of groups, or in the roots that are held at a time
+_MODERATE = 1e15  # squares of what is smaller stay within single precision's range
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
 _DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
@@ -77,6 +79,9 @@ class LeaveOneOut:
         self._leverage: dict[int, Tensor] = {}
         self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._shift: dict[int, Tensor] = {}
+        # Roots and sketches that were made together.
+        self._ready: dict[int, tuple[Tensor, Tensor]] = {}
+        self._moderate = float(torch.linalg.vector_norm(data.Z, math.inf)) < _MODERATE
         generator = torch.Generator().manual_seed(seed)
         shape = (len(self._centre), _SKETCH)
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
@@ -84,7 +89,9 @@ class LeaveOneOut:
         self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
         self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
 
-    def __call__(self, problem: int, scores: Tensor, slopes: Tensor) -> Tensor:
+    def __call__(
+        self, problem: int, scores: Tensor, slopes: Tensor, strength: float = 1.0
+    ) -> Tensor:
         """The scores without each datum, or its group, of shape (n,).
 
         Parameters
@@ -93,24 +100,25 @@ class LeaveOneOut:
         scores : Tensor of shape (n,)
         slopes : Tensor of shape (2, n)
             Of the log probabilities of the labels 0 and 1 in the scores.
+        strength : float
+            How many times the penalty counts.
         """
         weight = self._data.weight
         labels = self._data.labels[problem]
-        slope = torch.where(labels == 1, slopes[1], slopes[0])
-        # The mean of the squared slope over the labels, which have probabilities that make the mean
-        # slope zero: -s_0 s_1.
-        curvature = (-slopes[0] * slopes[1]).clamp_min(0)
+        # As if the penalty counted once, and all log probabilities less.
+        slope = torch.where(labels == 1, slopes[1], slopes[0]) / strength
+        curvature = _curvature(slopes) / strength
         total = float(weight @ curvature)
         if total == 0:
             return scores
         count = self._rounds[problem] = self._rounds.get(problem, 0) + 1
-        form = count & (count - 1) == 0  # a power of two
+        form = _forms(count)
         if self._groups is None:
             if count == 1:
                 self._own[problem] = self._copies(labels, slopes)
             own = self._own[problem]
             if form:
-                leverage = self._weighted_leverages(curvature, own)
+                leverage = self._weighted_leverages(problem, curvature, own)
                 rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
                 self._leverage[problem] = total * leverage / rest
             shift = own * self._leverage[problem] / total * slope
@@ -133,15 +141,6 @@ class LeaveOneOut:
         rho = agreement(self._rows, labels, weight, p * (1 - p))
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-    def _weighted_leverages(self, curvature: Tensor, own: Tensor) -> Tensor:
-        """h_n, of shape (n,), exact where data that weigh much make up much of their scores."""
-        leverage = self._leverages(curvature)
-        if self._rows is not None and len(self._centre) > _SKETCH:
-            heavy = torch.nonzero((own > 1) & (own * curvature * leverage > _LARGE))[:, 0]
-            if len(heavy):
-                leverage[heavy] = self._squares(self._Z[heavy], self._root(curvature))
-        return leverage
-
     def _group_factors(self, curvature: Tensor, total: float) -> list[tuple[Tensor, Tensor]]:
         """For groups of each size: their data, (B, m), and G times the root of total, (B, m, r)."""
         root = self._root(curvature)
@@ -151,7 +150,7 @@ class LeaveOneOut:
         for members in self._groups or ():
             size, width = members.shape[1], len(root)
             parts = []
-            for some in members.split(max(1, _CELLS // (size * width))):
+            for some in members.split(max(1, _CELLS // (2 * size * width))):
                 U = (self._Z[some.flatten()] @ root - offset).reshape(*some.shape, width)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
@@ -162,23 +161,76 @@ class LeaveOneOut:
             factors.append((members, torch.cat(parts)))
         return factors
 
-    def _leverages(self, curvature: Tensor) -> Tensor:
-        """h_n, of shape (n,)."""
-        root = self._root(curvature)
-        if len(root) <= _SKETCH:
-            return self._squares(self._Z, root)
-        out = self._squares(self._Z, root @ self._directions)
-        large = torch.nonzero(out * curvature > _LARGE)[:, 0]
-        for rows in large.split(_MANY):
-            out[rows] = self._squares(self._Z[rows], root)
-        return out
+    def prepare(self, problems: Sequence[int], slopes: Sequence[Tensor], strength: Tensor) -> None:
+        """Sketch the leverages of all problems that will form H in this round by one product.
 
-    def _squares(self, inputs: Tensor, directions: Tensor) -> Tensor:
-        """The squared lengths of inputs (any, d), centred, along directions (d, any)."""
-        offset = self._centre @ directions
-        out = inputs.new_empty(len(inputs))
-        for part, squares in zip(inputs.split(_ROWS), out.split(_ROWS), strict=True):
-            torch.sum((part @ directions).sub_(offset).square_(), dim=1, out=squares)
+        Parameters
+        ----------
+        problems : sequence of int
+            That will be asked for next.
+        slopes : sequence of Tensor of shape (2, n)
+            For every problem; see :meth:`__call__`.
+        strength : Tensor of shape (K,)
+        """
+        if self._groups is not None:
+            return
+        forming = [k for k in problems if _forms(self._rounds.get(k, 0) + 1)]
+        together = max(1, _CELLS // len(self._centre) ** 2)
+        for some in (forming[i : i + together] for i in range(0, len(forming), together)):
+            curvatures = [_curvature(slopes[k]) / float(strength[k]) for k in some]
+            if all(bool((curvature > 0).any()) for curvature in curvatures):
+                self._ready.update(zip(some, self._sketched(curvatures), strict=True))
+
+    def _sketched(self, curvatures: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """The roots of the inverses of H, and what the sketch says of h_n, of shape (n,)."""
+        roots = [self._root(curvature) for curvature in curvatures]
+        turned = roots
+        if len(self._centre) > _SKETCH:
+            turned = [root @ self._directions for root in roots]
+        squares = self._squares(self._Z, torch.cat(turned, dim=1), len(roots))
+        return list(zip(roots, squares.unbind(), strict=True))
+
+    def _weighted_leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
+        """h_n, of shape (n,), exact where data that weigh much make up much of their scores."""
+        ready = self._ready.pop(problem, None)
+        leverage = self._leverages(curvature, *ready) if ready else self._leverages(curvature)
+        if self._rows is not None and len(self._centre) > _SKETCH:
+            heavy = torch.nonzero((own > 1) & (own * curvature * leverage > _LARGE))[:, 0]
+            if len(heavy):
+                root = ready[0] if ready else self._root(curvature)
+                leverage[heavy] = self._squares(self._Z[heavy], root)[0]
+        return leverage
+
+    def _leverages(
+        self, curvature: Tensor, root: Tensor | None = None, sketch: Tensor | None = None
+    ) -> Tensor:
+        """h_n, of shape (n,), from the root of H's inverse and its sketch where there are such."""
+        if root is None or sketch is None:
+            root, sketch = self._sketched([curvature])[0]
+        if len(root) > _SKETCH:
+            large = torch.nonzero(sketch * curvature > _LARGE)[:, 0]
+            for rows in large.split(_MANY):
+                sketch[rows] = self._squares(self._Z[rows], root)[0]
+        return sketch
+
+    def _squares(self, inputs: Tensor, directions: Tensor, problems: int = 1) -> Tensor:
+        """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
+
+        Many directions are seen in single precision: they are for a sketch, whose own error is a
+        million times larger.
+        """
+        out = inputs.new_empty((problems, len(inputs)))
+        shape = (problems, directions.shape[1] // problems)
+        narrow = problems > 1 and self._moderate and float(directions.abs().max()) < _MODERATE
+        if narrow:
+            directions = directions.to(torch.float32)
+        offset = self._centre @ directions if not narrow else None
+        for part, squares in zip(inputs.split(_ROWS), out.split(_ROWS, dim=1), strict=True):
+            if narrow:
+                along = (part - self._centre).to(torch.float32) @ directions
+            else:
+                along = (part @ directions).sub_(offset)
+            squares[:] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
     def _root(self, curvature: Tensor) -> Tensor:
@@ -221,6 +273,19 @@ class LeaveOneOut:
         H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
         H.diagonal().add_(1e-12)
         return torch.linalg.cholesky(H), scale
+
+
+def _forms(count: int) -> bool:
+    """Whether H is formed in this round: a power of two."""
+    return count & (count - 1) == 0
+
+
+def _curvature(slopes: Tensor) -> Tensor:
+    """The mean of the squared slope over the labels: -s_0 s_1, of shape (n,).
+
+    Their probabilities are those that make the mean slope zero.
+    """
+    return (-slopes[0] * slopes[1]).clamp_min(0)
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

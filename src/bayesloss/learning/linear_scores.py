@@ -271,6 +271,7 @@ def maximise_weights(
     tol: float,
     max_iter: int,
     scores: Tensor | None = None,
+    strength: Tensor | None = None,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
 
@@ -295,21 +296,24 @@ def maximise_weights(
         The largest number of L-BFGS iterations; with 0 the start is evaluated.
     scores : Tensor of shape (K, n), optional
         Those where the search begins, if they are known.
+    strength : Tensor of shape (K,), optional
+        How many times the penalty counts for each problem.
 
     Returns
     -------
     WeightFit
     """
     share = data.weight / data.total
+    ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
 
     def evaluate(beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
         values, slopes = log_probability(scores)
-        objective = values @ share - 0.5 * data.ridge * beta.square().sum(1)
+        objective = values @ share - 0.5 * ridge * beta.square().sum(1)
         return _Point(beta, offset, scores, objective, slopes * share)
 
     def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Along the coordinates, (K, d + 1); the largest in the weights; the gain in sight."""
-        gradient = pulled - data.ridge * at.beta
+        gradient = pulled - ridge[:, None] * at.beta
         shift = at.slopes.sum(1)
         if not free_offset:
             shift = torch.zeros_like(shift)
@@ -332,7 +336,7 @@ def maximise_weights(
             moved = evaluate(
                 at.beta + far * beta, at.offset + step * offset, at.scores + far * change
             )
-            rise = (moved.slopes * change).sum(1) - data.ridge * (moved.beta * beta).sum(1)
+            rise = (moved.slopes * change).sum(1) - ridge * (moved.beta * beta).sum(1)
             return moved.objective, rise
 
         step = step_sizes(along, at.objective, slope)

@@ -6,6 +6,13 @@ the posterior held, raise the penalised expected log likelihood in beta.
 
 Were the posterior exact, every round would raise the marginal likelihood of beta. Laplace's is not,
 and a round may lower it; the record shows where.
+
+A link that is fitted to held-out scores is flatter than the training scores ask for. Weights grow
+against that round by round, and with few data per column their scores would leave the period of
+the kernel. So there scores keep their size: after an M-step weights are divided by what their
+scores grew by, and their penalty counts that much squared the more. That is the same objective in
+other units of the score. Weights and held-out scores chase each other, too; after a few rounds a
+round therefore moves the weights only a part of the way.
 """
 
 import math
@@ -30,6 +37,7 @@ __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
 
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
+_SWIFT = 4  # rounds in which weights move all the way, where links see held-out scores
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
 _COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
@@ -121,6 +129,7 @@ def fit_links(
     # The scores are without the offset, with which nu_0 begins.
     beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
     slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))
+    strength = torch.ones_like(fixed.objective)
     links = []
     for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
@@ -134,19 +143,27 @@ def fit_links(
         row[problems] = values
         history[name].append(row)
 
+    def squares(scores: Tensor) -> Tensor:
+        return scores.square() @ data.weight
+
     active = list(range(len(links)))
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             rounds = len(history["log_evidence"]) + 1
+            if held_out is not None:
+                held_out.prepare(active, slopes, strength)
             for k in active:
-                seen = scores[k] if held_out is None else held_out(k, scores[k], slopes[k])
+                seen = scores[k]
+                if held_out is not None:
+                    seen = held_out(k, seen, slopes[k], float(strength[k]))
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = seen.clamp(-edge, edge)
                 choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
                 # E-step
-                _update_link(links[k], data, likelihood, k, seen, beta[k], choice)
+                penalty = 0.5 * data.ridge * float(strength[k] * (beta[k] @ beta[k]))
+                _update_link(links[k], data, likelihood, k, seen, penalty, choice)
             record(
                 "log_evidence",
                 active,
@@ -172,15 +189,28 @@ def fit_links(
                 tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
             # M-step
             moved = _raise_weights(
-                data.of(active), list(tables.values()), beta[active], scores[active], tol
+                data.of(active),
+                list(tables.values()),
+                beta[active],
+                scores[active],
+                strength[active],
+                tol,
             )
             size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
             record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
-            beta[active], scores[active] = moved.beta, moved.scores
-            for k in active:
-                slopes[k] = torch.stack([tables[k](scores[k], label)[1] for label in (0, 1)])
+            new, x = moved.beta, moved.scores
+            factor = torch.ones_like(moved.objective)
+            if held_out is not None:
+                pace = min(1.0, _SWIFT / rounds)
+                new, x = torch.lerp(beta[active], new, pace), torch.lerp(scores[active], x, pace)
+                factor = (squares(scores[active]) / squares(x)).sqrt()
+                factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
+            for k, row, f in zip(active, x, factor, strict=True):
+                slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
+            strength[active] /= factor**2
+            beta[active], scores[active] = factor[:, None] * new, factor[:, None] * x
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
@@ -269,7 +299,7 @@ def _update_link(
     likelihood: Bernoulli,
     problem: int,
     scores: Tensor,
-    beta: Tensor,
+    penalty: float,
     priors: Sequence[SourcePrior],
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
@@ -296,7 +326,7 @@ def _update_link(
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
     link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
-    value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
+    value = link.posterior.log_evidence / data.total - penalty
     link.value, link.gain = value, abs(value - link.value)
 
 
@@ -323,7 +353,12 @@ def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
 
 
 def _raise_weights(
-    data: LinearScores, tables: list[HermiteTable], beta: Tensor, scores: Tensor, tol: float
+    data: LinearScores,
+    tables: list[HermiteTable],
+    beta: Tensor,
+    scores: Tensor,
+    strength: Tensor,
+    tol: float,
 ) -> WeightFit:
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
 
@@ -343,6 +378,7 @@ def _raise_weights(
         tol=tol,
         max_iter=_WEIGHT_STEPS,
         scores=scores,
+        strength=strength,
     )
 
 
