@@ -11,8 +11,7 @@ A link that is fitted to held-out scores is flatter than the training scores ask
 against that round by round, and with few data per column their scores would leave the period of
 the kernel. So there scores keep their size: after an M-step weights are divided by what their
 scores grew by, and their penalty counts that much squared the more. That is the same objective in
-other units of the score. Weights and held-out scores chase each other, too; after a few rounds a
-round therefore moves the weights only a part of the way.
+other units of the score.
 """
 
 import math
@@ -37,7 +36,6 @@ __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
 
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
-_SWIFT = 4  # rounds in which weights move all the way, where links see held-out scores
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
 _COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
@@ -200,17 +198,15 @@ def fit_links(
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
             record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
-            new, x = moved.beta, moved.scores
             factor = torch.ones_like(moved.objective)
             if held_out is not None:
-                pace = min(1.0, _SWIFT / rounds)
-                new, x = torch.lerp(beta[active], new, pace), torch.lerp(scores[active], x, pace)
-                factor = (squares(scores[active]) / squares(x)).sqrt()
+                factor = (squares(scores[active]) / squares(moved.scores)).sqrt()
                 factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
-            for k, row, f in zip(active, x, factor, strict=True):
+            for k, row, f in zip(active, moved.scores, factor, strict=True):
                 slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
             strength[active] /= factor**2
-            beta[active], scores[active] = factor[:, None] * new, factor[:, None] * x
+            beta[active] = factor[:, None] * moved.beta
+            scores[active] = factor[:, None] * moved.scores
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
