@@ -12,6 +12,10 @@ PIP_ARGS ?=
 # Restricts `notebooks` and `paper` to some pages: PAGE=learning/auto_mpg
 PAGE ?=
 
+# More arguments for uv, which makes the environments of `test-newest` and `test-lowest`, for
+# instance to get PyTorch without CUDA: UV_ARGS='--torch-backend cpu'
+UV_ARGS ?=
+
 # Numbers in an executed page must depend neither on hash order nor on the number of cores.
 export PYTHONHASHSEED := 0
 export OMP_NUM_THREADS := 1
@@ -35,10 +39,10 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test notebooks paper verify lint format bench clean
+.PHONY: help book pdf test test-newest test-lowest notebooks paper verify falsify lint format bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
@@ -55,14 +59,35 @@ test: lint $(BUILT) ## lint, build the book, run the tests, re-execute and compa
 	    --nbval --nbval-current-env --nbval-sanitize-with tools/nbval_sanitize.cfg book
 	@echo "All checks passed."
 
+# What the lock cannot show: whether the unit tests pass with what a user may have. The tests of the
+# lock and of the built book are left out, for they are about .venv.
+test-newest: RESOLUTION := highest
+test-newest: _build/newest/.venv ## the unit tests with the newest of everything
+test-lowest: RESOLUTION := lowest-direct
+test-lowest: _build/lowest/.venv ## the unit tests with the lowest versions that pyproject.toml allows
+test-newest test-lowest:
+	$</bin/python -m pytest -n 2 --benchmark-disable -p no:cacheprovider tests \
+	    --ignore tests/book -m 'not slow and not locked'
+
+# Made anew each time: what is newest changes.
+.PHONY: _build/newest/.venv _build/lowest/.venv
+_build/newest/.venv _build/lowest/.venv:
+	$(PYTHON) -m venv --clear $@
+	$@/bin/python -m pip install -q --disable-pip-version-check uv
+	$@/bin/python -m uv pip install -q --python $@/bin/python --resolution $(RESOLUTION) $(UV_ARGS) \
+	    -e '.[book,pdf,test]'
+
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)
 
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
-verify: $(INSTALLED) ## recompute a few stored results and compare
+verify: $(INSTALLED) ## check every store's seal, recompute a few results and compare
 	$(BIN)/python -m bayesloss_book.stores.verify
+
+falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
+	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
 	$(BIN)/python -m ruff check .

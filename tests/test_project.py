@@ -101,6 +101,7 @@ def test_lock_satisfies_pyproject(requirement):
     assert not lock_problems([requirement], PINS)
 
 
+@pytest.mark.locked
 def test_lock_holds_everything_that_is_needed():
     missing = [
         f"{name} (for {parent})"
@@ -110,6 +111,7 @@ def test_lock_holds_everything_that_is_needed():
     assert not missing, "requirements.lock leaves out packages"
 
 
+@pytest.mark.locked
 def test_environment_is_what_the_lock_says():
     found = []
     for name in sorted(closure("bayesloss", set(EXTRAS))):
@@ -131,10 +133,29 @@ def test_conda_environment_is_python_and_the_lock():
     assert pip["pip"] == ["--constraint requirements.lock", "--editable .[book,pdf,test]"]
 
 
+def test_the_build_backend_is_the_locked_one():
+    system = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    assert system["requires"] == [f"setuptools=={PINS['setuptools']}"]
+
+
+WORKFLOWS = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))
+    for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+}
+
+
+def test_actions_are_pinned_by_their_commits():
+    assert set(WORKFLOWS) == {"test", "versions"}
+    steps = [step for job, flow in WORKFLOWS.items() for step in flow["jobs"][job]["steps"]]
+    used = [step["uses"] for step in steps if "uses" in step]
+    assert len(used) >= 5
+    assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
 def test_python_versions_agree():
     classifiers = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
-    workflow = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
-    assert workflow["jobs"]["test"]["strategy"]["matrix"]["python"] == classifiers
+    for job, workflow in WORKFLOWS.items():
+        assert workflow["jobs"][job]["strategy"]["matrix"]["python"] == classifiers
     assert PROJECT["requires-python"] == f">={classifiers[0]}"
 
 

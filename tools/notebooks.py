@@ -31,6 +31,8 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 
+from bayesloss_book.stores.orphans import end_with
+
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
 
@@ -187,6 +189,8 @@ def paper(names: Sequence[str]) -> int:
     taken up where it stopped. The committed notebooks are not touched.
     """
     os.environ["BAYESLOSS_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
+    if "MAKELEVEL" in os.environ:
+        end_with(os.getppid())  # a killed `make` would leave this, its kernel and their workers
     for name in (name for name in names if has_scale(from_source(name))):
         output = ROOT / "_build" / "paper" / f"{name}.ipynb"
         print(f"{name} at the paper's scale -> {output.relative_to(ROOT)}", flush=True)

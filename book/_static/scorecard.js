@@ -13,12 +13,13 @@
   }));
 
   function filter() {
-    const { paper, verdict, words } = form.elements;
+    const { paper, kind, verdict, words } = form.elements;
     const wanted = plain(words.value);
     let shown = 0;
     for (const { body, content } of claims) {
       const fits =
         (!paper.value || body.dataset.paper === paper.value) &&
+        (!kind.value || body.dataset.kind === kind.value) &&
         (!verdict.value || body.dataset.verdict === verdict.value) &&
         (wanted === " " || content.includes(wanted));
       body.hidden = !fits;

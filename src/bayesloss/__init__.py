@@ -16,12 +16,14 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.basis import Basis
 from bayesloss.learning.calibrated_classifier import CalibratedClassifier
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
+from bayesloss.learning.fitted_link import FittedLink
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.link_calibrator import LinkCalibrator
 from bayesloss.learning.link_display import LinkDisplay
-from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
+from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.linkgistic_cv import LinkgisticClassifierCV
 from bayesloss.learning.monotone_display import MonotoneDisplay
 from bayesloss.learning.nystrom import NystromBasis
 from bayesloss.learning.regression import ISGPRegressor
@@ -29,6 +31,7 @@ from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reli
 from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
+from bayesloss.learning.variational import variational
 from bayesloss.proper_losses import (
     LogLoss,
     MatsushitaLoss,
@@ -56,6 +59,7 @@ __all__ = [
     "LinkCalibrator",
     "LinkDisplay",
     "LinkgisticClassifier",
+    "LinkgisticClassifierCV",
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",
@@ -81,4 +85,5 @@ __all__ = [
     "maximise_evidence",
     "posterior_risk",
     "reliability",
+    "variational",
 ]

@@ -13,12 +13,15 @@ import gzip
 import hashlib
 import math
 import os
+import stat
 import struct
 import sys
 import tempfile
+import threading
+import time
 import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -55,6 +58,8 @@ IMAGE_DATASETS = ("mnist", "fashion-mnist", "kmnist")
 AUTO_MPG_COLUMNS = ("mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration")
 
 _SPLIT_PREFIX = {"train": "train", "test": "t10k"}
+_PATIENCE = 30.0  # seconds, before a slow server is given up
+_SLOWEST = 20_000  # bytes in a second: a quarter of an hour for the largest file
 _UNSIGNED_BYTE = 0x08  # the IDX type code of uint8
 
 
@@ -112,8 +117,9 @@ def locate(name: str) -> Path:
     ValueError
         If the registry has no such file.
     DataError
-        If ``$BAYESLOSS_DATA`` is not a directory, if the file is not what the registry says, or if
-        there is no such file and it cannot be downloaded.
+        If ``$BAYESLOSS_DATA`` is not a directory, if the file cannot be read or is not what the
+        registry says, or if there is no such file and it cannot be downloaded: also from a server
+        that is too slow, or sends more than the file.
     """
     known = {f"{key}/{file}": item for key, item in datasets().items() for file in item.files}
     if name not in known:
@@ -123,9 +129,16 @@ def locate(name: str) -> Path:
 
     folder, cache_folder = _user_folder(), _cache_folder()
     for path in (folder / name if folder else None, cache_folder / name):
-        if path and path.is_file():
-            remedy = f"Delete it to have it downloaded again from {url}, or put a good copy there."
-            return _verified(path, expected, str(path), remedy)
+        try:
+            if path and stat.S_ISREG(path.stat().st_mode):
+                remedy = f"Delete it to have it downloaded again from {url}, or put a good copy."
+                return _verified(path, expected, str(path), remedy)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be read: {error}. Make it readable, or move it"
+            ) from error
     return _download(url, cache_folder / name, expected)
 
 
@@ -135,7 +148,7 @@ def _user_folder() -> Path | None:
     if not value:
         return None
     folder = Path(value).expanduser()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # False, too, for one that may not be looked at
         raise DataError(
             f"BAYESLOSS_DATA is set to {value!r}, which is not a directory (looked for at "
             f"{folder.absolute()}). Set it to the absolute path of the folder that holds mnist/, "
@@ -151,8 +164,10 @@ def _cache_folder() -> Path:
 
 def _verified(path: Path, expected: DataFile, shown: str, remedy: str) -> Path:
     """Return `path` if it has the expected size and sum, raise a `DataError` otherwise."""
-    stat = path.stat()
-    found = DataFile(stat.st_size, _sha256(path.absolute(), stat.st_mtime_ns, stat.st_size))
+    status = path.stat()
+    # All that changes with the content; nobody can set the time of the last change of status.
+    identity = (status.st_dev, status.st_ino, status.st_ctime_ns, status.st_mtime_ns)
+    found = DataFile(status.st_size, _sha256(path.absolute(), status.st_size, identity))
     if found != expected:
         raise DataError(
             f"{shown} is damaged or another file: "
@@ -162,8 +177,8 @@ def _verified(path: Path, expected: DataFile, shown: str, remedy: str) -> Path:
     return path
 
 
-@cache  # time and size are arguments so that a file that has changed is hashed again
-def _sha256(path: Path, mtime_ns: int, size: int) -> str:
+@cache  # size and times are arguments so that a file that has changed is hashed again
+def _sha256(path: Path, size: int, identity: tuple[int, ...]) -> str:
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -191,7 +206,7 @@ def _download(url: str, target: Path, expected: DataFile) -> Path:
             # system, so that the replacement is atomic.
             place = tempfile.TemporaryDirectory(prefix=".download-", dir=target.parent)
             part = Path(stack.enter_context(place)) / target.name
-            fetch(url, str(part), None)
+            _watched(lambda: fetch(url, str(part), None), part, expected.size)
             os.replace(_verified(part, expected, f"what {url} sent", remedy), target)
     except OSError as error:  # those of requests are OSErrors, too
         raise DataError(
@@ -201,6 +216,33 @@ def _download(url: str, target: Path, expected: DataFile) -> Path:
             f"this name, or put the file at {target}"
         ) from error
     return target
+
+
+def _watched(fetch: Callable[[], object], part: Path, size: int) -> None:
+    """Fetch into `part`; OSError if that grows too slowly, or beyond `size` bytes."""
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            fetch()
+        except Exception as error:
+            errors.append(error)
+
+    # A thread of its own, which ends with the process if it must: time limits of sockets count from
+    # the last byte, so a server that sends one now and then would hold us for ever.
+    thread = threading.Thread(target=work, daemon=True)
+    begin = time.monotonic()
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.05)
+        received = part.stat().st_size if part.exists() else 0
+        elapsed = time.monotonic() - begin
+        if received > size:
+            raise OSError(f"expected {size} bytes, got more")
+        if thread.is_alive() and elapsed > _PATIENCE and received < _SLOWEST * elapsed:
+            raise OSError(f"too slow: {received} bytes in {elapsed:.0f} s")
+    if errors:
+        raise errors[0]
 
 
 def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArray[np.uint8]:
@@ -234,8 +276,10 @@ def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArr
     try:
         with gzip.open(path) as stream:
             content = stream.read()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{os.fspath(path)}: damaged or truncated gzip file: {error}") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{os.fspath(path)}: unreadable, damaged or truncated gzip file: {error}"
+        ) from error
 
     start = 4 + 4 * len(shape)
     require(len(content) >= 4, "at least 4 bytes of IDX header", len(content))

@@ -1,4 +1,4 @@
-"""GP classification as in LHG section 5: data, and posterior probabilities by two samplers.
+"""GP classification as in LHG section 5: data, costs, and posterior probabilities by two samplers.
 
 The samplers share nothing: Hamiltonian Monte Carlo, as LHG section 5 has it, and importance
 sampling from EP's Gaussian with quasi-random points. Either gives p(y = +1 | x, D) for every data
@@ -21,12 +21,16 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.samplers import hamiltonian_monte_carlo
 
 __all__ = [
+    "TESTS",
+    "THRESHOLDS",
     "Predictive",
     "Reference",
     "by_hamiltonian_monte_carlo",
     "by_importance_sampling",
+    "costs_at",
     "draw_data",
     "excess_risk",
+    "importance_points",
 ]
 
 # The probabilities are smooth functions of x, with features no narrower than length scale over
@@ -39,7 +43,14 @@ GRID = torch.linspace(0, 1.5, 151, dtype=torch.float64)
 _WIDER = 1.1
 
 N_POINTS = 15  # inputs of a data set
-N_TESTS = 3  # intervals on which decisions are taken
+TESTS = {"u_00_10": 0.0, "u_02_12": 0.2, "u_05_15": 0.5}  # left ends of intervals of length 1
+# "Changed linearly between 0.5 and 0.05": the printed column.
+THRESHOLDS = {"1.00": 0.5, "0.63": 0.3875, "0.38": 0.275, "0.19": 0.1625, "0.05": 0.05}
+
+
+def costs_at(threshold: float) -> CostMatrix:
+    """A false negative costs 1, a false positive what puts the decision threshold there."""
+    return CostMatrix(c_plus=threshold / (1 - threshold), c_minus=1.0)
 
 
 def draw_data(
@@ -59,7 +70,7 @@ def draw_data(
     f = (prior.features @ z[..., None]).squeeze(-1)
     coin = torch.rand(f.shape, dtype=torch.float64, generator=generator)
     y = torch.where(coin < torch.special.ndtr(f), 1.0, -1.0).to(torch.float64)
-    test_unit = torch.rand((N_TESTS, n_test), dtype=torch.float64, generator=generator)
+    test_unit = torch.rand((len(TESTS), n_test), dtype=torch.float64, generator=generator)
     return prior, y, test_unit
 
 
@@ -157,21 +168,39 @@ def by_hamiltonian_monte_carlo(
 def by_importance_sampling(
     prior: WhitenedGP, y: Tensor, ep: GaussianWeights, *, n_draws: int, seed: int
 ) -> Reference:
-    """Scrambled Sobol points under EP's Gaussian, a little widened, weighted to the posterior."""
+    """From :func:`importance_points`."""
+    m = len(y)
+    z, share = importance_points(prior, y, ep, n_draws=n_draws, seed=seed)
+    features, noise = prior.project(GRID.expand(m, -1))
+    probabilities = torch.empty(m, len(GRID), dtype=torch.float64)
+    for i in range(m):
+        probabilities[i] = share[i] @ _normal_cdf((z[i] @ features[i].mT) / noise[i])
+    sizes = 1 / (share**2).sum(-1)
+    return Reference(Predictive(probabilities), None, {}, 1.0, float(sizes.min()))
+
+
+def importance_points(
+    prior: WhitenedGP, y: Tensor, ep: GaussianWeights, *, n_draws: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Scrambled Sobol points under EP's Gaussian, a little widened, weighted to the posterior.
+
+    Returns
+    -------
+    z : Tensor of shape (m, n_draws, r)
+    share : Tensor of shape (m, n_draws)
+        The points' weights; they sum to 1 for each data set.
+    """
     m, _, r = prior.features.shape
     sobol = qmc.MultivariateNormalQMC(np.zeros(r), rng=np.random.default_rng(seed))
     w = torch.from_numpy(np.asarray(sobol.random(n_draws)))
-    features, noise = prior.project(GRID.expand(m, -1))
     root = _WIDER * torch.linalg.cholesky(ep.covariance)
-    probabilities = torch.empty(m, len(GRID), dtype=torch.float64)
-    sizes = torch.empty(m, dtype=torch.float64)
+    z = torch.empty(m, n_draws, r, dtype=torch.float64)
+    share = torch.empty(m, n_draws, dtype=torch.float64)
     for i in range(m):
-        z = ep.mean[i] + w @ root[i].T
-        log_weights = log_joint(z, prior.features[i], y[i]) + 0.5 * (w**2).sum(-1)
-        share = torch.softmax(log_weights, 0)
-        sizes[i] = 1 / (share**2).sum()
-        probabilities[i] = share @ _normal_cdf((z @ features[i].mT) / noise[i])
-    return Reference(Predictive(probabilities), None, {}, 1.0, float(sizes.min()))
+        z[i] = ep.mean[i] + w @ root[i].T
+        log_weights = log_joint(z[i], prior.features[i], y[i]) + 0.5 * (w**2).sum(-1)
+        share[i] = torch.softmax(log_weights, 0)
+    return z, share
 
 
 def excess_risk(decisions: Tensor, p: Tensor, costs: CostMatrix) -> Tensor:

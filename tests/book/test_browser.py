@@ -212,6 +212,8 @@ def axe_problems(tab) -> list[str]:
 def everything(visit: Visit) -> list[str]:
     """Return all that is wrong with a page, with what it hides unfolded."""
     tab = visit.tab
+    if tab.locator("input[name=mode]").count():
+        tab.locator("input[name=mode]:checked").press("ArrowRight")  # to "Check"
     tab.evaluate("document.querySelectorAll('details').forEach(e => e.open = true)")
     tab.evaluate("document.querySelectorAll('.toggle-button').forEach(e => e.click())")
     return [
@@ -271,6 +273,61 @@ def test_search_leads_to_a_page(visit):
     tab.wait_for_url(re.compile(r"/book/.+\.html"))
     assert "Bregman" in tab.locator("article").inner_text()
     assert not requests_that_leave(visited) + visited.messages
+
+
+CHIPS = "learning/laplace", "learning/learned_losses", "calibrating/asymmetric_losses"
+
+
+def evidence(tab):
+    """How many boxes are shown, and how many chips."""
+    return [
+        tab.locator(f".bd-article {what}:visible").count() for what in (".claim[id]", "button.chip")
+    ]
+
+
+@pytest.mark.parametrize("page", CHIPS)
+def test_reading_folds_the_evidence_and_checking_shows_it(visit, page):
+    tab = visit(HTML / f"book/{page}.html").tab
+    boxes = tab.locator(".bd-article .claim[id]").count()
+    assert evidence(tab) == [0, boxes]
+    assert tab.locator("details.hide:visible, details.made:visible").count() == 0
+    chip = tab.locator("button.chip").first
+    chip.press("Enter")
+    assert chip.get_attribute("aria-expanded") == "true"
+    assert evidence(tab) == [1, boxes]
+    chip.click()
+    assert evidence(tab) == [0, boxes]
+    tab.locator("input[name=mode]:checked").press("ArrowRight")  # the keyboard suffices
+    assert evidence(tab) == [boxes, 0]
+    assert tab.locator("details.hide:visible").count() > 0
+    tab.reload()
+    assert evidence(tab) == [boxes, 0]  # it is remembered
+    tab.locator("input[name=mode]:checked").press("ArrowLeft")
+    assert evidence(tab) == [0, boxes]
+    assert not axe_problems(tab)
+
+
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
+def test_a_link_to_a_claim_opens_its_box_in_view(visit, width):
+    tab = visit(HTML / "book/reference/scorecard.html").tab
+    tab.set_viewport_size(width)
+    tab.locator("#wn-theorem-8 th a").click()
+    tab.wait_for_url("**/laplace.html#claim-wn-theorem-8")
+    box = tab.locator("#claim-wn-theorem-8")
+    box.wait_for(state="visible")
+    tab.wait_for_timeout(500)  # formulas above it take their room
+    for part in (".claim-head", ".math >> nth=0", "tbody"):
+        area = box.locator(part).bounding_box()
+        assert 0 <= area["y"] < width["height"] - area["height"], part
+
+
+def test_without_scripts_everything_is_shown(browser):
+    with contextlib.closing(browser.new_context(java_script_enabled=False)) as context:
+        tab = context.new_page()
+        tab.goto((HTML / "book/learning/laplace.html").as_uri())
+        boxes = tab.locator(".claim[id]").count()
+        assert boxes > 10
+        assert tab.locator(".claim[id]:visible").count() == boxes
 
 
 # ------------------------------------------------------------ the guards see what they should

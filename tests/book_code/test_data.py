@@ -1,5 +1,6 @@
 """Tests of `bayesloss_book.data`: no network but a server on 127.0.0.1."""
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -9,7 +10,9 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedReader
@@ -52,14 +55,31 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
+        if behaviour == "drips":  # headers too
+            self.drip(b"X-Slow: ", b"body" + body)
+            return
+        if behaviour != "without end":
+            self.send_header("Content-Length", str(len(body)))
         if behaviour == "labelled as gzip":
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self.wfile.write(body if behaviour in ("whole", "labelled as gzip") else body[:100_000])
+        if behaviour == "without end":
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(body)
         if behaviour == "stalls":
             self.wfile.flush()
             self.rfile.read(1)  # until the client is gone
+
+    def drip(self, *pieces: bytes) -> None:
+        """Send a byte at a time, as long as the client listens."""
+        self.flush_headers()
+        with contextlib.suppress(OSError):
+            for byte in b"".join(pieces):
+                self.wfile.write(bytes([byte]))
+                self.wfile.flush()
+                time.sleep(0.02)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -228,7 +248,82 @@ def test_a_file_is_hashed_once_and_again_when_it_has_changed(
     assert len(calls) == 2
 
 
+def test_a_file_that_changed_under_its_old_size_and_time_is_hashed_again(user_folder: Path) -> None:
+    path = put(user_folder, GOOD)
+    os.utime(path, ns=(10**18, 10**18))
+    assert data.locate(NAME) == path
+    path.write_bytes(GOOD[:-1] + b"\xff")
+    os.utime(path, ns=(10**18, 10**18))
+    with pytest.raises(DataError, match="is damaged"):
+        data.locate(NAME)
+
+
+@contextlib.contextmanager
+def without_rights() -> Iterator[None]:
+    """Be nobody, where the tests are run by one who may read everything."""
+    mine = os.geteuid()
+    try:
+        if mine == 0:
+            os.seteuid(65534)
+        yield
+    finally:
+        os.seteuid(mine)
+
+
+@pytest.mark.parametrize("closed", ["the file", "its folder", "the whole folder"])
+def test_what_may_not_be_read_is_an_error_that_names_it(
+    closed: str, user_folder: Path, server: Server
+) -> None:
+    path = put(user_folder, GOOD)
+    place = {"the file": path, "its folder": path.parent, "the whole folder": user_folder}[closed]
+    # Nobody has to get so far: the folders above are the user's own.
+    above = [*user_folder.parents][: len(user_folder.relative_to(tempfile.gettempdir()).parts) - 1]
+    modes = {folder: folder.stat().st_mode for folder in (*above, place)}
+    for folder in above:
+        folder.chmod(modes[folder] | 0o111)
+    place.chmod(0)
+    try:
+        with without_rights(), pytest.raises(DataError, match=r"cannot be read.*Permission") as e:
+            data.locate(NAME)
+    finally:
+        for folder, mode in modes.items():
+            folder.chmod(mode)
+    assert str(place) in str(e.value) and server.requests == 0
+    assert data.locate(NAME) == path
+
+
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(user_folder: Path) -> None:
+    path = put(user_folder, b"")
+    path.unlink()
+    path.symlink_to(path.name)  # to itself
+    with pytest.raises(DataError, match="values.gz cannot be read"):
+        data.locate(NAME)
+    with pytest.raises(DataError, match=r"unreadable.*values\.gz"):
+        data.read_idx(path, (None,))
+
+
 # ---------------------------------------------------------------------------------- the download
+
+
+@pytest.mark.parametrize("behaviour", ["drips", "stalls"])
+def test_a_server_that_is_too_slow_is_given_up(
+    behaviour: str, cache_folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_PATIENCE", 0.3)
+    monkeypatch.setattr(data, "_SLOWEST", 10**9)
+    server.behaviour = behaviour
+    with pytest.raises(DataError, match=r"could not be downloaded.*too slow: \d+ bytes in \d+ s"):
+        data.locate(NAME)
+    assert files_in(cache_folder) == []
+
+
+def test_a_body_larger_than_registered_is_cut_off(cache_folder: Path, server: Server) -> None:
+    server.behaviour = "without end"
+    with pytest.raises(DataError, match=rf"could not be downloaded.*{len(GOOD)} bytes, got more"):
+        data.locate(NAME)
+    assert files_in(cache_folder) == []
+    server.behaviour = "whole"
+    assert data.locate(NAME).read_bytes() == GOOD
 
 
 def test_a_download_with_a_wrong_sum_leaves_nothing(cache_folder: Path, server: Server) -> None:

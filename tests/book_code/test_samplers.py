@@ -62,6 +62,32 @@ def test_same_seed_same_sample():
     assert torch.equal(one.points, other.points)
 
 
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda seed: (
+            annealed_importance_sampling(
+                lambda z: -(z**2).sum(1), 2, n_temperatures=5, seed=seed
+            ).points
+        ),
+        lambda seed: (
+            hamiltonian_monte_carlo(
+                lambda z: -(z**2).sum(-1), torch.zeros(3, 2).double(), n_draws=4, seed=seed
+            ).points
+        ),
+        lambda seed: elliptical_slice_sampling(
+            lambda z: -(z**2).sum(1), 2, n_chains=3, n_draws=4, n_burn_in=1, seed=seed
+        ),
+    ],
+    ids=["annealed", "hamiltonian", "slice"],
+)
+def test_another_seed_is_another_sample(sample):
+    """No number in common: nothing of the draws comes from a fixed seed."""
+    one, other, again = sample(3), sample(4), sample(3)
+    assert torch.equal(one, again)
+    assert not bool((one == other).any())
+
+
 def test_bad_numbers_are_refused():
     with pytest.raises(ValueError, match="two chains"):
         annealed_importance_sampling(lambda z: z.sum(1), 2, n_chains=1)

@@ -38,12 +38,12 @@ def test_gradient_and_hessian_against_automatic_differentiation(costs, M):
         loss = torch.where(term.decisions > 0, costs.c_plus * (1 - p), costs.c_minus * p)
         return (M - loss.mean(-1)).log().sum()
 
-    assert torch.allclose(gradient, torch.func.grad(total)(z), rtol=0, atol=1e-12)
+    torch.testing.assert_close(gradient, torch.func.grad(total)(z), rtol=0, atol=1e-12)
     full = torch.func.hessian(total)(z)
     for i in range(4):
-        assert torch.allclose(hessian[i], -full[i, :, i], rtol=0, atol=1e-12)
+        torch.testing.assert_close(hessian[i], -full[i, :, i], rtol=0, atol=1e-12)
         assert torch.linalg.eigvalsh(safe[i])[0] > -1e-12
-    assert torch.allclose(term.value(z).sum(), total(z), atol=1e-12)
+    torch.testing.assert_close(term.value(z).sum(), total(z), rtol=1e-5, atol=1e-12)
 
 
 def test_ends_at_a_fixed_point():
@@ -61,7 +61,9 @@ def test_ends_at_a_fixed_point():
     hessian = torch.func.hessian(total)(found.q.mean)
     for i in range(20):
         product = -hessian[i, :, i] @ found.q.covariance[i]
-        assert torch.allclose(product, torch.eye(len(product), dtype=torch.float64), atol=1e-8)
+        torch.testing.assert_close(
+            product, torch.eye(len(product), dtype=torch.float64), rtol=1e-5, atol=1e-8
+        )
     assert torch.equal(found.decisions, decide(found.q, features, noise, costs.probit_threshold))
 
 
@@ -69,7 +71,7 @@ def test_large_M_gives_laplace():
     prior, y, features, noise = problem()
     found = loss_em_probit(prior.features, y, features, noise, CostMatrix(0.4, 1), max_loss=1e9)
     plain = laplace_probit(prior.features, y)
-    assert torch.allclose(found.q.mean, plain.mean, atol=1e-7)
+    torch.testing.assert_close(found.q.mean, plain.mean, rtol=1e-5, atol=1e-7)
 
 
 def test_batch_does_what_one_does():
@@ -80,7 +82,7 @@ def test_batch_does_what_one_does():
         one = loss_em_probit(
             prior.features[i : i + 1], y[i : i + 1], features[i : i + 1], noise[i : i + 1], costs
         )
-        assert torch.allclose(one.q.mean[0], together.q.mean[i], atol=1e-9)
+        torch.testing.assert_close(one.q.mean[0], together.q.mean[i], rtol=1e-5, atol=1e-9)
         assert torch.equal(one.decisions[0], together.decisions[i])
         assert int(one.n_rounds) == int(together.n_rounds[i])
 

@@ -12,10 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.calibrating.gp_regression import GPRegression, normal_nodes
 from bayesloss.calibrating.sparse_means import (
+    choose_support,
     mean_by_cg,
+    move_support,
     on_all,
     sparse_mean_calibrated,
     sparse_mean_kl,
+    sparse_mean_targeted,
+    spread_support,
 )
 from bayesloss.kernels import SquaredExponential
 
@@ -241,3 +245,219 @@ def test_refusals():
 
 def calibrated(**options):
     return sparse_mean_calibrated(model_of(), SUPPORT, POINTS, WEIGHTS, **options)
+
+
+# ------------------------------------------------------------- supports among the test inputs
+
+ASKED = torch.tensor([1.1, 2.0, 2.4, 0.9, 3.0, 1.6, 2.0], dtype=torch.float64)  # one of them twice
+ELSEWHERE = torch.tensor([1.3, 2.2, 2.9], dtype=torch.float64)
+
+
+def test_inputs_of_training_points_are_a_support_like_their_indices():
+    model = model_of()
+    for find in (
+        sparse_mean_kl,
+        lambda model, support: sparse_mean_calibrated(model, support, POINTS, WEIGHTS),
+    ):
+        by_index, by_input = find(model, SUPPORT), find(model, model.x[SUPPORT])
+        torch.testing.assert_close(by_index, by_input, rtol=0, atol=0)
+    found = model.divergence(by_index, POINTS, WEIGHTS, support=model.x[SUPPORT])
+    expected = model.divergence(whole(by_index), POINTS, WEIGHTS)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_divergence_elsewhere_is_a_mean_square():
+    """By a sum over a fine grid, of scikit-learn's posterior mean."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF
+
+    model = model_of()
+    mean = sparse_mean_kl(model, ELSEWHERE)
+    process = GaussianProcessRegressor(RBF(0.5**0.5), alpha=NOISE, optimizer=None)
+    process.fit(model.x.numpy()[:, None], model.y.numpy())
+    grid = np.linspace(-5, 7, 4001)
+    decision = np.exp(-((grid[:, None] - ELSEWHERE.numpy()) ** 2)) @ mean.numpy()
+    density = np.exp(-0.5 * ((grid - 1) / 0.7) ** 2)
+    square = (decision - process.predict(grid[:, None])) ** 2
+    expected = density @ square / density.sum()
+    found = float(model.divergence(mean, POINTS, WEIGHTS, support=ELSEWHERE))
+    assert found == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("b", [1.0, 3.0])
+def test_fitc_is_the_exact_mean_of_its_own_prior(b):
+    """A dense solve with FITC's N x N prior covariance, Q with the diagonal of K."""
+    model = model_of(b=b)
+    K_ND = model.kernel(ELSEWHERE, model.x)
+    Q = K_ND.T @ torch.linalg.solve(model.kernel(ELSEWHERE, ELSEWHERE), K_ND)
+    prior = Q - torch.diag(Q.diagonal()) + torch.diag(model.K.diagonal())
+    noisy = prior + NOISE * torch.eye(6, dtype=torch.float64)
+    x = torch.tensor([-1.0, 0.5, 2.5], dtype=torch.float64)
+    cross = model.kernel(x, ELSEWHERE)
+    Q_xD = cross @ torch.linalg.solve(model.kernel(ELSEWHERE, ELSEWHERE), K_ND)
+    expected = Q_xD @ torch.linalg.solve(noisy, model.y)
+    found = model.action(x, sparse_mean_kl(model, ELSEWHERE, fitc=True), ELSEWHERE)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+
+
+def test_fitc_and_the_least_kl_agree_where_nothing_is_unexplained():
+    model = model_of()
+    torch.testing.assert_close(
+        sparse_mean_kl(model, range(6), fitc=True), model.mean, rtol=0, atol=1e-6
+    )
+
+
+def test_spread_points_are_least_known():
+    """Each has the largest conditional variance given those before, by a dense solve."""
+    model = model_of(b=3.0)
+    masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
+    for weights in (None, masses):
+        chosen = spread_support(model, ASKED, 5, weights)
+        K = model.kernel(ASKED, ASKED)
+        for j in range(5):
+            before = chosen[:j]
+            cross = K[before]
+            left = K.diagonal() - (cross * torch.linalg.solve(K[before][:, before], cross)).sum(0)
+            left = left * (1 if weights is None else masses)
+            assert float(left[chosen[j]]) == pytest.approx(float(left.max()), rel=1e-9)
+
+
+def test_spread_points_do_not_come_twice():
+    assert sorted(spread_support(model_of(), ASKED, 7)) in ([0, 1, 2, 3, 4, 5], [0, 2, 3, 4, 5, 6])
+    nowhere = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
+    assert sorted(spread_support(model_of(), ASKED, 7, nowhere)) == [1, 3]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_chosen_points_are_those_of_a_search(k):
+    """Forward selection by fitting each candidate set anew, with weights."""
+    model = model_of()
+    masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
+    target = torch.sin(3 * ASKED)
+    candidates = torch.tensor([-1.0, 0.5, 1.4, 2.1, 2.6, 3.3], dtype=torch.float64)
+    rows = masses.sqrt()[:, None] * model.kernel(ASKED, candidates)
+    expected = []
+    for _ in range(k):
+        errors = {}
+        for i in set(range(6)) - set(expected):
+            fit = np.linalg.lstsq(rows[:, [*expected, i]], masses.sqrt() * target, rcond=None)
+            errors[i] = float(fit[1][0])
+        expected.append(min(errors, key=errors.get))
+    assert choose_support(model, candidates, ASKED, masses, target=target, k=k) == expected
+
+
+def test_chosen_points_stop_where_nothing_is_left():
+    """Equal candidates have one function between them."""
+    model = model_of()
+    twice = torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
+    chosen = choose_support(model, twice, ASKED, target=torch.sin(ASKED), k=3)
+    assert len(chosen) == 2 and {*chosen} in ({0, 2}, {1, 2})
+
+
+def shifted(n=300, m=60):
+    rng = np.random.default_rng(3)
+    x = torch.tensor(rng.normal(size=(n, 2)))
+    y = torch.sin(2 * x[:, 0]) * torch.cos(x[:, 1]) + 0.2 * torch.tensor(rng.normal(size=n))
+    model = GPRegression(SquaredExponential(a=1.0), x, y, noise_variance=0.04)
+    fresh = torch.tensor([1.8, 0.0]) + 0.4 * torch.tensor(rng.normal(size=(2_000, 2)))
+    return model, fresh[:m], fresh
+
+
+def test_targeted_mean_is_better_than_the_exact_one_on_other_points():
+    """Below the least d_L on points that do not heed p(x), and far below the least KL."""
+    model, points, fresh = shifted()
+    support = spread_support(model, model.x, 10)
+    losses = [
+        float(model.divergence(sparse_mean_kl(model, support), fresh, support=support)),
+        float(
+            model.divergence(sparse_mean_calibrated(model, support, fresh), fresh, None, support)
+        ),
+    ]
+    for oversampling in (1, 2, 4):
+        inputs, mean = sparse_mean_targeted(
+            model, points, k=10, oversampling=oversampling, n_moves=0
+        )
+        assert len(inputs) == 10 == len(mean)
+        losses.append(float(model.divergence(mean, fresh, support=inputs)))
+    kl, exact, fitc, two, four = losses
+    assert four < two < exact < fitc < kl / 10
+
+
+def test_targeted_mean_with_everything_is_the_best_fit():
+    """With all points the teacher interpolates what the data say about them: Pythagoras bounds."""
+    model, points, _ = shifted()
+    inputs, mean = sparse_mean_targeted(model, points, k=8, oversampling=100, n_moves=5)
+    larger = points[spread_support(model, points, 60)]
+    coarse = model.action(points, sparse_mean_kl(model, larger, fitc=True), larger)
+    off = float(((coarse - model.action(points, model.mean)) ** 2).mean())
+    best = sparse_mean_calibrated(model, inputs, points)
+    least = float(model.divergence(best, points, support=inputs))
+    found = float(model.divergence(mean, points, support=inputs))
+    assert least - 1e-12 <= found <= least + off + 1e-12
+
+
+def test_targeted_mean_with_few_points():
+    """As many functions as differ, and weights on quadrature nodes of which most are empty."""
+    model = model_of()
+    inputs, mean = sparse_mean_targeted(model, ASKED, k=7)
+    assert len(inputs) == 6 == len(mean)
+    inputs, mean = sparse_mean_targeted(model, POINTS, WEIGHTS, k=5)
+    assert float((inputs - 1).abs().max()) < 4  # deviations of 0.7: not at the outermost nodes
+    kl = sparse_mean_kl(model, inputs)
+    found, other = (model.divergence(m, POINTS, WEIGHTS, inputs) for m in (mean, kl))
+    assert float(found) < 0.5 * float(other)
+
+
+def test_moved_support_fits_better_until_nothing_is_gained():
+    """By NumPy's least squares, and a search by values alone."""
+    model, points, _ = shifted()
+    masses = torch.linspace(1, 3, 60, dtype=torch.float64) / 120
+    target = model.action(points, model.mean)
+    start = points[:3]
+
+    def left(places):
+        """Squared distance with the ridge of 1e-6 of the prior variance, written out."""
+        rows = masses.sqrt()[:, None] * model.kernel(points, places)
+        K = model.kernel(places, places) + 1e-8 * torch.eye(3, dtype=torch.float64)
+        both = torch.cat([rows, torch.linalg.cholesky(1e-6 * K).T])
+        right = torch.cat([masses.sqrt() * target, torch.zeros(3, dtype=torch.float64)])
+        return float(np.linalg.lstsq(both, right, rcond=None)[1][0])
+
+    few, many = (
+        move_support(model, start, points, masses, target=target, n_moves=n) for n in (3, 500)
+    )
+    assert left(many) < left(few) < 0.9 * left(start)
+    by_values = minimize(  # a search without gradients
+        lambda flat: math.log(left(torch.tensor(flat.reshape(3, 2)))),
+        start.numpy().ravel(),
+        method="Nelder-Mead",
+        options={"maxfev": 4_000, "maxiter": 4_000},
+    )
+    assert math.log(left(many)) < by_values.fun + 0.05  # 5 %: both stop on relative gains
+
+
+def test_support_stays_where_there_is_nothing_to_do():
+    model, points, _ = shifted()
+    for target, n in ((torch.zeros(60).double(), 20), (points[:, 0], 0)):
+        moved = move_support(model, points[:3], points, target=target, n_moves=n)
+        torch.testing.assert_close(moved, points[:3], rtol=0, atol=0)
+
+
+def test_refusals_of_points():
+    model = model_of()
+    plane = torch.zeros(3, 2, dtype=torch.float64)
+    for ask, said in [
+        (lambda: sparse_mean_kl(model, plane), "inputs of a support of shape"),
+        (lambda: sparse_mean_kl(model, plane[:0, 0]), "k > 0"),
+        (lambda: sparse_mean_kl(model, ASKED * math.nan), "finite inputs of a support, got nan"),
+        (lambda: spread_support(model, ASKED, 0), "1 <= k <= 7"),
+        (lambda: spread_support(model, ASKED, 8), "1 <= k <= 7"),
+        (lambda: choose_support(model, ASKED, ASKED, target=ASKED, k=8), "1 <= k <= 7"),
+        (lambda: choose_support(model, ASKED, ASKED, target=ASKED[:2], k=1), "a target of shape"),
+        (lambda: move_support(model, ASKED, ASKED, target=ASKED[:2]), "a target of shape"),
+        (lambda: move_support(model, ASKED, ASKED, target=ASKED, n_moves=-1), "n_moves >= 0"),
+        (lambda: sparse_mean_targeted(model, ASKED, k=8), "1 <= k <= 7, the number of points"),
+        (lambda: sparse_mean_targeted(model, ASKED, k=2, oversampling=0.5), "oversampling >= 1"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            ask()

@@ -313,7 +313,7 @@ class TestMaximum:
             self.maximise(bounds={"c": (0.1, 1.0), "beta": (1, 2), "a": (2, 3)})
 
     def test_an_unknown_objective_is_refused_by_name(self):
-        message = r"expected an objective of \('bound', 'laplace'\), got 'Laplace'"
+        message = r"expected an objective of \('bound', 'laplace', 'variational'\), got 'Laplace'"
         with pytest.raises(ValueError, match=message):
             self.maximise(objective="Laplace")
 
@@ -429,3 +429,21 @@ def test_impossible_bounds_are_refused(bounds):
     prior = GP(TrigonometricKernel(a=2.0, c=0.25, n_basis=2))
     with pytest.raises(ValueError, match="low <= high"):
         maximise_evidence(prior, Gaussian(1.0), x, x, bounds=bounds)
+
+
+@KINDS
+def test_at_another_smoothness_the_prior_is_as_wide(kind):
+    """k(0, 0) from the definition: the basis at 0, weighted by the eigenvalues."""
+    prior = kind(TrigonometricKernel(a=1.3, c=0.25, n_basis=6, b=0.9), mu=0.4, gamma=2.5)
+    rough, smooth = (evidence.at_smoothness(prior, a) for a in (1.05, 4.0))
+    at_zero = prior.kernel.basis(torch.zeros(1, dtype=torch.float64))[0] ** 2
+    variance = at_zero @ prior.kernel.eigenvalues
+    assert 0.01 < float(variance) < 10 and abs(float(variance) - 1) > 0.1  # no default's
+    for other, a in ((rough, 1.05), (smooth, 4.0)):
+        assert type(other) is kind
+        assert (float(other.kernel.a), float(other.kernel.c)) == (a, 0.25)
+        assert (float(other.mu), float(other.gamma)) == (0.4, 2.5)
+        torch.testing.assert_close(at_zero @ other.kernel.eigenvalues, variance)
+        shape = TrigonometricKernel(a=a, c=0.25, n_basis=6).eigenvalues
+        ratio = other.kernel.eigenvalues / shape
+        torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))

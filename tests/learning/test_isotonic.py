@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.special import expit, logit
@@ -151,9 +151,20 @@ class TestSquaredError:
         np.testing.assert_allclose(fit.values, 1e9, rtol=1e-14)
 
 
+# Its largest value is 2e-13 below 1, where an ulp is 5e-4 of the odds.
+NEAR_ONE = (
+    np.array([0.47, 0.5, 0.5, 1.0, 2.0]),
+    np.array([2.0, 0.5, 0.0, 0.5, 1.0]),
+    np.array([2.0, 1.0, 0.5, 1.0, 0.34375]),
+    0.15,
+    0.2,
+)
+
+
 class TestBregman:
-    @many
+    @settings(many, max_examples=300)
     @given(problem=problems())
+    @example(problem=NEAR_ONE)
     def test_is_optimal_for_the_log_loss(self, problem):
         z, image, weight, lower, upper = problem
         image = 3 * image
@@ -169,10 +180,27 @@ class TestBregman:
         assert fit.converged
         assert is_allowed(z, fit.values, lower, upper, (0, 1))
         # logit carries an error of 1e-9 in values near 0.0025 to 4e-7; and highs its 1e-7. Near 1
-        # it leaps from one floating-point number to the next, and there is none between them.
+        # it leaps from one floating-point number to the next, and there is none between them; a
+        # value there is a sum of a few, so it may be a few of them off.
         slope = weight * (logit(fit.values) - image)
         leap = weight * np.spacing(fit.values) / (fit.values * (1 - fit.values)).clip(1e-16)
-        assert gap(z, fit.values, slope, lower, upper, (0, 1)) < 1e-4 + leap.sum()
+        assert gap(z, fit.values, slope, lower, upper, (0, 1)) < 1e-4 + 4 * leap.sum()
+
+    @pytest.mark.xfail(reason="the interior point circles on this problem", strict=True)
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_a_problem_on_which_it_circles(self):
+        z, image = np.array([0.0, 0, 1, 1.5]), 3 * np.array([1.0, -1, 1.4375, 1.8671875])
+        weight = np.array([0.984375, 1, 2, 1.90625])
+        fit = bregman_isotonic(
+            z,
+            image,
+            logit,
+            lambda p: 1 / (p * (1 - p)),
+            lower=0.01,
+            upper=1.0,
+            sample_weight=weight,
+        )
+        assert fit.converged
 
     @many
     @given(problem=problems(), knots=st.lists(st.floats(0.01, 100), min_size=4, max_size=4))

@@ -103,6 +103,81 @@ def test_weights_without_some_data():
     np.testing.assert_allclose(without, other.coef_, rtol=0, atol=2e-5)
 
 
+def test_weights_for_straight_lines():
+    """Of slope t: those of a multinomial regression with t^2 C for C, divided by t."""
+    t, data, (other, _) = 1.7, problem()[0], problem(C=2.0 * 1.7**2)
+    expected, level, _ = fit_softmax(other, data.weight, 1e-8)
+
+    def lines(scores):
+        return t * scores + level[:, None], torch.full_like(scores, t)
+
+    zero = torch.zeros_like(level)
+    beta, offset, settled = fit_softmax(data, data.weight, 1e-7, expected * 0, zero, lines)
+    assert settled
+    torch.testing.assert_close(offset, zero, rtol=0, atol=0)  # levels are the lines'
+    torch.testing.assert_close(t * beta, expected, rtol=0, atol=1e-5)
+
+
+def test_weights_for_bent_sources():
+    """Where the search ends, the objective has no slope: by automatic differentiation."""
+    data, _ = problem(bend=3.0)
+
+    def bent(scores):
+        return scores + scores.sin() / 2, 1 + scores.cos() / 2
+
+    begin = fit_softmax(data, data.weight, 1e-6)
+    zero = torch.zeros_like(begin[1])
+    beta, _, settled = fit_softmax(data, data.weight, 1e-6, begin[0], zero, bent)
+    assert settled
+
+    def objective(beta):
+        x = beta @ (data.Z - data.centre).T
+        log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
+        fit = (data.labels * log_p).sum(0) @ data.weight / data.total
+        return fit - (beta**2).sum() / (2 * 2.0 * data.total)  # C = 2
+
+    slope = torch.autograd.functional.jacobian(objective, beta)
+    assert float(slope.abs().max()) < 2e-6
+    assert float(objective(beta)) > float(objective(begin[0])) + 1e-3
+
+
+def test_rounds():
+    """The best counts; without held-out scores there is one."""
+    data, _ = problem(n=400, bend=3.0, C=0.02)
+
+    def fit(**options):
+        return fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-5, **options)
+
+    first, full = fit(max_iter=0), fit()
+    assert first.history == (first.log_evidence,)
+    assert full.history[0] == first.log_evidence
+    assert full.log_evidence == max(full.history) > first.log_evidence + 1
+    assert full.unsettled == ()
+    assert "EM" in fit(max_iter=1).unsettled
+    assert len(fit(held_out=False).history) == 1
+
+
+def test_rounds_help():
+    """Bent sources, weights that are shrunk far too much: the loss on 4,000 new cases."""
+    everything, classes = problem(n=4400, bend=3.0)
+    data = LinearScores(
+        everything.Z[:400], everything.labels[:, :400], torch.ones(400).double(), 0.02
+    )
+    new, classes = everything.Z[400:], classes[400:]
+    losses = []
+    for max_iter in (0, 30):
+        fit = fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-5, max_iter=max_iter)
+        x = fit.beta @ (new - data.centre).T
+        edge = fit.prior.kernel.edge
+        nu = [
+            fit.prior.source(row.clamp(-edge, edge), mode)
+            for row, mode in zip(x, fit.mode, strict=True)
+        ]
+        log_p = torch.log_softmax(torch.stack(nu), dim=0)
+        losses.append(-float(log_p[classes, torch.arange(4000)].mean()))
+    assert losses[1] < losses[0] - 0.01
+
+
 def test_folds():
     """Every class has its share in every fold; groups stay whole, and folds of one size."""
     generator = np.random.default_rng(0)

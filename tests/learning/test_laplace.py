@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
+from bayesloss.learning import laplace as laplace_module
 from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 
@@ -592,3 +593,31 @@ def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
     gain = entropy - 0.5 * math.log(2 * math.pi * math.e)
     found = float(LogJoint(prior, Gaussian(), None)._twin(Gamma, torch.from_numpy(curvature)))
     assert gain - 0.15 < found < gain
+
+
+def test_newtons_step_on_a_quadratic_gains_what_is_promised(monkeypatch):
+    """The stopping value: under a GP and Gaussian noise Newton's model is the log joint itself."""
+    x, y = simulate()
+    prior, likelihood = prior_of(GP), Gaussian(alpha=3.0)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    promised = []
+
+    def ascend(joint, Gamma, step, value, gain):
+        promised.append(gain)
+        return original(joint, Gamma, step, value, gain)
+
+    original = laplace_module._ascend
+    monkeypatch.setattr(laplace_module, "_ascend", ascend)
+    start = prior.location + 1.0
+    mode = find_mode(joint, start)
+    assert mode.converged
+    assert promised[0] == pytest.approx(float(joint(mode.Gamma) - joint(start)), rel=1e-9)
+
+
+def test_off_a_saddle_the_gain_is_that_of_a_unit_step():
+    """From a saddle of -v^T C v / 2 along the lowest eigenvector, with no slope."""
+    curvature = torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=torch.float64)
+    step, gain = laplace_module._off_the_saddle(curvature)
+    assert float(step @ step) == pytest.approx(1)
+    assert gain == pytest.approx(-0.5 * float(step @ curvature @ step))
+    assert gain == pytest.approx(0.5)

@@ -214,17 +214,17 @@ def test_units_of_the_columns_do_not_matter_without_a_penalty():
         torch.testing.assert_close((Z[0] @ a) @ (Z[0] @ a).T, (Z[1] @ b) @ (Z[1] @ b).T)
 
 
-def test_later_rounds_move_less():
-    """Round t goes 2 / (t + 1) of the way; what does not change stays."""
+def test_what_goes_a_part_of_the_way_is_shifted_by_that_part():
+    """Between two fits held-out scores are those between; what does not change stays."""
     data = problem()
     scores = torch.from_numpy(fitted(data, 0.5))
     slopes = LogLoss().log_probabilities(scores)[1]
     held = LeaveOneOut(data, seed=0)
     first = held(0, scores, slopes) - scores
-    torch.testing.assert_close(held(0, scores, slopes) - scores, first, rtol=1e-12, atol=1e-12)
-    # With the slopes' signs turned, all shifts are; in the third round half the way.
-    third = held(0, scores, -slopes) - scores
-    torch.testing.assert_close(third, 0 * first, rtol=0, atol=1e-12)
+    torch.testing.assert_close(held(0, scores, slopes, 1.0, 0.3) - scores, first)
+    # With the slopes' signs turned, all shifts are; half the way there is none.
+    between = held(0, scores, -slopes, 1.0, 0.5) - scores
+    torch.testing.assert_close(between, 0 * first, rtol=0, atol=1e-12)
 
 
 def test_no_curvature_no_shift():
@@ -233,13 +233,36 @@ def test_no_curvature_no_shift():
     assert LeaveOneOut(data, seed=0)(0, scores, torch.zeros((2, 120)).double()) is scores
 
 
-def test_the_curvature_is_formed_in_rounds_1_2_4_8(monkeypatch):
-    data = problem()
-    held, formed, now = LeaveOneOut(data, seed=0), [], 0
-    leverages = held._leverages
-    monkeypatch.setattr(held, "_leverages", lambda c: (formed.append(now), leverages(c))[1])
-    scores = torch.zeros(120).double()
-    slopes = LogLoss().log_probabilities(scores)[1]
-    for now in range(1, 12):  # noqa: B007
-        held(0, scores, slopes)
-    assert formed == [1, 2, 4, 8]
+class TestStale:
+    """Where it costs much, H is formed when curvatures have changed by a tenth."""
+
+    data = problem(C=0.01)
+
+    def rounds(self, curvatures, monkeypatch, cheap=0):
+        """The shifts of scores whose log probabilities have these curvatures, and who formed H."""
+        monkeypatch.setattr(leave_one_out, "_CHEAP", cheap)
+        held, formed = LeaveOneOut(self.data, seed=0), []
+        root = held._root
+        monkeypatch.setattr(held, "_root", lambda c: (formed.append(now), root(c))[1])
+        scores, shifts = torch.zeros(120).double(), []
+        for now, curvature in enumerate(curvatures):  # noqa: B007
+            size = curvature.expand(120).sqrt()
+            shifts.append(held(0, scores, torch.stack([-size, size])))
+        return torch.stack(shifts), formed
+
+    def test_when(self, monkeypatch):
+        even = torch.full((120,), 0.1, dtype=torch.float64)
+        bent = torch.where(torch.arange(120) % 2 == 0, 0.8, 1.2) * even
+        curvatures = [even, even, 1.02 * even, 0.5 * even, 0.5 * even, 0.5 * bent]
+        assert self.rounds(curvatures, monkeypatch)[1] == [0, 3, 5]
+        assert self.rounds(curvatures, monkeypatch, 2**30)[1] == [0, 1, 2, 3, 4, 5]
+
+    def test_in_between(self, monkeypatch):
+        """A tenth more curvature, and a penalty that makes up most of H in some directions only."""
+        even = torch.full((120,), 0.1, dtype=torch.float64)
+        curvatures = [even, 1.1 * even]
+        found, formed = self.rounds(curvatures, monkeypatch)
+        assert formed == [0]
+        exact, _ = self.rounds(curvatures, monkeypatch, 2**30)
+        # Leverages differ by a tenth where the data make up all of H, by nothing where the penalty.
+        assert float((found[1] - exact[1]).norm() / exact[1].norm()) < 0.05

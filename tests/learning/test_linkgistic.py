@@ -10,7 +10,7 @@ import torch
 from scipy import sparse
 from scipy.special import expit
 from sklearn import config_context
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -20,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss, laplace
+from bayesloss.learning import link_em
 from bayesloss.learning.likelihoods import Bernoulli
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
@@ -73,6 +74,34 @@ class TestLearnedLink:
         # It takes weights and scale as known, so it is narrower than 95 % say.
         assert covered.mean() > 0.7
 
+    def test_a_band_leaves_out_as_many_draws_as_its_level_says(self):
+        link = fit(self.X, self.y).link_
+        x = np.linspace(link.low, link.high, 5)
+        nu = link.posterior.prior.source(torch.from_numpy(x / link.slope), link.band_draws).numpy()
+        for curves, band in ((nu, link.source_band), (expit(nu), link.inverse_link_band)):
+            for level in (0.5, 0.95):
+                low, high = band(x, level=level)
+                for share in ((curves < low).mean(axis=0), (curves > high).mean(axis=0)):
+                    np.testing.assert_allclose(share, (1 - level) / 2, atol=1.01 / len(curves))
+
+    def test_held_out_scores_stop_at_the_end_of_the_period_and_not_before(self, monkeypatch):
+        """The E-step's inputs, with a period that ends within the scores."""
+        seen = []
+
+        def update(link, data, likelihood, k, x, *rest):
+            seen.append(x)
+            return original(link, data, likelihood, k, x, *rest)
+
+        original = link_em._update_link
+        monkeypatch.setattr(link_em, "_update_link", update)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
+        x = seen[0].abs()
+        assert float(x.max()) == 1 / 0.4
+        # Nothing is piled up before the end: scores lie on both sides of half the period.
+        assert int((x > 0.6 / 0.4).sum()) > int((x == 1 / 0.4).sum()) > 0
+
     def test_links_of_the_isgp_increase(self):
         link = fit(self.X, self.y).link_
         x = np.linspace(link.low, link.high, 300)
@@ -105,7 +134,7 @@ class TestLearnedLink:
         """The scores of the fixed link fill half of the period, before EM moves them."""
         model = fit(self.X, self.y, tol=0.1)
         scores = np.abs((self.X - model.centre_) @ model.coef_[0]).max()
-        assert model.link_.posterior.prior.kernel.c * scores == pytest.approx(0.5, rel=0.2)
+        assert scores / model.link_.edge == pytest.approx(0.5, rel=0.2)
         assert fit(self.X, self.y, c=0.01).link_.posterior.prior.kernel.c == 0.01
 
     def test_gp_variance_follows_the_scores(self):
@@ -174,8 +203,8 @@ class TestChosenPrior:
         X, y, _ = kinked(800)
         model = fit(X, y, prior, n_basis=16, leave_one_out=False, max_iter=1, tol=10.0)
         posterior = model.link_.posterior
-        x, labels = torch.from_numpy(model.scores(X)), torch.from_numpy(y).double()
-        for candidate in model._family(posterior.prior):
+        x, labels = model.link_.within(model.scores(X)), torch.from_numpy(y).double()
+        for candidate in model._priors.family(posterior.prior):
             other = laplace(candidate, Bernoulli(), x, labels)
             assert other.log_evidence < posterior.log_evidence + 0.1
 
@@ -192,6 +221,15 @@ class TestChosenPrior:
         usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
         fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
         assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
+
+
+def test_a_weak_penalty_lets_no_score_run_away():
+    """Scores that may leave the period for nothing do so: then the log loss here is 10."""
+    X, y = make_classification(3000, 40, n_informative=10, random_state=0, flip_y=0.05)
+    model = LinkgisticClassifier(C=1e3).fit(X[:600], y[:600])
+    usual = LogisticRegression().fit(X[:600], y[:600])
+    losses = [log_loss(y[600:], m.predict_proba(X[600:])) for m in (model, usual)]
+    assert losses[0] < losses[1] + 0.05
 
 
 class TestFarRows:
@@ -232,7 +270,7 @@ class TestFarRows:
         with pytest.warns(UserWarning, match=self.message):
             model = fit(self.far(1e3), self.y)
         link = model.link_
-        assert link.end == link.posterior.prior.kernel.edge
+        assert link.end == link.edge
         assert -link.end <= link.low < link.high <= link.end
         for function in (link.source, link.inverse_link):
             assert function(100 * link.end) == function(link.end)
@@ -362,7 +400,8 @@ class TestManyClasses:
         assert model.score(self.X, self.y) > 0.95
         assert len(model.links_) == 3
         assert not hasattr(model, "link_")
-        assert all(rows.shape[1] == 3 for rows in model.history_.values())
+        evidence = model.history_["log_evidence"]
+        assert evidence.shape == (model.n_iter_, 1)  # of the one model
 
     def test_string_labels(self):
         names = np.array(["setosa", "versicolor", "virginica"])

@@ -33,6 +33,16 @@ def test_functionals_are_near_the_truth_and_within_their_intervals():
         assert credible.low < credible.mean < credible.high
 
 
+def test_intervals_leave_out_as_many_curves_as_their_level_says():
+    y, p = cases()
+    for level in (0.5, 0.9):
+        found = reliability(y, p, level=level)
+        brier = ((found.calibrator.sample_proba(p) - p) ** 2).mean(axis=1)
+        ends = found.calibration_brier
+        for share in (np.mean(brier < ends.low), np.mean(brier > ends.high)):
+            assert share == pytest.approx((1 - level) / 2, abs=1.01 / len(brier))
+
+
 @pytest.mark.parametrize("kind", ["log_loss", "brier"])
 def test_the_two_parts_add_up_to_the_loss(kind):
     """Of 3,000 cases, up to the noise of the labels: a standard error of the mean loss."""

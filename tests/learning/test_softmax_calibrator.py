@@ -112,3 +112,16 @@ def test_rows_that_are_no_distributions_are_refused():
         model.predict_proba(np.log(p))
     with pytest.raises(ValueError, match="a column a class, 4 of them, got 3"):
         model.predict_proba(p[:, :3])
+
+
+def test_groups_that_repeat_cases_count_them_once():
+    """Every case five times, told which belong together: nearly the fit to the cases themselves."""
+    p, y, _ = cases(400, lambda z: z @ MIX.T)
+    plain = SoftmaxCalibrator().fit(p, y)
+    repeated, labels, ids = (np.repeat(v, 5, axis=0) for v in (p, y, np.arange(400)))
+    told = SoftmaxCalibrator().fit(repeated, labels, groups=ids)
+    untold = SoftmaxCalibrator().fit(repeated, labels)
+    assert told.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate
+    far, near = (np.abs(m.matrix_ - plain.matrix_).max() for m in (untold, told))
+    assert near < 0.2 * far
+    assert plain.power_ == 1

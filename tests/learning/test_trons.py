@@ -11,6 +11,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import BregmanTron, GLMTron, SLIsotron
+from bayesloss.learning import trons
 from bayesloss.learning.trons import PiecewiseLinearLink, SigmoidLink
 
 ALL = [
@@ -54,6 +55,25 @@ class TestScikitLearnsChecks:
         model = OneVsRestClassifier(GLMTron(max_iter=50, patience=50, random_state=0))
         with pytest.warns(ConvergenceWarning):
             assert model.fit(X, y).score(X, y) > 0.6
+
+
+@pytest.mark.parametrize("estimator", ALL, ids=repr)
+def test_what_is_held_out_trains_nothing(estimator, monkeypatch):
+    """One round on data whose held-out part is another: the same weights, scale, centre, link."""
+    X, y, _ = simulate(120)
+    held = np.arange(len(y)) % 5 == 0
+    monkeypatch.setattr(trons, "_hold_out", lambda *_: held)
+    other_X, other_y = X.copy(), y.copy()
+    other_X[held], other_y[held] = 30 * X[held] + 7, 1 - y[held]
+    one, other = (clone(estimator).set_params(max_iter=1) for _ in range(2))
+    for model, data in ((one, (X, y)), (other, (other_X, other_y))):
+        with pytest.warns(ConvergenceWarning):
+            model.fit(*data)
+    for name in ("coef_", "intercept_", "centre_", "scale_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    z = np.linspace(-1, 1, 9)
+    np.testing.assert_array_equal(one.link_(z), other.link_(z))
+    assert one.holdout_errors_ != other.holdout_errors_
 
 
 class TestRounds:

@@ -28,7 +28,8 @@ class GPRegression:
 
     A Gaussian q has a mean and a covariance of theta; its optimal decision under the quadratic cost
     is :math:`h_q(x) = K_{xD} \mu_q`, LHG section 4.1. A sparse mean has non-zero entries on a
-    support S of k training points only.
+    support S of k training points only. Wherever a support is asked for it may be such indices, or
+    k inputs from elsewhere as a floating-point tensor, of which a decision is K_xS m as well.
 
     Parameters
     ----------
@@ -125,16 +126,18 @@ class GPRegression:
         cross = self.kernel(x, self.x)
         return centre, spread + ((cross @ covariance) * cross).sum(dim=1)  # LHG eq. (14)
 
-    def action(self, x: Tensor, mean: Tensor, support: Sequence[int] | None = None) -> Tensor:
+    def action(
+        self, x: Tensor, mean: Tensor, support: Sequence[int] | Tensor | None = None
+    ) -> Tensor:
         """The q-optimal decision at x, of shape (m,): LHG section 4.1.
 
         Parameters
         ----------
         x : Tensor of shape (m,) or (m, D)
         mean : Tensor of shape (N,), or (k,) on a support
-        support : sequence of int, optional
+        support : sequence of int, or Tensor of shape (k,) or (k, D), optional
         """
-        inputs = self.x if support is None else self.x[self.indices_of(support)]
+        inputs = self.x if support is None else self.inputs_of(support)
         if mean.shape != inputs.shape[:1]:
             raise ValueError(
                 f"expected a mean of shape ({len(inputs)},), got {tuple(mean.shape)}; "
@@ -157,9 +160,18 @@ class GPRegression:
         root = self._root(points, weights)
         return root.T @ root  # LHG eq. (21)
 
-    def divergence(self, mean: Tensor, points: Tensor, weights: Tensor | None = None) -> Tensor:
+    def divergence(
+        self,
+        mean: Tensor,
+        points: Tensor,
+        weights: Tensor | None = None,
+        support: Sequence[int] | Tensor | None = None,
+    ) -> Tensor:
         """d_L(p || q), a number: LHG eq. (20), in O(mN), after the exact posterior mean."""
-        return ((self._root(points, weights) @ self._gap(mean)) ** 2).sum()  # LHG eq. (20)
+        if support is None:
+            return ((self._root(points, weights) @ self._gap(mean)) ** 2).sum()  # LHG eq. (20)
+        gap = self.action(points, mean, support) - self.action(points, self.mean)
+        return checked_points(points, weights) @ gap**2  # LHG eq. (20), as a mean over x
 
     def kl(self, mean: Tensor, covariance: Tensor) -> Tensor:
         """KL(q || p) in nats: LHG eq. (22), with its constant.
@@ -188,6 +200,18 @@ class GPRegression:
         if not indices or len(set(indices)) < len(indices) or not all(0 <= i < n for i in indices):
             raise ValueError(f"expected distinct indices of {n} training points, got {indices}")
         return indices
+
+    def inputs_of(self, support: Sequence[int] | Tensor) -> Tensor:
+        """The inputs of a support, of shape (k,) or (k, D); ValueError where they do not fit."""
+        if not isinstance(support, Tensor) or not support.is_floating_point():
+            return self.x[self.indices_of(support)]
+        inputs = _finite("inputs of a support", support)
+        if not len(inputs) or inputs.ndim != self.x.ndim or inputs.shape[1:] != self.x.shape[1:]:
+            raise ValueError(
+                f"expected inputs of a support of shape (k, ...) as in {tuple(self.x.shape)}, "
+                f"k > 0, got {tuple(inputs.shape)}"
+            )
+        return inputs
 
     # -------------------------------------------------------------------------------- parts
 

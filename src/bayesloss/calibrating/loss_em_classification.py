@@ -1,8 +1,20 @@
-"""Linearized loss-EM for Gaussian process classification.
+r"""Linearized loss-EM for Gaussian process classification, and loss-calibrated EP.
 
 LHG section 4.2, Table 3 and equation (27). The E-step approximates the posterior, weighted with the
 utility of the last decisions, by Laplace's method or by EP; the M-step decides anew under that
 Gaussian.
+
+That Gaussian has been weighted with the utility, and the risk would be weighted with it again: with
+exact integrals Table 3 climbs the mean of :math:`U_M^2`. What LHG ask for, the least
+:math:`d_L(p_D \Vert q) = R_{p_D}(h_q) - R_{p_D}(h_{p_D})`, is the largest mean of :math:`U_M`, and
+so the largest evidence of labels and utility. EP has an approximation Z(h) of it. At EP's fixed
+point its sites are stationary, so
+
+.. math:: \frac{\mathrm d \log Z(h)}{\mathrm d h} = \frac{\partial}{\partial h} \log
+   \int q^{\setminus U}(\theta)\, U_M(\theta, h)\, \mathrm d\theta :
+
+the decisions to take are those of least risk under the *cavity* :math:`q^{\setminus U}` of the
+utility's site, the Gaussian of prior and labels' sites.
 """
 
 import math
@@ -13,7 +25,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.expectation_propagation import combine_sites, expectation_propagation
 from bayesloss.calibrating.loss_ep import tilted_ep
 from bayesloss.calibrating.probit import (
     GaussianWeights,
@@ -25,7 +37,7 @@ from bayesloss.calibrating.probit import (
 from bayesloss.calibrating.probit_mode import laplace_probit
 from bayesloss.callers import warn_caller
 
-__all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit"]
+__all__ = ["LogUtility", "LossEMResult", "check_max_loss", "loss_em_probit", "loss_ep_probit"]
 
 
 @dataclass(frozen=True)
@@ -126,18 +138,20 @@ class LogUtility:
 
 @dataclass(frozen=True)
 class LossEMResult:
-    """What loss-EM ends with.
+    """What loss-EM or loss-calibrated EP ends with.
 
     Attributes
     ----------
     q : GaussianWeights
-        The Gaussian of the last E-step.
+        The Gaussian of the last E-step; of loss-calibrated EP, the cavity of the utility's site,
+        with ``log_evidence`` of labels and utility.
     decisions : Tensor of shape (m, s)
         Of least risk under it, on the target inputs.
     n_rounds : Tensor of shape (m,)
         E-steps, the one that changed nothing included.
     converged : Tensor of bool, shape (m,)
-        Whether the decisions repeated themselves.
+        Whether the decisions repeated themselves; of loss-calibrated EP, whether the evidence rose
+        no more.
     """
 
     q: GaussianWeights
@@ -215,15 +229,10 @@ def loss_em_probit(
     """
     M = check_max_loss(max_loss, costs)
     check_max_iter(max_iter)
-    features, y = check_data(features, y)
-    m, _, r = features.shape
-    target_features = check_real(target_features, "target_features")
-    target_noise = check_real(target_noise, "target_noise")
-    if target_features.shape != (m, target_noise.shape[-1], r) or len(target_noise) != m:
-        raise ValueError(
-            f"expected target_features of shape ({m}, s, {r}) and target_noise of shape ({m}, s), "
-            f"got {tuple(target_features.shape)} and {tuple(target_noise.shape)}"
-        )
+    features, y, target_features, target_noise = _check_targets(
+        features, y, target_features, target_noise
+    )
+    m = len(y)
     if start is not None:
         start = check_real(start, "start")
         if start.shape != target_noise.shape or not bool((start.abs() == 1).all()):
@@ -270,3 +279,112 @@ def loss_em_probit(
         )
     weights = GaussianWeights(mean, covariance, log_evidence, found, int(n_rounds.max()))
     return LossEMResult(weights, decisions, n_rounds, converged)
+
+
+def loss_ep_probit(
+    features: Tensor,
+    y: Tensor,
+    target_features: Tensor,
+    target_noise: Tensor,
+    costs: CostMatrix,
+    *,
+    max_loss: float | None = None,
+    max_iter: int = 50,
+) -> LossEMResult:
+    """Decisions of the largest evidence of labels and utility, as EP approximates it.
+
+    Starts at EP's decisions, and decides anew under the utility's cavity while that makes the
+    evidence rise.
+
+    Parameters
+    ----------
+    features : Tensor of shape (m, n, r)
+    y : Tensor of shape (m, n)
+        +1 or -1.
+    target_features : Tensor of shape (m, s, r)
+    target_noise : Tensor of shape (m, s)
+        What :meth:`WhitenedGP.project` gives for the inputs on which decisions will be taken.
+    costs : CostMatrix
+    max_loss : float, optional
+        M, at least the larger cost, which it is if not given. For M to infinity this is EP.
+    max_iter : int
+        The largest number of rounds.
+
+    Returns
+    -------
+    LossEMResult
+
+    Raises
+    ------
+    ValueError
+        If M is below the larger cost, shapes do not fit together, a value is not finite, a label is
+        neither +1 nor -1, or ``max_iter`` is less than 1.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the evidence still rose in the last round, or sites did not settle.
+    """
+    M = check_max_loss(max_loss, costs)
+    check_max_iter(max_iter)
+    features, y, target_features, target_noise = _check_targets(
+        features, y, target_features, target_noise
+    )
+    m, _, r = features.shape
+    threshold = costs.probit_threshold
+    unit = torch.eye(r, dtype=y.dtype, device=y.device).expand(m, r, r)
+    standard = (unit, y.new_zeros((m, r)))
+    q = expectation_propagation(features, y)
+    precision, shift = (site.clone() for site in q.label_sites())
+    found = q.converged.clone()
+    log_evidence = torch.full_like(q.log_evidence, -torch.inf)
+    decisions = decide(q, target_features, target_noise, threshold)
+    proposed = decisions.clone()
+    n_rounds = torch.zeros(m, dtype=torch.int64, device=y.device)
+    active = torch.arange(m, device=y.device)
+    for _ in range(max_iter):
+        targets, noise = target_features[active], target_noise[active]
+        tilted = tilted_ep(
+            features[active], y[active], LogUtility(targets, noise, proposed[active], costs, M)
+        )
+        n_rounds[active] += 1
+        # A decision at the boundary may swing for ever: each side is the better one to the cavity
+        # that it makes. Where the evidence does not rise, the decisions before were at its top.
+        rose = tilted.log_evidence > log_evidence[active]
+        active = active[rose]
+        new_precision, new_shift = tilted.label_sites()
+        precision[active], shift[active] = new_precision[rose], new_shift[rose]
+        log_evidence[active], found[active] = tilted.log_evidence[rose], tilted.converged[rose]
+        decisions[active] = proposed[active]
+        mean, V, _ = combine_sites(features, precision, shift, standard)  # the utility's cavity
+        rounds = int(n_rounds.max())
+        q = GaussianWeights(mean, V, log_evidence, found, rounds, (precision, shift))
+        proposed = decide(q, target_features, target_noise, threshold)
+        active = active[(proposed != decisions)[active].any(-1)]
+        if not len(active):
+            break
+    converged = torch.ones(m, dtype=torch.bool, device=y.device)
+    converged[active] = False
+    if len(active):
+        warn_caller(
+            f"the evidence of {len(active)} of {m} data sets still rose after {max_iter} rounds: "
+            f"use a larger max_iter, or a larger max_loss",
+            ConvergenceWarning,
+        )
+    return LossEMResult(q, decisions, n_rounds, converged)
+
+
+def _check_targets(
+    features: Tensor, y: Tensor, target_features: Tensor, target_noise: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Data and targets as float64, or a ValueError that says what does not fit."""
+    features, y = check_data(features, y)
+    m, _, r = features.shape
+    target_features = check_real(target_features, "target_features")
+    target_noise = check_real(target_noise, "target_noise")
+    if target_features.shape != (m, target_noise.shape[-1], r) or len(target_noise) != m:
+        raise ValueError(
+            f"expected target_features of shape ({m}, s, {r}) and target_noise of shape ({m}, s), "
+            f"got {tuple(target_features.shape)} and {tuple(target_noise.shape)}"
+        )
+    return features, y, target_features, target_noise

@@ -60,7 +60,7 @@ def tilted_ep(
     -------
     GaussianWeights
         ``log_evidence`` approximates the log of the integral of prior, likelihood and utility;
-        ``n_iterations`` counts rounds. It has no sites that stand for all of it.
+        ``n_iterations`` counts rounds; ``sites`` are the labels', without the utility's.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def tilted_ep(
     Warns
     -----
     ConvergenceWarning
-        If the sites of some data set did not settle, or its Gaussian lost its variance.
+        If the sites of some data set did not settle, or a cavity has no variance.
     """
     features, y = check_data(features, y)
     check_max_iter(max_iter)
@@ -98,9 +98,15 @@ def tilted_ep(
         q = fit_sites(features, y, start=q.sites, factor=factor)
     converged = (change < tolerance) & q.converged
     if not bool(converged.all()):
+        broken = int((~torch.isfinite(q.log_evidence)).sum())
+        reason = (
+            f"; {broken} have cavities without variance: use a larger max_loss"
+            if broken
+            else ": use a larger max_iter, or a larger max_loss"
+        )
         warn_caller(
             f"the utility's site of {int((~converged).sum())} of {m} data sets did not settle in "
-            f"{rounds} rounds: use a larger max_iter, or a larger max_loss",
+            f"{rounds} rounds{reason}",
             ConvergenceWarning,
         )
     # q's log evidence has the normaliser of q for the utility's site; the utility's own mass under
@@ -112,4 +118,4 @@ def tilted_ep(
     cavity_normaliser = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
     log_mass, _, _ = utility.log_expectation(mean, V)
     log_evidence = q.log_evidence - normaliser + cavity_normaliser + log_mass
-    return GaussianWeights(q.mean, q.covariance, log_evidence, converged, rounds)
+    return GaussianWeights(q.mean, q.covariance, log_evidence, converged, rounds, q.sites)

@@ -4,7 +4,7 @@ r"""What a prior over sources asks of its kernel: a finite Mercer expansion (W&N
 
 The eigenvalues, phi and psi are all that a new basis must bring. The rest follows in :math:`O(M^2)`
 numbers a point, because whatever is linear in psi is linear in h, the upper triangle of psi in
-:math:`F = M(M + 1)/2` columns. A basis whose psi consists of fewer functions overrides the four
+:math:`F = M(M + 1)/2` columns. A basis whose psi consists of fewer functions overrides the five
 methods that speak of h together, as the trigonometric kernel does; what stands here is then a
 second route, for tests.
 """
@@ -105,6 +105,20 @@ class Basis(ABC):
         out = s.new_zeros((*s.shape[:-1], self.n_basis, self.n_basis))
         out[..., row, column] = out[..., column, row] = s
         return out
+
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """Vectors v_t and a matrix P with square_coefficients(w w^T) = P (v w)^2 for every w.
+
+        Of shape (T, M) and (F, T); here by 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2.
+        """
+        row, column = self._triangle(self.eigenvalues.device)
+        unit = torch.eye(self.n_basis, dtype=torch.float64, device=row.device)
+        pair, place = row != column, torch.arange(len(row), device=row.device)
+        alone = place[~pair]  # where w_i^2 stands
+        P = torch.eye(len(row), dtype=torch.float64, device=row.device)
+        P[place[pair], alone[row[pair]]] = -1
+        P[place[pair], alone[column[pair]]] = -1
+        return unit[row] + pair[:, None] * unit[column], P
 
     def jacobian(self, w: Tensor) -> Tensor:
         """The derivative of square_coefficients(w w^T) with respect to w: (M,) to (F, M)."""

@@ -107,7 +107,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             calibrator.
         groups : array-like of shape (n,), optional
             Which cases belong together. A splitter that takes groups holds them out together, and
-            for two classes the calibrator takes account of them.
+            the calibrator takes account of them.
         **fit_params
             For the classifier; with metadata routing, for whoever asked for them.
 
@@ -145,14 +145,9 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"expected cases of the classes that the classifier knows, {known}, got "
                 f"{self.classes_}"
             )
-        if len(self.classes_) == 2:
-            self.calibrator_ = LinkCalibrator(scale=_scale(self.estimator_)).fit(
-                scores, labels, weight, groups
-            )
-        else:
-            self.calibrator_ = SoftmaxCalibrator(scale=_scale(self.estimator_)).fit(
-                scores, labels, weight
-            )
+        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
+        self.calibrator_: LinkCalibrator | SoftmaxCalibrator = kind(scale=_scale(self.estimator_))
+        self.calibrator_.fit(scores, labels, weight, groups)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))

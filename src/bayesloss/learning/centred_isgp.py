@@ -14,6 +14,7 @@ combines the same 2M + 1 functions h(x): nothing else of the ISGP changes.
 """
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -53,9 +54,7 @@ class CentredISGP(SourcePrior):
     ) -> None:
         super().__init__(kernel, mu=mu, gamma=gamma)
         self.tau = float(tau)
-        # Where h has the integrals of the basis functions: S_k for cosines, D_k for sines.
-        half = torch.arange(1, kernel.n_basis // 2 + 1)
-        self._waves = torch.cat([half, kernel.n_basis + half])
+        self._waves = _waves(kernel.n_basis)
         rest = 1 - as_number(kernel.variance) - self.tau**2
         if not (rest > 0 and self.tau > 0):
             raise ValueError(
@@ -79,18 +78,19 @@ class CentredISGP(SourcePrior):
 
     def jacobian(self, Gamma: Tensor) -> Tensor:
         """Of shape (2M + 2, M + 2)."""
-        w, level = Gamma[:-2], Gamma[-2]
-        columns = self.kernel.jacobian(w)
-        M, waves = len(w), self._waves
-        columns[waves, torch.arange(M)] += 2 * level
-        own = Gamma.new_zeros((2 * M + 1, 1))
-        own[0, 0] = 2 * level
-        own[waves, 0] = 2 * w
-        return torch.block_diag(torch.cat([columns, own], dim=1), Gamma.new_ones((1, 1)))
+        columns = 2 * (_forms(self.kernel.n_basis) @ Gamma[:-1])
+        return torch.block_diag(columns, Gamma.new_ones((1, 1)))
 
     def curvature(self, s: Tensor) -> Tensor:
         """Constant in Gamma, zero for nu_0."""
-        return torch.block_diag(2 * self._form(s[:-1]), s.new_zeros((1, 1)))
+        bend = 2 * torch.tensordot(s[:-1], _forms(self.kernel.n_basis), 1)
+        return torch.block_diag(bend, s.new_zeros((1, 1)))
+
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """Those of the kernel, with the level w_0 added to f."""
+        V, P = self.kernel.squares()
+        pad = torch.nn.functional.pad
+        return pad(pad(V, (0, 1), value=1.0), (0, 1)), pad(P, (0, 0, 0, 1))
 
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """E[f^2] is quadratic in the moments of (w, w_0)."""
@@ -104,7 +104,8 @@ class CentredISGP(SourcePrior):
     def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
         """The part linear in Gamma, and the quadratic one, as in the ISGP."""
         linear = rows @ self.jacobian(location) @ root
-        quadratic = root[:-1].T @ (self._form(rows[:, :-1]) @ root[:-1])
+        forms = torch.tensordot(rows[:, :-1], _forms(self.kernel.n_basis), 1)
+        quadratic = root[:-1].T @ (forms @ root[:-1])
         return torch.cat([linear, math.sqrt(2) * quadratic.flatten(1)], dim=1)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -125,10 +126,23 @@ class CentredISGP(SourcePrior):
         out[..., self._waves] = 2 * (level * w)
         return out
 
-    def _form(self, s: Tensor) -> Tensor:
-        """The matrix B with (w, w_0)^T B (w, w_0) = s^T coefficients."""
-        inner = self.kernel.combine(s)
-        edge = s[..., self._waves]
-        top = torch.cat([inner, edge[..., :, None]], dim=-1)
-        bottom = torch.cat([edge, s[..., :1]], dim=-1)
-        return torch.cat([top, bottom[..., None, :]], dim=-2)
+
+def _waves(n_basis: int) -> Tensor:
+    """Where h has the integrals of the basis functions: S_k for cosines, D_k for sines."""
+    half = torch.arange(1, n_basis // 2 + 1)
+    return torch.cat([half, n_basis + half])
+
+
+@lru_cache(maxsize=4)
+@torch.inference_mode(False)  # or else what is cached there could not be differentiated elsewhere
+def _forms(n_basis: int) -> Tensor:
+    """Matrices B_f with (w, w_0)^T B_f (w, w_0) = coefficient f of f^2, of shape (F, M + 1, M + 1).
+
+    They are dense, but small, and a product with them is one call.
+    """
+    kernel = TrigonometricKernel(a=2.0, c=1.0, n_basis=n_basis)  # all have the same
+    units = torch.eye(2 * n_basis + 1, dtype=torch.float64)
+    inner, edge = kernel.combine(units), units[:, _waves(n_basis)]
+    top = torch.cat([inner, edge[:, :, None]], dim=2)
+    bottom = torch.cat([edge, units[:, :1]], dim=1)
+    return torch.cat([top, bottom[:, None, :]], dim=1)

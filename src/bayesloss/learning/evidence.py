@@ -45,6 +45,7 @@ from bayesloss.learning.laplace import (
 )
 from bayesloss.learning.likelihoods import Likelihood, Observations
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.variational import GaussianBound, nearest
 from bayesloss.threads import fixed_threads
 
 __all__ = [
@@ -55,7 +56,7 @@ __all__ = [
     "maximise_evidence",
 ]
 
-Objective = Literal["bound", "laplace"]
+Objective = Literal["bound", "laplace", "variational"]
 L = TypeVar("L", bound=Likelihood)
 
 _RANGES = {
@@ -129,7 +130,7 @@ def evidence_gradient(
         Makes the log joint density from theta, differentiably.
     start : Tensor of shape (M + 1,)
         Where the search for the mode begins.
-    objective : {"bound", "laplace"}
+    objective : {"bound", "laplace", "variational"}
 
     Returns
     -------
@@ -144,6 +145,11 @@ def evidence_gradient(
         mode = find_mode(joint, start)
     if not mode.converged:
         return -math.inf, torch.zeros_like(theta), mode
+    if objective == "variational":
+        q, _ = nearest(joint, mode)
+        # q makes the bound stationary: the partial derivative is the whole one.
+        (slope,) = torch.autograd.grad(_expected_log_joint(joint, q), theta)
+        return q.log_evidence, slope, mode
     Gamma = mode.Gamma.detach().requires_grad_()
     value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
@@ -153,6 +159,17 @@ def evidence_gradient(
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
     (drift,) = torch.autograd.grad(score @ direction, theta)
     return float(value.detach()), partial_theta + drift, mode  # appendix D
+
+
+def _expected_log_joint(joint: LogJoint, q: Posterior) -> Tensor:
+    """What of q's bound depends on the hyper-parameters, q itself held fixed."""
+    prior, bound = joint.prior, GaussianBound(joint)
+    with torch.no_grad():
+        slopes = joint.data.features @ prior.jacobian(q.mode)
+        moments = bound.moments(q.mode, q.root, slopes)
+    distance = (q.mode - prior.location) ** 2 + (q.root**2).sum(dim=1)
+    log_prior = 0.5 * (torch.log(prior.precision) - prior.precision * distance).sum()
+    return bound.fit(*moments) + log_prior
 
 
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
@@ -186,8 +203,10 @@ def maximise_evidence(
     bounds : mapping of str to (float, float), optional
         Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", and the
         likelihood's own, such as "alpha".
-    objective : {"bound", "laplace"}
-        The evidence lower bound of Laplace's Gaussian, or Laplace's evidence as in the paper.
+    objective : {"bound", "laplace", "variational"}
+        The evidence lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the
+        highest bound of any Gaussian, whose posterior is then that of
+        :func:`~bayesloss.learning.variational.variational`.
     max_iter : int
         The largest number of quasi-Newton iterations of each search.
 
@@ -256,10 +275,17 @@ def maximise_evidence(
             ConvergenceWarning,
         )
     there, observed = _model(best.theta, prior, likelihood)
+    joint = LogJoint(there, observed, data)
+    if objective == "variational":
+        posterior, trouble = nearest(joint, best.mode)
+        if trouble:
+            warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
+    else:
+        posterior = approximate(joint, best.mode)
     return EvidenceMaximum(
-        posterior=approximate(LogJoint(there, observed, data), best.mode),
+        posterior=posterior,
         likelihood=observed,
-        converged=converged,
+        converged=converged and posterior.converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
         at_bound=tuple(

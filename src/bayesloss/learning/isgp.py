@@ -131,6 +131,13 @@ class SourcePrior(ABC, Generic[B]):
         """The second derivative of ``s @ coefficients(Gamma)``, of shape (M + 1, M + 1)."""
 
     @abstractmethod
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """A matrix V, of shape (T, M + 1), and P, of shape (F, T), that say how Gamma enters.
+
+        ``coefficients(Gamma) = P @ (V @ Gamma)**2 + jacobian(0) @ Gamma``.
+        """
+
+    @abstractmethod
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """The mean of the coefficients, of shape (F,), when Gamma ~ N(location, root root^T)."""
 
@@ -213,6 +220,11 @@ class ISGP(SourcePrior[B]):
         """Twice the combination of psi with weights s, and zero for nu_0."""
         return torch.block_diag(2 * self.kernel.combine(s[:-1]), s.new_zeros((1, 1)))
 
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """Those of the kernel; nu_0 enters linearly."""
+        V, P = self.kernel.squares()
+        return torch.nn.functional.pad(V, (0, 1)), torch.nn.functional.pad(P, (0, 0, 0, 1))
+
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """Lemma 7 as corrected: E[w^T C w] = tr(C (Sigma_w + w w^T)) for combinations C of psi."""
         w, nu_0 = location[:-1], location[-1:]
@@ -293,6 +305,12 @@ class GP(SourcePrior[B]):
     def curvature(self, s: Tensor) -> Tensor:
         """Zero."""
         return s.new_zeros((len(s), len(s)))
+
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """None: Gamma enters linearly."""
+        return self.location.new_zeros((0, len(self.location))), self.location.new_zeros(
+            (len(self.location), 0)
+        )
 
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """The mean of Gamma."""

@@ -14,16 +14,24 @@ the log joint density of all parameters Gamma = (Gamma_1, ..., Gamma_K) has, wit
 and Newton's method and Laplace's approximation go as for one source. The sources of a class depend
 on each other a posteriori only through the common denominator.
 
-Sources are fitted to scores that the weights have not seen: multinomial regressions on all folds
-but one score the data of that one. From the fit to all data, a few steps lead to each of those. All
-scores are first brought to the scale at which the held-out labels are most probable, so that a
-straight line of slope 1 is temperature scaling, and the sources have to say only where classes
-differ from it, and where they bend.
+Sources and weights take turns, as in W&N's EM. A round begins with the sources. They are fitted to
+scores that the weights have not seen: weights fitted to all folds but one score the data of that
+one. All scores are first brought to the scale t at which the held-out labels are most probable, so
+that a straight line of slope 1 is temperature scaling, and the sources have to say only where
+classes differ from it, and where they bend. Then the weights of all data, and those without each
+fold, maximise
+
+    mean_n log p(y_n given t x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
+
+with the sources at their mode. They begin as multinomial regressions, nu_k(x_k) = x_k + level.
+Through t the data have a say in the penalty: of straight lines the next weights are a multinomial
+regression's with t^2 C in place of C. Rounds end when Laplace's evidence of the held-out labels
+rises no more, and the best counts.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -33,12 +41,28 @@ from torch import Tensor
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.link_tables import HermiteTable, table_nodes
 from bayesloss.learning.range_map import robust_reach
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
-__all__ = ["JointFit", "SoftmaxJoint", "fit_joint_links", "fit_softmax", "folds_of"]
+__all__ = [
+    "SOFTMAX",
+    "JointFit",
+    "SoftmaxJoint",
+    "common_scale",
+    "fit_joint_links",
+    "fit_softmax",
+    "folds_of",
+]
+
+SOFTMAX = "the multinomial regression"
 
 _FOLDS = 5
-_STEPS = 1000  # L-BFGS iterations of the multinomial regression
+_PATIENCE = 5  # rounds in turn without a rise: one may be worse, since sources see held-out scores
+_STEPS = 1000  # L-BFGS iterations of a fit of weights
+
+# Takes scores of shape (K, n) to the sources there, and to their slopes.
+Sources = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -59,20 +83,20 @@ class JointFit:
         Laplace's, given the held-out scores, in nats.
     least_curvature : float
         The smallest eigenvalue of the Hessian in units of the prior precision.
-    n_iter : int
-        Newton steps.
+    history : tuple of float
+        The evidence of each round.
     unsettled : tuple of str
         What did not converge.
     """
 
     beta: Tensor
     scores: Tensor
-    prior: SourcePrior
+    prior: SourcePrior[TrigonometricKernel]
     mode: Tensor
     root: Tensor = field(repr=False)
     log_evidence: float
     least_curvature: float
-    n_iter: int
+    history: tuple[float, ...]
     unsettled: tuple[str, ...]
 
 
@@ -81,10 +105,11 @@ def fit_joint_links(
     family: Callable[[float], Sequence[SourcePrior]],
     *,
     tol: float,
+    max_iter: int = 30,
     groups: Tensor | None = None,
     held_out: bool = True,
 ) -> JointFit:
-    """Fit weights, then all sources together to held-out scores.
+    """Fit weights, and all sources together to held-out scores, in turns.
 
     Parameters
     ----------
@@ -94,66 +119,123 @@ def fit_joint_links(
         Takes the largest score in absolute value, but for a few far out, to the priors among which
         Laplace's evidence chooses, stiffest last; all with the same features.
     tol : float
-        A multinomial regression ends when no derivative of its mean log likelihood exceeds tol.
+        A fit of weights ends when no derivative of its objective exceeds tol, and rounds when the
+        evidence has not risen by tol nats a datum for some rounds.
+    max_iter : int
+        How often weights are fitted to learned sources at most; with 0 they remain a multinomial
+        regression's.
     groups : Tensor of int64 of shape (n,), optional
         Data of one number are held out together.
     held_out : bool
-        Whether sources are fitted to held-out scores, or to the training scores.
+        Whether sources are fitted to held-out scores. Fitted to the training scores they would
+        reward weights for overfitting, and there is one round.
 
     Returns
     -------
     JointFit
     """
-    beta, offset, settled = fit_softmax(data, data.weight, tol)
-    unsettled = [] if settled else ["the multinomial regression"]
-    scores = data.scores(beta, torch.zeros_like(offset))
-    seen, shift = scores.clone(), offset[:, None].expand_as(scores).clone()
+    parts, fold = [data.weight], None
     if held_out:
-        fold = folds_of(data.labels.argmax(0).cpu(), groups).to(scores.device)
-        for each in range(int(fold.max()) + 1):
-            out = fold == each
-            weight = torch.where(out, 0.0, data.weight)
-            without, level, settled = fit_softmax(data, weight, tol, beta, offset)
-            if not settled:
-                unsettled.append(f"the multinomial regression without fold {each}")
-            seen[:, out] = data.scores(without, torch.zeros_like(level))[:, out]
-            shift[:, out] = level[:, None]
-    scale = _common_scale(seen + shift, data.labels, data.weight)
-    beta, scores = scale * beta, scale * scores
-    # The offset of a fold's regression is part of its scores, that of the fit to all is nu_0.
-    x, start = (scale * (seen + shift - offset[:, None])).cpu(), (scale * offset).cpu()
-    weight = data.weight.cpu()
-    priors = family(max(robust_reach(row, weight) for row in torch.cat([x, scores.cpu()])))
-    edge = 1 / priors[0].kernel.c
-    features = [priors[0].features(row.clamp(-edge, edge)) for row in x]
+        fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
+        numbers = range(int(fold.max()) + 1)
+        parts += [torch.where(fold == each, 0.0, data.weight) for each in numbers]
+    beta, level, settled = fit_softmax(data, data.weight, tol)
+    fits = [(beta, level, settled)]
+    fits += [fit_softmax(data, part, tol, beta, level) for part in parts[1:]]
+    # The offsets of the fit to all are the levels of the sources; what is left is part of scores.
+    fits = [(beta, offset - level, settled) for beta, offset, settled in fits]
+    unsettled: set[str] = set() if all(fit[2] for fit in fits) else {SOFTMAX}
+    best: JointFit | None = None
+    history: list[float] = []
+    poor = 0
+    while True:
+        scores = data.scores(*fits[0][:2])
+        seen = scores.clone()
+        for each, fit in enumerate(fits[1:]):
+            seen[:, fold == each] = data.scores(*fit[:2])[:, fold == each]
+        # Sources are constant where a few scores lie far out; lines would follow these alone.
+        end = 2 * max(robust_reach(row, data.weight.cpu()) for row in seen.cpu())
+        near = seen.clamp(-end, end)
+        if not history:
+            scale = common_scale(near + level[:, None], torch.zeros_like(level), data)
+            level = scale * level  # in nats from here on, as those of the sources
+        else:
+            scale = common_scale(near, level, data)
+        found = _fit_sources(data, scale * fits[0][0], scale * scores, scale * seen, level, family)
+        history.append(found.log_evidence)
+        rise = math.inf if best is None else found.log_evidence - best.log_evidence
+        if best is None or rise > 0:
+            best = found
+        poor = poor + 1 if rise < tol * data.total else 0
+        if not held_out or len(history) > max_iter or poor == _PATIENCE:
+            break
+        sources = _tabulated(found, scale)
+        fits = [
+            fit_softmax(data, part, tol, *fit[:2], sources)
+            for part, fit in zip(parts, fits, strict=True)
+        ]
+        if not all(fit[2] for fit in fits):
+            unsettled.add("the weights")
+    if held_out and max_iter and poor < _PATIENCE:
+        unsettled.add("EM")
+    return replace(best, history=tuple(history), unsettled=(*sorted(unsettled), *best.unsettled))
+
+
+def _fit_sources(
+    data: LinearScores,
+    beta: Tensor,
+    scores: Tensor,
+    seen: Tensor,
+    level: Tensor,
+    family: Callable[[float], Sequence[SourcePrior]],
+) -> JointFit:
+    """The sources of held-out scores, with levels that are expected, on their common scale."""
+    weight, labels, seen = data.weight.cpu(), data.labels.cpu(), seen.cpu()
+    priors = family(max(robust_reach(row, weight) for row in torch.cat([seen, scores.cpu()])))
+    edge = priors[0].kernel.edge
+    features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
     best: tuple[float, SourcePrior, Mode, Tensor] | None = None
-    n_iter, Gamma = 0, None
+    Gamma = None
     for prior in reversed(priors):
-        joint = SoftmaxJoint.of(prior, start, features, data.labels.cpu(), data.weight.cpu())
+        joint = SoftmaxJoint.of(prior, level.cpu(), features, labels, weight)
         mode = find_mode(joint, joint.prior.location if Gamma is None else Gamma)
-        n_iter += mode.n_iter
         if mode.least_curvature <= 0:
             continue
         Gamma = mode.Gamma
-        evidence = float(joint.log_evidence(Gamma))
+        evidence = float(joint.log_evidence(Gamma, mode.curvature))
         if best is None or evidence > best[0]:
-            best = evidence, prior, mode, joint.root(Gamma)
+            best = evidence, prior, mode, joint.root(Gamma, mode.curvature)
     if best is None:
         raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
     evidence, prior, mode, root = best
-    if not mode.converged:
-        unsettled.append("the search for the sources")
     return JointFit(
         beta=beta,
         scores=scores,
         prior=prior,
-        mode=mode.Gamma.reshape(len(start), -1),
+        mode=mode.Gamma.reshape(len(level), -1),
         root=root,
         log_evidence=evidence,
         least_curvature=mode.least_curvature,
-        n_iter=n_iter,
-        unsettled=tuple(unsettled),
+        history=(),
+        unsettled=() if mode.converged else ("the search for the sources",),
     )
+
+
+def _tabulated(fit: JointFit, scale: float) -> Sources:
+    """The sources at their mode, as functions of scores before they are brought to the scale."""
+    nodes = table_nodes(fit.prior)
+    # eq. (13)
+    table = HermiteTable(
+        nodes, fit.prior.source(nodes, fit.mode), fit.prior.derivative(nodes, fit.mode)
+    )
+    table = table.held(fit.prior.kernel.edge).to(fit.scores.device)
+    row = torch.arange(len(fit.mode), device=fit.scores.device)[:, None]
+
+    def sources(scores: Tensor) -> tuple[Tensor, Tensor]:
+        values, slopes = table(scale * scores, row)
+        return values, scale * slopes
+
+    return sources
 
 
 def fit_softmax(
@@ -162,8 +244,11 @@ def fit_softmax(
     tol: float,
     beta: Tensor | None = None,
     offset: Tensor | None = None,
+    sources: Sources | None = None,
 ) -> tuple[Tensor, Tensor, bool]:
     """Weights (K, d) and offsets (K,) of a multinomial logistic regression, and if it settled.
+
+    With sources, the weights that are best for those; the offsets stay, since sources have levels.
 
     Parameters
     ----------
@@ -175,6 +260,7 @@ def fit_softmax(
     beta : Tensor of shape (K, d), optional
     offset : Tensor of shape (K,), optional
         Where the search begins.
+    sources : callable, optional
     """
     K, d = len(data.labels), len(data.centre)
     begin = data.Z.new_zeros((K, d)) if beta is None else beta
@@ -188,11 +274,13 @@ def fit_softmax(
         moved = torch.from_numpy(vector.copy()).to(y.device).reshape(K, d + 1)
         at = begin + data.weights(moved[:, :-1])
         shift = level + data.level.rsqrt() * moved[:, -1]
-        scores = data.scores(at, shift)
-        log_p = scores - scores.logsumexp(0)
+        nu, steps = data.scores(at, shift), None
+        if sources is not None:
+            nu, steps = sources(nu)
+        log_p = nu - nu.logsumexp(0)
         slopes = (y - log_p.exp()) * (weight / total)
-        gradient = data.pull_back(slopes) - ridge * at
-        rise = slopes.sum(1)
+        rise = slopes.sum(1) if steps is None else torch.zeros_like(level)
+        gradient = data.pull_back(slopes if steps is None else slopes * steps) - ridge * at
         steep = max(float(gradient.abs().max()), float(rise.abs().max()))
         value = float(((y * log_p).sum(0) * weight).sum() / total)
         value -= 0.5 * ridge * float((at**2).sum())
@@ -236,17 +324,17 @@ def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
     return of_group[groups]
 
 
-def _common_scale(scores: Tensor, labels: Tensor, weight: Tensor) -> float:
+def common_scale(scores: Tensor, level: Tensor, data: LinearScores) -> float:
     """The factor of all scores, of shape (K, n), that makes the labels most probable.
 
-    Temperature scaling, with log factor ~ N(0, 1) beforehand: labels that are all told apart would
-    ask for an infinite one.
+    Temperature scaling, beside levels that stay, with log factor ~ N(0, 1) beforehand: labels that
+    are all told apart would ask for an infinite one.
     """
-    y = labels.to(weight.dtype)
+    y = data.labels.to(data.weight.dtype)
 
     def negative(log_factor: float) -> float:
-        log_p = torch.log_softmax(math.exp(log_factor) * scores, dim=0)
-        return 0.5 * log_factor**2 - float(((y * log_p).sum(0) * weight).sum())
+        log_p = torch.log_softmax(math.exp(log_factor) * scores + level[:, None], dim=0)
+        return 0.5 * log_factor**2 - float(((y * log_p).sum(0) * data.weight).sum())
 
     return math.exp(minimize_scalar(negative, bounds=(-5.0, 5.0), method="bounded").x)
 
@@ -302,18 +390,8 @@ class SoftmaxJoint(LogJoint):
         """The log probability of all labels, as a scalar."""
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
-    def gradient(self, Gamma: Tensor) -> Tensor:
-        """The derivative with respect to Gamma, of shape (K * D,)."""
-        residual = self.weight * (self.labels - self._log_p(Gamma).exp())
-        parts = Gamma.reshape(len(self.features), -1)
-        pulls = [
-            self.each.jacobian(G).T @ (Phi.T @ r)
-            for Phi, G, r in zip(self.features, parts, residual, strict=True)
-        ]
-        return torch.cat(pulls) - self.prior.precision * (Gamma - self.prior.location)
-
-    def hessian(self, Gamma: Tensor) -> Tensor:
-        """Minus the second derivative, of shape (K * D, K * D): H above."""
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The derivative in Gamma, of shape (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)
@@ -328,4 +406,5 @@ class SoftmaxJoint(LogJoint):
                 columns = slice(j * D, (j + 1) * D)
                 H[rows, columns] += block
                 H[columns, rows] += block.T
-        return H
+        pulls = torch.cat([J.T @ r for J, r in zip(slopes, residual, strict=True)])
+        return pulls - self.prior.precision * (Gamma - self.prior.location), H

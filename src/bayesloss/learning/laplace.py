@@ -49,13 +49,14 @@ class LogJoint:
 
     def gradient(self, Gamma: Tensor) -> Tensor:
         """The derivative with respect to Gamma, of shape (M + 1,)."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        first, _ = self.likelihood.derivatives(nu, self.data)
-        pull = self.prior.jacobian(Gamma).T @ (self.data.features.T @ first)
-        return pull - self.prior.precision * (Gamma - self.prior.location)
+        return self.derivatives(Gamma)[0]
 
     def hessian(self, Gamma: Tensor) -> Tensor:
-        """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1).
+        """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1)."""
+        return self.derivatives(Gamma)[1]
+
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient and H together.
 
         nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
         likelihood at each datum,
@@ -64,30 +65,32 @@ class LogJoint:
         """
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
-        slopes = self.data.features @ self.prior.jacobian(Gamma)
-        bend = self.prior.curvature(self.data.features.T @ first)
+        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
+        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
+        precision = self.prior.precision
+        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
         # eq. (11)
-        return torch.diag(self.prior.precision) - slopes.T @ (second[:, None] * slopes) - bend
+        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def curvature(self, Gamma: Tensor) -> Tensor:
         """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
         scale = self.prior.precision.rsqrt()
         return scale[:, None] * self.hessian(Gamma) * scale
 
-    def root(self, Gamma: Tensor) -> Tensor:
+    def root(self, Gamma: Tensor, curvature: Tensor | None = None) -> Tensor:
         """A matrix R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
-        factor = torch.linalg.cholesky(self.curvature(Gamma))
+        factor = torch.linalg.cholesky(self.curvature(Gamma) if curvature is None else curvature)
         identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
         return self.prior.precision.rsqrt()[:, None] * inverse.T
 
-    def log_evidence(self, Gamma: Tensor) -> Tensor:
+    def log_evidence(self, Gamma: Tensor, curvature: Tensor | None = None) -> Tensor:
         """Laplace's approximation to log p(D) with the mode at Gamma, as a scalar in nats.
 
         Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and
         the twin mode's share.
         """
-        curvature = self.curvature(Gamma)
+        curvature = self.curvature(Gamma) if curvature is None else curvature
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)  # appendix D
 
@@ -137,12 +140,15 @@ class Mode:
         The smallest eigenvalue of the Hessian in units of the prior precision.
     converged : bool
     n_iter : int
+    curvature : Tensor of shape (M + 1, M + 1), optional
+        That Hessian, where it is known already.
     """
 
     Gamma: Tensor
     least_curvature: float
     converged: bool
     n_iter: int
+    curvature: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -280,26 +286,28 @@ def laplace(
     return approximate(joint, mode)
 
 
-def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
+def find_mode(
+    joint: LogJoint, start: Tensor, *, max_iter: int = 200, exact: float = _EXACT
+) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
     Steps are measured in the prior's standard deviations. Where the Hessian is not positive
     definite, the absolute values of its eigenvalues lead away from saddle points; on one, its
     lowest eigenvector does. A backtracking line search makes every step an ascent. Converged means
-    that the Hessian is positive definite and the next step would gain less than 1e-18 nats (1e-10
-    where rounding errors allow no better).
+    that the Hessian is positive definite and the next step would gain less than ``exact``, 1e-18
+    nats (1e-10 where rounding errors allow no better).
     """
     scale = joint.prior.precision.rsqrt()
     Gamma, value, n_iter = start, joint(start), 0
     while True:
-        slope = scale * joint.gradient(Gamma)
-        curvature = joint.curvature(Gamma)
+        gradient, hessian = joint.derivatives(Gamma)
+        slope, curvature = scale * gradient, scale[:, None] * hessian * scale
         factor, indefinite = torch.linalg.cholesky_ex(curvature)
         step = _saddle_free_step(curvature, slope) if indefinite else _solve(factor, slope)
         gain = 0.5 * float(slope @ step)
-        if gain < _EXACT and indefinite:
+        if gain < exact and indefinite:
             step, gain = _off_the_saddle(curvature)
-        if gain < _EXACT or n_iter == max_iter:
+        if gain < exact or n_iter == max_iter:
             break
         moved = _ascend(joint, Gamma, scale * step, value, gain)
         if moved is None:
@@ -309,8 +317,9 @@ def find_mode(joint: LogJoint, start: Tensor, *, max_iter: int = 200) -> Mode:
     return Mode(
         Gamma=Gamma,
         least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
-        converged=not indefinite and gain < max(_CLOSE, 1e-14 * abs(float(value))),
+        converged=not indefinite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
         n_iter=n_iter,
+        curvature=curvature,
     )
 
 
@@ -333,8 +342,8 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
         prior=joint.prior,
         likelihood=joint.likelihood,
         mode=mode.Gamma,
-        root=joint.root(mode.Gamma),
-        log_evidence=float(joint.log_evidence(mode.Gamma)),
+        root=joint.root(mode.Gamma, mode.curvature),
+        log_evidence=float(joint.log_evidence(mode.Gamma, mode.curvature)),
         evidence_bound=float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan,
         least_curvature=mode.least_curvature,
         converged=mode.converged,

@@ -41,16 +41,18 @@ _CELLS = 2**23  # numbers in a block of groups, or in the roots that are held at
 _MODERATE = 1e15  # squares of what is smaller stay within single precision's range
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
 _DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
+_CHEAP = 2**28  # products, below which H is formed in every round
+_STALE = 0.1  # a change of the curvatures after which H is formed anew
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
 
 class LeaveOneOut:
     """Leave-one-out scores of several problems, round after round.
 
-    H is formed in rounds 1, 2, 4, 8, ... In between, h_n / (1 - h_n d_n), on which the datum's own
-    curvature has no influence (for groups G G^T), is taken to fall as the sum of the curvatures
-    rises: both follow the scale of the link. Links and shifts of the scores depend on each other,
-    and could chase each other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
+    Where it costs much, H is formed anew when curvatures have changed by a tenth. Until then
+    h_n / (1 - h_n d_n), on which the datum's own curvature has no influence (for groups G G^T), is
+    taken to fall as H rises on average: its data's part in proportion to the sum of the curvatures.
+    Taken farther, that would make rounds of links and weights chase each other for ever.
 
     Parameters
     ----------
@@ -71,14 +73,13 @@ class LeaveOneOut:
         self._rows = None
         if groups is None and bool((data.weight > 1).any()):
             self._rows = torch.from_numpy(equal_rows(data.Z.cpu().numpy())).to(data.Z.device)
-        # For each problem: the rounds so far, how many of its copies a datum is left out with,
-        # h_n / (1 - h_n d_n) or the factors of groups, times the sum of the curvatures or its root,
-        # and the shifts of the scores.
-        self._rounds: dict[int, int] = {}
+        # For each problem: the curvatures of which H was formed, and the penalty's share of it; how
+        # many of its copies a datum is left out with; h_n / (1 - h_n d_n) or the factors of groups.
+        self._formed: dict[int, tuple[Tensor, float]] = {}
         self._own: dict[int, Tensor] = {}
         self._leverage: dict[int, Tensor] = {}
         self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._shift: dict[int, Tensor] = {}
+        self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
         # Roots and sketches that were made together.
         self._ready: dict[int, tuple[Tensor, Tensor]] = {}
         self._moderate = float(torch.linalg.vector_norm(data.Z, math.inf)) < _MODERATE
@@ -86,11 +87,17 @@ class LeaveOneOut:
         shape = (len(self._centre), _SKETCH)
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
         self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
+        self._few = _CHEAP / len(self._centre) ** 2
         self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
         self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
 
     def __call__(
-        self, problem: int, scores: Tensor, slopes: Tensor, strength: float = 1.0
+        self,
+        problem: int,
+        scores: Tensor,
+        slopes: Tensor,
+        strength: float = 1.0,
+        step: float = 1.0,
     ) -> Tensor:
         """The scores without each datum, or its group, of shape (n,).
 
@@ -99,38 +106,50 @@ class LeaveOneOut:
         problem : int
         scores : Tensor of shape (n,)
         slopes : Tensor of shape (2, n)
-            Of the log probabilities of the labels 0 and 1 in the scores.
+            Of the log probabilities of the labels 0 and 1 in the scores, where the weights were
+            last fitted.
         strength : float
-            How many times the penalty counts.
+            How many times the penalty counted there.
+        step : float
+            The part of the way from the scores of the last call that the scores went to those
+            where the weights were last fitted. What holds out a datum goes as far.
         """
         weight = self._data.weight
         labels = self._data.labels[problem]
         # As if the penalty counted once, and all log probabilities less.
         slope = torch.where(labels == 1, slopes[1], slopes[0]) / strength
         curvature = _curvature(slopes) / strength
-        total = float(weight @ curvature)
-        if total == 0:
+        if not bool((curvature > 0).any()):
             return scores
-        count = self._rounds[problem] = self._rounds.get(problem, 0) + 1
-        form = _forms(count)
+        form = self._stale(problem, curvature)
         if self._groups is None:
-            if count == 1:
+            if problem not in self._own:
                 self._own[problem] = self._copies(labels, slopes)
             own = self._own[problem]
             if form:
-                leverage = self._weighted_leverages(problem, curvature, own)
+                leverage = self._leverages(problem, curvature, own)
                 rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
-                self._leverage[problem] = total * leverage / rest
-            shift = own * self._leverage[problem] / total * slope
+                self._leverage[problem] = leverage / rest
+            shift = own * self._leverage[problem] * slope
         else:
             if form:
-                self._factors[problem] = self._group_factors(curvature, total)
-            shift = _grouped(self._factors[problem], weight * slope) / total
-        if count > 1:
-            previous = self._shift[problem]
-            shift = previous + 2 / (count + 1) * (shift - previous)
+                self._factors[problem] = self._group_factors(problem, curvature)
+            shift = _grouped(self._factors[problem], weight * slope)
+        former, share = self._formed[problem]
+        shift /= share + (1 - share) * float(weight @ curvature / (weight @ former))
+        if step < 1:
+            shift = torch.lerp(self._shift[problem], shift, step)
         self._shift[problem] = shift
         return scores - shift
+
+    def _stale(self, problem: int, curvature: Tensor) -> bool:
+        """Whether H is to be formed: its data's part by shape, the penalty's by its share."""
+        if problem not in self._formed or min(len(self._Z), self._n_drawn) < self._few:
+            return True
+        weight, (former, share) = self._data.weight, self._formed[problem]
+        total, former_total = weight @ curvature, weight @ former
+        change = weight @ (curvature / total - former / former_total).abs()
+        return float(change + share * (total / former_total).log().abs()) > _STALE
 
     def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:
         """How many of its copies a datum is left out with, of shape (n,)."""
@@ -141,9 +160,10 @@ class LeaveOneOut:
         rho = agreement(self._rows, labels, weight, p * (1 - p))
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-    def _group_factors(self, curvature: Tensor, total: float) -> list[tuple[Tensor, Tensor]]:
-        """For groups of each size: their data, (B, m), and G times the root of total, (B, m, r)."""
+    def _group_factors(self, problem: int, curvature: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For groups of each size: their data, (B, m), and G, (B, m, r)."""
         root = self._root(curvature)
+        self._remember(problem, curvature, root)
         offset = self._centre @ root
         share = (self._data.weight * curvature).sqrt()
         factors = []
@@ -157,7 +177,7 @@ class LeaveOneOut:
                 known = share[some][:, :, None] * U
                 values, vectors = torch.linalg.eigh(known.mT @ known)
                 rest = 1 - values.clamp(0, _LARGEST)
-                parts.append(U @ (vectors * (total / rest).sqrt()[:, None, :]))
+                parts.append(U @ (vectors * rest.rsqrt()[:, None, :]))
             factors.append((members, torch.cat(parts)))
         return factors
 
@@ -174,12 +194,13 @@ class LeaveOneOut:
         """
         if self._groups is not None:
             return
-        forming = [k for k in problems if _forms(self._rounds.get(k, 0) + 1)]
+        curvatures = {k: _curvature(slopes[k]) / float(strength[k]) for k in problems}
+        forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
         together = max(1, _CELLS // len(self._centre) ** 2)
         for some in (forming[i : i + together] for i in range(0, len(forming), together)):
-            curvatures = [_curvature(slopes[k]) / float(strength[k]) for k in some]
-            if all(bool((curvature > 0).any()) for curvature in curvatures):
-                self._ready.update(zip(some, self._sketched(curvatures), strict=True))
+            self._ready.update(
+                zip(some, self._sketched([curvatures[k] for k in some]), strict=True)
+            )
 
     def _sketched(self, curvatures: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """The roots of the inverses of H, and what the sketch says of h_n, of shape (n,)."""
@@ -190,28 +211,22 @@ class LeaveOneOut:
         squares = self._squares(self._Z, torch.cat(turned, dim=1), len(roots))
         return list(zip(roots, squares.unbind(), strict=True))
 
-    def _weighted_leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
-        """h_n, of shape (n,), exact where data that weigh much make up much of their scores."""
-        ready = self._ready.pop(problem, None)
-        leverage = self._leverages(curvature, *ready) if ready else self._leverages(curvature)
-        if self._rows is not None and len(self._centre) > _SKETCH:
-            heavy = torch.nonzero((own > 1) & (own * curvature * leverage > _LARGE))[:, 0]
-            if len(heavy):
-                root = ready[0] if ready else self._root(curvature)
-                leverage[heavy] = self._squares(self._Z[heavy], root)[0]
+    def _leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
+        """h_n, of shape (n,), exact where data make up much of their scores."""
+        root, leverage = self._ready.pop(problem, None) or self._sketched([curvature])[0]
+        self._remember(problem, curvature, root)
+        if len(root) > _SKETCH:
+            # What stands for several data is seen with the weight that it is left out with.
+            heavy = own.clamp_min(1) if self._rows is not None else 1.0
+            large = torch.nonzero(heavy * curvature * leverage > _LARGE)[:, 0]
+            for rows in large.split(_MANY):
+                leverage[rows] = self._squares(self._Z[rows], root)[0]
         return leverage
 
-    def _leverages(
-        self, curvature: Tensor, root: Tensor | None = None, sketch: Tensor | None = None
-    ) -> Tensor:
-        """h_n, of shape (n,), from the root of H's inverse and its sketch where there are such."""
-        if root is None or sketch is None:
-            root, sketch = self._sketched([curvature])[0]
-        if len(root) > _SKETCH:
-            large = torch.nonzero(sketch * curvature > _LARGE)[:, 0]
-            for rows in large.split(_MANY):
-                sketch[rows] = self._squares(self._Z[rows], root)[0]
-        return sketch
+    def _remember(self, problem: int, curvature: Tensor, root: Tensor) -> None:
+        ridge = self._data.ridge * self._data.total
+        share = ridge * float(root.square().sum()) / len(root)
+        self._formed[problem] = curvature, share
 
     def _squares(self, inputs: Tensor, directions: Tensor, problems: int = 1) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
@@ -273,11 +288,6 @@ class LeaveOneOut:
         H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
         H.diagonal().add_(1e-12)
         return torch.linalg.cholesky(H), scale
-
-
-def _forms(count: int) -> bool:
-    """Whether H is formed in this round: a power of two."""
-    return count & (count - 1) == 0
 
 
 def _curvature(slopes: Tensor) -> Tensor:

@@ -61,6 +61,8 @@ class Likelihood(Protocol):
     hyper_parameters : mapping of str to (float, float)
         The likelihood's own, all positive, and the range that each is searched in. Their values are
         attributes of the same names.
+    exact_expectation : bool
+        Whether :meth:`expected_log_density` is exact whatever the distribution of nu.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class Likelihood(Protocol):
     """
 
     hyper_parameters: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    exact_expectation: ClassVar[bool] = False
 
     def replace(self, **values: Tensor) -> Self:
         """The same likelihood with other values of its hyper-parameters."""
@@ -148,6 +151,7 @@ class Gaussian(Likelihood):
     """
 
     hyper_parameters = {"alpha": (1e-10, 1e10)}  # noqa: RUF012
+    exact_expectation = True  # the log density is quadratic in nu
 
     def __init__(self, alpha: float | Tensor = 1.0) -> None:
         if not 0 < as_number(alpha) < math.inf:

@@ -37,6 +37,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.composite_power import composite_power
 from bayesloss.learning.link_em import grid_size
 from bayesloss.learning.link_tables import HermiteTable
 from bayesloss.learning.score_map import ScoreMap
@@ -48,7 +49,8 @@ __all__ = ["LinkCalibrator"]
 Array = NDArray[np.float64]
 
 _N_BASIS = 32
-_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores fill
+_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores fill
+_WIDER = 1.2  # what the band's half widths are multiplied by, see `predict_interval`
 _LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
 _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 # The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
@@ -133,7 +135,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             How many times each case counts.
         groups : array-like of shape (n,), optional
             Which cases belong together, such as several of one patient. By as much as their errors
-            resemble each other they count for less: the likelihood is raised to a power, see Notes.
+            resemble each other they count for less: the likelihood is raised to a power
+            (:mod:`bayesloss.learning.composite_power`).
 
         Returns
         -------
@@ -151,13 +154,6 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             If all scores are equal, or they run the wrong way.
         ConvergenceWarning
             If a search for a mode did not converge.
-
-        Notes
-        -----
-        With groups, let H be the information on the sigmoid's two parameters and J the covariance
-        of its score vector summed over groups. The likelihood is raised to 2 / tr(H^-1 J), at most
-        1: the power that gives the composite likelihood the right mean curvature (Pauli, Racugno
-        and Ventura 2011).
         """
         self._validate_params()
         values = _as_scores(scores)
@@ -192,7 +188,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self.power_ = 1.0
         if groups is not None:
             check_consistent_length(counted, groups)
-            self.power_ = _power(x, ones, weight, np.asarray(groups)[counted])
+            logits = np.stack([np.zeros_like(x), x], axis=1)
+            self.power_ = composite_power(logits, codes, weight, np.asarray(groups)[counted])
         self._fit_curve(torch.from_numpy(x), torch.from_numpy(ones), torch.from_numpy(weight))
         return self
 
@@ -207,7 +204,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return self.classes_[(odds > 0).astype(int)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """The central posterior interval of the probability of ``classes_[1]``.
+        """A central interval of the probability of ``classes_[1]``, a little wider than posterior.
 
         Parameters
         ----------
@@ -218,12 +215,21 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Returns
         -------
         low, high : ndarray of shape (n,)
+
+        Notes
+        -----
+        On the scale of log odds the posterior's quantiles are moved away from its median by a
+        fifth. Where the truth has steps and corners the posterior is off by more than it knows:
+        the priors are smooth. The fifth was chosen on simulated truths, so that bands of level
+        0.95 hold the truth at 93 to 97 % of the scores on average; at a line they hold more.
         """
         if not 0 < level < 1:
             raise ValueError(f"expected a level in (0, 1), got {level}")
         x = self._position(scores).numpy()
-        quantiles = np.quantile(self._paths, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        low, high = (expit(np.interp(x, self._nodes, row)) for row in quantiles)
+        at = [(1 - level) / 2, 0.5, (1 + level) / 2]
+        lowest, median, highest = np.quantile(self._paths, at, axis=0)
+        ends = (median + _WIDER * (end - median) for end in (lowest, highest))
+        low, high = (expit(np.interp(x, self._nodes, end)) for end in ends)
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
@@ -347,17 +353,6 @@ def _noise(size: int) -> Tensor:
     """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
     uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
     return torch.from_numpy(norm.ppf(uniform))
-
-
-def _power(x: Array, y: Array, weight: Array, groups: NDArray) -> float:
-    """2 / tr(H^-1 J) at the sigmoid, at most 1."""
-    p = expit(x)
-    _, group = np.unique(groups, return_inverse=True)
-    design = np.stack([np.ones_like(x), x])
-    information = (design * (weight * p * (1 - p))) @ design.T
-    sums = np.stack([np.bincount(group, row * weight * (y - p)) for row in design])
-    trace = float(np.trace(np.linalg.pinv(information, hermitian=True) @ (sums @ sums.T)))
-    return min(1.0, 2 / trace) if trace > 0 else 1.0
 
 
 def _as_scores(scores: ArrayLike) -> Array:

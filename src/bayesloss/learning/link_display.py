@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from bayesloss.learning.linkgistic import FittedLink, LinkgisticClassifier
+from bayesloss.learning.fitted_link import FittedLink
+from bayesloss.learning.linkgistic import LinkgisticClassifier
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -27,7 +27,12 @@ from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mo
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
-from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.link_tables import (
+    HermiteTable,
+    enough_nodes,
+    expected_log_probabilities,
+    table_nodes,
+)
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
@@ -38,8 +43,15 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
-_COARSE = 128  # nodes on which priors are compared: their differences hardly feel the grid
 _ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
+# Priors are compared on a grid of so many nodes, at modes with so many nats to gain: differences of
+# log evidences hardly feel either.
+_COARSE = 128
+_NEAR = 1e-6
+_BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
+_ANYWHERE = 3  # rounds in which weights go all the way
+_STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
+_SHORTER = 0.7  # part of the way before up to which it is shorter
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 _STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
 _FEW = 4096  # so many of them at least
@@ -54,6 +66,8 @@ class LinkFit:
     ----------
     beta : Tensor of shape (K, d)
     scores : Tensor of shape (K, n)
+    seen : Tensor of shape (K, n)
+        The scores that the links were fitted to.
     posteriors : list of Posterior
     draws : list of Tensor of shape (S, M + 1)
         From each posterior.
@@ -66,6 +80,7 @@ class LinkFit:
 
     beta: Tensor
     scores: Tensor
+    seen: Tensor
     posteriors: list[Posterior]
     draws: list[Tensor]
     unsettled: tuple[str, ...]
@@ -84,6 +99,7 @@ def fit_links(
     family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None,
     held_out: LeaveOneOut | None = None,
     held_ends: bool = False,
+    fixed: WeightFit | None = None,
     progress: bool = False,
     watch: Callable[[Tensor, list[Posterior]], None] | None = None,
 ) -> LinkFit:
@@ -108,11 +124,14 @@ def fit_links(
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
         Takes the prior of a link to those among which Laplace's evidence chooses one in rounds
-        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last.
+        1, 2, 4, 8, ...; all with the same features and parameters, the stiffest last. Those that
+        are more than a nat behind are not looked at again.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
     held_ends : bool
         Whether links are constant beyond their kernel's period, for scores far out.
+    fixed : WeightFit, optional
+        The fit with the fixed link, where it is known already.
     progress : bool
         Whether a progress bar is shown.
     watch : callable, optional
@@ -122,53 +141,57 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed, data = _fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+    if fixed is None:
+        fixed, data = _fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
-    beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
+    walk = _Walk(fixed.beta.clone(), fixed.scores - fixed.offset[:, None], data.weight)
     slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))
-    strength = torch.ones_like(fixed.objective)
     links = []
-    for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
+    for x, nu_0 in zip(walk.scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
-        links.append(_Link(prior, torch.cat([prior.start(x)[:-1], nu_0[None]])))
+        start = torch.cat([prior.start(x)[:-1], nu_0[None]])
+        links.append(
+            _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
+        )
+    fitted_to = walk.scores.clone()
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
 
     def record(name: str, problems: list[int], values: Tensor) -> None:
-        row = beta.new_full((len(links),), math.nan)
+        row = walk.beta.new_full((len(links),), math.nan)
         row[problems] = values
         history[name].append(row)
-
-    def squares(scores: Tensor) -> Tensor:
-        return scores.square() @ data.weight
 
     active = list(range(len(links)))
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             rounds = len(history["log_evidence"]) + 1
-            if held_out is not None:
-                held_out.prepare(active, slopes, strength)
+            if isinstance(held_out, LeaveOneOut):
+                held_out.prepare(active, slopes, walk.fit_strength)
             for k in active:
-                seen = scores[k]
+                seen = walk.scores[k]
                 if held_out is not None:
-                    seen = held_out(k, seen, slopes[k], float(strength[k]))
+                    seen = held_out(
+                        k, seen, slopes[k], float(walk.fit_strength[k]), float(walk.step[k])
+                    )
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen = seen.clamp(-edge, edge)
-                choice = family(links[k].prior) if family and rounds & (rounds - 1) == 0 else ()
+                fitted_to[k] = seen
+                choose = rounds & (rounds - 1) == 0
                 # E-step
-                penalty = 0.5 * data.ridge * float(strength[k] * (beta[k] @ beta[k]))
-                _update_link(links[k], data, likelihood, k, seen, penalty, choice)
+                penalty = 0.5 * data.ridge * walk.penalty(k)
+                _update_link(links[k], data, likelihood, k, seen, penalty, choose)
             record(
                 "log_evidence",
                 active,
-                beta.new_tensor([links[k].posterior.log_evidence for k in active]),
+                walk.beta.new_tensor([links[k].posterior.log_evidence for k in active]),
             )
             if watch is not None:
-                watch(beta.clone(), [link.posterior for link in links])
+                watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
             active = [k for k in active if links[k].gain >= tol]
@@ -179,7 +202,9 @@ def fit_links(
                     links[k].prior,
                     likelihood.loss,
                     _draws(links[k], noise, ordered),
-                    reach=_ROOM * float(scores[k].abs().max()),
+                    (enough_nodes if family else table_nodes)(
+                        links[k].prior, _ROOM * float(walk.scores[k].abs().max())
+                    ),
                 ).to(data.Z.device)
                 for k in active
             }
@@ -189,31 +214,26 @@ def fit_links(
             moved = _raise_weights(
                 data.of(active),
                 list(tables.values()),
-                beta[active],
-                scores[active],
-                strength[active],
+                walk.beta[active],
+                walk.scores[active],
+                walk.strength[active],
                 tol,
             )
-            size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
+            size = walk.beta[active].norm(dim=1).clamp_min(torch.finfo(data.Z.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
-            record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
-            factor = torch.ones_like(moved.objective)
-            if held_out is not None:
-                factor = (squares(scores[active]) / squares(moved.scores)).sqrt()
-                factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
+            record("change", active, (moved.beta - walk.beta[active]).norm(dim=1) / size)
+            factor = walk.go(active, moved, rounds, held_out is not None)
             for k, row, f in zip(active, moved.scores, factor, strict=True):
                 slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
-            strength[active] /= factor**2
-            beta[active] = factor[:, None] * moved.beta
-            scores[active] = factor[:, None] * moved.scores
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
     unsettled += [f"the E-step of problem {k}" for k, link in enumerate(links) if not link.found]
     return LinkFit(
-        beta=beta,
-        scores=scores,
+        beta=walk.beta,
+        scores=walk.scores,
+        seen=fitted_to,
         posteriors=[link.posterior for link in links],
         draws=[_draws(link, noise, ordered) for link in links],
         unsettled=tuple(unsettled),
@@ -239,27 +259,32 @@ def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
-def fit_fixed_link(data: LinearScores, loss: ProperLoss, tol: float) -> WeightFit:
-    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss."""
-    return _fit_fixed_link(data, loss, tol)[0]
+def fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
+) -> WeightFit:
+    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
+
+    The search begins where ``start`` ended, or at zero.
+    """
+    return _fit_fixed_link(data, loss, tol, start)[0]
 
 
 def _fit_fixed_link(
-    data: LinearScores, loss: ProperLoss, tol: float
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
 ) -> tuple[WeightFit, LinearScores]:
     """The fit, and the same data in the coordinates that served it best.
 
     A rough fit, where data are many to an eighth of them, shows where to begin, and what the
     Hessian is like there: then the passes over all data are few, here and in the M-steps.
     """
-    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    offset, scores = beta[:, 0], None
     few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
-    if data.adaptable and (few is not data or tol < _ROUGH):
+    adapts = data.adaptable and (few is not data or tol < _ROUGH)
+    if start is None and adapts:
         start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
-        beta, offset, scores = start.beta, start.offset, start.scores
-        if few is not data:
-            scores = data.scores(beta, offset)
+    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
+    beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
+    scores = data.scores(beta, offset)
+    if adapts:
         data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
     sign = (2 * data.labels - 1).to(data.Z.dtype)
     fit = maximise_weights(
@@ -275,18 +300,73 @@ def _fit_fixed_link(
     return fit, data
 
 
+@dataclass(frozen=True)
+class _Rival:
+    """A prior that the evidence may choose, and the mode under it."""
+
+    prior: SourcePrior[TrigonometricKernel]
+    Gamma: Tensor | None = None
+    evidence: float = math.nan
+
+
 @dataclass
 class _Link:
     """The state of one problem between the rounds."""
 
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
+    rivals: list[_Rival]  # the stiffest last
     posterior: Posterior = field(init=False)
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
     value: float = -math.inf  # the log evidence less the penalty, in nats a datum
     gain: float = math.inf  # by how much it changed in the last round
+
+
+class _Walk:
+    """Weights on their way from fit to fit, a row a problem.
+
+    Where the way ahead turns, and is hardly shorter, a problem goes only 2/3 of it from then on,
+    then 1/2, 2/5, ...: rounds may go in circles otherwise. The first few may go anywhere.
+    """
+
+    def __init__(self, beta: Tensor, scores: Tensor, weight: Tensor) -> None:
+        self.beta, self.scores = beta, scores
+        self.strength = torch.ones_like(beta[:, 0])  # of the penalty
+        self.fit_strength = self.strength.clone()  # where the last fits ended
+        self.step = self.strength.clone()
+        self._weight, self._ahead = weight, torch.zeros_like(scores)
+
+    def penalty(self, k: int) -> float:
+        return float(self.strength[k] * (self.beta[k] @ self.beta[k]))
+
+    def _size(self, scores: Tensor) -> Tensor:
+        return (scores.square() @ self._weight).sqrt()
+
+    def go(self, active: list[int], fit: WeightFit, rounds: int, held_out: bool) -> Tensor:
+        """Go towards where a fit ended; by what its weights are to be multiplied, (K,)."""
+        if not held_out:
+            self.beta[active], self.scores[active] = fit.beta, fit.scores
+            return torch.ones_like(fit.objective)
+        size = self._size(self.scores[active])
+        factor = size / self._size(fit.scores)
+        factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
+        ahead = factor[:, None] * fit.scores - self.scores[active]
+        before = self._ahead[active]
+        way, way_before = self._size(ahead), self._size(before)
+        turns = (ahead * before) @ self._weight < _STRAIGHT * way * way_before
+        if rounds > _ANYWHERE:
+            step = self.step[active]
+            slower = step / (1 + step / 2)
+            self.step[active] = torch.where(turns & (way > _SHORTER * way_before), slower, step)
+        step = self.step[active]
+        self.fit_strength[active] = self.strength[active] / factor**2
+        self.strength[active] *= factor ** (-2 * step)
+        self.beta[active] += step[:, None] * (factor[:, None] * fit.beta - self.beta[active])
+        self.scores[active] += step[:, None] * ahead
+        self._ahead[active] = ahead
+        return factor
 
 
 def _update_link(
@@ -296,7 +376,7 @@ def _update_link(
     problem: int,
     scores: Tensor,
     penalty: float,
-    priors: Sequence[SourcePrior],
+    choose: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -314,9 +394,8 @@ def _update_link(
             nodes,
         )
 
-    if priors:
-        best = _most_evident(priors, likelihood, observed(_COARSE), link.Gamma)
-        link.prior, link.Gamma = best.prior, best.mode
+    if choose and len(link.rivals) > 1:
+        _choose_prior(link, likelihood, observed(_COARSE))
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
@@ -326,20 +405,26 @@ def _update_link(
     link.value, link.gain = value, abs(value - link.value)
 
 
-def _most_evident(
-    priors: Sequence[SourcePrior], likelihood: Bernoulli, data: Observations, start: Tensor
-) -> Posterior:
-    """The posterior under the prior with the highest evidence; each mode starts the next search."""
-    found: list[Posterior] = []
-    for prior in reversed(priors):
-        joint = LogJoint(prior, likelihood, data)
-        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS)
+def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:
+    """Give the link the prior with the highest evidence, and the mode there.
+
+    A search for a mode begins at the one that this prior had before, or its successor has.
+    """
+    found: list[_Rival] = []
+    start = link.Gamma
+    for rival in reversed(link.rivals):
+        joint = LogJoint(rival.prior, likelihood, data)
+        start = start if rival.Gamma is None else rival.Gamma
+        mode = find_mode(joint, start, max_iter=_NEWTON_STEPS, exact=_NEAR)
         if mode.least_curvature > 0:
-            found.append(approximate(joint, mode, with_bound=False))
             start = mode.Gamma
+            evidence = float(joint.log_evidence(start, mode.curvature))
+            found.append(_Rival(rival.prior, start, evidence))
     if not found:
-        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
-    return max(found, key=lambda posterior: posterior.log_evidence)
+        raise ValueError(f"expected a mode under one of {len(link.rivals)} priors, got none")
+    best = max(found, key=lambda rival: rival.evidence)
+    link.prior, link.Gamma = best.prior, best.Gamma
+    link.rivals = [r for r in reversed(found) if r.evidence >= best.evidence - _BEHIND]
 
 
 def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:

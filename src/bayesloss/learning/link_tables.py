@@ -19,7 +19,13 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["HermiteTable", "expected_log_probabilities", "predictive_log_odds", "table_nodes"]
+__all__ = [
+    "HermiteTable",
+    "enough_nodes",
+    "expected_log_probabilities",
+    "predictive_log_odds",
+    "table_nodes",
+]
 
 _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
@@ -92,18 +98,28 @@ def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf
     TypeError
         If the prior has another basis than a TrigonometricKernel.
     """
-    c = trigonometric(prior, "whose periods the table covers").c
-    periods = max(1, math.ceil(min(reach * c, _PERIODS)))
-    edge = periods / c
-    return torch.linspace(-edge, edge, 2 * periods * _NODES + 1, dtype=torch.float64)
+    return _equal_steps(prior, reach, _NODES)
+
+
+def enough_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
+    """The same periods with as many nodes as M asks for: twelve for a wave of f^2's highest one."""
+    return _equal_steps(prior, reach, 6 * prior.kernel.n_basis)
+
+
+def _equal_steps(prior: SourcePrior[TrigonometricKernel], reach: float, n_half: int) -> Tensor:
+    """Nodes with n_half steps for each half period."""
+    edge = trigonometric(prior, "whose periods the table covers").edge
+    periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
+    return torch.linspace(
+        -periods * edge, periods * edge, 2 * periods * n_half + 1, dtype=torch.float64
+    )
 
 
 def expected_log_probabilities(
     prior: SourcePrior[TrigonometricKernel],
     loss: ProperLoss,
     Gamma: Tensor,
-    *,
-    reach: float = math.inf,
+    nodes: Tensor | None = None,
 ) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
@@ -113,10 +129,10 @@ def expected_log_probabilities(
     loss : ProperLoss
         With a canonical link onto all real numbers.
     Gamma : Tensor of shape (S, M + 1)
-    reach : float
-        The largest absolute value of a score to come; see :func:`table_nodes`.
+    nodes : Tensor of shape (T,), optional
+        Others than :func:`table_nodes` gives.
     """
-    nodes = table_nodes(prior, reach)
+    nodes = table_nodes(prior) if nodes is None else nodes
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
     return HermiteTable(nodes, value.mean(dim=1), slope.mean(dim=1))  # Q of section 4.2, a datum

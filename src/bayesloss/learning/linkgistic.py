@@ -9,9 +9,8 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -28,117 +27,48 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.arrays import as_float64, as_points
 from bayesloss.callers import warn_caller
-from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.copies import merged
-from bayesloss.learning.evidence import at_smoothness
-from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.joint_links import JointFit, fit_joint_links
+from bayesloss.learning.fitted_link import FittedLink
+from bayesloss.learning.isgp import SourcePrior
+from bayesloss.learning.joint_links import SOFTMAX, JointFit, fit_joint_links
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import FIXED_LINK, LinkFit, fit_links
-from bayesloss.learning.link_tables import HermiteTable, predictive_log_odds
-from bayesloss.learning.posterior_draws import even_normals, ordered_root
-from bayesloss.learning.range_map import robust_reach
-from bayesloss.learning.smoothness import SMOOTHNESS
+from bayesloss.learning.link_priors import LinkPriors
+from bayesloss.learning.posterior_draws import even_normals
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
-__all__ = ["FittedLink", "LinkgisticClassifier"]
+__all__ = ["LinkgisticClassifier"]
 
-_SMOOTH = 1.2  # a, where there is no choice by the evidence
-# The family that the evidence chooses from: the variance of f about its level, and its smoothness.
-_STRAYS = (0.3, 0.1, 0.02)
-_SMOOTHNESS = (1.25, 2.5)
-_LEVEL_SPREAD = 0.5  # a priori the slope of a path lies in 0 to 4 or so
-_N_BASIS = 32  # of those
-_JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
-_JOINT_N_BASIS = 16
-_JOINT_LEVEL_SPREAD = 0.1
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
-_BAND_DRAWS = 1024  # for the ends of bands
-_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
-_FAR_OFF = 1e3  # how much more or less of it they may fill where c is given
-_NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
 _SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
 _MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
 
 
 @dataclass(frozen=True)
-class FittedLink:
-    """The posterior over the link of one class against the rest.
-
-    Its functions take scores of shape (n,), or a number and return a number.
+class Problems:
+    """Problems that share their inputs, for any penalty.
 
     Attributes
     ----------
-    posterior : Posterior
-        Of nu, a function of the score.
-    loss : ProperLoss
-        Whose inverse canonical link follows nu.
-    draws : Tensor of shape (S, M + 1)
-        Parameters from the posterior, which the averages are taken over.
-    band_draws : Tensor of shape (B, M + 1)
-        Parameters from the posterior, of which bands are quantiles.
-    low, high : float
-        The least and the largest score in the training data, within ``end``.
-    end : float
-        Scores beyond -end and end are taken for those: infinite, or the end of the kernel's period
-        where a few training scores lie far out.
+    Z : Tensor of shape (n, d)
+    labels : Tensor of int64 of shape (K, n)
+    weight : Tensor of shape (n,)
+    groups : Tensor of int64 of shape (n,), or None
     """
 
-    posterior: Posterior
-    loss: ProperLoss
-    draws: Tensor = field(repr=False)
-    band_draws: Tensor = field(repr=False)
-    low: float
-    high: float
-    end: float = math.inf
+    Z: Tensor
+    labels: Tensor
+    weight: Tensor
+    groups: Tensor | None
 
-    def source(self, x: ArrayLike) -> NDArray[np.float64]:
-        """The posterior mean of nu at scores x of shape (n,), in closed form."""
-        return _shaped(self.posterior.mean(self.within(x)).numpy(), x)
-
-    def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
-        """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
-        return _shaped(self._probabilities(x, self.draws).mean(axis=0), x)
-
-    def source_band(
-        self, x: ArrayLike, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of nu(x), each of shape (n,).
-
-        These are quantiles of ``band_draws``: 1024 points of low discrepancy, or the random draws
-        of an estimator with ``n_samples``. With 64 of those an end of a 95 % interval is off by 0.3
-        standard deviations of nu(x) or so, and on average the interval is 6 % too narrow.
-        """
-        nu = self.posterior.prior.source(self.within(x), self.band_draws).numpy()
-        return _central(nu, level, x)
-
-    def inverse_link_band(
-        self, x: ArrayLike, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of u(nu(x)), each of shape (n,).
-
-        As exact as :meth:`source_band`.
-        """
-        return _central(self._probabilities(x, self.band_draws), level, x)
-
-    @cached_property
-    def log_odds(self) -> HermiteTable:
-        """The log odds of :meth:`inverse_link` as a table, for many scores."""
-        return predictive_log_odds(self.posterior.prior, self.loss, self.draws)
-
-    def within(self, x: ArrayLike) -> Tensor:
-        """Scores, of shape (n,), with those beyond the ends put there."""
-        return _points(x).clamp(-self.end, self.end)
-
-    def _probabilities(self, x: ArrayLike, draws: Tensor) -> NDArray[np.float64]:
-        nu = self.posterior.prior.source(self.within(x), draws)
-        return self.loss.inverse_canonical_link(nu).numpy()
+    def at(self, C: float) -> LinearScores:
+        """The problems with this penalty."""
+        return LinearScores(self.Z, self.labels, self.weight, C)
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
@@ -180,8 +110,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         that learns from those is overconfident, the more so the fewer data there are per column.
     multi_class : {"joint", "ovr"}, default="joint"
         How more than two classes are treated. "joint" gives each a monotone source and fits all
-        together, see :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class
-        against the rest, and so are all classes under "gp" and with other losses than the log loss.
+        together, in turns with the weights while that raises the evidence of held-out labels, see
+        :mod:`bayesloss.learning.joint_links`; "ovr" is the paper's recipe, one class against the
+        rest, and so are all classes under "gp" and with other losses than the log loss.
     class_weight : dict, "balanced" or None, default=None
         Factors of the weights of the data of each class, as in scikit-learn.
     C : float, default=1.0
@@ -208,17 +139,20 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (1, n_features) for two classes, else (n_classes, n_features)
+        The weights, on the scale of a logistic regression's: the mean slope of nu over the training
+        data is 1, for each class by itself.
     centre_ : ndarray of shape (n_features,)
         The mean of the training inputs. Scores are ``(X - centre_) @ coef_.T``.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-        With it scores are ``X @ coef_.T + intercept_``.
+        With it scores are ``X @ coef_.T + intercept_``. The rest of a logistic regression's
+        intercept is nu(0), ``link_.source(0.0)``.
     link_ : FittedLink
         For two classes.
     links_ : list of FittedLink
         One a problem. In a joint model ``source`` is that of a class, and ``inverse_link`` its
         probability against rivals whose sources sum up to zero.
     n_iter_ : int
-        Rounds of EM: E-steps, at most ``max_iter`` + 1. In a joint model, Newton steps.
+        Rounds of EM: E-steps, at most ``max_iter`` + 1.
     converged_ : bool
     joint_ : bool
         Whether the classes are one joint model.
@@ -226,7 +160,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "log_evidence", Laplace's, in nats, after each E-step; "expected_before" and "expected", the
         expected log likelihood less the penalty, in nats a datum, before and after each M-step;
         "change", the relative change of the weights in it. The last round has no M-step, and a
-        problem that has settled takes no further part: NaN. Empty for a joint model.
+        problem that has settled takes no further part: NaN. In a joint model the first alone, of
+        shape (rounds, 1), and the round with the most evidence counts.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -353,7 +288,18 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             out from the rest.
         """
         self._validate_params()
-        likelihood = Bernoulli(self.loss)
+        self._fit_at(self._read(X, y, sample_weight, groups), self.C)
+        return self
+
+    def _read(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        groups: ArrayLike | None,
+    ) -> Problems:
+        """Check the data, and bring them into the form that is fitted."""
+        Bernoulli(self.loss)  # refuses bounded links
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
         inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
         largest = float(max(inputs.max(), -inputs.min()))
@@ -389,36 +335,35 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         device = _device(self.device)
-        data = LinearScores(
+        self.joint_ = len(self.classes_) > 2 and self._together
+        return Problems(
             torch.from_numpy(inputs).to(device),
             torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
             torch.from_numpy(weight).to(device),
-            self.C,
+            None if together is None else torch.from_numpy(together).to(device),
         )
-        self.joint_ = len(self.classes_) > 2 and self._together
-        fit, far = self._fit_once(data, likelihood, together)
+
+    def _fit_at(self, problems: Problems, C: float) -> None:
+        """Fit weights and links, and keep them."""
+        data, groups = problems.at(C), problems.groups
+        fit, far = self._fit_once(data, groups)
         held_ends = bool(far.any())
         if held_ends:  # far rows may have moved the mean of the inputs away from all others
-            data = data.centred_on(~far.to(device))
-            fit, far = self._fit_once(data, likelihood, together, held_ends=True)
+            data = data.centred_on(~far.to(data.Z.device))
+            fit, far = self._fit_once(data, groups, held_ends=True)
             if n_far := int(far.sum()):
                 warn_caller(
-                    f"{n_far} of {len(inputs)} rows have scores far out from the rest, and the "
+                    f"{n_far} of {len(far)} rows have scores far out from the rest, and the "
                     "link is held constant there: look at these rows, or transform columns that "
                     "have long tails"
                 )
-        if isinstance(fit, JointFit):
-            self._keep_joint(fit, data, held_ends)
-        else:
-            self._keep(fit, likelihood.loss, data, held_ends)
+        self._keep(fit, data, held_ends)
         self._warn(fit, data)
-        return self
 
     def _fit_once(
         self,
         data: LinearScores,
-        likelihood: Bernoulli,
-        groups: NDArray[np.int64] | None,
+        groups: Tensor | None,
         *,
         held_ends: bool = False,
     ) -> tuple[LinkFit | JointFit, Tensor]:
@@ -428,50 +373,39 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """
         far = torch.zeros(len(data.Z), dtype=torch.bool)
         if self.joint_:
-            joint = self._fit_joint(data, groups)
+            joint = fit_joint_links(
+                data,
+                self._priors.joint_family,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                groups=groups,
+                held_out=self.leave_one_out,
+            )
             if self.c is None:
                 far = (joint.scores.cpu().abs() > joint.prior.kernel.edge).any(dim=0)
             return joint, far
 
         def prior_of(scores: Tensor) -> SourcePrior[TrigonometricKernel]:
-            prior = self._make_prior(scores, data.weight.cpu())
-            if self._robust:
+            prior = self._priors.first(scores, data.weight.cpu())
+            if self._priors.robust:
                 far.logical_or_(scores.abs() > prior.kernel.edge)
             return prior
 
-        return self._fit_apart(data, likelihood, prior_of, groups, held_ends), far
-
-    def _fit_apart(
-        self,
-        data: LinearScores,
-        likelihood: Bernoulli,
-        prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]],
-        groups: NDArray[np.int64] | None,
-        held_ends: bool,
-    ) -> LinkFit:
         noise, seed = self._noise()
-        return fit_links(
+        fit = fit_links(
             data,
-            likelihood,
+            Bernoulli(self.loss),
             prior_of,
             noise,
             tol=self.tol,
             max_iter=self.max_iter,
             ordered=self.n_samples is None,
-            family=self._family if self._chosen else None,
-            held_out=self._held_out(data, seed, groups),
+            family=self._priors.family if self._priors.chosen else None,
+            held_out=LeaveOneOut(data, seed, groups) if self.leave_one_out else None,
             held_ends=held_ends,
             progress=bool(self.verbose),
         )
-
-    def _fit_joint(self, data: LinearScores, groups: NDArray[np.int64] | None) -> JointFit:
-        return fit_joint_links(
-            data,
-            self._joint_family,
-            tol=self.tol,
-            groups=None if groups is None else torch.from_numpy(groups),
-            held_out=self.leave_one_out,
-        )
+        return fit, far
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log odds of each class against the rest, nu averaged over its posterior.
@@ -528,41 +462,12 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
     @property
-    def _chosen(self) -> bool:
-        """Whether the evidence chooses the prior."""
-        return self.a is None and (self.prior == "gp" or self.variance is None)
-
-    @property
-    def _centred(self) -> bool:
-        """Whether the prior is one that is centred on a straight line."""
-        return self._chosen and self.prior == "isgp"
-
-    @property
-    def _robust(self) -> bool:
-        """Whether a few scores may lie beyond the period."""
-        return self._chosen and self.c is None
-
-    @property
-    def _n_basis(self) -> int:
-        return self.n_basis or (_N_BASIS if self._chosen else 64)
-
-    def _family(self, prior: SourcePrior) -> list[SourcePrior]:
-        """The priors among which the evidence chooses, the stiffest last."""
-        if not self._centred:
-            return [at_smoothness(prior, a) for a in SMOOTHNESS]
-        return [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=prior.kernel.c, n_basis=self._n_basis).scaled(variance),
-                tau=_LEVEL_SPREAD,
-                gamma=self.gamma,
-            )
-            for variance in _STRAYS
-            for a in _SMOOTHNESS
-        ]
+    def _priors(self) -> LinkPriors:
+        return LinkPriors(self.prior, self.n_basis, self.a, self.c, self.variance, self.gamma)
 
     def _noise(self) -> tuple[Tensor, int]:
         """Normal numbers that become draws, of shape (S, any), and a seed for the rest."""
-        width = self._n_basis + (2 if self._centred else 1)
+        width = self._priors.n_parameters
         if self.n_samples is None:
             return even_normals(_DRAWS, width), 0
         seed = int(check_random_state(self.random_state).randint(2**31))
@@ -570,142 +475,55 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         shape = (self.n_samples, width)
         return torch.randn(shape, dtype=torch.float64, generator=generator), seed
 
-    def _held_out(
-        self, data: LinearScores, seed: int, groups: NDArray[np.int64] | None
-    ) -> LeaveOneOut | None:
-        if not self.leave_one_out:
-            return None
-        return LeaveOneOut(
-            data, seed, None if groups is None else torch.from_numpy(groups).to(data.Z.device)
-        )
-
     @property
     def _together(self) -> bool:
         """Whether many classes make one model."""
         usual = self.loss is None or isinstance(self.loss, LogLoss)
         return self.multi_class == "joint" and self.prior == "isgp" and usual
 
-    def _joint_family(self, reach: float) -> list[SourcePrior]:
-        """The priors of each source of a joint model, the stiffest last."""
-        c = self._half_frequency(reach)
-        n_basis = self.n_basis or _JOINT_N_BASIS
-        return [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=c, n_basis=n_basis).scaled(variance),
-                tau=_JOINT_LEVEL_SPREAD,
-            )
-            for variance in _STRAYS
-            for a in ((self.a,) if self.a else _JOINT_SMOOTHNESS)
-        ]
-
-    def _half_frequency(self, reach: float) -> float:
-        """The c of a kernel for scores within [-reach, reach].
-
-        Raises
-        ------
-        ValueError
-            If the c given is far off: next to none of the waves, or next to no wave, would be seen.
-        """
-        if self.c is None:
-            return _FILLED / reach if reach > _NOTHING else 1.0
-        least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)
-        if not least <= self.c <= most:
-            raise ValueError(
-                f"expected c within {least:.3g} and {most:.3g}, for scores that reach {reach:.3g} "
-                f"under the fixed link, got c={self.c:g}"
-            )
-        if self.c * reach > 1:
-            warn_caller(
-                f"scores reach {reach:.3g} under the fixed link, and the kernel's period ends at "
-                f"1/c = {1 / self.c:.3g}: lower c to {_FILLED / reach:.2g}, or leave it out"
-            )
-        return self.c
-
-    def _make_prior(self, scores: Tensor, weight: Tensor) -> SourcePrior:
-        """The prior of one problem's nu, from its scores under the fixed link, of shape (n,)."""
-        reach = robust_reach(scores, weight) if self._robust else float(scores.abs().max())
-        c = self._half_frequency(reach)
-        kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self._n_basis)
-        if self._centred:
-            return self._family(ISGP(kernel))[-1]
-        if self.prior == "isgp":
-            return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
-        mean_square = float(weight @ scores**2 / weight.sum())
-        return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
-
-    def _keep_joint(self, fit: JointFit, data: LinearScores, held_ends: bool) -> None:
-        self._keep_weights(fit.beta, data)
-        self.links_, likelihood = [], Bernoulli()
-        for mode, rows, x in zip(
-            fit.mode, fit.root.split(fit.mode.shape[1]), fit.scores.cpu(), strict=True
-        ):
-            posterior = Posterior(
-                prior=fit.prior,
-                likelihood=likelihood,
-                mode=mode,
-                root=torch.linalg.qr(rows.T, mode="r").R.T,  # of the marginal covariance
-                log_evidence=fit.log_evidence,
-                evidence_bound=math.nan,
-                least_curvature=fit.least_curvature,
-                converged=not fit.unsettled,
-                n_iter=fit.n_iter,
-            )
-            end = fit.prior.kernel.edge if held_ends else math.inf
-            low, high = max(float(x.min()), -end), min(float(x.max()), end)
-            root = ordered_root(posterior, low, high)
-            draws = mode + even_normals(_DRAWS, len(mode)) @ root.T
-            self.links_.append(self._fitted_link(posterior, likelihood.loss, draws, low, high, end))
-        self.n_iter_, self.converged_ = fit.n_iter, not fit.unsettled
-        self.history_: dict[str, NDArray[np.float64]] = {}
-
-    def _keep_weights(self, beta: Tensor, data: LinearScores) -> None:
-        self.coef_ = beta.cpu().numpy()
-        self.centre_ = data.centre.cpu().numpy()
-        self.intercept_ = -self.coef_ @ self.centre_
+    def _keep(self, fit: LinkFit | JointFit, data: LinearScores, held_ends: bool) -> None:
+        loss = Bernoulli(self.loss).loss
+        link_of = partial(FittedLink.of, loss=loss, weight=data.weight.cpu(), held_ends=held_ends)
+        scores = fit.scores.cpu()
+        if isinstance(fit, JointFit):
+            self.links_ = [
+                link_of(posterior, x=x)
+                for posterior, x in zip(_marginals(fit), scores, strict=True)
+            ]
+            self.n_iter_ = len(fit.history)
+            history = {"log_evidence": [torch.tensor([value]) for value in fit.history]}
+        else:
+            chance = self.n_samples is not None
+            self.links_ = [
+                link_of(posterior, x=x, draws=draws, chance=chance)
+                for posterior, draws, x in zip(fit.posteriors, fit.draws, scores, strict=True)
+            ]
+            self.n_iter_ = len(fit.history["log_evidence"])
+            history = fit.history
         self.__dict__.pop("link_", None)  # of an earlier fit
-
-    def _keep(self, fit: LinkFit, loss: ProperLoss, data: LinearScores, held_ends: bool) -> None:
-        self._keep_weights(fit.beta, data)
-        self.links_ = []
-        for posterior, draws, x in zip(fit.posteriors, fit.draws, fit.scores.cpu(), strict=True):
-            end = posterior.prior.kernel.edge if held_ends else math.inf
-            low, high = max(float(x.min()), -end), min(float(x.max()), end)
-            self.links_.append(self._fitted_link(posterior, loss, draws, low, high, end))
         if len(self.links_) == 1:
             self.link_ = self.links_[0]
-        self.n_iter_ = len(fit.history["log_evidence"])
+        slopes = np.array([link.slope for link in self.links_])
+        self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
+        self.centre_ = data.centre.cpu().numpy()
+        self.intercept_ = -self.coef_ @ self.centre_
         self.converged_ = not fit.unsettled
         self.history_ = {
             name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(fit.beta)))
-            for name, rows in fit.history.items()
+            for name, rows in history.items()
         }
-
-    def _fitted_link(
-        self,
-        posterior: Posterior,
-        loss: ProperLoss,
-        draws: Tensor,
-        low: float,
-        high: float,
-        end: float,
-    ) -> FittedLink:
-        band_draws = draws
-        if self.n_samples is None:
-            points = even_normals(_BAND_DRAWS, len(posterior.mode))
-            band_draws = posterior.mode + points @ ordered_root(posterior, low, high).T
-        return FittedLink(posterior, loss, draws, band_draws, low, high, end)
 
     def _warn(self, fit: LinkFit | JointFit, data: LinearScores) -> None:
         if fit.unsettled:
-            # Rounds have no part in the fit with the fixed link, nor in a joint model.
-            without = self.joint_ or fit.unsettled == (FIXED_LINK,)
+            # Rounds have no part in the fit with the fixed link.
+            without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
             rounds = "" if without else f"raise max_iter={self.max_iter}, "
             warn_caller(
                 f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
                 "or lower C",
                 ConvergenceWarning,
             )
-        if not math.isinf(self.C):
+        if data.ridge:
             return
         apart = [
             bool(x[labels == 0].max() < x[labels == 1].min())
@@ -742,7 +560,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         if (largest := float(max(inputs.max(), -inputs.min()))) > _SIZES[1]:
             raise ValueError(f"expected inputs of at most {_SIZES[1]}, got {largest:.3g}")
         scores = self.coef_ @ (inputs - self.centre_).T
-        edges = np.array([1 / link.posterior.prior.kernel.c for link in self.links_])
+        edges = np.array([link.edge for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
         if outside:
             warn_caller(
@@ -774,20 +592,19 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> NDArray[np.int64] | None
     return numbers
 
 
-def _points(x: ArrayLike) -> Tensor:
-    scores = as_float64(x)
-    return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
-
-
-def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
-    """Values at the points of x: a number where x is one."""
-    return values.reshape(np.shape(x))[()]
-
-
-def _central(
-    values: NDArray[np.float64], level: float, x: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if not 0 < level < 1:
-        raise ValueError(f"expected a level in (0, 1), got {level}")
-    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return _shaped(low, x), _shaped(high, x)
+def _marginals(fit: JointFit) -> list[Posterior]:
+    """The posterior of each source of a joint model."""
+    return [
+        Posterior(
+            prior=fit.prior,
+            likelihood=Bernoulli(),
+            mode=mode,
+            root=torch.linalg.qr(rows.T, mode="r").R.T,  # of the marginal covariance
+            log_evidence=fit.log_evidence,
+            evidence_bound=math.nan,
+            least_curvature=fit.least_curvature,
+            converged=not fit.unsettled,
+            n_iter=len(fit.history),
+        )
+        for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True)
+    ]

@@ -39,6 +39,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.composite_power import composite_power
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = ["SoftmaxCalibrator"]
@@ -74,6 +75,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     matrix_ : ndarray of shape (K, K)
         The identity plus W.
     intercept_ : ndarray of shape (K,)
+    power_ : float
+        The part that a case counts for, below 1 where cases of a group resemble each other.
     converged_ : bool
 
     Examples
@@ -97,7 +100,13 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self.scale = scale
         self.sources = sources
 
-    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        scores: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit temperature, matrix and sources.
 
         Parameters
@@ -107,6 +116,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         y : array-like of shape (n,)
             Labels of K kinds, each of them present.
         sample_weight : array-like of shape (n,), optional
+        groups : array-like of shape (n,), optional
+            Which cases belong together. By as much as their errors resemble each other they count
+            for less: the likelihood is raised to a power
+            (:mod:`bayesloss.learning.composite_power`).
 
         Returns
         -------
@@ -143,6 +156,13 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             self.scale_ = "probability" if _distributions(values) else "real"
         loss = _Loss(torch.from_numpy(codes), torch.from_numpy(weight))
         tempered = self._fit_temperature(values, loss)
+        self.power_ = 1.0
+        if groups is not None:
+            check_consistent_length(counted, groups)
+            group = np.asarray(groups)[counted]
+            self.power_ = composite_power(tempered.numpy(), codes, weight, group)
+            loss = _Loss(torch.from_numpy(codes), torch.from_numpy(self.power_ * weight))
+            tempered = self._fit_temperature(values, loss)
         matrix, self.converged_ = _fit_matrix(tempered, loss)
         self.matrix_, self.intercept_ = matrix[:, :-1].numpy(), matrix[:, -1].numpy()
         self._sources: list[tuple[CentredISGP, Tensor]] = []

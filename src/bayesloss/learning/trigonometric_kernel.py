@@ -187,6 +187,17 @@ class TrigonometricKernel(Basis):
         (first, first_weight), (second, second_weight) = _products(self.n_basis, s.device)
         return first_weight * s[..., first] + second_weight * s[..., second]
 
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """The basis at 2M + 2 points of a period, and the discrete Fourier transform of f^2 there.
+
+        Of shape (2M + 2, M) and (2M + 1, 2M + 2). f^2 has degree M: its values there determine it.
+        """
+        size = 2 * self.n_basis + 2
+        t = torch.arange(size, dtype=torch.float64, device=self.a.device) * (2 / (self.c * size))
+        waves = _powers(math.pi * self.c * t, self.n_basis).T
+        P = torch.cat([torch.ones_like(t)[None], 2 * waves.real, 2 * waves.imag]) / size
+        return self.basis(t), P
+
     def jacobian(self, w: Tensor) -> Tensor:
         """The derivative of square_coefficients(w w^T) with respect to w, of shape (2M + 1, M)."""
         out = w.new_zeros((2 * self.n_basis + 1, self.n_basis))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayesloss_book.ledger.claims import Finding, ledger
+from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
 
 __all__ = [
     "LedgerMismatch",
@@ -74,13 +74,13 @@ def check_formula(
     rows = [
         {
             "what": f"the formula {name}",
-            "measured": f"within {tolerance:.0e}" if ok else f"off by {_gap(forms[name], truth)}",
-            "expected": f"{by}, to {tolerance:.0e}",
+            "measured": f"within {tolerance:.0e}" if ok else _gap(forms[name], truth),
+            "expected": by,
             "ok": ok,
         }
         for name, ok in agrees.items()
     ]
-    return _settle(Finding(id, verdict, rows, note))
+    return _settle(Finding(id, verdict, rows, note, "formula"))
 
 
 def check_statement(
@@ -88,6 +88,7 @@ def check_statement(
     outcomes: Mapping[str, tuple[bool, str]],
     *,
     corrected: Mapping[str, tuple[bool, str]] | None = None,
+    instead: Mapping[str, tuple[bool, str]] | None = None,
     note: str = "",
 ) -> Finding:
     """Check a statement by what it says in particular.
@@ -98,22 +99,32 @@ def check_statement(
     outcomes : mapping
         From what must be the case, if the claim is right, to whether it is, and the evidence.
     corrected : mapping, optional
-        The same for the claim as we would correct it.
+        The same for the claim as we would correct it, if that leaves its message.
+    instead : mapping, optional
+        The same for what is true in its place, if its message is false.
     note : str
         What the reader should take from it.
 
     Raises
     ------
+    ValueError
+        If there is both a corrected form and something else that is true instead.
     LedgerMismatch
-        If the verdict is not the ledger's.
+        If the verdict is not the ledger's, or what is true instead is not.
     """
     verdict = "holds" if all(ok for ok, _ in outcomes.values()) else "fails"
-    everything = dict(outcomes)
-    if corrected is not None:
-        everything |= corrected
-        if verdict == "fails" and all(ok for ok, _ in corrected.values()):
-            verdict = "holds as corrected"
-    return _settle(Finding(id, verdict, _outcome_rows(everything), note))
+    second = corrected if instead is None else instead
+    if second is None:
+        return _settle(Finding(id, verdict, _outcome_rows(outcomes), note))
+    if corrected is not None and instead is not None:
+        raise ValueError(f"{id}: expected one of corrected and instead, got both")
+    rows = _outcome_rows(outcomes, "If it is right as printed")
+    rows += _outcome_rows(second, "True instead" if instead else "If it is right as corrected")
+    if instead and not all(ok for ok, _ in instead.values()):
+        verdict = "fails, and what is said to be true instead is not"
+    elif corrected and verdict == "fails" and all(ok for ok, _ in corrected.values()):
+        verdict = "holds as corrected"
+    return _settle(Finding(id, verdict, rows, note))
 
 
 def check_numbers(
@@ -170,8 +181,8 @@ def check_numbers(
         verdict = "reproduced in pattern"
     else:
         verdict = "not reproduced"
-    rows += _outcome_rows(seen)
-    return _settle(Finding(id, verdict, rows, note))
+    rows += _outcome_rows(seen, "What the numbers are said to show")
+    return _settle(Finding(id, verdict, rows, note, "numbers"))
 
 
 def check_setting(
@@ -208,18 +219,21 @@ def check_setting(
         {
             "what": reading,
             "measured": f"{value:.{digits}g}",
-            "expected": f"{middle:.{digits}g} ± {tolerance / 2:.2g} if it did not matter",
+            "expected": f"{middle:.{digits}g} ± {tolerance / 2:.2g}",
             "ok": bool(abs(value - middle) <= tolerance / 2),
         }
         for reading, value in outcomes.items()
     ]
     verdict = "under-specified" if spread > tolerance else "holds"
-    return _settle(Finding(id, verdict, rows, note))
+    return _settle(Finding(id, verdict, rows, note, "setting"))
 
 
-def _outcome_rows(outcomes: Mapping[str, tuple[bool, str]]) -> list[dict[str, Any]]:
+def _outcome_rows(
+    outcomes: Mapping[str, tuple[bool, str]], group: str = ""
+) -> list[dict[str, Any]]:
+    head = {"group": group} if group else {}
     return [
-        {"what": what, "measured": evidence, "expected": "true", "ok": bool(ok)}
+        {"what": what, "measured": evidence, "expected": TRUE, "ok": bool(ok)} | head
         for what, (ok, evidence) in outcomes.items()
     ]
 
@@ -242,7 +256,7 @@ def _settle(finding: Finding) -> Finding:
     stands: str = ledger()[finding.id].verdict
     if stands != finding.verdict:
         failed: Sequence[str] = [
-            f"{row['what']}: {row['measured']} (expected {row['expected']})"
+            f"{row['what']}: {row['measured']} ({row['expected']}: {answer(row)})"
             for row in finding.rows
             if not row["ok"]
         ]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +23,28 @@ from bayesloss_book.html import with_math
 __all__ = [
     "MIME",
     "NOT_YET",
+    "TRUE",
     "VERDICTS",
     "Claim",
     "Finding",
+    "answer",
+    "badge",
     "findings_in",
     "ledger",
 ]
 
 NOT_YET = "not yet treated"
-_TONES = {  # each verdict's colour in the book's style sheet
-    "holds": "holds",
-    "holds as corrected": "corrected",
-    "fails": "fails",
-    "reproduced": "holds",
-    "reproduced in pattern": "corrected",
-    "not reproduced": "fails",
-    "under-specified": "corrected",
-    NOT_YET: "open",
-}
-VERDICTS = tuple(_TONES)
+VERDICTS = (
+    "holds",
+    "holds as corrected",
+    "fails",
+    "reproduced",
+    "reproduced in pattern",
+    "not reproduced",
+    "under-specified",
+    NOT_YET,
+)
+TRUE = "must be true"  # expected of a line that can be true or false
 MIME = "application/vnd.bayesloss.claim+json"
 
 
@@ -109,15 +113,19 @@ class Finding:
     id : str
     verdict : str
     rows : list of dict
-        What was compared: "what", "measured", "expected" (texts) and "ok".
+        What was compared: "what", "measured", "expected" (texts) and "ok"; "group", if there is
+        one, heads the lines that have it in common.
     note : str
         What the reader should take from it.
+    check : {"formula", "statement", "numbers", "setting"}
+        Which check found it.
     """
 
     id: str
     verdict: str
     rows: list[dict[str, Any]]
     note: str = ""
+    check: str = "statement"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         return {
@@ -130,32 +138,68 @@ class Finding:
         """The finding as text."""
         claim = ledger()[self.id]
         lines = [f"{claim.paper}, {claim.where}: {self.verdict}"]
-        lines += [
-            f"  {row['what']}: {row['measured']} (expected {row['expected']})"
-            f"{'' if row['ok'] else '  <- does not agree'}"
-            for row in self.rows
-        ]
+        for group, rows in self.groups():
+            lines += [f"  {group}:"] if group else []
+            lines += [f"  {row['what']}: {row['measured']}{self._aside(row)}" for row in rows]
         return "\n".join([*lines, self.note] if self.note else lines)
 
     def html(self, anchor: bool = True) -> str:
         """The finding as a box in HTML; with an anchor, the scorecard's links lead to it."""
         claim = ledger()[self.id]
-        body = "".join(
-            f"<tr><td>{with_math(row['what'])}</td><td>{with_math(row['measured'])}</td>"
-            f"<td>{with_math(row['expected'])}</td><td>{'yes' if row['ok'] else 'no'}</td></tr>"
-            for row in self.rows
-        )
+        columns = _COLUMNS[self.check]
+        head = "".join(f'<th scope="col">{title}</th>' for title in columns.values())
+        body = ""
+        for group, rows in self.groups():
+            if group:
+                body += f'<tr><th colspan="{len(columns)}" scope="rowgroup">{group}</th></tr>'
+            for row in rows:
+                shown = row | {"expected": _expected(row), "answer": answer(row)}
+                cells = "".join(f"<td>{with_math(shown[key])}</td>" for key in columns)
+                body += f"<tr>{cells}</tr>"
         note = f"<p>{with_math(self.note)}</p>" if self.note else ""
         place = f' id="claim-{self.id}"' if anchor else ""
         return (
-            f'<div class="claim claim-{_TONES[self.verdict]}"{place}>'
+            f'<div class="claim {_css(self.verdict)}"{place}>'
             f'<p class="claim-head">{badge(self.verdict)} '
             f"{html.escape(claim.paper)}, {html.escape(claim.where)}</p>"
             f"<p>{with_math(claim.statement)}</p>"
-            '<div class="claim-scroll"><table><thead><tr><th>What</th><th>Measured</th>'
-            f"<th>Expected</th><th>Agrees</th></tr></thead><tbody>{body}</tbody></table></div>"
-            f"{note}</div>"
+            f'<div class="claim-scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>{note}</div>"
         )
+
+    def groups(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        """The lines under their heads, in order."""
+        by_head = groupby(self.rows, key=lambda row: row.get("group", ""))
+        return [(head, list(rows)) for head, rows in by_head]
+
+    def _aside(self, row: dict[str, Any]) -> str:
+        if self.check == "setting":
+            return ""
+        return f" ({row['expected']}: {answer(row)})"
+
+
+_COLUMNS = {  # of the box of each check
+    "formula": {
+        "what": "What",
+        "measured": "Difference",
+        "expected": "From",
+        "answer": "It",
+    },
+    "statement": {"what": "Must be true", "measured": "What was found", "answer": "It is"},
+    "numbers": {"what": "What", "measured": "Here", "expected": "In print", "answer": "It"},
+    "setting": {"what": "Reading", "measured": "Result"},
+}
+
+
+def answer(row: dict[str, Any]) -> str:
+    """What came out of a line, in a word."""
+    if row["expected"] == TRUE:
+        return "true" if row["ok"] else "false"
+    return "agrees" if row["ok"] else "differs"
+
+
+def _expected(row: dict[str, Any]) -> str:
+    return "" if row["expected"] == TRUE else row["expected"]
 
 
 def findings_in(notebook: Path) -> Iterator[Finding]:
@@ -169,6 +213,9 @@ def findings_in(notebook: Path) -> Iterator[Finding]:
 
 def badge(verdict: str) -> str:
     """The verdict as HTML, in its colour; the word says it without the colour."""
-    return (
-        f'<span class="claim-{_TONES[verdict]}"><span class="claim-verdict">{verdict}</span></span>'
-    )
+    return f'<span class="{_css(verdict)}"><span class="claim-verdict">{verdict}</span></span>'
+
+
+def _css(verdict: str) -> str:
+    """The class of a verdict in the book's style sheet, which gives it a colour and a sign."""
+    return "claim-" + verdict.replace(" ", "-")

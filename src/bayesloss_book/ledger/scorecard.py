@@ -12,12 +12,14 @@ from bayesloss_book.ledger.claims import (
     VERDICTS,
     Claim,
     Finding,
+    answer,
     badge,
     findings_in,
     ledger,
 )
+from bayesloss_book.ledger.falsify import falsifiers
 
-__all__ = ["Found", "all_findings", "claims_table", "counts", "link", "quote"]
+__all__ = ["Found", "all_findings", "claims_table", "counts", "counts_by_kind", "link", "quote"]
 
 Found = dict[str, tuple[str, Finding]]
 
@@ -42,6 +44,34 @@ def counts() -> pd.DataFrame:
     frame["both"] = frame.sum(axis=1)
     frame.loc["all"] = frame.sum()
     return frame
+
+
+def counts_by_kind() -> pd.DataFrame:
+    """How many claims of each kind have each verdict that occurs, with totals.
+
+    Definitions and equations are easier to get right than theorems, and these than experiments:
+    one number for all would flatter the papers.
+    """
+    table = Counter((claim.verdict, _KIND[claim.kind]) for claim in ledger().values())
+    kinds = list(dict.fromkeys(_KIND.values()))
+    rows = {kind: [table[verdict, kind] for verdict in VERDICTS] for kind in kinds}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=list(VERDICTS))
+    frame = frame.rename_axis("kind of claim").loc[:, frame.sum() > 0]
+    frame["all"] = frame.sum(axis=1)
+    return frame
+
+
+_KIND = {
+    "definition": "definitions and equations",
+    "equation": "definitions and equations",
+    "algorithm": "definitions and equations",
+    "theorem": "theorems, lemmas and remarks",
+    "lemma": "theorems, lemmas and remarks",
+    "remark": "theorems, lemmas and remarks",
+    "statement": "statements in the text",
+    "figure": "figures and tables",
+    "table": "figures and tables",
+}
 
 
 def link(claim: Claim, text: str, root: str) -> str:
@@ -93,7 +123,7 @@ def claims_table(findings: Found, root: str) -> HTMLTable:
     bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
     head = "".join(
         f'<th scope="col">{name}</th>'
-        for name in ("Compared", "Ours", "Printed or expected", "Agrees")
+        for name in ("Compared", "Found", "In print, or by another route", "Outcome")
     )
     return HTMLTable(
         f"{_form(claims)}"
@@ -118,9 +148,10 @@ def _form(claims: list[Claim]) -> str:
         )
 
     papers = list(dict.fromkeys(claim.paper for claim in claims))
+    kinds = sorted({claim.kind for claim in claims})
     return (
         '<form class="scorecard-filter" role="search" aria-label="Filter the claims" hidden>'
-        f"{select('paper', papers)}{select('verdict', list(VERDICTS))}"
+        f"{select('paper', papers)}{select('kind', kinds)}{select('verdict', list(VERDICTS))}"
         '<label>Search <input type="search" name="words" placeholder="theorem 8"></label>'
         '<button type="reset">Show all</button><p role="status"></p></form>'
     )
@@ -130,22 +161,32 @@ def _body(claim: Claim, rows: list[dict[str, Any]], root: str) -> str:
     place = link(claim, html.escape(f"{claim.paper}, {claim.where}"), root)
     compared = "".join(
         f"<tr><td>{with_math(row['what'])}</td><td>{with_math(row['measured'])}</td>"
-        f"<td>{with_math(row['expected'])}</td><td>{'yes' if row['ok'] else 'no'}</td></tr>"
+        f"<td>{with_math(row['expected'])}</td><td>{answer(row)}</td></tr>"
         for row in rows
     )
     return (
         f'<tbody id="{claim.id}" data-paper="{html.escape(claim.paper)}" '
-        f'data-verdict="{claim.verdict}"><tr><th colspan="4" scope="rowgroup">{place} '
+        f'data-kind="{claim.kind}" data-verdict="{claim.verdict}">'
+        f'<tr><th colspan="4" scope="rowgroup">{place} '
         f'{badge(claim.verdict)}</th></tr><tr><td colspan="4">{with_math(claim.statement)}'
-        f"</td></tr>{compared}</tbody>"
+        f"</td></tr>{compared}{_falsifier(claim)}</tbody>"
+    )
+
+
+def _falsifier(claim: Claim) -> str:
+    """A line that says which wrong number would have changed the verdict."""
+    if claim.id not in falsifiers():
+        return ""
+    _, _, expression, fault, verdict = falsifiers()[claim.id]
+    return (
+        '<tr class="falsifier"><td colspan="4">Can it fail? With '
+        f"<code>{html.escape(expression)}</code> {fault} the verdict is “{verdict}”.</td></tr>"
     )
 
 
 def _markdown(claim: Claim, rows: list[dict[str, Any]]) -> str:
     lines = [f"**{claim.paper}, {claim.where}: {claim.verdict}.** {claim.statement}", ""]
     lines += [
-        f"* {row['what']}: {row['measured']} "
-        f"({'expected' if row['ok'] else '*not* as expected:'} {row['expected']})"
-        for row in rows
+        f"* {row['what']}: {row['measured']} ({row['expected']}: {answer(row)})" for row in rows
     ]
     return "\n".join(lines)

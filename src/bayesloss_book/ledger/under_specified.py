@@ -1,7 +1,6 @@
 """What the papers leave open, as a table: the choice that was made, and how much it matters."""
 
 import html
-import re
 from collections.abc import Mapping
 
 from bayesloss_book.html import HTMLTable, with_math
@@ -61,11 +60,11 @@ def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
     ValueError
         If the finding is of another check.
     """
-    expected = re.fullmatch(r"(\S+) ± (\S+) if it did not matter", finding.rows[0]["expected"])
-    if expected is None:
-        raise ValueError(f"{finding.id} is no setting: {finding.rows[0]['expected']!r}")
+    if finding.check != "setting":
+        raise ValueError(f"{finding.id} is no setting but of the check {finding.check!r}")
+    middle, half = finding.rows[0]["expected"].split(" ± ")
     results = {row["what"]: float(row["measured"]) for row in finding.rows}
-    return results, float(expected[1]), float(expected[2])
+    return results, float(middle), float(half)
 
 
 def _range(finding: Finding) -> str:

@@ -9,15 +9,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 __all__ = ["environment", "processor"]
 
 
 def environment(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what measures may depend on beside their parameters: code, libraries, machine."""
     libraries = ("bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas")
+    versions = {"python": platform.python_version()} | {n: version(n) for n in libraries}
     return {
         "commit": _commit(Path(inspect.getfile(function)).parent),
-        "versions": {"python": platform.python_version()} | {n: version(n) for n in libraries},
+        # PyTorch's wheels from PyPI do not say in their names for which CUDA they were built.
+        "versions": versions | {"torch": str(torch.__version__)},
         "processor": processor(),
         "platform": platform.platform(),
     }

@@ -12,13 +12,13 @@ Import libraries at the top of the module of ``measure``: one that is first load
 brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
-cells and nothing else. Two runs at a time on one store may undo each other's rows.
+cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
+Workers end with a run that is killed. Both files are sealed, see `bayesloss_book.stores.seal`: what
+was changed by hand is refused.
 """
 
 import copy
-import csv
 import inspect
-import io
 import json
 import math
 import os
@@ -29,7 +29,9 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,15 @@ from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from tqdm import tqdm
 
 from bayesloss.threads import fixed_threads
+from bayesloss_book.data import DataError
+from bayesloss_book.stores.lock import writing
+from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
+from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
 
-__all__ = ["load_provenance", "load_results", "run_cells", "verify"]
+__all__ = ["Within", "load_provenance", "load_results", "run_cells", "verify"]
 
 Cell = Mapping[str, str | int | float | bool]
-Row = dict[str, Any]
 Measure = Callable[..., Mapping[str, Any]]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
@@ -109,21 +114,27 @@ def run_cells(
         asked[key(cell)] = cell
 
     table = Path(folder) / f"{name}.csv"
-    rows: dict[tuple[object, ...], Row] = {}
-    past_runs: list[dict[str, Any]] = []
-    if table.exists():
-        stored, provenance = _read(table)
-        _refuse_other_origin(provenance, origin, table)
-        rows, past_runs = {key(row): row for row in stored}, provenance["runs"]
-    missing = [dict(cell) for k, cell in asked.items() if k not in rows]
-    if missing:
+
+    def stored() -> tuple[dict[tuple[object, ...], Row], list[dict[str, Any]], list[Row]]:
+        """Return the rows that there are, the runs that stored them, and the cells missing."""
+        rows: list[Row] = []
+        runs: list[dict[str, Any]] = []
+        if is_stored(table):
+            rows, provenance = read(table)
+            _refuse_other_origin(provenance, origin, table)
+            runs = provenance["runs"]
+        by_key = {key(row): row for row in rows}
+        return by_key, runs, [dict(cell) for k, cell in asked.items() if k not in by_key]
+
+    def measure_missing(past_runs: list[dict[str, Any]], missing: list[Row]) -> None:
+        """Measure cells, store each, and put it into the rows."""
         run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
         run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
         begin = time.perf_counter()
         failures = []
         # Not in batches: a kill would lose the finished cells of a batch with the running one.
         parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-        work = (delayed(_measure_cell)(measure, origin, cell) for cell in missing)
+        work = (delayed(_measure_cell)(measure, origin, cell, os.getpid()) for cell in missing)
         with (
             closing(parallel(work)) as results,
             tqdm(results, total=len(missing), desc=name, disable=_quiet()) as progress,
@@ -144,13 +155,21 @@ def run_cells(
                 run |= {"end": _now(), "seconds": round(time.perf_counter() - begin, 3)}
                 run["cells"] += 1
                 in_order = [rows[k] for k in dict.fromkeys([*asked, *rows]) if k in rows]
-                _write(table, in_order, origin | {"runs": [*past_runs, run]})
+                write(table, in_order, origin | {"runs": [*past_runs, run]})
         if failures:
             raise RuntimeError(
                 f"{name!r}: {len(failures)} of {len(missing)} cells failed; the others are stored, "
                 "and the next run tries these again:\n"
                 + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
             )
+
+    rows, _, missing = stored()
+    if missing or is_half_done(table):
+        with writing(table):
+            settle(table)
+            rows, past_runs, missing = stored()  # another run may have stored them meanwhile
+            if missing:
+                measure_missing(past_runs, missing)
     return pd.DataFrame([rows[k] for k in asked])
 
 
@@ -165,7 +184,7 @@ def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
         If the store is damaged.
 
     """
-    return pd.DataFrame(_read(Path(folder) / f"{name}.csv")[0])
+    return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
 def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
@@ -183,7 +202,33 @@ def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]
         ``platform`` of the parent process.
 
     """
-    return _read(Path(folder) / f"{name}.csv")[1]
+    return read(Path(folder) / f"{name}.csv")[1]
+
+
+@dataclass(frozen=True)
+class Within:
+    """How much a measure may differ where a run is chaotic; the three add up.
+
+    ``relative`` is of the larger of the two values; ``absolute`` in the measure's unit; ``error``
+    names the measure that states the standard error of this one, of which five are allowed, of the
+    difference of two runs.
+    """
+
+    relative: float = 0.0
+    absolute: float = 0.0
+    error: str = ""
+
+    def allows(self, name: str, then: Row, now: Row) -> bool:
+        """Tell whether a measure is what it was; one that was or is absent is not."""
+        if name not in then or name not in now:
+            return False
+        was, is_ = float(then[name]), float(now[name])
+        if not math.isfinite(was) or not math.isfinite(is_):
+            return was == is_ or (math.isnan(was) and math.isnan(is_))
+        allowed = self.relative * max(abs(was), abs(is_)) + self.absolute
+        if self.error:
+            allowed += 5 * math.hypot(float(then[self.error]), float(now[self.error]))
+        return abs(was - is_) <= max(allowed, 1e-12)
 
 
 def verify(
@@ -192,23 +237,29 @@ def verify(
     *,
     n_cells: int = 3,
     seed: int = 0,
+    seconds: float = math.inf,
     rtol: float = 1e-6,
+    within: Mapping[str, Within] | None = None,
 ) -> pd.DataFrame:
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
-    Numbers agree within `rtol` times the larger, or within 1e-12; NaN agrees with NaN. Returns a
-    row a cell and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them
-    ok; ``seconds`` is not compared.
+    Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
+    of the first pattern that fits "measure cell", the cell as a dict; NaN agrees with NaN. Drawn
+    are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
+    and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
+    ``seconds`` is not compared.
 
     Raises
     ------
     FileNotFoundError, ValueError
         As `load_results`; also if there is nothing to verify, or the function is gone.
+    DataError
+        If a cell needs data that cannot be had.
     RuntimeError
         If measures do not agree, with their rows of the report, or if a cell failed.
 
     """
-    rows, provenance = _read(Path(folder) / f"{name}.csv")
+    rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:
         raise ValueError(f"{name!r}: expected cells to verify, got {len(rows)} rows, {n_cells=}")
     try:
@@ -218,15 +269,31 @@ def verify(
             f"{name!r} was made by {provenance['function']}, which is not there: {error!r}. If the "
             "function was moved, run its page; if it was changed, delete the store to measure anew"
         ) from error
-    report = []
-    for row in random.Random(seed).sample(rows, min(n_cells, len(rows))):
+    quick = [row for row in rows if row["seconds"] <= seconds]
+    quick = quick or [min(rows, key=lambda row: row["seconds"])]
+    report: list[tuple[Any, ...]] = []
+    spent = 0.0
+    for row in random.Random(seed).sample(quick, min(n_cells, len(quick))):
+        if report and spent + row["seconds"] > seconds:
+            continue
+        # Some took little because others had left something in a cache.
+        begin = time.perf_counter()
         cell = {column: row[column] for column in provenance["columns"]}
-        _, again = _measure_cell(measure, provenance, cell)
-        if isinstance(again, str):
-            raise RuntimeError(f"{name!r}: {cell}: {again}")
+        try:
+            again = _measure(measure, provenance, cell)
+        except DataError:
+            raise
+        except Exception as error:
+            raise RuntimeError(f"{name!r}: {cell}: {traceback.format_exc()}") from error
+        spent += max(row["seconds"], time.perf_counter() - begin)
         for column in [c for c in row | again if c not in cell and c != "seconds"]:
-            then, now = row.get(column), again.get(column)
-            report.append((str(cell), column, then, now, _agree(then, now, rtol)))
+            patterns = (
+                w
+                for pattern, w in (within or {}).items()
+                if fnmatchcase(f"{column} {cell}", pattern)
+            )
+            ok = next(patterns, Within(rtol)).allows(column, row, again)
+            report.append((str(cell), column, row.get(column), again.get(column), ok))
     frame = pd.DataFrame(report, columns=["cell", "measure", "stored", "recomputed", "ok"])
     if not frame["ok"].all():
         wrong = frame[~frame["ok"]].to_string(index=False)
@@ -234,35 +301,35 @@ def verify(
     return frame
 
 
-def _measure_cell(measure: Measure, origin: dict[str, Any], cell: Row) -> tuple[Row, Row | str]:
+def _measure_cell(
+    measure: Measure, origin: dict[str, Any], cell: Row, run: int
+) -> tuple[Row, Row | str]:
     """Measure one cell; return it with its measures and seconds, or with a traceback."""
+    end_with(run)
+    try:
+        return cell, _measure(measure, origin, cell)
+    except Exception:  # as text: not every exception can travel between processes
+        return cell, traceback.format_exc()
+
+
+def _measure(measure: Measure, origin: dict[str, Any], cell: Row) -> Row:
+    """Return the measures of one cell and its seconds."""
     # A copy: what a cell did to its parameters would reach the next one, in the same process.
     parameters = copy.deepcopy(origin["parameters"])
     # Sequential: what scikit-learn hands to joblib inside a cell would otherwise wait for workers
     # of the cluster, all of them occupied by cells that wait.
     alone = parallel_config(backend="sequential")
     with _ONE_CELL_AT_A_TIME, fixed_threads(origin["threads"]), alone:
-        try:
-            begin = time.perf_counter()
-            measures = measure(**parameters, **cell)
-            seconds = round(time.perf_counter() - begin, 6)
-            numbers = {n: v.item() if hasattr(v, "item") else v for n, v in measures.items()}
-            for n, v in numbers.items():
-                if type(v) not in (int, float, bool) or n in cell or n == "seconds":
-                    raise ValueError(
-                        f"expected int, float or bool, and a name of its own, got {n!r}: {v!r}"
-                    )
-            return cell, {**numbers, "seconds": seconds}
-        except Exception:  # as text: not every exception can travel between processes
-            return cell, traceback.format_exc()
-
-
-def _agree(then: float | None, now: float | None, rtol: float) -> bool:
-    """Tell whether a measure is what it was; one that was or is absent is not."""
-    if then is None or now is None:
-        return False
-    close = math.isclose(then, now, rel_tol=rtol, abs_tol=1e-12)
-    return close or (math.isnan(then) and math.isnan(now))
+        begin = time.perf_counter()
+        measures = measure(**parameters, **cell)
+        seconds = round(time.perf_counter() - begin, 6)
+    numbers = {n: v.item() if hasattr(v, "item") else v for n, v in measures.items()}
+    for n, v in numbers.items():
+        if type(v) not in (int, float, bool) or n in cell or n == "seconds":
+            raise ValueError(
+                f"expected int, float or bool, and a name of its own, got {n!r}: {v!r}"
+            )
+    return {**numbers, "seconds": seconds}
 
 
 def _columns(cells: Sequence[Cell]) -> dict[str, str]:
@@ -322,57 +389,6 @@ def _refuse_other_origin(stored: dict[str, Any], asked: dict[str, Any], table: P
             f"{table} was made in another way: {'; '.join(differences)}. Delete it to measure all "
             "cells anew, or choose another name"
         )
-
-
-def _read(table: Path) -> tuple[list[Row], dict[str, Any]]:
-    """Read the rows and their provenance; raises what `load_results` raises."""
-    if not table.exists():
-        raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
-    try:
-        provenance = json.loads(table.with_suffix(".provenance.json").read_text("utf-8"))
-        columns = provenance["columns"]
-        with table.open(encoding="utf-8", newline="") as file:
-            header, *lines = csv.reader(file, strict=True)
-        if absent := columns.keys() - set(header):
-            raise ValueError(f"no column {sorted(absent)}")
-        rows = [
-            {
-                n: text if columns.get(n) == "str" else json.loads(text)
-                for n, text in zip(header, line, strict=True)
-            }
-            for line in lines
-        ]
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise ValueError(
-            f"expected rows in {table} and their provenance beside them, got {error!r}; restore "
-            "both files, or delete them to measure all cells anew"
-        ) from error
-    return rows, provenance
-
-
-def _write(table: Path, rows: list[Row], provenance: dict[str, Any]) -> None:
-    """Replace both files, the provenance first: it says how the rows are to be read."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    # Numbers as JSON, which tells 1, 1.0 and true apart and gives every float back exactly.
-    writer.writerows(
-        {n: v if isinstance(v, str) else json.dumps(v) for n, v in row.items()} for row in rows
-    )
-    table.parent.mkdir(parents=True, exist_ok=True)
-    _replace(table.with_suffix(".provenance.json"), json.dumps(provenance, indent=2) + "\n")
-    _replace(table, text.getvalue())
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that at any moment it is whole, as it was or as it is to be."""
-    # Always the same name, so that the next run overwrites what a kill left behind.
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _now() -> str:

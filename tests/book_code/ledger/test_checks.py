@@ -60,6 +60,18 @@ def test_statement(verdict_of, outcomes, corrected, verdict):
     assert finding.verdict == verdict
 
 
+def test_what_is_true_instead_must_be_true(verdict_of):
+    false, true = {"a <= b": (False, "a = 2, b = 1")}, {"a > b": (True, "a = 2, b = 1")}
+    finding = check_statement(verdict_of("fails"), false, instead=true)
+    assert [head for head, _ in finding.groups()] == ["If it is right as printed", "True instead"]
+    with pytest.raises(LedgerMismatch, match="true instead is not"):
+        check_statement(verdict_of("fails"), false, instead={"a > b": (False, "")})
+    with pytest.raises(LedgerMismatch, match="holds"):
+        check_statement(verdict_of("fails"), true, instead=true)
+    with pytest.raises(ValueError, match="one of corrected and instead"):
+        check_statement(verdict_of("fails"), false, instead=true, corrected=true)
+
+
 @pytest.mark.parametrize(
     ("measured", "pattern", "verdict"),
     [
@@ -68,6 +80,9 @@ def test_statement(verdict_of, outcomes, corrected, verdict):
         ({"a": 1.2, "b": 2.0}, {"p": (True, "")}, "reproduced in pattern"),
         ({"a": 1.2, "b": 2.0}, {"p": (False, "")}, "not reproduced"),
         ({"a": 1.2, "b": 2.0}, None, "not reproduced"),
+        ({"a": 0.8, "b": 2.0}, None, "not reproduced"),  # too small is as far off as too large
+        ({"a": 0.8, "b": 2.0}, {"p": (True, "")}, "reproduced in pattern"),
+        ({"a": 0.95, "b": 2.0}, None, "reproduced"),
         ({"a": np.nan, "b": 2.0}, None, "not reproduced"),
     ],
 )
@@ -82,10 +97,29 @@ def test_numbers_want_the_same_keys(verdict_of):
         check_numbers(verdict_of("reproduced"), {"a": 1}, {"b": 1}, tolerance=0.1)
 
 
-@pytest.mark.parametrize(("second", "verdict"), [(1.05, "holds"), (1.5, "under-specified")])
+@pytest.mark.parametrize(
+    ("second", "verdict"),
+    [
+        (1.05, "holds"),
+        (1.5, "under-specified"),
+        (1.12, "under-specified"),
+        (0.88, "under-specified"),
+    ],
+)
 def test_setting(verdict_of, second, verdict):
     outcomes = {"one": 1.0, "other": second}
-    assert check_setting(verdict_of(verdict), outcomes, tolerance=0.1).verdict == verdict
+    finding = check_setting(verdict_of(verdict), outcomes, tolerance=0.1)
+    assert finding.verdict == verdict
+    # Both readings are as far from their middle, on either side of it.
+    assert [row["ok"] for row in finding.rows] == [verdict == "holds"] * 2
+
+
+def test_numbers_with_a_tolerance_each(verdict_of):
+    measured, printed = {"a": 0.7, "b": 2.0}, {"a": 1.0, "b": 2.2}
+    finding = check_numbers(
+        verdict_of("not reproduced"), measured, printed, tolerance={"a": 0.4, "b": 0.1}
+    )
+    assert {row["what"]: row["ok"] for row in finding.rows} == {"a": True, "b": False}
 
 
 def test_unknown_claim_is_refused():

@@ -1,6 +1,7 @@
 """The ledger, the findings, and the guard that holds them and the executed pages together."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import yaml
 from bayesloss_book.ledger.claims import (
     MIME,
     NOT_YET,
+    TRUE,
+    VERDICTS,
     Claim,
     Finding,
     findings_in,
@@ -145,7 +148,8 @@ def test_finding_survives_the_notebook(tmp_path):
 def test_finding_shows_itself():
     bundle = Finding("wn-table-1", "fails", [_row("$a < b$", False)], "note")._repr_mimebundle_()
     assert json.loads(json.dumps(bundle[MIME]))["verdict"] == "fails"
-    assert "does not agree" in bundle["text/plain"]
+    assert "$a < b$: 1 (must be true: false)" in bundle["text/plain"]
+    assert "<td>1</td><td>false</td>" in bundle["text/html"]
     assert 'id="claim-wn-table-1"' in bundle["text/html"]
     assert r"\(a &lt; b\)" in bundle["text/html"]
 
@@ -156,5 +160,27 @@ def test_formulas_in_text():
     )
 
 
+@pytest.mark.parametrize("part", ["html", "plain"])
+def test_nothing_that_is_meant_to_be_false_is_said_to_be_expected(part):
+    rows = [
+        _row("$a < b$", False) | {"group": "If it is right as printed"},
+        _row("$a > b$", True) | {"group": "If it is right as corrected"},
+    ]
+    shown = getattr(Finding("wn-table-1", "holds as corrected", rows), part)()
+    assert "expected" not in shown
+    printed, corrected = shown.index("right as printed"), shown.index("right as corrected")
+    assert printed < shown.index("false") < corrected < shown.rindex("true")
+
+
+def test_every_verdict_has_a_look_of_its_own():
+    style = (BOOK / "_static" / "style.css").read_text("utf-8")
+    signs = []
+    for verdict in VERDICTS:
+        name = re.escape("claim-" + verdict.replace(" ", "-"))
+        assert re.search(rf"\.{name}\b[^}}]*{{ --verdict: ", style), verdict
+        signs += re.findall(rf'\.{name} \.claim-verdict::before {{ content: "(.) "', style)
+    assert len(set(signs)) == len(VERDICTS)
+
+
 def _row(what: str, ok: bool) -> dict:
-    return {"what": what, "measured": "1", "expected": "1", "ok": ok}
+    return {"what": what, "measured": "1", "expected": TRUE, "ok": ok}

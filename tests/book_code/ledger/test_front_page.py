@@ -46,7 +46,7 @@ NUMBERS = [
     {"what": "the order", "measured": "as in print", "expected": "true", "ok": True},
 ]
 SETTING = [
-    {"what": w, "measured": m, "expected": "2.5 ± 0.1 if it did not matter", "ok": False}
+    {"what": w, "measured": m, "expected": "2.5 ± 0.1", "ok": False}
     for w, m in {"a": "10", "b": "9.5", "c": "-3"}.items()
 ]
 
@@ -63,7 +63,8 @@ SETTING = [
 def test_headline(monkeypatch, verdict, rows, line, printed, ours):
     entry = Claim("wn-x", "W&N", "table", "Section 9", "One.", "part/page", verdict)
     monkeypatch.setattr(front_page, "ledger", lambda: {"wn-x": entry})
-    findings = {"wn-x": ("part/page", Finding("wn-x", verdict, rows))}
+    check = "setting" if verdict == "under-specified" else "numbers"
+    findings = {"wn-x": ("part/page", Finding("wn-x", verdict, rows, check=check))}
     shown = headlines({"wn-x": Headline("what it is", line)}, findings, ".")
     assert repr(shown) == f"W&N: what it is: in print {printed}; here {ours}; {verdict}"
     html = shown._repr_html_()

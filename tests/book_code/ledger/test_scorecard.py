@@ -7,7 +7,13 @@ from bs4 import BeautifulSoup
 
 from bayesloss_book.ledger import scorecard
 from bayesloss_book.ledger.claims import Claim, Finding, ledger
-from bayesloss_book.ledger.scorecard import all_findings, claims_table, counts, quote
+from bayesloss_book.ledger.scorecard import (
+    all_findings,
+    claims_table,
+    counts,
+    counts_by_kind,
+    quote,
+)
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 
@@ -29,7 +35,7 @@ def test_every_claim_links_to_its_check(table):
 
 def test_filters_offer_what_occurs(table):
     offered = {o["value"] for o in markup(table).find_all("option")} - {""}
-    assert offered == {c.paper for c in ledger().values()} | {c.verdict for c in ledger().values()}
+    assert offered == {v for c in ledger().values() for v in (c.paper, c.kind, c.verdict)}
 
 
 def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
@@ -37,8 +43,16 @@ def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
     assert form.has_attr("hidden")
     assert form["aria-label"]
     fields = markup(table).find_all(["select", "input"])
-    assert len(fields) == len(markup(table).find_all("label")) == 3
+    assert len(fields) == len(markup(table).find_all("label")) == 4
     assert [p for p in markup(table).find_all("p") if p.get("role") == "status"]
+
+
+def test_counts_by_kind_hold_every_claim_once():
+    table = counts_by_kind()
+    assert table["all"].sum() == len(ledger())
+    assert (table.drop(columns="all").sum(axis=1) == table["all"]).all()
+    false = [c for c in ledger().values() if c.verdict == "fails"]
+    assert table["fails"].sum() == len(false)
 
 
 def test_the_script_is_the_books_own(table):
@@ -52,9 +66,9 @@ def test_every_comparison_is_shown_in_each_form(monkeypatch):
     row = {"what": "a < b", "measured": "7.25", "expected": "3.5 ± 0.1", "ok": False}
     monkeypatch.setattr(scorecard, "ledger", lambda: {"wn-x": claim})
     shown = claims_table({"wn-x": ("part/page", Finding("wn-x", "fails", [row]))}, root="..")
-    cells = "<td>a &lt; b</td><td>7.25</td><td>3.5 ± 0.1</td><td>no</td>"
+    cells = "<td>a &lt; b</td><td>7.25</td><td>3.5 ± 0.1</td><td>differs</td>"
     assert cells in shown._repr_html_()
-    assert "* a < b: 7.25 (*not* as expected: 3.5 ± 0.1)" in shown._repr_markdown_()
+    assert "* a < b: 7.25 (3.5 ± 0.1: differs)" in shown._repr_markdown_()
     assert "**W&N, Section 9: fails.** So $x < 1$." in shown._repr_markdown_()
     assert repr(shown) == "wn-x: fails"
 

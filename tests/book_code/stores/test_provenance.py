@@ -2,6 +2,8 @@
 
 import subprocess
 
+import torch
+
 from bayesloss_book.stores.provenance import _commit, environment, processor
 
 
@@ -15,6 +17,7 @@ def test_environment_names_versions_and_machine():
     assert {"python", "bayesloss", "numpy", "scipy", "scikit-learn", "torch", "pandas"} <= set(
         found["versions"]
     )
+    assert found["versions"]["torch"] == torch.__version__  # with its suffix, such as +cu132
     assert found["processor"] == processor() != ""
 
 

@@ -32,7 +32,7 @@ STYLES = {  # colour, marker, line
 
 def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
     """One simulated curve at several sizes: truth, sigmoid, isotonic steps, ours with its band."""
-    figure, axes = subplots(1, len(sizes), figsize=(9.2, 3.4), sharex=True, sharey=True)
+    figure, axes = subplots(len(sizes), 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     cases = draw(data, "curve", "curve", sizes[0], number)
     low, high = np.quantile(cases.test_scores, [0.002, 0.998])
     grid = np.linspace(low, high, 300)
@@ -50,15 +50,15 @@ def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
         axis.plot(grid, truth, color="black", linewidth=1.0, label="truth")
         shown = cases.scores[:400], cases.y[:400]
         axis.plot(*shown, "|", color=COLOURS["data"], alpha=0.4, markersize=7)
-        axis.set(title=f"{n:,} cases", xlabel="score", xlim=(low, high))
-    axes[0].set(ylabel="probability")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+        axis.set(title=f"{n:,} cases", ylabel="probability", xlim=(low, high))
+    axes[-1].set(xlabel="score")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
 def draw_bound(judged: pd.DataFrame) -> Figure:
     """Evidence, bound and loss against the smoothness: thin lines are draws, thick ones means."""
-    figure, axes = subplots(1, 3, figsize=(9.2, 3.2), sharex=True)
+    figure, axes = subplots(3, 1, figsize=(5.6, 7.8), sharex=True)
     titles = {
         "evidence": "Laplace's evidence",
         "bound": "lower bound on the evidence",
@@ -70,13 +70,12 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
             axis.plot(part["a"], scale * part[name], color=COLOURS["Linear"], linewidth=0.7)
         mean = judged.groupby("a")[name].mean()
         axis.plot(mean.index, scale * mean, color=COLOURS["ISGP"], marker="o", markersize=4)
-        axis.set(xscale="log", title=title, xlabel="smoothness a")
+        axis.set(xscale="log", title=title)
         axis.set_xticks([1.1, 2, 5, 12, 50], ["1.1", "2", "5", "12", "50"])
         axis.minorticks_off()
     for axis in axes[:2]:
-        axis.set(ylim=(-40, 2))
-    axes[0].set(ylabel="nats below the best")
-    axes[2].set(ylabel="thousandths of a nat")
+        axis.set(ylim=(-40, 2), ylabel="nats below the best")
+    axes[2].set(ylabel="thousandths of a nat", xlabel="smoothness a")
     return figure
 
 
@@ -84,7 +83,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     """Mean excess over the best of the row against the number of cases, with standard errors."""
     found = 1e3 * summary.table(rows, measure)
     sizes = list(found.columns.get_level_values("n").unique())
-    figure, axis = subplots(figsize=(7.2, 4.6))
+    figure, axis = subplots(figsize=(5.6, 6.2))
     methods = [method for method in STYLES if method in found.index and method != "none"]
     for j, method in enumerate(methods):
         colour, marker, line = STYLES[method]
@@ -104,18 +103,18 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     axis.set(
         yscale="log",
         xlabel="cases to calibrate on",
-        ylabel=f"{measure.replace('_', ' ')} above the best of the row (thousandths)",
+        ylabel=f"{measure.replace('_', ' ')} above the best (thousandths)",
     )
     axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
     axis.yaxis.set_major_formatter("{x:g}")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside right center")
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
 def draw_coverage(rows: pd.DataFrame) -> Figure:
     """The share of scores whose true probability the 95 % band holds: a dot a curve."""
     found = 100 * summary.coverage(rows)
-    figure, axis = subplots(figsize=(7.2, 3.6))
+    figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
     for n, colour, marker in zip(
         found, (COLOURS["held out"], COLOURS["ISGP"], "black"), "^os", strict=False
@@ -123,7 +122,7 @@ def draw_coverage(rows: pd.DataFrame) -> Figure:
         places = range(len(found))
         axis.plot(found[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
     axis.set_yticks(range(len(found)), found.index)
-    axis.set(xlabel="% of test scores with the true probability within the band")
+    axis.set(xlabel="% of scores with the truth in the band")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 

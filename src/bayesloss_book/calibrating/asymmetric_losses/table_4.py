@@ -25,9 +25,12 @@ from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP, decide
 from bayesloss.calibrating.probit_mode import laplace_probit
 from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.probit_references import (
+    TESTS,
+    THRESHOLDS,
     Reference,
     by_hamiltonian_monte_carlo,
     by_importance_sampling,
+    costs_at,
     draw_data,
     excess_risk,
 )
@@ -52,9 +55,6 @@ __all__ = [
 ]
 
 METHODS = ("laplace", "loss_em", "ep")
-TESTS = {"u_00_10": 0.0, "u_02_12": 0.2, "u_05_15": 0.5}  # left ends of intervals of length 1
-# "Changed linearly between 0.5 and 0.05": the printed column.
-THRESHOLDS = {"1.00": 0.5, "0.63": 0.3875, "0.38": 0.275, "0.19": 0.1625, "0.05": 0.05}
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
 
 
@@ -71,11 +71,6 @@ class Trial:
     def test_inputs(self, test: str) -> Tensor:
         """Of shape (s,)."""
         return self.test_unit[list(TESTS).index(test)] + TESTS[test]
-
-
-def costs_at(threshold: float) -> CostMatrix:
-    """A false negative costs 1, a false positive what puts the decision threshold there."""
-    return CostMatrix(c_plus=threshold / (1 - threshold), c_minus=1.0)
 
 
 def trial(length_scale: float, amplitude: float, n_sets: int, n_test: int, seed: int) -> Trial:

@@ -242,7 +242,8 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
             if isinstance(model, LinkgisticClassifier):
                 link = model.link_
                 start, end = link.source([link.low, link.high])
-                row[f"{name}, slope"] = (end - start) / (link.high - link.low)
+                # On the scale that EM ended with, which the penalty holds.
+                row[f"{name}, slope"] = link.slope * (end - start) / (link.high - link.low)
         rows.append(row)
     return pd.DataFrame(rows).set_index("C")
 

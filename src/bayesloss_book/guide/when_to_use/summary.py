@@ -1,18 +1,96 @@
 """What the stored fits of `when_to_use` say: who is best on which kind of table, and at what cost.
 
-Splits of one table share most of their data, so there are no standard errors here. A method is
-called better than another on a table if it is so by a margin in *every* split.
+Splits of one table share most of their data, so that their differences are not independent; the
+standard error of a mean of J of them is Nadeau and Bengio's (2003, section 3),
+
+    error^2 = (1/J + n_test / n_train) s^2,
+
+s their standard deviation. It counts with half a table to test on for every one to train on, as the
+real tables are split; simulated ones are drawn anew for each seed, and 1/J stands alone. A method
+is called better than another on a table if it is so by a margin in *every* split.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
+from bayesloss_book.guide.when_to_use.cases import CASES, LIBRARIES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
-__all__ = ["MARGIN", "averages", "behind_best", "by_group", "contest", "group", "seconds"]
+__all__ = [
+    "ASKED",
+    "MARGIN",
+    "averages",
+    "before_and_after",
+    "behind_best",
+    "by_group",
+    "contest",
+    "group",
+    "seconds",
+]
 
 MARGIN = 3e-3  # nats: smaller differences do not count
+
+# Of each case of `cases`: the measure, what stands beside it, what is asked for, and whether the
+# means of a variant meet it.
+ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
+    "copies": (
+        "log loss",
+        "the same without copies",
+        "5 % above that, at most",
+        lambda row: row["value"] <= 1.05 * row["beside"],
+    ),
+    "smoothness": (
+        "log loss",
+        "logistic CV",
+        "0.003 above that, at most",
+        lambda row: row["value"] <= row["beside"] + MARGIN,
+    ),
+    "far value": (
+        "log loss or error",
+        "the same without, or with log x",
+        "10 % above that, or a warning",
+        lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
+    ),
+    "bands": (
+        "coverage",
+        "",
+        "0.93 to 0.97",
+        lambda row: 0.93 <= row["coverage"] <= 0.97,
+    ),
+    "kernel": (
+        "log loss",
+        "scikit-learn's GP, scaled",
+        "at most that",
+        lambda row: row["value"] <= row["beside"],
+    ),
+    "many classes": (
+        "log loss",
+        "multinomial, tempered",
+        "at most that",
+        lambda row: row["value"] <= row["beside"],
+    ),
+    "chance": (
+        "difference of probabilities",
+        "",
+        "under 0.001",
+        lambda row: row["value"] < 1e-3,
+    ),
+    "EM": (
+        "turn of the weights, rounds 20 to 30",
+        "",
+        "under 0.01",
+        lambda row: row["value"] < 0.01,
+    ),
+    "time": (
+        "processor time over a logistic regression's",
+        "",
+        "at most 20",
+        lambda row: row["value"] <= 20,
+    ),
+}
 
 
 def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
@@ -72,11 +150,15 @@ def contest(
     -------
     DataFrame
         ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
+        ``error``, the standard error of the mean;
         ``verdict``: "better" or "worse" if by more than `MARGIN` in every split, else "level".
     """
     wide = results.pivot(index=["data", "seed"], columns="method", values="log_loss")
     groups = (wide[ours] - wide[rival]).groupby("data", sort=False)
     out = groups.agg(mean="mean", least="min", most="max").reindex(results["data"].unique())
+    # n_test / n_train
+    overlap = pd.Series(np.where(out.index.isin(list(CLASSIFICATION)), 0.5, 0.0), out.index)
+    out["error"] = np.sqrt(1 / groups.size() + overlap) * groups.std()
     out.insert(0, "rows", results.groupby("data")["rows"].first())
     better, worse = out["most"] < -MARGIN, out["least"] > MARGIN
     out["verdict"] = np.select([better, worse], ["better", "worse"], "level")
@@ -86,3 +168,42 @@ def contest(
 def seconds(results: pd.DataFrame) -> pd.DataFrame:
     """Seconds of a fit with its predictions, as `by_group`."""
     return by_group(results, averages(results, "seconds"))
+
+
+def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
+    """Each case of `cases` by the first wave and now, averaged over seeds, and what is asked.
+
+    Returns
+    -------
+    DataFrame
+        A row a case and variant that both libraries have been put to: ``case``, ``data``,
+        ``measure``; ``before`` and ``now``, which are coverages for the bands; ``beside``, what the
+        present library is held against, NaN where nothing is; ``asked``; ``reached``: whether
+        ``now`` meets it; ``covered before`` and ``covers now``, the coverages of 95 % bands.
+    """
+    numbers = ["value", "beside", "coverage", "warned"]
+    means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
+    table = means[numbers].mean()
+    rows = []
+    for case, variants in CASES.items():
+        measure, _, asked, meets = ASKED[case]
+        main = "coverage" if case == "bands" else "value"
+        for variant in variants:
+            if any((case, variant, name) not in table.index for name in LIBRARIES):
+                continue
+            before, now = (table.loc[(case, variant, name)] for name in LIBRARIES)
+            rows.append(
+                {
+                    "case": case,
+                    "data": variant,
+                    "measure": measure,
+                    "before": before[main],
+                    "now": now[main],
+                    "beside": now["beside"],
+                    "asked": asked,
+                    "reached": bool(meets(now)),
+                    "covered before": before["coverage"],
+                    "covers now": now["coverage"],
+                }
+            )
+    return pd.DataFrame(rows)

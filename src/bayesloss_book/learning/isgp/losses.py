@@ -33,6 +33,7 @@ __all__ = [
     "MARGINS",
     "CanonicalLoss",
     "MarginLoss",
+    "average_losses",
     "breast_cancer",
     "calibration_gap",
     "calibration_trials",
@@ -110,6 +111,7 @@ MARGINS: Mapping[str, MarginLoss] = {
         lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
     ),
     "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
+    "Matsushita": MarginLoss(lambda x: np.hypot(1, x) - x, lambda x: x / np.hypot(1, x) - 1),
     # Slopes between -3/2 and -1/2: the share of (2) stays between 1/4 and 3/4.
     "two slopes": MarginLoss(
         lambda x: -x + 0.5 * np.hypot(1, x), lambda x: -1 + 0.5 * x / np.hypot(1, x)
@@ -287,6 +289,32 @@ def breast_cancer() -> tuple[Array, Array]:
     data = load_breast_cancer()
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.001)).fit(data.data, data.target)
     return model.decision_function(data.data), 2.0 * data.target - 1
+
+
+def average_losses(*, n_directions: int, n_paths: int, seed: int) -> tuple[float, Array, Array]:
+    """The log loss averaged over the prior, at the weights of a fixed link and at others.
+
+    Returns
+    -------
+    at_fixed : float
+        At the weights of logistic regression on the breast-cancer data.
+    far, near : array of shape (n_directions,)
+        At weights of the same length, in random directions and within a tenth of those.
+    """
+    data = load_breast_cancer()
+    X, y = StandardScaler().fit_transform(data.data), 2.0 * data.target - 1
+    fixed = LogisticRegression(C=0.001).fit(X, y).coef_[0]
+    length, rng = np.linalg.norm(fixed), np.random.default_rng(seed)
+    prior = make_prior(c=0.25 / float(np.abs(X).max() * length), gamma=1.0)
+    Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+
+    def average(beta: Array) -> float:
+        x = X @ (beta * length / np.linalg.norm(beta))
+        return float(LOSSES["log"](y, prior.source(torch.from_numpy(x), Gamma).numpy()).mean())
+
+    noise = rng.normal(size=(n_directions, len(fixed))) * length / math.sqrt(len(fixed))
+    near = np.array([average(fixed + 0.1 * one) for one in noise])
+    return average(fixed), np.array([average(one) for one in noise]), near
 
 
 def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:

@@ -24,11 +24,12 @@ from bayesloss.learning.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.regression import ISGPRegressor
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss_book.baselines import PLUG_IN
-from bayesloss_book.learning.laplace.chains import (
+from bayesloss_book.learning.laplace.chains import long_run
+from bayesloss_book.source_problems import (
     TASKS,
     grid,
-    long_run,
     prior_and_likelihood,
+    simulate,
     source_of_chains,
 )
 from bayesloss_book.stores.results import run_cells
@@ -42,7 +43,6 @@ __all__ = [
     "hyper_mixture",
     "measure",
     "run",
-    "simulate",
 ]
 
 METHODS = {
@@ -65,20 +65,6 @@ class _Belief:
     std: np.ndarray
     draws: np.ndarray
     noise: float
-
-
-def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Gamma from the prior, inputs uniform on [-50, 50], targets or labels."""
-    prior, likelihood = prior_and_likelihood(task, n_basis)
-    generator = torch.Generator().manual_seed(seed)
-    Gamma = prior.sample(1, generator)[0]
-    x = 100 * torch.rand(n, dtype=torch.float64, generator=generator) - 50
-    nu = prior.source(x, Gamma)
-    if isinstance(likelihood, Gaussian):
-        noise = torch.randn(n, dtype=torch.float64, generator=generator)
-        return Gamma, x, nu + likelihood.alpha**-0.5 * noise
-    uniform = torch.rand(n, dtype=torch.float64, generator=generator)
-    return Gamma, x, (uniform < torch.sigmoid(nu)).to(torch.float64)
 
 
 def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[str, float]:

@@ -10,17 +10,17 @@ from scipy import stats
 from bayesloss.learning.laplace import LogJoint, laplace
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
-from bayesloss_book.learning.laplace.chains import (
+from bayesloss_book.learning.laplace.chains import long_run
+from bayesloss_book.samplers import elliptical_slice_sampling
+from bayesloss_book.source_problems import (
     TASKS,
     batched_log_likelihood,
     data_set,
     diagnose,
     grid,
-    long_run,
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.samplers import elliptical_slice_sampling
 
 __all__ = [
     "by_size",

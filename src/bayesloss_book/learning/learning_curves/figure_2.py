@@ -241,8 +241,7 @@ def _fit_linkgistic(
         train = np.column_stack([each.decision_function(X) for each in models])
         test = np.column_stack([each.decision_function(X_test) for each in models])
     beyond = [
-        np.abs((X_test - each.centre_) @ each.coef_.T)
-        > [1 / link.posterior.prior.kernel.c for link in each.links_]
+        np.abs((X_test - each.centre_) @ each.coef_.T) > [link.edge for link in each.links_]
         for each in models
     ]
     outside = float(np.concatenate(beyond, axis=1).any(axis=1).mean())

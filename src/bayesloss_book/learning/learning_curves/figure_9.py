@@ -71,11 +71,13 @@ def measure(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
             model.fit(X, dress)
-        x, x_test = ((part - model.centre_) @ model.coef_[0] for part in (X, X_test))
-        grid = np.linspace(x.min(), x.max(), POINTS)
         link, converged = model.link_, model.converged_
-        curves = [link.inverse_link(grid), *link.inverse_link_band(grid)]
-        curves += [link.source(grid), *link.source_band(grid)]
+        # On the scale that EM ended with, as in the paper.
+        x, x_test = (model.scores(part) / link.slope for part in (X, X_test))
+        grid = np.linspace(x.min(), x.max(), POINTS)
+        at = link.slope * grid
+        curves = [link.inverse_link(at), *link.inverse_link_band(at)]
+        curves += [link.source(at), *link.source_band(at)]
     out: dict[str, float] = {"low": x.min(), "high": x.max(), "converged": converged}
     for name, values in zip(CURVES, curves, strict=True):
         out |= {f"{name}_{i:02}": float(value) for i, value in enumerate(values)}

@@ -11,7 +11,7 @@ from matplotlib.pyplot import subplots
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bayesloss.learning.linkgistic import FittedLink
+from bayesloss.learning.fitted_link import FittedLink
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 
@@ -155,7 +155,7 @@ def draw_outside(links: Mapping[str, FittedLink]) -> Figure:
     """Links of both priors over two periods and a half: the data, the period's edge, and beyond."""
     figure, axes = subplots(1, len(links), figsize=(7.2, 2.9), squeeze=False)
     for axis, (name, link) in zip(axes[0], links.items(), strict=True):
-        edge = 1 / link.posterior.prior.kernel.c
+        edge = link.edge
         x = np.linspace(-2.5 * edge, 2.5 * edge, 600)
         axis.axvspan(link.low, link.high, color=COLOURS["data"], alpha=0.12, lw=0)
         axis.fill_between(x, *link.source_band(x), color=COLOURS[name], alpha=0.25, lw=0)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from scipy.special import expit
 from scipy.stats import sem
 from sklearn.exceptions import ConvergenceWarning
@@ -115,7 +114,7 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
     for factor in factors:
         model = fit(problem, "gp", variance=factor * variance, **options)
         link = model.link_
-        x = torch.linspace(link.low, link.high, 200, dtype=torch.float64)
+        x = link.within(np.linspace(link.low, link.high, 200))
         rows[factor] = scores_of(model, problem) | {"bent": bent_draws(link.posterior, x, 500, 0)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("b, times the default")
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from bayesloss import CostMatrix
 from bayesloss_book.calibrating.asymmetric_losses import table_4 as experiment
 
 SMALL = {"n_sets": 6, "n_test": 40, "n_chains": 2, "n_draws": 300, "n_points": 256}
@@ -53,11 +55,34 @@ def test_table_and_its_test():
     assert row["better"] == "loss_em"
     assert row["p"] == pytest.approx(2 / 1024)  # two-sided, all ten of one sign
     assert row["error"] == pytest.approx(0.01 / 10**0.5)
+    # Of ten repetitions 0.01 apart: a standard deviation, of 9 degrees, and no error of a mean.
+    laplace = always.loc[("0.05", "u_00_10", "laplace")]
+    assert laplace["sd"] == pytest.approx(
+        0.01 * np.sqrt(sum((r - 4.5) ** 2 for r in range(10)) / 9)
+    )
     assert always.loc[("0.05", "u_00_10", "laplace"), "mean"] == pytest.approx(0.245)
     mixed = experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))
     assert (mixed["better"] == "").all()
     equal = experiment.table(frame(lambda r: 0.0))
     assert (equal["p"] == 1).all()
+
+
+def test_the_references_error_is_that_of_a_mean_over_chains():
+    """Chains whose losses of one wrong decision spread as known: their deviation over sqrt(16)."""
+    generator = torch.Generator().manual_seed(0)
+    alone = 0.6 + 0.02 * torch.randn(16, 2, 1, generator=generator, dtype=torch.float64)
+    p, costs = torch.full((2, 1), 0.6, dtype=torch.float64), CostMatrix(1.0, 1.0)
+    wrong, hard = torch.tensor([[-1.0], [1.0]], dtype=torch.float64), torch.tensor([True, True])
+    alone[:, 1] = 0.6
+    # Where the best of two decisions is not taken, all of its worth is lost: a ratio of 1.
+    ones = experiment._reference_error(wrong, p, alone, costs, hard)
+    assert ones == pytest.approx(0, abs=1e-15)
+    # Two points in one set, one of them wrong: the ratio is advantage_1 / (advantage_1 + 0.2).
+    pair = torch.cat([alone[:, :1], alone[:, 1:]], dim=-1)
+    found = experiment._reference_error(wrong.T, p.T, pair, costs, torch.tensor([True]))
+    advantage = 2 * alone[:, 0, 0].numpy() - 1
+    ratio = advantage / (advantage + 0.2)
+    assert found == pytest.approx(ratio.std(ddof=1) / 4, rel=1e-9)
 
 
 def test_print_is_complete():

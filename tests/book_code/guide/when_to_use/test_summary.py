@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -45,6 +46,24 @@ def test_a_contest_is_won_in_every_split(gaps, verdict):
     assert found["verdict"] == verdict
     assert found["mean"] == pytest.approx(sum(gaps) / 2)
     assert (found["least"], found["most"]) == pytest.approx((min(gaps), max(gaps)))
+
+
+def test_errors_count_what_splits_share():
+    """By simulation: means of J groups that share a part, whose share is n_test to n_train."""
+    rng = np.random.default_rng(0)
+    n = 20_000
+    # Nadeau and Bengio's model: correlation rho = n_test / (n_test + n_train) of the splits.
+    rho, J = 1 / 3, 5
+    splits = np.sqrt(rho) * rng.normal(size=(n, 1)) + np.sqrt(1 - rho) * rng.normal(size=(n, J))
+    gaps = splits[0] / 100
+    drawn = "bent, normal, 100x30"  # for which seeds share nothing
+    losses = {(data, "linkgistic"): list(gaps) for data in ("iris", drawn)}
+    losses |= {(data, "logistic CV"): [0.0] * J for data in ("iris", drawn)}
+    errors = summary.contest(made_up(losses))["error"] / gaps.std(ddof=1)
+    assert errors[drawn] == pytest.approx(1 / np.sqrt(J))
+    within = (splits.std(axis=1, ddof=1) ** 2).mean()  # unbiased in the square
+    truth = splits.mean(axis=1).std() ** 2
+    assert errors["iris"] ** 2 * within == pytest.approx(truth, rel=0.05)
 
 
 def test_groups():

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
 
 from bayesloss_book.learning.isgp import losses as il
 from bayesloss_book.learning.isgp.prior import make_prior
@@ -202,3 +204,20 @@ def test_slack_on_real_data_is_positive():
     table = il.slack_table((0.01, 100.0), n_paths=200, seed=0)
     assert (table["slack"] > 4 * table["error"]).all()
     assert (table["paths below canonical"] < 0.5).all()
+
+
+def test_losses_averaged_over_the_prior_by_a_loop():
+    at_fixed, far, near = il.average_losses(n_directions=3, n_paths=5, seed=2)
+    data = load_breast_cancer()
+    X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
+    beta = LogisticRegression(C=0.001).fit(X, data.target).coef_[0]
+    prior = make_prior(c=0.25 / float(np.abs(X).max() * np.linalg.norm(beta)), gamma=1.0)
+    Gamma = prior.sample(5, torch.Generator().manual_seed(2))
+    total = 0.0
+    for path in Gamma:
+        for label, x in zip(data.target, X @ beta, strict=True):
+            nu = float(prior.source(torch.tensor([x], dtype=torch.float64), path))
+            total += np.logaddexp(0, -nu if label else nu)
+    assert at_fixed == pytest.approx(total / 5 / len(X), rel=1e-9)
+    assert far.shape == near.shape == (3,)
+    assert (np.abs(near - at_fixed) < np.abs(far - at_fixed)).all()

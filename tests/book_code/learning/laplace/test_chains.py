@@ -9,6 +9,7 @@ from arviz_stats.base.array import array_stats
 from scipy.stats import norm
 
 from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import chains as laplace_mcmc
 from bayesloss_book.learning.laplace import figures as laplace_mcmc_figures
 from bayesloss_book.learning.laplace import toys
@@ -18,8 +19,8 @@ RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
 
 def problem(task, n, n_basis):
-    prior, likelihood = laplace_mcmc.prior_and_likelihood(task, n_basis)
-    x, y = laplace_mcmc.data_set(task, n, 0)
+    prior, likelihood = source_problems.prior_and_likelihood(task, n_basis)
+    x, y = source_problems.data_set(task, n, 0)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     return joint, laplace(prior, likelihood, x, y)
 
@@ -29,13 +30,14 @@ def stored():
     return load_results(RESULTS, "laplace_mcmc")
 
 
-@pytest.mark.parametrize("task", laplace_mcmc.TASKS)
+@pytest.mark.parametrize("task", source_problems.TASKS)
 def test_batched_likelihood_is_the_likelihood(task):
     joint, _ = problem(task, 30, 8)
     Gamma = joint.prior.sample(6, torch.Generator().manual_seed(1))
     expected = torch.stack([joint.log_likelihood(row) for row in Gamma])
-    found = laplace_mcmc.batched_log_likelihood(joint)(Gamma)
-    assert torch.allclose(found, expected, rtol=1e-10)  # rounding of two sums of squares
+    found = source_problems.batched_log_likelihood(joint)(Gamma)
+    # Rounding of two sums of squares.
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-8)
 
 
 def test_long_run_against_quadrature():
@@ -49,7 +51,7 @@ def test_long_run_against_quadrature():
     truth = toys.true_log_evidence(prior, likelihood, x, y)
     assert abs(found.annealed.log_evidence - truth) < 4 * found.annealed.error
     ends = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    nu = laplace_mcmc.source_of_chains(prior, ends, found.Gamma)
+    nu = source_problems.source_of_chains(prior, ends, found.Gamma)
     rise = nu[:, :, 1] - nu[:, :, 0]
     axis = torch.linspace(-7, 7, 301, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis) * prior.kernel.eigenvalues.sqrt()
@@ -75,13 +77,13 @@ def test_mixture_moments_against_draws():
     joint, _ = problem("regression", 10, 8)
     found, _ = laplace_mcmc.modes(joint, 20, seed=0)
     assert len(found) > 1
-    mean, variance = laplace_mcmc.mixture_moments(found, laplace_mcmc.grid())
+    mean, variance = laplace_mcmc.mixture_moments(found, source_problems.grid())
     weights = np.exp([mode.log_evidence for mode in found])
     counts = np.round(40_000 * weights / weights.sum()).astype(int)
     generator = torch.Generator().manual_seed(0)
     nu = torch.cat(
         [
-            mode.prior.source(laplace_mcmc.grid(), mode.sample(int(count), generator))
+            mode.prior.source(source_problems.grid(), mode.sample(int(count), generator))
             for mode, count in zip(found, counts, strict=True)
         ]
     )
@@ -91,18 +93,18 @@ def test_mixture_moments_against_draws():
 
 def test_log_loss_is_of_the_averaged_density():
     nu, y = torch.tensor([[0.0, 1.0], [2.0, -1.0]]).double(), torch.tensor([0.5, 0.0]).double()
-    _, likelihood = laplace_mcmc.prior_and_likelihood("regression", 2)
+    _, likelihood = source_problems.prior_and_likelihood("regression", 2)
     densities = norm(nu.numpy(), 0.3).pdf(y.numpy()).mean(axis=0)
-    found = laplace_mcmc.log_loss(nu, y, likelihood)
+    found = source_problems.log_loss(nu, y, likelihood)
     assert found == pytest.approx(-np.log(densities).mean(), rel=1e-10)
-    _, bernoulli = laplace_mcmc.prior_and_likelihood("classification", 2)
-    found = laplace_mcmc.log_loss(nu[:, 1:], y[1:], bernoulli)
+    _, bernoulli = source_problems.prior_and_likelihood("classification", 2)
+    found = source_problems.log_loss(nu[:, 1:], y[1:], bernoulli)
     expected = -np.log((1 / (1 + np.exp([1.0, -1.0]))).mean())
     assert found == pytest.approx(expected, rel=1e-10)
 
 
 def test_stored_results_are_whole(stored):
-    assert len(stored) == len(laplace_mcmc.cells())
+    assert len(stored) == len(source_problems.cells())
     runs = load_provenance(RESULTS, "laplace_mcmc")["runs"]
     assert all(run["commit"] and "dirty" not in run["commit"] for run in runs)
 
@@ -131,4 +133,4 @@ def test_figure_and_table(stored):
     figure = laplace_mcmc_figures.draw_against_chains(stored)
     assert len(figure.axes) == 3
     table = laplace_mcmc_figures.by_size(stored)
-    assert len(table) == len(laplace_mcmc.TASKS) * len(laplace_mcmc.SIZES)
+    assert len(table) == len(source_problems.TASKS) * len(source_problems.SIZES)

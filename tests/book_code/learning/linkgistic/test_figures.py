@@ -78,7 +78,7 @@ def test_links(rounds):
 
 def test_outside(model):
     (axis,) = figures.draw_outside({"ISGP": model.link_}).axes
-    edge = 1 / model.link_.posterior.prior.kernel.c
+    edge = model.link_.slope / model.link_.posterior.prior.kernel.c
     assert [line.get_xdata()[0] for line in axis.lines[1:]] == pytest.approx([-edge, edge])
 
 

@@ -1,0 +1,55 @@
+r"""How much a case counts for where cases of a group resemble each other.
+
+With logits ``u = t l + b`` of K classes, H is the information that independent cases would have on
+(b, t), and J the covariance of their score vector summed over groups,
+
+    H = sum_n w_n A_n^T (diag p_n - p_n p_n^T) A_n,   A_n = (I, l_n),
+    J = sum_g s_g s_g^T,   s_g = sum_{n in g} w_n A_n^T (y_n - p_n).
+
+The likelihood raised to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature (Pauli,
+Racugno and Ventura 2011). Two classes have two parameters that count, and log odds alone would do:
+the trace does not depend on how the parameters are written.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+__all__ = ["composite_power"]
+
+Array = NDArray[np.float64]
+
+_NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
+
+
+def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArray) -> float:
+    """The power of the likelihood, at most 1.
+
+    Parameters
+    ----------
+    logits : ndarray of shape (n, K)
+        Of a calibrated classifier: the model at which H and J are taken.
+    codes : ndarray of shape (n,)
+        Labels 0 to K - 1.
+    weight : ndarray of shape (n,)
+    groups : ndarray of shape (n,)
+        Labels of any kind; cases of one label belong together.
+    """
+    K = logits.shape[1]
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    p = softmax(centred, axis=1)
+    mean = (p * centred).sum(axis=1)
+    # The columns of A^T (diag p - p p^T) A: those of b, and that of t.
+    edge = weight @ (p * (centred - mean[:, None]))
+    spread = weight @ ((p * centred**2).sum(axis=1) - mean**2)
+    inner = np.diag(weight @ p) - (p * weight[:, None]).T @ p
+    information = np.block([[inner, edge[:, None]], [edge[None], np.array([[spread]])]])
+    residual = weight[:, None] * (np.eye(K)[codes] - p)
+    scores = np.column_stack([residual, (residual * centred).sum(axis=1)])
+    _, group = np.unique(groups, return_inverse=True)
+    sums = np.stack([np.bincount(group, column) for column in scores.T])
+    values, vectors = np.linalg.eigh(information)
+    counted = values > _NULL * values[-1]  # equal b of all classes change nothing
+    along = (vectors.T @ sums)[counted]
+    trace = float(((along**2).sum(axis=1) / values[counted]).sum())
+    return min(1.0, float(counted.sum()) / trace) if trace > 0 else 1.0

@@ -1,0 +1,218 @@
+"""The figures on decisions with a learned link, and the live example behind two of them."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from torch import Tensor
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss_book.beyond.both.mixture import turning_scores
+from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
+from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, gaussian_noise
+from bayesloss_book.beyond.both.tilted import (
+    cut_of,
+    labels_joint,
+    mean_probability,
+    one_more_label,
+    tilted_evidence,
+)
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.probit_references import costs_at
+
+__all__ = [
+    "Live",
+    "by_kind",
+    "draw_links",
+    "draw_mixture",
+    "draw_regrets",
+    "draw_risk",
+    "live",
+    "risks",
+]
+
+STYLES = {
+    "chains": ("black", "", "-"),
+    "mode": (COLOURS["Linear"], "v", ":"),
+    "laplace": (COLOURS["GP"], "s", "--"),
+    "table_3": (COLOURS["bound"], "D", ":"),
+    "tilted": (COLOURS["ISGP"], "P", "-"),
+    "one_label": (COLOURS["PAVA"], "*", "-"),
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """One problem, and what is known about its links."""
+
+    given: Problem
+    prior: ISGP
+    joint: LogJoint
+    mode: Mode
+    targets: Tensor  # features, of shape (S, F)
+    p: dict[str, Tensor]  # probabilities of yes at the targets, by method
+    r_hat: float
+
+
+def live(data: str, n: int, seed: int, n_chains: int, n_draws: int) -> Live:
+    """Draw a problem, and compute its links by the mode, Laplace, one more label and chains."""
+    prior, given = make_prior(), problem(data, n, seed)
+    joint = labels_joint(prior, given.x, given.y)
+    mode = find_mode(joint, prior.start(given.x))
+    targets = prior.features(given.targets)
+    by_chain, r_hat, _ = chains(joint, targets, n_chains=n_chains, n_draws=n_draws, seed=seed)
+    some = slice(None, None, 8)
+    by_label = one_more_label(prior, given.x, given.y, mode, given.targets[some])
+    spread = np.interp(given.targets, given.targets[some], torch.logit(by_label))
+    p = {
+        "chains": by_chain.mean(0),
+        "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
+        "laplace": mean_probability(
+            approximate(joint, mode, with_bound=False), targets, gaussian_noise()
+        ),
+        "one_label": torch.sigmoid(torch.from_numpy(spread)),
+    }
+    return Live(given, prior, joint, mode, targets, p, r_hat)
+
+
+def draw_links(here: Live, threshold: float) -> Figure:
+    """The probability of yes by each method, and the score above which it says yes."""
+    figure, axis = subplots(figsize=(6.6, 4.4))
+    x, costs = here.given.targets, costs_at(threshold)
+    for name, p in here.p.items():
+        colour, marker, line = STYLES[name]
+        label = "long chains" if name == "chains" else METHODS[name]
+        axis.plot(x, p, line, color=colour, label=label, linewidth=2.2)
+        cut = cut_of(p, costs)
+        if cut < len(x):
+            axis.plot(x[cut], threshold, marker or "o", color=colour, markersize=10)
+    axis.axhline(threshold, color="black", linewidth=0.8, linestyle=":")
+    place = float(x[-1]), threshold + 0.015
+    axis.annotate("say yes above this line", place, fontsize=10, ha="right")
+    for y in (0.0, 1.0):
+        at = here.given.x[here.given.y == y]
+        axis.plot(at, torch.full_like(at, y), "|", color=COLOURS["data"], markersize=12)
+    axis.set(xlabel="score $x$", ylabel="probability of yes", ylim=(-0.04, 1.04))
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
+    """The posterior risk of saying yes from a score on, by three methods.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
+    """
+    costs = costs_at(threshold)
+    size = len(here.given.targets)
+    cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))
+    base = float(here.joint.log_evidence(here.mode.Gamma))
+    M = max(costs.c_plus, costs.c_minus)
+    rows = {}
+    for cut in cuts.tolist():
+        yes = torch.arange(size) >= cut
+        row = {
+            name: float(
+                torch.where(
+                    yes, costs.c_plus * (1 - here.p[name]), costs.c_minus * here.p[name]
+                ).mean()
+            )
+            for name in ("chains", "laplace")
+        }
+        log_z = tilted_evidence(here.joint, here.mode, here.targets, cut, costs)
+        row["tilted"] = M - math.exp(log_z - base)
+        rows[float(here.given.targets[cut])] = row
+    return pd.DataFrame(rows).T.rename_axis("score")
+
+
+def draw_risk(found: pd.DataFrame) -> Figure:
+    """The risk curves, with the lowest point of each."""
+    figure, axis = subplots(figsize=(6.6, 4.0))
+    names = {"chains": "long chains", "laplace": "Laplace's Gaussian", "tilted": "two evidences"}
+    for name, label in names.items():
+        colour, marker, line = STYLES[name]
+        axis.plot(found.index, found[name], line, color=colour, label=label, linewidth=2.2)
+        low = found[name].idxmin()
+        axis.plot(low, found.loc[low, name], marker or "o", color=colour, markersize=10)
+    low, high = float(found.min().min()), float(found["chains"].min())
+    axis.set(xlabel="say yes from this score on", ylabel="risk", ylim=(0.9 * low, 3 * high))
+    axis.legend()
+    return figure
+
+
+def draw_regrets(stored: pd.DataFrame) -> Figure:
+    """Mean regrets by cost ratio for few and for many labels, with standard errors over draws."""
+    sizes = sorted(stored["n"].unique())
+    figure, panels = subplots(len(sizes), 1, figsize=(6.6, 4.0 * len(sizes)), sharex=True)
+    places = np.arange(len(RATIOS))
+    for axis, n in zip(np.atleast_1d(panels), sizes, strict=True):
+        part = stored[stored["n"] == n]
+        for j, name in enumerate(METHODS):
+            colour, marker, line = STYLES[name]
+            columns = [f"{name}_{ratio}" for ratio in RATIOS]
+            by_data = part.groupby("data")[columns]
+            # Each kind of data counts alike.
+            error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
+            axis.errorbar(
+                places + 0.06 * (j - 2),
+                by_data.mean().mean(),
+                yerr=error,
+                color=colour,
+                marker=marker,
+                linestyle=line,
+                markersize=8,
+                label=METHODS[name],
+            )
+        axis.set(yscale="log", ylim=(1e-5, 0.3), ylabel="regret (28)", title=f"{n} labels")
+    panels[-1].set_xticks(places, [f"{ratio} : 1" for ratio in RATIOS])
+    panels[-1].set(xlabel="cost of a missed case : cost of a false alarm")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Figure:
+    """A fitted link: where cost pairs turn, and how many of them turn at a score."""
+    q = approximate(here.joint, here.mode, with_bound=False)
+    Gamma = q.sample(n_draws, torch.Generator().manual_seed(0))
+    grid = torch.linspace(-50, 50, 401, dtype=torch.float64)
+    levels = torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
+    low, middle, high = torch.sigmoid(here.prior.source(grid, Gamma)).quantile(levels, dim=0)
+    turning = np.quantile(
+        turning_scores(here.prior, Gamma, np.array(thresholds), grid), [0.025, 0.5, 0.975], axis=0
+    )
+    slopes = here.prior.derivative(grid, Gamma).quantile(levels, dim=0)
+    figure, (upper, lower) = subplots(2, 1, figsize=(6.6, 7.0), sharex=True, height_ratios=[1.4, 1])
+    colour = COLOURS["ISGP"]
+    upper.fill_between(grid, low, high, color=colour, alpha=0.2, linewidth=0)
+    upper.plot(grid, middle, color=colour, linewidth=2)
+    for i, t in enumerate(thresholds):
+        upper.plot(turning[[0, 2], i], [t, t], color=COLOURS["GP"], linewidth=5, alpha=0.5)
+        upper.plot(turning[1, i], t, "o", color=COLOURS["GP"], markersize=7)
+        upper.annotate(f"$t$ = {t:g}", (51, t), fontsize=10, va="center", annotation_clip=False)
+    upper.set(ylabel="probability of yes", ylim=(0, 1), xlim=(-50, 50))
+    lower.fill_between(grid, slopes[0], slopes[2], color=colour, alpha=0.2, linewidth=0)
+    lower.plot(grid, slopes[1], color=colour, linewidth=2)
+    lower.set(xlabel="score $x$", ylabel="cost pairs that turn at $x$: $f(x)^2$", ylim=(0, None))
+    return figure
+
+
+def by_kind(stored: pd.DataFrame) -> pd.DataFrame:
+    """Mean regrets in ten thousandths, by data and method, a column a cost ratio."""
+    rows = {
+        (DATA[data], label): {
+            f"{ratio} : 1": f"{1e4 * part[f'{name}_{ratio}'].mean():.1f}"
+            + "\u00a0±\u00a0"
+            + f"{1e4 * part[f'{name}_{ratio}'].std() / math.sqrt(len(part)):.1f}"
+            for ratio in RATIOS
+        }
+        for data, part in stored.groupby("data", sort=False)
+        for name, label in METHODS.items()
+    }
+    return pd.DataFrame(rows).T.rename_axis(["data", "method"])

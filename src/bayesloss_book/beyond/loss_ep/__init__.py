@@ -1,0 +1,1 @@
+"""Loss-calibrated EP, beside all that it has to beat."""

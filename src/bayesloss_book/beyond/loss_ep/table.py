@@ -1,0 +1,201 @@
+"""Table 4 again, with loss-calibrated EP in it, at its kernel and at those of the map.
+
+A cell is a kernel and a repetition; its measures are all tests and costs of the table. Data sets,
+test inputs and costs are those of LHG section 5. Regrets are (28), averaged over *all* data sets:
+which of them are easy would depend on who takes part.
+"""
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.calibrating.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.loss_em_classification import loss_em_probit, loss_ep_probit
+from bayesloss.calibrating.probit import decide
+from bayesloss.calibrating.probit_mode import laplace_probit
+from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
+from bayesloss_book.probit_references import (
+    GRID,
+    TESTS,
+    THRESHOLDS,
+    Predictive,
+    by_hamiltonian_monte_carlo,
+    costs_at,
+    draw_data,
+    excess_risk,
+    importance_points,
+)
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["KERNEL", "METHODS", "cells", "measure", "regrets", "run", "summary"]
+
+METHODS = {
+    "laplace": "Laplace",
+    "loss_em": "loss-EM (Table 3)",
+    "table_3_ep": "Table 3 by EP",
+    "table_3_exact": "Table 3, exact",
+    "ep": "EP",
+    "loss_ep": "loss-EP",
+    "one_label": "EP, one more label",
+}
+
+KERNEL = {"length_scale": 0.3, "amplitude": 3.0}
+PAPER = {"n_sets": 100, "n_test": 1000, "n_chains": 4, "n_draws": 1000, "n_points": 4096}
+MAP = {"n_sets": 60, "n_test": 200, "n_chains": 2, "n_draws": 500, "n_points": 1024}
+
+
+def measure(
+    *,
+    length_scale: float,
+    amplitude: float,
+    repetition: int,
+    n_sets: int,
+    n_test: int,
+    n_chains: int,
+    n_draws: int,
+    n_points: int,
+) -> dict[str, float]:
+    """All methods on all tests and costs of one kernel and repetition.
+
+    Returns
+    -------
+    dict
+        For each method, row and test: ``method_row_test``, the mean of (28) over data sets under
+        weighted draws; ``..._hmc``, under Hamiltonian Monte Carlo; ``..._over``, the standard error
+        over data sets of the difference to EP, under weighted draws. ``unsettled_method``: how many
+        of its runs did not end; ``empty``: how many runs of Table 3 by EP or of loss-EP had
+        a cavity without variance or a site that did not settle. ``r_hat``, ``hmc_size``,
+        ``points_size``: the worst of all data sets.
+    """
+    prior, y, test_unit = draw_data(length_scale, amplitude, n_sets, n_test, repetition)
+    features = prior.features
+    laplace, ep = laplace_probit(features, y), expectation_propagation(features, y)
+    z, share = importance_points(prior, y, ep, n_draws=n_points, seed=repetition)
+    hmc = by_hamiltonian_monte_carlo(
+        prior, y, laplace, n_chains=n_chains, n_draws=n_draws, seed=repetition
+    )
+    one_label = Predictive(by_one_more_label(prior, y, GRID))
+    out: dict[str, float] = {
+        "r_hat": hmc.r_hat,
+        "hmc_size": hmc.effective_size,
+        "points_size": float((1 / (share**2).sum(-1)).min()),
+    }
+    unsettled = dict.fromkeys(("loss_em", "table_3_ep", "table_3_exact", "loss_ep", "sites"), 0)
+    for i, (test, left) in enumerate(TESTS.items()):
+        x = test_unit[i] + left
+        targets, noise = prior.project(x.expand(n_sets, -1))
+        exact = torch.empty(n_sets, n_test, dtype=torch.float64)
+        by_draws = {row: torch.empty_like(exact) for row in THRESHOLDS}
+        for j in range(n_sets):
+            p_draws = torch.special.ndtr((z[j] @ targets[j].mT) / noise[j])
+            exact[j] = share[j] @ p_draws
+            for row, threshold in THRESHOLDS.items():
+                found = table_3_by_draws(p_draws, share[j], costs_at(threshold))
+                by_draws[row][j] = found[0]
+                unsettled["table_3_exact"] += not found[2]
+        for row, threshold in THRESHOLDS.items():
+            costs = costs_at(threshold)
+            edge = costs.probit_threshold
+            data = (features, y, targets, noise, costs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # counted instead
+                loss_em = loss_em_probit(*data)
+                table_3 = loss_em_probit(*data, inference="ep")
+                loss_ep = loss_ep_probit(*data)
+            for name, end in (("loss_em", loss_em), ("table_3_ep", table_3), ("loss_ep", loss_ep)):
+                unsettled[name] += int((~end.converged).sum())
+                unsettled["sites"] += int((~end.q.converged).sum())
+            h = {
+                "laplace": decide(laplace, targets, noise, edge),
+                "loss_em": loss_em.decisions,
+                "table_3_ep": table_3.decisions,
+                "table_3_exact": by_draws[row],
+                "ep": decide(ep, targets, noise, edge),
+                "loss_ep": loss_ep.decisions,
+                "one_label": torch.where(one_label(x) > costs.threshold, 1.0, -1.0),
+            }
+            by_points = {name: excess_risk(h[name], exact, costs) for name in METHODS}
+            sampled = hmc.predictive(x)
+            for name in METHODS:
+                key = f"{name}_{row}_{test}"
+                out[key] = float(by_points[name].mean())
+                out[f"{key}_hmc"] = float(excess_risk(h[name], sampled, costs).mean())
+                out[f"{key}_over"] = _error(by_points[name] - by_points["ep"])
+    return out | {f"unsettled_{name}": count for name, count in unsettled.items()}
+
+
+def _error(values: Tensor) -> float:
+    return float(values.std() / len(values) ** 0.5)
+
+
+def cells(n_repetitions: int = 8) -> list[dict[str, Any]]:
+    """Repetitions at the kernel of Table 4."""
+    return [KERNEL | {"repetition": repetition} for repetition in range(n_repetitions)]
+
+
+def map_cells() -> list[dict[str, Any]]:
+    """One repetition at nine kernels of the map: its corners, edges and middle."""
+    return [
+        {"length_scale": length, "amplitude": amplitude, "repetition": 0}
+        for length in (0.15, 0.3, 0.5)
+        for amplitude in (1.5, 3.0, 6.0)
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """Table 4 at the paper's scale, and the map; resumable."""
+    run_cells(measure, cells(), folder, "loss_ep", parameters=PAPER, n_jobs=n_jobs)
+    run_cells(measure, map_cells(), folder, "loss_ep_map", parameters=MAP, n_jobs=n_jobs)
+
+
+def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
+    """The stored means of (28) in long form.
+
+    Parameters
+    ----------
+    stored : DataFrame
+        Rows of :func:`measure`.
+    reference : {"", "_hmc"}
+        Weighted draws, or Hamiltonian Monte Carlo.
+
+    Returns
+    -------
+    DataFrame
+        A row a kernel, repetition, row and test; a column a method.
+    """
+    index = ["length_scale", "amplitude", "repetition"]
+    parts = []
+    for row in THRESHOLDS:
+        for test in TESTS:
+            part = stored[index].assign(row=row, test=test)
+            for name in METHODS:
+                part[name] = stored[f"{name}_{row}_{test}{reference}"]
+            parts.append(part)
+    return pd.concat(parts).set_index([*index, "row", "test"])
+
+
+def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
+    """Means over repetitions, with standard errors, of regrets and of their differences to EP.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by row and test; columns (what, method) with what in ``mean``, ``error``, ``over``
+        (the method less EP) and ``over_error``.
+    """
+    long = regrets(stored, reference)
+    over = long.sub(long["ep"], axis=0)
+    groups = {"mean": long, "over": over}
+    out = {}
+    for what, frame in groups.items():
+        by_cell = frame.groupby(["row", "test"], sort=False)
+        out[what] = by_cell.mean()
+        error = "error" if what == "mean" else "over_error"
+        out[error] = by_cell.std() / np.sqrt(by_cell.size().iloc[0])
+    return pd.concat(out, axis=1)

@@ -1,0 +1,1 @@
+"""What the page on many classes at once calls."""

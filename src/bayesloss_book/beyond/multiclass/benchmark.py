@@ -1,0 +1,184 @@
+r"""Many classes: the joint model beside one-vs-rest, multinomial regression and its temperature.
+
+A cell is a split or a training sample of a data set, and a penalty C; all methods see the same. The
+columns of iris and wine are standardised, pixels are divided by the largest grey value. A third of
+iris, wine and digits is held out.
+
+    multinomial     logistic regression, p = softmax(beta z + offset)
+    temperature     the same with all log odds times one factor, fitted to five-fold held-out ones
+    straight lines  the joint model's rounds with all sources x + level: the factor acts on C, too
+    one-vs-rest     W&N's way with many classes: a learned link each, probabilities normalised
+    sources         the joint model's first round: weights of the multinomial regression
+    joint           all its rounds
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.model_selection import train_test_split
+
+from bayesloss.learning.centred_isgp import CentredISGP
+from bayesloss.learning.joint_links import JointFit, fit_joint_links, fit_softmax, folds_of
+from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.image_sets import inputs
+from bayesloss_book.stores.results import run_cells
+
+__all__ = [
+    "IMAGES",
+    "METHODS",
+    "PENALTIES",
+    "SMALL",
+    "cases_of",
+    "cells",
+    "joint_fit",
+    "log_probabilities",
+    "measure",
+    "problem",
+    "run",
+    "tempered",
+]
+
+Array = NDArray[np.float64]
+
+METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")
+SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
+IMAGES = ("mnist", "fashion-mnist", "kmnist")
+PENALTIES = (0.1, 1.0)
+
+_SPLITS = {"iris": 10, "wine": 10, "digits": 3}
+_SIZES = (3_000, 10_000)
+_MOST_APART = 3_000  # cases with which one-vs-rest is compared
+_TOL = 1e-4
+
+
+def cells() -> list[dict[str, Any]]:
+    """All cells: splits of small sets (n = 0), then one sample of images of each size."""
+    small = [
+        {"data": data, "n": 0, "C": C, "seed": seed}
+        for data, splits in _SPLITS.items()
+        for C in PENALTIES
+        for seed in range(splits)
+    ]
+    return small + [
+        {"data": data, "n": n, "C": C, "seed": 0}
+        for n in _SIZES
+        for data in IMAGES
+        for C in PENALTIES
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """Measure what is missing in the store, resumable."""
+    run_cells(measure, cells(), folder, "multiclass", n_jobs=n_jobs)
+
+
+def problem(
+    data: str, n: int, seed: int
+) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
+    """Training inputs and labels, and those of the test."""
+    if data not in SMALL:
+        return inputs(data, n, "pixels", seed)
+    Z, labels = SMALL[data](return_X_y=True)
+    X, X_test, y, y_test = train_test_split(
+        Z, labels, train_size=2 / 3, random_state=seed, stratify=labels
+    )
+    if data == "digits":
+        return X / 16, y, X_test / 16, y_test
+    mean, deviation = X.mean(axis=0), X.std(axis=0)
+    return (X - mean) / deviation, y, (X_test - mean) / deviation, y_test
+
+
+def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
+    """Fit every method to one training sample, and measure it on the test set.
+
+    Returns
+    -------
+    dict
+        As "method: measure", ``loss``, the mean log loss in nats, ``less``, the standard error over
+        test cases of its difference to that of the temperature, and ``wrong``, the share of wrong
+        labels. NaN for one-vs-rest on more than 3,000 images. Then ``factor``, of the temperature,
+        and of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
+    """
+    X, y, X_test, y_test = problem(data, n, seed)
+    cases = cases_of(X, y, C)
+    plain, scaled, factor = tempered(cases, X_test)
+    first, full = joint_fit(cases, max_iter=0), joint_fit(cases)
+    found = {
+        "multinomial": plain,
+        "temperature": scaled,
+        "straight lines": log_probabilities(joint_fit(cases, lines=True), cases, X_test),
+        "one-vs-rest": np.full_like(plain, np.nan),
+        "sources": log_probabilities(first, cases, X_test),
+        "joint": log_probabilities(full, cases, X_test),
+    }
+    if n <= _MOST_APART:
+        apart = LinkgisticClassifier(C=C, tol=_TOL, multi_class="ovr").fit(X, y)
+        found["one-vs-rest"] = apart.predict_log_proba(X_test)
+    rows = np.arange(len(y_test))
+    measures: dict[str, float] = {}
+    for method in METHODS:
+        losses = -found[method][rows, y_test]
+        less = losses + scaled[rows, y_test]
+        measures[f"{method}: loss"] = float(losses.mean())
+        measures[f"{method}: less"] = float(less.std() / np.sqrt(len(less)))
+        wrong = found[method].argmax(axis=1) != y_test
+        measures[f"{method}: wrong"] = float(np.where(np.isnan(losses), np.nan, wrong).mean())
+    gain = full.log_evidence - first.log_evidence
+    return measures | {"factor": factor, "rounds": len(full.history), "gain": gain}
+
+
+def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
+    """Training data as the library's fits take them."""
+    labels = np.stack([y == k for k in range(int(y.max()) + 1)]).astype(np.int64)
+    one = torch.ones(len(X), dtype=torch.float64)
+    return LinearScores(torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C)
+
+
+def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:
+    """Log probabilities of multinomial regression, those at its temperature, and the factor."""
+    beta, offset, _ = fit_softmax(cases, cases.weight, _TOL)
+    held_out, classes = cases.scores(beta, offset), cases.labels.argmax(0)
+    fold = folds_of(classes)
+    for each in range(int(fold.max()) + 1):
+        kept = torch.where(fold == each, 0.0, cases.weight)
+        without, level, _ = fit_softmax(cases, kept, _TOL, beta, offset)
+        held_out[:, fold == each] = cases.scores(without, level)[:, fold == each]
+    odds, rows = held_out.T.numpy(), np.arange(len(classes))
+    found = minimize_scalar(
+        lambda t: -log_softmax(np.exp(t) * odds, axis=1)[rows, classes.numpy()].sum(),
+        bounds=(-4.0, 6.0),
+        method="bounded",
+    )
+    factor = float(np.exp(found.x))
+    test = (X_test - cases.centre.numpy()) @ beta.numpy().T + offset.numpy()
+    return log_softmax(test, axis=1), log_softmax(factor * test, axis=1), factor
+
+
+def joint_fit(cases: LinearScores, *, max_iter: int = 30, lines: bool = False) -> JointFit:
+    """The joint model as the classifier fits it, or with straight lines for sources."""
+
+    def line(reach: float) -> list[CentredISGP]:
+        kernel = TrigonometricKernel(a=2.5, c=0.5 / reach, n_basis=2).scaled(1e-8)
+        return [CentredISGP(kernel, tau=1e-4)]  # of slope 1, but for a part in ten thousand
+
+    family = line if lines else LinkgisticClassifier()._priors.joint_family
+    return fit_joint_links(cases, family, tol=_TOL, max_iter=max_iter)
+
+
+def log_probabilities(fit: JointFit, cases: LinearScores, X: Array) -> Array:
+    """The log probabilities of the classes, of shape (n, K)."""
+    scores = fit.beta @ (torch.from_numpy(np.ascontiguousarray(X)) - cases.centre).T
+    edge = fit.prior.kernel.edge
+    nu = [
+        fit.prior.source(x.clamp(-edge, edge), mode)
+        for x, mode in zip(scores, fit.mode, strict=True)
+    ]
+    return torch.log_softmax(torch.stack(nu, dim=1), dim=1).numpy()

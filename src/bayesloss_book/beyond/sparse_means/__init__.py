@@ -1,0 +1,1 @@
+"""A sparse mean that is good for decisions: LHG's open problem."""

@@ -1,0 +1,121 @@
+"""The benchmark: every method on the same problems, judged by d_L; and what each costs."""
+
+import os
+from typing import Any
+
+import torch
+
+from bayesloss.calibrating.sparse_means import sparse_mean_kl, sparse_mean_targeted
+from bayesloss_book.beyond.sparse_means.problems import draw
+from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
+from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
+from bayesloss_book.stores.results import run_cells
+
+__all__ = ["SETTINGS", "SIZES", "cells", "measure", "measure_cost", "run"]
+
+SETTINGS = (  # kind, shift, k
+    ("line", 2.0, 7),
+    ("line", 0.0, 7),
+    ("plane", 2.0, 10),
+    ("plane", 2.0, 20),
+    ("plane", 2.0, 40),
+    ("plane", 0.0, 20),
+    ("four inputs", 2.0, 40),
+    ("cars", 2.0, 10),
+    ("cars", 0.0, 10),
+    ("diabetes", 2.0, 10),
+    ("diabetes", 0.0, 10),
+)
+N_SEEDS = 13
+SIZES = {
+    "least KL": (1_000, 2_000, 4_000, 8_000, 16_000, 64_000),
+    "FITC at the targets": (1_000, 2_000, 4_000, 8_000, 16_000, 64_000),
+    "targeted": (1_000, 2_000, 4_000, 8_000, 16_000, 64_000),
+    "posterior mean": (1_000, 2_000, 4_000),
+}
+
+
+def cells(*, n_seeds: int = N_SEEDS) -> list[dict[str, Any]]:
+    """Every problem with every seed: first all with the first seed, and so on."""
+    return [
+        {"kind": kind, "shift": shift, "k": k, "seed": seed}
+        for seed in range(n_seeds)
+        for kind, shift, k in SETTINGS
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
+    methods = [*FIXED, *PLACED, *ORACLES]
+    run_cells(
+        measure, cells(), folder, "sparse_means",
+        parameters={"methods": methods, "n_points": 200}, n_jobs=n_jobs,
+    )  # fmt: skip
+    costs: list[dict[str, Any]] = [
+        {"method": method, "n": n, "repeat": repeat}
+        for repeat in range(3)
+        for method, sizes in SIZES.items()
+        for n in sizes
+    ]
+    run_cells(
+        measure_cost, costs, folder, "sparse_means_cost", parameters={"k": 15, "n_points": 60},
+        n_jobs=n_jobs,
+    )  # fmt: skip
+
+
+def measure(
+    *, kind: str, shift: float, k: int, seed: int, methods: list[str], n_points: int
+) -> dict[str, float]:
+    """All methods on one problem.
+
+    Returns
+    -------
+    dict
+        ``"method: d_L"`` over the test distribution, and ``"method: error"``, the mean squared
+        distance from the true function or from labels; the same for "posterior mean" and "zero".
+    """
+    problem = draw(kind, shift, k, seed, n_points=n_points)
+    model, fresh = problem.model, problem.fresh
+    masses = problem.weights
+    if masses is None:
+        masses = torch.full((len(fresh),), 1 / len(fresh), dtype=torch.float64)
+    posterior = model.action(fresh, model.mean)
+    decisions = {"posterior mean": posterior, "zero": torch.zeros_like(posterior)}
+    for method in methods:
+        inputs, mean = fit(method, problem, k)
+        decisions[method] = model.action(fresh, mean, inputs)
+    found = {}
+    for method, decision in decisions.items():
+        found[f"{method}: d_L"] = float(masses @ (decision - posterior) ** 2)
+        found[f"{method}: error"] = float(masses @ (decision - problem.outcomes) ** 2)
+    return found
+
+
+def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> dict[str, float]:
+    """Find one mean on the line; the time of the cell is that of the method.
+
+    Returns
+    -------
+    dict
+        ``error``: mean squared distance of the decision from the true function, over the test
+        distribution.
+    """
+    problem = covariate_shift(repeat, n=n, k=k)
+    model, generator = problem.model, torch.Generator().manual_seed(repeat)
+    points = problem.shift + DEVIATION * torch.randn(
+        n_points, dtype=torch.float64, generator=generator
+    )
+    if method == "posterior mean":
+        inputs, mean = model.x, model.mean
+    elif method == "least KL":
+        inputs = model.x[problem.support]
+        mean = sparse_mean_kl(model, inputs)
+    else:
+        settings: dict[str, Any] = (
+            {} if method == "targeted" else {"oversampling": 1.0, "n_moves": 0}
+        )
+        inputs, mean = sparse_mean_targeted(model, points, k=k, **settings)
+    gap = model.action(problem.points, mean, inputs) - torch.from_numpy(
+        truth(problem.points.numpy())
+    )
+    return {"error": float(problem.weights @ gap**2)}

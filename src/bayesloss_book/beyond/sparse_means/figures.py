@@ -1,0 +1,174 @@
+"""The figures on sparse means that are good for decisions. Tall, with large letters."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from scipy.stats import norm
+
+from bayesloss.calibrating.sparse_means import (
+    sparse_mean_calibrated,
+    sparse_mean_kl,
+    sparse_mean_targeted,
+    spread_support,
+)
+from bayesloss_book.beyond.sparse_means.problems import Problem
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.shifted_regression import DEVIATION
+
+__all__ = ["draw_benchmark", "draw_cost", "draw_discount", "draw_places", "draw_sizes"]
+
+_LARGE = 12  # points
+_STYLES = {
+    "posterior mean": ("black", "-"),
+    "least KL": (COLOURS["GP"], "--"),
+    "exact fit": (COLOURS["PAVA"], "-."),
+    "FITC": (COLOURS["held out"], ":"),
+    "targeted": (COLOURS["ISGP"], "-"),
+}
+_MARKERS = "osD^v"
+
+
+def draw_places(problem: Problem, shift: float) -> Figure:
+    """Seven functions at training points and at test inputs: what the means are where asked."""
+    model, k = problem.model, len(problem.support)
+    spread = problem.points[spread_support(model, problem.points, k)]
+    best = sparse_mean_calibrated(model, problem.support, problem.fresh, problem.weights)
+    training = model.x[problem.support]
+    rows = {
+        f"{k} functions at training points": {
+            "least KL": (training, sparse_mean_kl(model, training)),
+            "exact fit": (training, best),
+        },
+        f"{k} functions where it will be asked": {
+            "least KL": (spread, sparse_mean_kl(model, spread)),
+            "FITC": (spread, sparse_mean_kl(model, spread, fitc=True)),
+            "targeted": sparse_mean_targeted(model, problem.points, k=k),
+        },
+    }
+    x = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64)
+    floor = -2.6
+    figure, axes = subplots(2, 1, figsize=(7.2, 8.6), sharex=True)
+    for axis, (title, means) in zip(axes, rows.items(), strict=True):
+        density = norm.pdf(x.numpy(), shift, DEVIATION)
+        axis.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
+        axis.plot(model.x, model.y, ".", color=COLOURS["data"], alpha=0.45, markersize=5)
+        axis.plot(x, model.action(x, model.mean), color="black", label="posterior mean")
+        for name, (inputs, mean) in means.items():
+            loss = float(model.divergence(mean, problem.fresh, problem.weights, inputs))
+            colour, dashes = _STYLES[name]
+            label = f"{name}: $d_L$ = {loss:.2g}"
+            axis.plot(
+                x, model.action(x, mean, inputs), dashes, color=colour, label=label, linewidth=2
+            )
+        places = next(iter(means.values()))[0]
+        axis.plot(places, torch.full_like(places, floor), "|", color="black", markersize=16)
+        axis.set_title(title, fontsize=_LARGE + 1)
+        axis.set(ylim=(floor, 3.6), ylabel="prediction")
+        axis.legend(fontsize=_LARGE - 1, loc="upper left", ncols=2)
+        _enlarge(axis)
+    axes[1].set_xlabel("input x", fontsize=_LARGE)
+    return figure
+
+
+def draw_discount(problem: Problem, shift: float, k: int) -> Figure:
+    """How far FITC believes each datum, with functions where it will be asked."""
+    model = problem.model
+    places = problem.points[spread_support(model, problem.points, k)]
+    cross = model.kernel(model.x, places)
+    inverse = torch.linalg.pinv(model.kernel(places, places), hermitian=True, rtol=1e-10)
+    unexplained = (model.kernel.b - ((cross @ inverse) * cross).sum(dim=1)).clamp(min=0)
+    belief = 1 / (1 + unexplained / model.noise_variance)
+    figure, axis = subplots(figsize=(7.2, 4.2))
+    grid = np.linspace(-3.6, 4.0, 300)
+    hill = norm.pdf(grid, shift, DEVIATION)
+    axis.fill_between(grid, 0, hill, color=COLOURS["bound"], alpha=0.4, linewidth=0)
+    axis.plot(model.x, belief, "o", color=COLOURS["ISGP"], markersize=6, label="a training datum")
+    axis.plot(places, torch.zeros_like(places), "|", color="black", markersize=16)
+    axis.text(shift, 0.06, "test inputs", ha="center", fontsize=_LARGE)
+    axis.set(xlabel="input x", ylabel="weight of a datum", ylim=(-0.03, 1.05))
+    axis.legend(fontsize=_LARGE, loc="upper left")
+    _enlarge(axis)
+    return figure
+
+
+def draw_benchmark(
+    ratios: pd.DataFrame, methods: Sequence[str], settings: Sequence[tuple[str, float, int]]
+) -> Figure:
+    """d_L as a part of the least KL's: a row a method, a marker a problem."""
+    figure, axis = subplots(figsize=(7.2, 1.2 + 0.62 * len(methods)))
+    colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent", "data")]
+    for j, (setting, colour, marker) in enumerate(zip(settings, colours, _MARKERS, strict=False)):
+        part = ratios.loc[setting]
+        heights = [-i + 0.14 * (len(settings) / 2 - j) for i in range(len(methods))]
+        values = part.loc[methods]
+        axis.errorbar(
+            values["ratio"],
+            heights,
+            xerr=[values["ratio"] - values["low"], values["high"] - values["ratio"]],
+            fmt=marker,
+            color=colour,
+            markersize=6,
+            linewidth=1.2,
+            label=f"{setting[0]}, k = {setting[2]}",
+        )
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_yticks([-i for i in range(len(methods))], methods, fontsize=_LARGE)
+    axis.set(xscale="log", xlabel="$d_L$, as a part of the least KL's")
+    axis.grid(axis="y", visible=False)
+    figure.legend(
+        *axis.get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=_LARGE - 1,
+    )
+    _enlarge(axis)
+    return figure
+
+
+def draw_sizes(losses: pd.DataFrame) -> Figure:
+    """Geometric mean of d_L against k: an index of k, a column a method."""
+    figure, axis = subplots(figsize=(7.2, 5.0))
+    colours = [COLOURS[name] for name in ("GP", "PAVA", "accent", "held out", "ISGP")]
+    for name, colour, marker in zip(losses, colours, _MARKERS, strict=False):
+        axis.plot(losses.index, losses[name], marker=marker, color=colour, markersize=8, label=name)
+    axis.set(xscale="log", yscale="log", xlabel="functions kept, k", ylabel="$d_L$")
+    axis.set_xticks(losses.index, [str(k) for k in losses.index])
+    axis.minorticks_off()
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", fontsize=_LARGE)
+    _enlarge(axis)
+    return figure
+
+
+def draw_cost(counted: pd.DataFrame, stored: pd.DataFrame) -> Figure:
+    """Multiplications counted, and stored seconds, the fastest of each: against N."""
+    figure, (above, below) = subplots(2, 1, figsize=(7.2, 8.0))
+    styles = {
+        "posterior mean": ("PAVA", "o"),
+        "targeted": ("ISGP", "s"),
+        "teacher alone": ("held out", "D"),
+        "FITC at the targets": ("held out", "D"),
+        "least KL": ("GP", "^"),
+    }
+    seconds = stored.groupby(["n", "method"])["seconds"].min().unstack("method")
+    for axis, wide in ((above, counted), (below, seconds)):
+        for name, (colour, marker) in styles.items():
+            if name in wide:
+                one = wide[name].dropna()
+                axis.plot(one.index, one, marker=marker, color=COLOURS[colour], label=name)
+        axis.set(xscale="log", yscale="log", xlabel="number of data N")
+        axis.legend(fontsize=_LARGE - 1)
+        _enlarge(axis)
+    above.set_ylabel("multiplications, counted", fontsize=_LARGE)
+    below.set_ylabel("seconds, stored", fontsize=_LARGE)
+    return figure
+
+
+def _enlarge(axis: Axes) -> None:
+    axis.tick_params(labelsize=_LARGE - 1)
+    for label in (axis.xaxis.label, axis.yaxis.label):
+        label.set_fontsize(_LARGE)

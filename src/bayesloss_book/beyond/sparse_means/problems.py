@@ -1,0 +1,163 @@
+"""Regression problems whose test inputs lie elsewhere than most training inputs.
+
+The test distribution is known by `n_points` inputs without labels; what a method is judged by are
+other inputs from it. In "line" they are quadrature nodes, the problem of the page on GP regression.
+In "plane" and "four inputs" the true function is a draw from (nearly) the prior. "cars" and
+"diabetes" are tables: light cars, or patients of high body-mass index, are asked for, and rarer
+among the training rows. Their kernels come from scikit-learn's marginal likelihood, with a length
+scale for each input.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from torch import Tensor
+
+from bayesloss.calibrating.gp_regression import GPRegression
+from bayesloss.kernels import SquaredExponential
+from bayesloss_book.data import load_auto_mpg
+from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
+
+__all__ = ["KINDS", "Problem", "draw"]
+
+KINDS = ("line", "plane", "four inputs", "cars", "diabetes")
+
+_SIMULATED = {"plane": (2, 1.0), "four inputs": (4, 0.5)}  # inputs, a of the kernel
+_N = 2_000  # training rows of those
+_FRESH = 2_000
+_SPREAD = 1.2  # of their training inputs
+_FEATURES = 500  # cosines of a draw from the prior
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data, what is known of the test inputs, and what a mean is judged by.
+
+    Attributes
+    ----------
+    model : GPRegression
+    support : list of int
+        k training points drawn at random: of "line", at equal ranks.
+    points : Tensor of shape (m,) or (m, D)
+        Test inputs without labels.
+    fresh : Tensor of shape (l,) or (l, D)
+        Others.
+    weights : Tensor of shape (l,) or None
+        Their masses.
+    outcomes : Tensor of shape (l,)
+        The true function there, or the labels of a table.
+    """
+
+    model: GPRegression
+    support: list[int]
+    points: Tensor
+    fresh: Tensor
+    weights: Tensor | None
+    outcomes: Tensor
+
+
+def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> Problem:
+    """One problem.
+
+    Parameters
+    ----------
+    kind : str
+        Of `KINDS`.
+    shift : float
+        Of simulated test inputs: their distance from the centre of the training inputs, and 0 for
+        the same distribution as theirs. Of tables: how strongly the column sorts the rows, 0 for
+        not at all.
+    k, seed : int
+    n_points : int
+        In tables half of the rows that are asked for.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"expected a problem of {KINDS}, got {kind!r}")
+    rng = np.random.default_rng([seed, 11])
+    if kind == "line":
+        page = covariate_shift(seed, shift=shift, k=k)
+        points = torch.tensor(rng.normal(shift, DEVIATION, n_points))
+        outcomes = torch.from_numpy(truth(page.points.numpy()))
+        return Problem(page.model, page.support, points, page.points, page.weights, outcomes)
+    if kind not in _SIMULATED:
+        return _of_table(kind, shift, k, seed)
+    d, a = _SIMULATED[kind]
+    centre = np.eye(1, d)[0] * shift
+    spread = DEVIATION if shift else _SPREAD
+    x = _SPREAD * rng.normal(size=(_N, d))
+    points, fresh = (centre + spread * rng.normal(size=(n, d)) for n in (n_points, _FRESH))
+    waves, phases = math.sqrt(a) * rng.normal(size=(d, _FEATURES)), rng.uniform(0, 7, _FEATURES)
+    size = math.sqrt(2 / _FEATURES) * rng.normal(size=_FEATURES)
+
+    def f(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(np.cos(z @ waves + phases) @ size)
+
+    y = f(x) + math.sqrt(NOISE) * rng.normal(size=_N)
+    model = GPRegression(
+        SquaredExponential(a=a), torch.tensor(x), torch.tensor(y), noise_variance=NOISE
+    )
+    support = rng.choice(_N, k, replace=False).tolist()
+    return Problem(
+        model, support, torch.tensor(points), torch.tensor(fresh), None, torch.tensor(f(fresh))
+    )
+
+
+def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
+    X, y, column = _table(kind)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(y))
+    asked = order[rng.random(len(y)) < expit(shift * X[order, column])]
+    train = np.setdiff1d(order, asked)
+    half = len(asked) // 2
+    centre = y[train].mean()
+    scales, b, noise = _hyperparameters(X[train], y[train] - centre)
+    Z = torch.tensor(X / scales)
+    model = GPRegression(
+        SquaredExponential(a=1.0, b=b), Z[train], torch.tensor(y[train] - centre),
+        noise_variance=noise,
+    )  # fmt: skip
+    support = rng.choice(len(train), k, replace=False).tolist()
+    fresh = asked[half:]
+    return Problem(model, support, Z[asked[:half]], Z[fresh], None, torch.tensor(y[fresh] - centre))
+
+
+@lru_cache(maxsize=2)
+def _table(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+    """Standardised inputs and output, and the column that sorts: the larger, the more asked for."""
+    if kind == "cars":
+        cars = load_auto_mpg().dropna()
+        X, y, column = cars.drop(columns="mpg").to_numpy(), cars["mpg"].to_numpy(), 3
+        X[:, column] *= -1  # weight: light cars
+    else:
+        X, y = load_diabetes(return_X_y=True)
+        column = 2  # body-mass index
+    return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std(), column
+
+
+def _hyperparameters(
+    X: NDArray[np.float64], y: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float, float]:
+    """Length scales, prior and noise variance by the marginal likelihood."""
+    start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3)) + WhiteKernel(
+        0.2, (1e-3, 10)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is meant
+        kernel = GaussianProcessRegressor(start, alpha=0.0).fit(X, y).kernel_
+    signal, noise = kernel.k1, kernel.k2
+    return signal.k2.length_scale, signal.k1.constant_value, noise.noise_level

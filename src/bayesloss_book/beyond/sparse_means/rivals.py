@@ -1,0 +1,157 @@
+"""Means of k functions under one interface: from a problem to inputs and coefficients.
+
+`FIXED` keep the support that the problem comes with, training points that were chosen without
+regard to the test distribution, as LHG have it. `PLACED` choose their inputs. `ORACLES` know what
+no method may: the exact posterior mean, and the test distribution itself.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from torch import Tensor
+
+from bayesloss.calibrating.gp_regression import GPRegression
+from bayesloss.calibrating.sparse_means import (
+    choose_support,
+    sparse_mean_calibrated,
+    sparse_mean_kl,
+    sparse_mean_targeted,
+    spread_support,
+)
+from bayesloss_book.beyond.sparse_means.problems import Problem
+
+__all__ = ["FIXED", "ORACLES", "OURS", "PLACED", "density_ratio", "fit", "inputs_by_the_bound"]
+
+OURS = "targeted"
+FIXED = ("least KL", "FITC", "importance weights", "fitted to FITC at the targets", "exact fit")
+PLACED = (
+    "least KL, inputs by its bound",
+    "least KL at the targets",
+    "FITC at the targets",
+    "training points for the targets",
+    "targeted, not moved",
+    OURS,
+    "targeted, 4 k",
+)
+ORACLES = ("least possible", "least possible at the targets")
+
+TARGETED: dict[str, Any] = {
+    "targeted, not moved": {"n_moves": 0},
+    OURS: {},
+    "targeted, 4 k": {"oversampling": 4.0},
+}
+
+_KL_SHARE = 0.1  # of sigma^2 / m: the weight of the KL where samples stand for p(x)
+
+
+def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
+    """Inputs of k functions, and their coefficients.
+
+    Parameters
+    ----------
+    name : str
+        Of `FIXED`, `PLACED` or `ORACLES`.
+    problem : Problem
+    k : int
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    """
+    model, points = problem.model, problem.points
+    support = model.x[problem.support]
+    little = _KL_SHARE * model.noise_variance / len(points)
+    if name in ("least KL", "FITC"):
+        return support, sparse_mean_kl(model, support, fitc=name == "FITC")
+    if name == "importance weights":
+        return support, _weighted(model, support, density_ratio(model.x, points))
+    if name == "exact fit":
+        return support, sparse_mean_calibrated(model, support, points, kl_weight=little)
+    if name == "least KL, inputs by its bound":
+        inputs = inputs_by_the_bound(model, support)
+        return inputs, sparse_mean_kl(model, inputs)
+    if name in TARGETED:
+        return sparse_mean_targeted(model, points, k=k, **TARGETED[name])
+    spread = points[spread_support(model, points, min(2 * k, len(points)))]
+    if name in ("least KL at the targets", "FITC at the targets"):
+        return spread[:k], sparse_mean_kl(model, spread[:k], fitc=name.startswith("FITC"))
+    if name == "least possible at the targets":
+        best = sparse_mean_calibrated(model, spread[:k], problem.fresh, problem.weights)
+        return spread[:k], best
+    if name == "least possible":
+        return support, sparse_mean_calibrated(model, support, problem.fresh, problem.weights)
+    target = model.action(points, sparse_mean_kl(model, spread, fitc=True), spread)
+    if name == "fitted to FITC at the targets":
+        return support, sparse_mean_calibrated(
+            model, support, points, target=target, kl_weight=little
+        )
+    if name == "training points for the targets":
+        support = model.x[choose_support(model, model.x, points, target=target, k=k)]
+        return support, sparse_mean_calibrated(
+            model, support, points, target=target, kl_weight=little
+        )
+    raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
+
+
+def density_ratio(x: Tensor, points: Tensor) -> Tensor:
+    """The test inputs' density over the training inputs', at the latter, with mean 1.
+
+    By logistic regression on the inputs, their squares and products, which is the ratio's own form
+    where both are Gaussian.
+    """
+    both = torch.cat([x, points]).reshape(len(x) + len(points), -1).numpy()
+    asked = np.arange(len(both)) >= len(x)
+    model = make_pipeline(
+        StandardScaler(), PolynomialFeatures(2, include_bias=False), StandardScaler(),
+        LogisticRegression(max_iter=10_000),
+    )  # fmt: skip
+    odds = model.fit(both, asked).decision_function(both[~asked])
+    ratio = torch.from_numpy(np.exp(odds - odds.max()))
+    return ratio / ratio.mean()
+
+
+def _weighted(model: GPRegression, inputs: Tensor, weights: Tensor) -> Tensor:
+    """Least squares for the data by weights, with the prior's penalty."""
+    K = model.kernel(inputs, inputs)
+    values, vectors = torch.linalg.eigh(K)
+    kept = values > 1e-12 * values[-1]
+    basis = vectors[:, kept] / values[kept].sqrt()
+    rows = weights.sqrt()[:, None] * (model.kernel(model.x, inputs) @ basis)
+    penalty = math.sqrt(model.noise_variance) * torch.eye(rows.shape[1], dtype=torch.float64)
+    right = torch.cat([weights.sqrt() * model.y, torch.zeros_like(penalty[0])])
+    both = torch.cat([rows, penalty])
+    return basis @ torch.linalg.lstsq(both, right[:, None], driver="gelsd").solution[:, 0]
+
+
+def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 100) -> Tensor:
+    """Inputs that raise Titsias' bound on the evidence, by quasi-Newton steps from a start.
+
+    They are free to leave the training points, and know nothing of test inputs.
+    """
+    x, y, noise = model.x, model.y, model.noise_variance
+
+    def negative_bound(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        Z = torch.tensor(flat.reshape(start.shape), requires_grad=True)
+        K = model.kernel(Z, Z) + 1e-8 * model.kernel.b * torch.eye(len(Z), dtype=torch.float64)
+        root = torch.linalg.cholesky(K)
+        rows = torch.linalg.solve_triangular(root, model.kernel(Z, x), upper=False)
+        B = torch.eye(len(Z), dtype=torch.float64) + rows @ rows.T / noise
+        factor = torch.linalg.cholesky(B)
+        c = torch.linalg.solve_triangular(factor, (rows @ y)[:, None], upper=False) / noise
+        value = factor.diagonal().log().sum() + 0.5 * (y @ y / noise - (c**2).sum())
+        value = value + 0.5 * (len(y) * model.kernel.b - (rows**2).sum()) / noise
+        (gradient,) = torch.autograd.grad(value, Z)
+        return float(value.detach()), gradient.numpy().ravel()
+
+    found = minimize(
+        negative_bound, start.numpy().ravel(), jac=True, method="L-BFGS-B",
+        options={"maxiter": max_iter},
+    )  # fmt: skip
+    return torch.from_numpy(found.x.reshape(start.shape))

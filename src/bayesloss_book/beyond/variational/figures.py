@@ -1,0 +1,181 @@
+"""The figures on variational inference for sources."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+
+from bayesloss_book.beyond.variational.fits import METHODS
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.source_problems import TASKS, grid
+
+__all__ = ["draw_bands", "draw_coverage", "draw_errors", "draw_evidence", "draw_ranks"]
+
+STYLES = {
+    "laplace": (COLOURS["GP"], "s", "--"),
+    "normal": (COLOURS["ISGP"], "o", "-"),
+    "bound": (COLOURS["bound"], "D", ":"),
+}
+_SMALL = 12  # points of text: to be read on a phone
+
+
+def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Figure:
+    """Exact band of nu, and mean and band by Laplace and by variation, for both tasks."""
+    figure, axes = subplots(2, 1, figsize=(7.2, 8.0))
+    x = grid().numpy()
+    names = range(len(x))
+    for axis, task in zip(axes, TASKS, strict=True):
+        here: dict[str, str | int] = {"task": task, "n": n, "seed": seed}
+        truth = _row(exact, here)
+        low, high = (
+            truth[[f"{end}_{i}" for i in names]].to_numpy(float) for end in ("low", "high")
+        )
+        mean = truth[[f"mean_{i}" for i in names]].to_numpy(float)
+        axis.plot(x, mean, color="black", linewidth=1.6, label="exact mean")
+        axis.fill_between(x, low, high, color=COLOURS["Linear"], alpha=0.35, linewidth=0)
+        for method in ("laplace", "normal"):
+            colour, _, line = STYLES[method]
+            row = _row(fits, {**here, "method": method})
+            mean, sd = (row[[f"{c}_{i}" for i in names]].to_numpy(float) for c in ("mean", "sd"))
+            axis.plot(x, mean, color=colour, linestyle=line, linewidth=2.2, label=METHODS[method])
+            for side in (-1.96, 1.96):
+                axis.plot(x, mean + side * sd, color=colour, linestyle=line, linewidth=0.9)
+        axis.set_title(f"{task}, {n} data", fontsize=_SMALL + 1)
+        axis.set_ylabel("ν(x)", fontsize=_SMALL)
+        axis.tick_params(labelsize=_SMALL)
+    axes[1].set_xlabel("x", fontsize=_SMALL)
+    axes[0].fill_between([], [], color=COLOURS["Linear"], alpha=0.35, label="exact 95 % band")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
+    )
+    return figure
+
+
+def draw_evidence(table: pd.DataFrame) -> Figure:
+    """How far below the exact log evidence each method's value lies, problem by problem."""
+    figure, axes = subplots(2, 1, figsize=(7.2, 7.2), sharex=True)
+    for axis, task in zip(axes, TASKS, strict=True):
+        part = table.loc[task]
+        _dots(axis, part, "laplace", "gap_bound", "Laplace's bound", COLOURS["accent"], "X", -0.16)
+        if task == "classification":
+            _dots(axis, part, "bound", "gap", METHODS["bound"], *STYLES["bound"][:2], -0.05)
+        _dots(axis, part, "laplace", "gap", "Laplace's evidence", *STYLES["laplace"][:2], 0.05)
+        _dots(axis, part, "normal", "gap", "variational", *STYLES["normal"][:2], 0.16)
+        axis.axhline(0, color="black", linewidth=1)
+        axis.axhspan(0, 0.5, color=COLOURS["Linear"], alpha=0.25, linewidth=0)
+        axis.set_yscale("symlog", linthresh=1)
+        axis.set_yticks([-1, 0, 0.5, 1, 2, 5, 10], ["-1", "0", "½", "1", "2", "5", "10"])
+        axis.minorticks_off()
+        axis.set_title(task, fontsize=_SMALL + 1)
+        axis.set_ylabel("nats below the evidence", fontsize=_SMALL)
+        axis.tick_params(labelsize=_SMALL)
+        axis.invert_yaxis()
+    _sizes(axes[1], table)
+    figure.legend(
+        *axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
+    )
+    return figure
+
+
+def draw_errors(table: pd.DataFrame) -> Figure:
+    """Errors of the mean and of the width of nu, in exact standard deviations."""
+    figure, axes = subplots(2, 2, figsize=(7.2, 6.6), sharex=True, sharey="row")
+    for column, task in zip(axes.T, TASKS, strict=True):
+        part = table.loc[task]
+        for axis, measure in zip(column, ("shift", "width"), strict=True):
+            for method, (colour, marker, line) in STYLES.items():
+                if method not in part.index.get_level_values("method"):
+                    continue
+                values = part.xs(method, level="method")[measure]
+                mean = values.groupby("n").mean()
+                places = np.arange(len(mean))
+                axis.plot(places, mean, color=colour, linestyle=line, label=METHODS[method])
+                order = [list(mean.index).index(n) for n in values.index.get_level_values("n")]
+                axis.plot(order, values, marker, color=colour, markersize=5)
+            axis.tick_params(labelsize=_SMALL)
+        column[0].set_title(task, fontsize=_SMALL + 1)
+        column[1].axhline(1, color="black", linewidth=0.8)
+        _sizes(column[1], table)
+    axes[0, 0].set_ylabel("error of the mean\n(exact sd)", fontsize=_SMALL)
+    axes[1, 0].set_ylabel("width over\nthe exact one", fontsize=_SMALL)
+    axes[0, 0].set_ylim(bottom=0)
+    figure.legend(
+        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=_SMALL
+    )
+    return figure
+
+
+def draw_ranks(ranks: pd.DataFrame) -> Figure:
+    """Where the truth stands among 99 draws of nu, at both ends, over simulated data sets."""
+    figure, axes = subplots(2, 2, figsize=(7.2, 6.0), sharex=True, sharey=True)
+    edges = np.linspace(0, 100, 11)
+    for row, task in zip(axes, TASKS, strict=True):
+        for axis, side in zip(row, ("left", "right"), strict=True):
+            for method in ("laplace", "normal"):
+                colour, _, line = STYLES[method]
+                part = ranks[(ranks["task"] == task) & (ranks["method"] == method)]
+                counts, _ = np.histogram(part[f"rank_{side}"], edges)
+                axis.stairs(
+                    10 * counts / len(part),
+                    edges,
+                    color=colour,
+                    linestyle=line,
+                    linewidth=2,
+                    label=METHODS[method],
+                )
+            axis.axhline(1, color="black", linewidth=0.8)
+            axis.set_title(f"{task}, {side} end", fontsize=_SMALL)
+            axis.tick_params(labelsize=_SMALL)
+    for axis in axes[1]:
+        axis.set_xlabel("draws below the truth", fontsize=_SMALL)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("share, 1 is right", fontsize=_SMALL)
+    figure.legend(
+        *axes[0, 0].get_legend_handles_labels(),
+        loc="outside upper center",
+        ncols=2,
+        fontsize=_SMALL,
+    )
+    return figure
+
+
+def draw_coverage(covered: pd.DataFrame) -> Figure:
+    """The share of 95 % bands that hold the truth, with standard errors: a row a method."""
+    figure, axis = subplots(figsize=(7.2, 0.55 * len(covered) + 1.2))
+    axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.3, linewidth=0)
+    places = np.arange(len(covered))[::-1]
+    axis.errorbar(
+        covered["95 %"], places, xerr=covered["error"], fmt="o", color=COLOURS["ISGP"], capsize=3
+    )
+    axis.set_yticks(places, [", ".join(index) for index in covered.index], fontsize=_SMALL - 1)
+    axis.set_xlabel("% of places where the band holds the truth", fontsize=_SMALL)
+    axis.tick_params(axis="x", labelsize=_SMALL)
+    return figure
+
+
+def _row(table: pd.DataFrame, cell: dict[str, str | int]) -> pd.Series:
+    keys = list(cell)
+    return table.set_index(keys).loc[tuple(cell.values())]
+
+
+def _dots(
+    axis: Axes,
+    part: pd.DataFrame,
+    method: str,
+    measure: str,
+    label: str,
+    colour: str,
+    marker: str,
+    offset: float,
+) -> None:
+    values = part.xs(method, level="method")[measure]
+    sizes = sorted(set(values.index.get_level_values("n")))
+    places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
+    axis.plot(places, values, marker, color=colour, markersize=7, label=label)
+
+
+def _sizes(axis: Axes, table: pd.DataFrame) -> None:
+    sizes = sorted(set(table.index.get_level_values("n")))
+    axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
+    axis.set_xlabel("number of data", fontsize=_SMALL)

@@ -1,0 +1,38 @@
+"""Cost pairs add up to the log loss, whichever way they are counted."""
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss_book.beyond.both import mixture
+from bayesloss_book.beyond.both.problems import make_prior
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_cost_pairs_add_up_to_the_log_loss(label):
+    prior = make_prior()
+    Gamma = prior.sample(1, torch.Generator().manual_seed(4))[0]
+
+    def loss(x):
+        nu = float(prior.source(torch.tensor([x], dtype=torch.float64), Gamma)[0])
+        return float(np.logaddexp(0, nu if label == 0 else -nu))
+
+    for x in (-20.0, 12.0):
+        assert mixture.by_decisions(prior, Gamma, x, label) == pytest.approx(loss(x), abs=1e-9)
+    change = mixture.by_scores(prior, Gamma, -20.0, 12.0, label)
+    assert change == pytest.approx(loss(12.0) - loss(-20.0), abs=1e-9)
+
+
+def test_turning_scores_are_roots_and_stay_on_the_grid():
+    prior = make_prior()
+    Gamma = prior.sample(5, torch.Generator().manual_seed(0))
+    grid = torch.linspace(-50, 50, 2001, dtype=torch.float64)
+    t = np.array([1e-6, 0.3, 0.5, 0.7, 1 - 1e-6])
+    found = mixture.turning_scores(prior, Gamma, t, grid)
+    assert found.shape == (5, 5)
+    assert (np.diff(found, axis=1) >= 0).all() and (np.abs(found) <= 50).all()
+    for k in range(5):
+        p = torch.sigmoid(prior.source(torch.from_numpy(found[k]), Gamma[k])).numpy()
+        inside = np.abs(found[k]) < 50
+        # The grid's spacing is 0.05, and links rise by less than 0.2 a unit where they cross.
+        assert np.abs(p - t)[inside].max(initial=0) < 0.01

@@ -1,0 +1,114 @@
+"""Laplace's method on tilted posteriors: derivatives, order of the error, decisions."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.laplace import approximate, find_mode
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.beyond.both import tilted
+from bayesloss_book.beyond.both.problems import make_prior, problem
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Two basis functions and an intercept, so that a grid has the truth."""
+    prior = ISGP(TrigonometricKernel(a=1.5, c=0.01, n_basis=2).scaled(0.05), mu=0.0, gamma=0.5)
+    generator = torch.Generator().manual_seed(0)
+    x = 100 * torch.rand(25, dtype=torch.float64, generator=generator) - 50
+    y = (torch.rand(25, dtype=torch.float64, generator=generator) < torch.sigmoid(x / 15)).double()
+    return prior, x, y
+
+
+@pytest.mark.parametrize("costs", [CostMatrix(0.25, 1), CostMatrix(1, 0.1)])
+def test_derivatives(costs):
+    prior, given = make_prior(), problem("simulated", 15, 0, n_targets=9)
+    joint = tilted._tilted(
+        tilted.labels_joint(prior, given.x, given.y), prior.features(given.targets), 4, costs
+    )
+    Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
+    by_hand = joint.gradient(Gamma), joint.hessian(Gamma)
+    assert (by_hand[0] - torch.func.grad(joint.__call__)(Gamma)).abs().max() < 1e-8
+    scale = by_hand[1].abs().max()
+    assert (by_hand[1] + torch.func.hessian(joint.__call__)(Gamma)).abs().max() < 1e-9 * scale
+
+
+def test_the_utility_is_m_less_the_risk():
+    prior, costs = make_prior(), CostMatrix(0.25, 1)
+    given = problem("simulated", 15, 0, n_targets=9)
+    labels = tilted.labels_joint(prior, given.x, given.y)
+    joint = tilted._tilted(labels, prior.features(given.targets), 4, costs)
+    Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
+    p = torch.sigmoid(prior.source(given.targets, Gamma))
+    loss = (p[:4].sum() + 0.25 * (1 - p[4:]).sum()) / 9
+    assert float(joint(Gamma) - labels(Gamma)) == pytest.approx(math.log(1 - float(loss)))
+
+
+def grid_risk(prior, x, y, targets, cut, costs):
+    """The exact posterior risk and probabilities, by a grid over three parameters."""
+    axis = torch.linspace(-6, 6, 121, dtype=torch.float64)
+    z = torch.cartesian_prod(*[axis] * len(prior.precision))
+    Gamma = prior.location + z * prior.precision.rsqrt()
+    nu = prior.coefficients(Gamma) @ prior.features(x).T
+    log_p = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(-1) - 0.5 * (z**2).sum(-1)
+    p = torch.softmax(log_p, 0) @ torch.sigmoid(prior.coefficients(Gamma) @ targets.T)
+    yes = torch.arange(len(p)) >= cut
+    return float(torch.where(yes, costs.c_plus * (1 - p), costs.c_minus * p).mean()), p
+
+
+def test_two_evidences_are_nearer_than_one_gaussian(few):
+    prior, x, y = few
+    at = torch.linspace(-50, 50, 21, dtype=torch.float64)
+    targets, costs = prior.features(at), CostMatrix(0.25, 1)
+    joint = tilted.labels_joint(prior, x, y)
+    mode = find_mode(joint, prior.start(x))
+    base = float(joint.log_evidence(mode.Gamma))
+    q = approximate(joint, mode)
+    noise = torch.randn(
+        20_000, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    one = tilted.mean_probability(q, targets, noise)
+    yes = torch.arange(21)
+    errors = {"two": [], "one": []}
+    for cut in (3, 8, 13, 18):
+        exact, p = grid_risk(prior, x, y, targets, cut, costs)
+        two = 1 - math.exp(tilted.tilted_evidence(joint, mode, targets, cut, costs) - base)
+        by_one = torch.where(yes >= cut, 0.25 * (1 - one), one).mean()
+        errors["two"].append(abs(two - exact))
+        errors["one"].append(abs(float(by_one) - exact))
+    assert max(errors["two"]) < 0.5 * max(errors["one"])
+    by_label = tilted.one_more_label(prior, x, y, mode, at)
+    assert (by_label - p).abs().mean() < 0.7 * (one - p).abs().mean()
+
+
+def test_best_cut_is_the_best_of_all(few):
+    prior, x, y = few
+    targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
+    joint = tilted.labels_joint(prior, x, y)
+    mode = find_mode(joint, prior.start(x))
+    for costs in (CostMatrix(1, 1), CostMatrix(0.25, 1), CostMatrix(1, 0.1)):
+        every = [tilted.tilted_evidence(joint, mode, targets, cut, costs) for cut in range(22)]
+        assert tilted.best_cut(joint, mode, targets, costs) == int(np.argmax(every))
+
+
+def test_cut_of_and_table_3(few):
+    prior, x, y = few
+    p = torch.tensor([0.1, 0.2, 0.6, 0.9], dtype=torch.float64)
+    assert tilted.cut_of(p, CostMatrix(1, 1)) == 2
+    assert tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
+    assert tilted.cut_of(p, CostMatrix(99, 1)) == 4
+    targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
+    joint = tilted.labels_joint(prior, x, y)
+    mode = find_mode(joint, prior.start(x))
+    noise = torch.randn(
+        500, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    costs = CostMatrix(0.25, 1)
+    cut, settled = tilted.table_3(joint, mode, targets, costs, noise, 10)
+    assert settled
+    again, _ = tilted.table_3(joint, mode, targets, costs, noise, cut)
+    assert again == cut

@@ -1,0 +1,72 @@
+"""The rules beside the library's, by importance weights, quadrature and enumeration."""
+
+import itertools
+
+import pytest
+import torch
+
+from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.calibrating.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit import predictive
+from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
+from bayesloss_book.probit_references import draw_data, importance_points
+
+
+def test_one_more_label_is_nearer_to_the_truth_than_ep():
+    prior, y, _ = draw_data(0.3, 3.0, 12, 1, seed=3)
+    ep = expectation_propagation(prior.features, y)
+    z, share = importance_points(prior, y, ep, n_draws=8192, seed=0)
+    x = torch.linspace(0, 1.5, 7, dtype=torch.float64)
+    features, noise = prior.project(x.expand(12, -1))
+    exact = torch.stack(
+        [share[i] @ torch.special.ndtr((z[i] @ features[i].mT) / noise[i]) for i in range(12)]
+    )
+    error = (by_one_more_label(prior, y, x) - exact).abs()
+    # The draws are good to about 1e-4.
+    assert error.max() < 0.02
+    assert error.mean() < 0.8 * (predictive(ep, features, noise) - exact).abs().mean()
+
+
+def test_one_more_label_knows_symmetry():
+    prior, y, _ = draw_data(0.3, 2.0, 3, 1, seed=0)
+    x = torch.linspace(0, 1, 4, dtype=torch.float64)
+    p, mirrored = by_one_more_label(prior, y, x), by_one_more_label(prior, -y, x)
+    assert (p + mirrored - 1).abs().max() < 1e-8
+
+
+@pytest.mark.parametrize("costs", [CostMatrix(1, 1), CostMatrix(0.2, 1), CostMatrix(2, 1)])
+def test_table_3_climbs_the_mean_square(costs):
+    """Its fixed point, by enumeration: no decisions are better under the posterior they tilt."""
+    generator = torch.Generator().manual_seed(1)
+    M = max(costs.c_plus, costs.c_minus)
+    for _ in range(20):
+        p_draws = torch.rand(30, 4, dtype=torch.float64, generator=generator)
+        share = torch.rand(30, dtype=torch.float64, generator=generator)
+        share = share / share.sum()
+
+        def square(h, share=share, p_draws=p_draws):
+            loss = torch.where(h > 0, costs.c_plus * (1 - p_draws), costs.c_minus * p_draws)
+            return float(share @ (M - loss.mean(-1)) ** 2), share * (M - loss.mean(-1))
+
+        h, probability, settled = table_3_by_draws(p_draws, share, costs)
+        assert settled
+        _, tilted = square(h)
+        assert torch.allclose(probability, tilted / tilted.sum() @ p_draws)
+        risks = {}
+        for other in itertools.product([-1.0, 1.0], repeat=4):
+            g = torch.tensor(other, dtype=torch.float64)
+            loss = torch.where(g > 0, costs.c_plus * (1 - p_draws), costs.c_minus * p_draws)
+            risks[other] = float(tilted @ loss.mean(-1))
+        assert risks[tuple(h.tolist())] == pytest.approx(min(risks.values()), abs=1e-12)
+        bayes = torch.where(share @ p_draws > costs.threshold, 1.0, -1.0)
+        assert square(h)[0] >= square(bayes)[0] - 1e-12
+
+
+def test_a_huge_m_gives_the_bayes_decisions():
+    generator = torch.Generator().manual_seed(2)
+    p_draws = torch.rand(50, 30, dtype=torch.float64, generator=generator)
+    share = torch.full((50,), 0.02, dtype=torch.float64)
+    costs = CostMatrix(0.5, 1)
+    h, _, settled = table_3_by_draws(p_draws, share, costs, max_loss=1e9)
+    assert settled
+    assert torch.equal(h > 0, p_draws.mean(0) > costs.threshold)

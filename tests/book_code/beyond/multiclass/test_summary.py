@@ -1,0 +1,39 @@
+"""Means and standard errors of the store."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesloss_book.beyond.multiclass import summary
+from bayesloss_book.beyond.multiclass.benchmark import METHODS
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    cells = [("kmnist", 10_000, 0.1, 0), *(("iris", 0, 1.0, seed) for seed in range(4))]
+    found = pd.DataFrame(cells, columns=["data", "n", "C", "seed"])
+    for method in METHODS:
+        found[f"{method}: loss"] = rng.uniform(0.1, 0.2, 5)
+        found[f"{method}: less"] = 0.01
+    return found
+
+
+def test_settings_are_in_order(rows):
+    assert summary.settings(rows) == [("iris", 0, 1.0), ("kmnist", 10_000, 0.1)]
+
+
+def test_losses(rows):
+    found = summary.losses(rows)
+    assert list(found) == list(METHODS)
+    assert found.loc[("iris", 0, 1.0), "joint"] == pytest.approx(rows["joint: loss"][1:].mean())
+
+
+def test_differences(rows):
+    """Errors over splits where there are some, over test cases else."""
+    found = summary.differences(rows)
+    less = (rows["joint: loss"] - rows["temperature: loss"])[1:]
+    row = found.loc[("iris", 0, 1.0), "joint"]
+    assert row["mean"] == pytest.approx(less.mean())
+    assert row["error"] == pytest.approx(less.std(ddof=1) / 2)
+    assert found.loc[("kmnist", 10_000, 0.1), ("joint", "error")] == 0.01

@@ -1,0 +1,97 @@
+"""What went wrong once: that both libraries are what they are called, and what the table says."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bayesloss_book.data import DataError
+from bayesloss_book.guide.when_to_use import cases, summary
+from bayesloss_book.stores.results import load_provenance, load_results
+
+ROOT = Path(__file__).resolve().parents[4]
+RESULTS = ROOT / "data" / "results"
+IN_HISTORY = (
+    subprocess.run(
+        ["git", "cat-file", "-e", cases.FIRST_WAVE], cwd=ROOT, capture_output=True, check=False
+    ).returncode
+    == 0
+)
+
+
+def test_what_is_no_case():
+    known = {"case": "chance", "variant": "300 x 5", "seed": 0, "library": "now"}
+    for wrong in ({"case": "luck"}, {"variant": "3 x 5"}, {"library": "second wave"}):
+        with pytest.raises(ValueError, match="expected a case of"):
+            cases.measure(**(known | wrong))
+
+
+def test_a_first_wave_that_is_not_in_the_history():
+    with pytest.raises(DataError, match="expected commit 0000000 in the history"):
+        cases.measure(
+            case="chance", variant="300 x 5", seed=0, library="first wave", first_wave="0000000"
+        )
+
+
+@pytest.mark.skipif(not IN_HISTORY, reason="a shallow clone has no first wave")
+def test_the_first_wave_is_another_library():
+    """Its fits differ by chance, which today's do not; so its code it was that ran."""
+    chance = {"case": "chance", "variant": "300 x 5", "seed": 0}
+    assert cases.measure(library="first wave", **chance)["value"] > 1e-3
+    assert cases.measure(library="now", **chance)["value"] < 1e-3
+
+
+def test_columns_of_a_table_are_scaled_by_its_training_rows():
+    X, y, X_test, truth = cases._table("wine", 0)
+    np.testing.assert_allclose(X.std(axis=0), 1)
+    assert len(X) == len(y) and len(X_test) == len(truth)
+
+
+def test_before_and_after_by_hand():
+    rows = [
+        {"case": case, "variant": variant, "seed": seed, "library": library}
+        | {"value": 0.5, "beside": 0.5, "coverage": 0.9, "warned": False}
+        for case, variants in cases.CASES.items()
+        for variant in variants
+        for seed in range(2)
+        for library in cases.LIBRARIES
+    ]
+    results = pd.DataFrame(rows)
+    now = results["library"] == "now"
+    results.loc[now & (results["variant"] == "wine"), "value"] = [0.7, 0.5]
+    results.loc[now & (results["variant"] == "30 rows"), "coverage"] = [0.94, 0.96]
+    found = summary.before_and_after(results).set_index("data")
+    assert found.loc["wine", ["before", "now", "beside"]].tolist() == [0.5, 0.6, 0.5]
+    assert not found.loc["wine", "reached"] and found.loc["iris", "reached"]
+    assert found.loc["30 rows", "now"] == 0.95 and found.loc["30 rows", "reached"]
+    assert found.loc["300 rows", "now"] == 0.9 and not found.loc["300 rows", "reached"]
+
+
+@pytest.mark.parametrize(
+    ("case", "row", "reached"),
+    [
+        ("copies", {"value": 1.04, "beside": 1.0}, True),
+        ("copies", {"value": 1.06, "beside": 1.0}, False),
+        ("smoothness", {"value": 0.502, "beside": 0.5}, True),
+        ("smoothness", {"value": 0.504, "beside": 0.5}, False),
+        ("far value", {"value": 1.2, "beside": 1.0, "warned": 1.0}, True),
+        ("far value", {"value": 1.2, "beside": 1.0, "warned": 0.5}, False),
+        ("chance", {"value": 2e-3}, False),
+        ("time", {"value": 19.0}, True),
+    ],
+)
+def test_what_is_asked(case, row, reached):
+    assert bool(summary.ASKED[case][3](pd.Series(row))) is reached
+
+
+def test_the_store_names_both_libraries():
+    stored = load_results(RESULTS, "when_to_use_cases")
+    asked = {tuple(cell.values()) for cell in cases.cells()}
+    columns = ["case", "variant", "seed", "library"]
+    assert set(stored[columns].itertuples(index=False, name=None)) <= asked
+    assert (stored["library"] == "now").sum() >= len(stored) // 2
+    provenance = load_provenance(RESULTS, "when_to_use_cases")
+    assert provenance["parameters"] == {"first_wave": cases.FIRST_WAVE}
+    assert all(run["commit"] and not run["commit"].endswith("-dirty") for run in provenance["runs"])

@@ -1,0 +1,120 @@
+"""Every check can fail: each claim has a wrong number that would change its verdict."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from bayesloss_book.ledger.claims import findings_in
+from bayesloss_book.ledger.falsify import FAULTS, digest, falsifiers, falsify, falsify_page
+
+BOOK = Path(__file__).resolve().parents[3] / "book"
+CELL = """
+half = 0.5 * whole
+check_statement("wn-lemma-1", {"two halves": (abs(2 * half - whole) < tolerance, "note")})
+"""
+# No single wrong value was found within the time of a search: what these compare are whole
+# decisions, signs and orders, or several values that go wrong together. None may be added.
+NOT_BY_ONE_VALUE = {
+    "wn-equation-6",
+    "wn-figure-4",
+    "wn-finite-m-parametric",
+    "wn-lemma-6",
+    "wn-support-representable",
+    "wn-theorem-5",
+    "lhg-choice-rule",
+    "lhg-easy-cases",
+    "lhg-log-linearisation",
+    "lhg-posterior-optimal",
+    "lhg-reference-risk",
+    "lhg-risk-gain",
+    "lhg-table-1",
+}
+
+
+def check_cells():
+    """From each claim to its page and the digest of the cell that checks it."""
+    for path in sorted(BOOK.rglob("*.ipynb")):
+        if ".ipynb_checkpoints" in path.parts or not list(findings_in(path)):
+            continue
+        page = path.relative_to(BOOK).with_suffix("").as_posix()
+        for cell in nbformat.read(path, as_version=4).cells:
+            for output in cell.get("outputs", []):
+                if finding := output.get("data", {}).get("application/vnd.bayesloss.claim+json"):
+                    yield finding["id"], page, digest(cell.source)
+
+
+def test_every_claim_has_a_falsifier_found_with_its_present_cell():
+    stored, wrong = falsifiers(), []
+    for id, page, cell in check_cells():
+        if id in NOT_BY_ONE_VALUE:
+            continue
+        if id not in stored:
+            wrong.append(f"{id}: no wrong number changes its verdict")
+        elif (stored[id].page, stored[id].cell) != (page, cell):
+            wrong.append(f"{id}: its cell has changed; run the module for {page} again")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_claim_is_excused_that_has_a_falsifier():
+    assert not NOT_BY_ONE_VALUE & set(falsifiers())
+
+
+def test_a_wrong_number_is_found():
+    from bayesloss_book.ledger.checks import check_statement
+
+    namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
+    found = falsify(CELL, namespace, {"wn-lemma-1": "holds"})
+    assert found == {"wn-lemma-1": ("2 * half", "1 % larger", "fails")}
+
+
+def test_a_check_that_cannot_fail_has_none():
+    from bayesloss_book.ledger.checks import check_statement
+
+    namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
+    cell = 'check_statement("wn-lemma-1", {"itself": (whole == whole, str(whole))})'
+    assert falsify(cell, namespace, {"wn-lemma-1": "holds"}) != {}  # one side is made wrong
+    cell = 'check_statement("wn-lemma-1", {"typed": (True, "surely")})'
+    assert falsify(cell, namespace, {"wn-lemma-1": "holds"}) == {}
+
+
+def test_a_tolerance_is_not_made_wrong():
+    from bayesloss_book.ledger.checks import check_formula
+
+    namespace = {"check_formula": check_formula, "truth": np.ones(2)}
+    cell = 'check_formula("wn-lemma-7", truth=[1.0], printed=[1.0], tolerance=size(), by="hand")'
+    found = falsify(cell, namespace | {"size": lambda: 1e-9}, {"wn-lemma-7": "holds"})
+    assert found == {}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_faults_change_numbers_and_nothing_else(fault):
+    from bayesloss_book.ledger.falsify import _spoil
+
+    if fault == "the same under every reading":
+        assert _spoil({"a": 1.0, "b": 3.0}, FAULTS[fault], False) == {"a": 2.0, "b": 2.0}
+        return
+    values = [2.0, np.array([2.0]), torch.tensor([2.0]), {"a": 2.0}, (2.0, "text", True)]
+    for value in values:
+        assert str(_spoil(value, FAULTS[fault], False)) != str(value)
+    for value in (3, True, "text", None, np.array([1, 2]), torch.tensor([True])):
+        assert str(_spoil(value, FAULTS[fault], False)) == str(value)
+    assert _spoil(3, FAULTS["larger by 1"], True) == 4
+
+
+def test_a_page_is_run_and_each_claim_falsified(tmp_path):
+    book = tmp_path / "book"
+    book.mkdir()
+    sources = [
+        "from bayesloss_book.ledger.checks import check_statement\nwhole, tolerance = 3.0, 1e-9",
+        CELL,
+    ]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), book / "page.ipynb")
+    found = falsify_page("page", book)
+    assert list(found) == ["wn-lemma-1"]
+    assert found["wn-lemma-1"].cell == digest(CELL + "# a comment")
+    assert json.dumps(found["wn-lemma-1"]._asdict())
