@@ -231,12 +231,13 @@ class LeaveOneOut:
     def _squares(self, inputs: Tensor, directions: Tensor, problems: int = 1) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
 
-        Many directions are seen in single precision: they are for a sketch, whose own error is a
-        million times larger.
+        Many directions, and those from a sampled H, are seen in single precision: the error of a
+        sketch, or of the sample, is a million times larger.
         """
         out = inputs.new_empty((problems, len(inputs)))
         shape = (problems, directions.shape[1] // problems)
-        narrow = problems > 1 and self._moderate and float(directions.abs().max()) < _MODERATE
+        rough = problems > 1 or self._preference is not None
+        narrow = rough and self._moderate and float(directions.abs().max()) < _MODERATE
         if narrow:
             directions = directions.to(torch.float32)
         offset = self._centre @ directions if not narrow else None
