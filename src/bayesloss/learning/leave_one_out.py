@@ -38,6 +38,7 @@ _SKETCH = 64  # random directions in which leverages are first estimated, to a s
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
 _CELLS = 2**23  # numbers in a block of groups, or in the roots that are held at a time
+_NARROW = 1e-4  # share of the penalty in H, at least, where single precision does for the rest
 _MODERATE = 1e15  # squares of what is smaller stay within single precision's range
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
 _DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
@@ -82,7 +83,8 @@ class LeaveOneOut:
         self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
         # Roots and sketches that were made together.
         self._ready: dict[int, tuple[Tensor, Tensor]] = {}
-        self._moderate = float(torch.linalg.vector_norm(data.Z, math.inf)) < _MODERATE
+        self._largest = float(torch.linalg.vector_norm(data.Z, math.inf))
+        self._moderate = self._largest < _MODERATE
         generator = torch.Generator().manual_seed(seed)
         shape = (len(self._centre), _SKETCH)
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
@@ -213,7 +215,8 @@ class LeaveOneOut:
 
     def _leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
         """h_n, of shape (n,), exact where data make up much of their scores."""
-        root, leverage = self._ready.pop(problem, None) or self._sketched([curvature])[0]
+        ready = self._ready.pop(problem) if problem in self._ready else None
+        root, leverage = ready or self._sketched([curvature])[0]
         self._remember(problem, curvature, root)
         if len(root) > _SKETCH:
             # What stands for several data is seen with the weight that it is left out with.
@@ -260,10 +263,14 @@ class LeaveOneOut:
         """
         mass = self._data.weight * curvature
         rows, drawn = sampled(mass, self._n_drawn, self._preference)
+        ridge = self._data.ridge * self._data.total
+        # A sample is seen in single precision where the penalty drowns that error, too.
+        narrow = self._preference is not None and self._moderate
+        narrow = narrow and ridge > _NARROW * float(mass.sum()) * self._largest**2
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
         for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
-            H += gram(self._Z[chosen].sub_(self._centre).mul_(root[:, None]))
-        ridge = self._data.ridge * self._data.total
+            inputs = self._Z[chosen].sub_(self._centre).mul_(root[:, None])
+            H += gram(inputs.to(torch.float32) if narrow else inputs)
         if self._preference is not None:
             # The weights less the trace of the ridge times the inverse, seen from a few directions.
             factor, scale = self._factor(H, ridge)

@@ -339,6 +339,7 @@ class _Walk:
         self._weight, self._ahead = weight, torch.zeros_like(scores)
 
     def penalty(self, k: int) -> float:
+        """The squared weights of a problem, as often as they count."""
         return float(self.strength[k] * (self.beta[k] @ self.beta[k]))
 
     def _size(self, scores: Tensor) -> Tensor:
