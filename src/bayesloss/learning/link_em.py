@@ -13,9 +13,9 @@ the kernel. So there scores keep their size: after an M-step weights are divided
 scores grew by, and their penalty counts that much squared the more. That is the same objective in
 other units of the score.
 
-Links see one set of scores then, and weights another: no objective rises in every round. What rounds
-lead to is a fixed point, where the link is that of the scores which its weights would have had
-without each datum. Where rounds would go in circles around it, they go a part of the way.
+Links see one set of scores then, and weights another: no objective rises in every round. What
+rounds lead to is a fixed point, where the link is that of the scores which its weights would have
+had without each datum. Where rounds would go in circles around it, they go a part of the way.
 """
 
 import math
