@@ -3,18 +3,15 @@
   const form = document.querySelector(".scorecard-filter");
   const status = form.querySelector("[role=status]");
 
-  // Words with one space before each, so that "table" finds tables and nothing representable.
-  const plain = (text) => ` ${text.toLowerCase().match(/[\p{L}\p{N}]+/gu)?.join(" ") ?? ""}`;
-
   // Read now, because MathJax will put its own text in place of the formulas.
   const claims = [...document.querySelectorAll("table.scorecard > tbody")].map((body) => ({
     body,
-    content: plain(body.textContent),
+    content: asWords(body.textContent),
   }));
 
   function filter() {
     const { paper, kind, verdict, words } = form.elements;
-    const wanted = plain(words.value);
+    const wanted = asWords(words.value);
     let shown = 0;
     for (const { body, content } of claims) {
       const fits =
