@@ -2,9 +2,9 @@
 
 What there is to find is read from the pages as they are written: a section with its own text, not
 that of the sections in it; a definition or theorem in its box; an entry of the API with its
-docstring; and, from the ledger, a claim with its verdict, which leads to the box that checks it. ``search_index.js`` carries them as a
-script, because a page opened from disk may load no other data; ``book/_static/search.js`` ranks
-them with elasticlunr, the library that pdoc ships and keeps.
+docstring; and, from the ledger, a claim with its verdict, which leads to the box that checks it.
+``search_index.js`` carries them as a script, because a page opened from disk may load no other
+data; ``book/_static/search.js`` ranks them with elasticlunr, the library that pdoc ships and keeps.
 """
 
 from __future__ import annotations
