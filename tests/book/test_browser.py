@@ -149,6 +149,39 @@ OVERFLOW = """() => {
 }"""
 
 
+# What scrolls or is cut, and how much of it: a formula or table, by the box that holds it.
+CUT_OFF = """() => {
+  const holds = e =>
+    ["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX) ? e : holds(e.parentElement);
+  const found = [];
+  for (const e of document.querySelectorAll(".bd-article :is(mjx-container, table)")) {
+    if (!e.checkVisibility() || e.closest("table table")) continue;
+    const box = holds(e), left = box.getBoundingClientRect().left + box.clientLeft;
+    const parts = e.matches("table") ? [e] : e.querySelectorAll("mjx-math, mjx-math mjx-mtr");
+    const ends = [...parts].map(part => part.getBoundingClientRect().right - left);
+    const more = Math.round(Math.max(...ends) - box.clientWidth);
+    const cue = getComputedStyle(box).maskImage !== "none";
+    if (more > 2) found.push([more, cue, e.textContent.trim().replace(/\\s+/g, " ").slice(0, 80)]);
+  }
+  return found;
+}"""
+
+
+def width_problems(tab) -> list[str]:
+    """Say which formulas and tables do not fit, and on a phone which go on without a cue."""
+    found = []
+    for width in (DESKTOP, PHONE):
+        tab.set_viewport_size(width)
+        tab.evaluate("new Promise(done => setTimeout(done, 300))")  # fit.js sees the new size
+        found += [
+            f"at {width['width']} px: {more} px of {what!r} are cut off"
+            for more, cue, what in tab.evaluate(CUT_OFF)
+            if width is DESKTOP or not cue
+        ]
+    tab.set_viewport_size(DESKTOP)
+    return found
+
+
 def overflow_problems(tab) -> list[str]:
     """Say what does not fit a phone."""
     tab.set_viewport_size(PHONE)
@@ -213,6 +246,7 @@ def everything(visit: Visit) -> list[str]:
         *formula_problems(tab),
         *heading_problems(tab),
         *slider_problems(tab),
+        *width_problems(tab),
         *overflow_problems(tab),
         *axe_problems(tab),
         *requests_that_leave(visit),
@@ -406,6 +440,9 @@ THEME = """<!doctype html><html lang="en"><title>t</title><script>
 </script><style>html { background: white } html[data-theme=dark] { background: black }
   a { color: #222 } html[data-theme=dark] p { color: white }</style><main><article>"""
 
+WIDE = """<div class=bd-article style='width: min(700px, 100vw - 20px); overflow-x: auto'
+  tabindex=0><table style='width: {}px'><tr><td>b</table></div>"""
+
 
 @pytest.mark.parametrize(
     ("html", "said"),
@@ -423,6 +460,8 @@ THEME = """<!doctype html><html lang="en"><title>t</title><script>
         ("<h1>a</h1><div><svg></svg><label>a<input type=range></label></div>", "nothing moves"),
         ("<h1>a</h1><p style='width: 500px'>a</p>", "px wide"),
         ("<h1>a</h1><div style='overflow: hidden'><p style='width: 500px'>a</div>", "too wide"),
+        (f"<h1>a</h1>{WIDE.format(900)}", "at 1300 px: 200 px of 'b' are cut off"),
+        (f"<h1>a</h1>{WIDE.format(600)}", "at 390 px: 230 px of 'b' are cut off"),
         ("<h1>a</h1><p style='color: #ccc'>some words</p>", "axe, light: color-contrast"),
         ("<h1>a</h1><a href='#b'>only in the dark</a>", "axe, dark: color-contrast"),
         ("<h1>a</h1><button></button>", "axe, light: button-name"),

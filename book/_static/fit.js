@@ -1,0 +1,67 @@
+// A formula or table that is wider than its column is made smaller until it fits. What would have to
+// be smaller than LEAST scrolls, and fades at the side where there is more.
+(() => {
+  const LEAST = 0.62; // of its own size
+  const SCROLLED = 0.85;
+  const FORMULA = "mjx-container";
+  const BOX = ".text_html, .pst-scrollable-table-container, .table-wrapper, .claim, pre";
+  const boxes = "mjx-container, div.math, .output, .cell_output, " + BOX;
+
+  const room = (box) => {
+    const { paddingLeft, paddingRight } = getComputedStyle(box);
+    return box.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
+  };
+
+  function shrink(element, needed, given) {
+    const share = Math.floor((98 * given) / needed) / 100;
+    element.style.fontSize = `calc(${element.dataset.size} * ${share < LEAST ? SCROLLED : share})`;
+  }
+
+  function fit(box) {
+    if (box.clientWidth === 0) return; // folded; it is seen again when it opens
+    if (box.matches(FORMULA)) {
+      box.dataset.size ||= box.style.fontSize || "1em";
+      box.style.fontSize = box.dataset.size;
+      if (box.scrollWidth > box.clientWidth + 1) shrink(box, box.scrollWidth, box.clientWidth);
+    } else {
+      for (const table of box.querySelectorAll(":scope > table, :scope > div > table")) {
+        table.style.fontSize = "";
+        const given = room(box);
+        if (table.offsetWidth > given + 1) {
+          table.dataset.size = getComputedStyle(table).fontSize;
+          shrink(table, table.offsetWidth, given);
+        }
+      }
+    }
+    mark(box);
+  }
+
+  function mark(box) {
+    box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
+    box.classList.toggle("more-left", box.scrollLeft > 4);
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const article = document.querySelector(".bd-article");
+    if (!article) return;
+    const sizes = new ResizeObserver((seen) => seen.forEach(({ target }) => fit(target)));
+    const watch = (part) => {
+      if (part.matches(boxes)) sizes.observe(part);
+      part.querySelectorAll(boxes).forEach((box) => sizes.observe(box));
+    };
+    watch(article);
+    // MathJax typesets a formula when it comes into view.
+    new MutationObserver((changes) => {
+      for (const { addedNodes } of changes) {
+        for (const node of addedNodes) if (node.nodeType === Node.ELEMENT_NODE) watch(node);
+      }
+    }).observe(article, { childList: true, subtree: true });
+    document.addEventListener(
+      "scroll",
+      ({ target }) => {
+        if (target !== document && target.matches(boxes)) mark(target);
+      },
+      { capture: true, passive: true },
+    );
+  });
+})();
