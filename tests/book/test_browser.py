@@ -408,7 +408,7 @@ def test_reading_folds_the_evidence_and_checking_shows_it(visit, page):
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_a_link_to_a_claim_opens_its_box_in_view(visit, width):
-    tab = visit(HTML / "book/reference/scorecard.html").tab
+    tab = visit(HTML / "book/reference/scorecard.html", "#wn-theorem-8").tab
     tab.set_viewport_size(width)
     tab.locator("#wn-theorem-8 th a").click()
     tab.wait_for_url("**/laplace.html#claim-wn-theorem-8")
@@ -418,6 +418,19 @@ def test_a_link_to_a_claim_opens_its_box_in_view(visit, width):
     for part in (".claim-head", ".math >> nth=0", "tbody"):
         area = box.locator(part).bounding_box()
         assert 0 <= area["y"] < width["height"] - area["height"], part
+
+
+def test_the_scorecard_opens_folded_and_unfolds_what_is_asked_for(visit):
+    tab = visit(HTML / "book/reference/scorecard.html").tab
+    claims = tab.locator("table.scorecard > tbody:visible")
+    assert claims.count() == 0
+    assert tab.evaluate("document.documentElement.scrollHeight") < 6_000
+    tab.locator(".scorecard-filter [name=words]").fill("theorem 8")
+    assert claims.evaluate_all("all => all.map(e => e.id)")[0] == "wn-theorem-8"
+    tab.locator(".scorecard-filter [type=reset]").click()
+    tab.wait_for_function("!document.querySelector('table.scorecard > tbody').checkVisibility()")
+    tab.evaluate("location.hash = 'wn-table-2'")
+    tab.locator("#wn-table-2").wait_for(state="visible")
 
 
 def test_without_scripts_everything_is_shown(browser):
