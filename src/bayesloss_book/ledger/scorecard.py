@@ -175,8 +175,7 @@ def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLT
         for kind, of_kind in kinds.items()
     )
     return HTMLTable(
-        f"{_form(claims)}{groups}"
-        f'<script src="{root}/../_static/scorecard.js"></script>',
+        f'{_form(claims)}{groups}<script src="{root}/../_static/scorecard.js"></script>',
         "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims),
         "\n\n".join(_markdown(claim, rows[claim.id]) for claim in claims),
     )
