@@ -5,7 +5,7 @@
   const SCROLLED = 0.85;
   const FORMULA = "mjx-container";
   const BOX = ".text_html, .pst-scrollable-table-container, .table-wrapper, .claim, pre";
-  const boxes = "mjx-container, div.math, .output, .cell_output, " + BOX;
+  const boxes = "mjx-container, div.math, figure, .output, .cell_output, " + BOX;
 
   const room = (box) => {
     const { paddingLeft, paddingRight } = getComputedStyle(box);
@@ -37,6 +37,8 @@
   }
 
   function mark(box) {
+    const scrolls = box.scrollWidth > box.clientWidth + 4;
+    if (scrolls && box.tabIndex < 0) box.tabIndex = 0; // to be scrolled from the keyboard
     box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
     box.classList.toggle("more-left", box.scrollLeft > 4);
   }

@@ -374,6 +374,17 @@ def test_what_is_found_leads_somewhere():
         assert not place or place in anchors[page], entry["url"]
 
 
+def test_a_notebook_is_saved_from_disk(visit):
+    visited = visit(HTML / "book/guide/cluster.html")
+    visited.tab.locator("input[name=mode]:checked").press("ArrowRight")
+    with visited.tab.expect_download() as download:
+        visited.tab.locator(".made-page a.download").click()
+    assert download.value.suggested_filename == "cluster.ipynb"
+    saved = download.value.path().read_text(encoding="utf-8")
+    assert json.loads(saved) == json.loads(notebooks.notebook_path("guide/cluster").read_text())
+    assert not requests_that_leave(visited) + visited.messages
+
+
 CHIPS = "learning/laplace", "learning/learned_losses", "calibrating/asymmetric_losses"
 
 
