@@ -3,9 +3,10 @@
 (() => {
   const LEAST = 0.62; // of its own size
   const SCROLLED = 0.85;
+  const WIDE = 560; // pixels; a figure whose words would be too small on a phone
   const FORMULA = "mjx-container";
   const BOX = ".text_html, .pst-scrollable-table-container, .table-wrapper, .claim, pre";
-  const boxes = "mjx-container, div.math, figure, .output, .cell_output, " + BOX;
+  const boxes = "mjx-container, div.math, .drawing, .output, .cell_output, " + BOX;
 
   const room = (box) => {
     const { paddingLeft, paddingRight } = getComputedStyle(box);
@@ -43,9 +44,20 @@
     box.classList.toggle("more-left", box.scrollLeft > 4);
   }
 
+  // A figure scrolls without its caption.
+  function wrap(image) {
+    const box = document.createElement("div");
+    box.className = "drawing";
+    image.replaceWith(box);
+    box.append(image);
+    const see = () => box.classList.toggle("is-wide", image.naturalWidth > WIDE);
+    image.complete ? see() : image.addEventListener("load", see);
+  }
+
   document.addEventListener("DOMContentLoaded", () => {
     const article = document.querySelector(".bd-article");
     if (!article) return;
+    article.querySelectorAll("figure > img").forEach(wrap);
     const sizes = new ResizeObserver((seen) => seen.forEach(({ target }) => fit(target)));
     const watch = (part) => {
       if (part.matches(boxes)) sizes.observe(part);

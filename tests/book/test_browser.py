@@ -6,7 +6,6 @@ alternative texts need no browser; test_built.py sees to them.
 
 import contextlib
 import json
-import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -258,15 +257,6 @@ def everything(visit: Visit) -> list[str]:
 # ------------------------------------------------------------------------------------ the book
 
 
-@pytest.fixture(scope="session")
-def browser():
-    if tools.executable() is None:
-        say = "no chromium on this machine (on Debian: apt install chromium)"
-        pytest.fail(say) if os.environ.get("CI") else pytest.skip(say)
-    with tools.chromium() as started:
-        yield started
-
-
 @pytest.fixture
 def visit(browser):
     """Open a page; it is closed when the test ends."""
@@ -385,13 +375,14 @@ def test_a_notebook_is_saved_from_disk(visit):
     assert not requests_that_leave(visited) + visited.messages
 
 
-CHIPS = "learning/laplace", "learning/learned_losses", "calibrating/asymmetric_losses"
+CHIPS = "learning/laplace", "learning/toy_regression", "calibrating/asymmetric_losses"
 
 
 def evidence(tab):
-    """How many boxes are shown, and how many chips."""
+    """How many boxes are shown, and how many chips that open one."""
     return [
-        tab.locator(f".bd-article {what}:visible").count() for what in (".claim[id]", "button.chip")
+        tab.locator(f".bd-article {what}:visible").count()
+        for what in (".claim[id]", ".chip[aria-controls]")
     ]
 
 
@@ -401,17 +392,18 @@ def test_reading_folds_the_evidence_and_checking_shows_it(visit, page):
     boxes = tab.locator(".bd-article .claim[id]").count()
     assert evidence(tab) == [0, boxes]
     assert tab.locator("details.hide:visible, details.made:visible").count() == 0
-    chip = tab.locator("button.chip").first
+    chip = tab.locator(".chip[aria-controls]").first
+    in_text = tab.locator("a.chip[aria-controls]").count()
     chip.press("Enter")
     assert chip.get_attribute("aria-expanded") == "true"
     assert evidence(tab) == [1, boxes]
     chip.click()
     assert evidence(tab) == [0, boxes]
     tab.locator("input[name=mode]:checked").press("ArrowRight")  # the keyboard suffices
-    assert evidence(tab) == [boxes, 0]
+    assert evidence(tab) == [boxes, in_text]
     assert tab.locator("details.hide:visible").count() > 0
     tab.reload()
-    assert evidence(tab) == [boxes, 0]  # it is remembered
+    assert evidence(tab) == [boxes, in_text]  # it is remembered
     tab.locator("input[name=mode]:checked").press("ArrowLeft")
     assert evidence(tab) == [0, boxes]
     assert not axe_problems(tab)

@@ -22,7 +22,7 @@ def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
     share : float
         From this probability on, precaution is the better decision: its cost over the disaster's.
     """
-    figure, axes = subplots(figsize=(5.4, 2.6))
+    figure, axes = subplots(figsize=(4.8, 2.4))
     truth = next(iter(tails.values())) > share
     for row, tail in enumerate(tails.values()):
         right = (tail > share) == truth
@@ -61,7 +61,7 @@ def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
     label : str
         Of the axis, with the unit.
     """
-    figure, axes = subplots(figsize=(5.4, 0.42 * len(found) + 1.0))
+    figure, axes = subplots(figsize=(4.8, 0.42 * len(found) + 1.0))
     axes.axvline(0, color=COLOURS["data"], linewidth=1)
     axes.axvline(printed, color=COLOURS["data"], linestyle="--", label="printed")
     axes.plot(found, range(len(found)), "o", color=COLOURS["ISGP"], markersize=9, label="measured")
@@ -81,7 +81,7 @@ def draw_excess(excess: pd.DataFrame) -> Figure:
         "mean" and "error", a row a calibrator, in thousandths of a nat.
     """
     ordered = excess.sort_values("mean")
-    figure, axes = subplots(figsize=(5.4, 0.34 * len(ordered) + 0.9))
+    figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
     for row, (name, (mean, error)) in enumerate(ordered.iterrows()):
         own = name == "link"
         axes.errorbar(
