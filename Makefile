@@ -47,7 +47,7 @@ help: ## list the targets
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
 
-pdf: $(BUILT) ## one PDF of the whole book, _build/bayesloss.pdf; needs Chromium
+pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
 	$(BIN)/python tools/pdf.py
 
 # `loadfile` keeps the cells of one notebook with one kernel.
