@@ -97,12 +97,12 @@ def draw_losses() -> Figure:
         if name == "Matsushita":
             other = torch.logit(u) / 2
             row[1].plot(u, other, ":", color=COLOURS["accent"], label="exponential")
+            row[1].legend(fontsize="x-small", loc="upper left")
         row[2].plot(u, loss.weight(u), color=COLOURS["PAVA"])
         row[3].plot(u, loss.bayes_risk(u), color=COLOURS["data"])
         for column, axis in enumerate(row):
             axis.set(ylim=limits[column], xlim=(0, 1), xticks=[0, 0.5, 1])
         row[0].set(ylabel=name)
-        row[1].legend(fontsize="x-small", loc="upper left")
     titles = ("loss", "link", "weight", "Bayes risk")
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set(title=title)
