@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from bayesloss import LinkCalibrator
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, score_sets
@@ -37,8 +38,9 @@ __all__ = [
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
-MORE = {50: DRAWS, 20_000: 2, 100_000: 1}  # draws of other sizes
-STORES = {
+MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes
+_REAL_DRAWS = 2
+STORES: dict[str, dict[str, Any]] = {
     "calibrators": {"methods": list(rivals.STANDARD)},
     "calibrators_extra": {"methods": list(rivals.EXTRA)},
     "calibrators_more": {"methods": list(rivals.STANDARD), "timed": True},
@@ -75,7 +77,7 @@ def cells(
 
 def more_cells() -> list[dict[str, Any]]:
     """The cells of the later stores: draws of `MORE`, and real tables at every size."""
-    draws = dict.fromkeys(SIZES, DRAWS) | MORE
+    draws = dict.fromkeys(SIZES, _REAL_DRAWS) | MORE
     found = cells(sizes=tuple(MORE)) + cells(sizes=tuple(sorted(draws)), real=True)
     found = [cell for cell in found if cell["number"] < draws[cell["n"]]]
     return sorted(found, key=lambda cell: cell["number"])  # stable
@@ -176,7 +178,8 @@ def measure_one(
     if method == rivals.OURS:
         found |= {"coverage": np.nan, "width": np.nan}
         if not found["failed"]:
-            low, high = curve.calibrator.predict_interval(test_scores, _LEVEL)  # type: ignore[attr-defined]
+            calibrator: LinkCalibrator = curve.calibrator  # type: ignore[union-attr]
+            low, high = calibrator.predict_interval(test_scores, _LEVEL)
             within = (low <= truth) & (truth <= high)
             found |= {"coverage": float(within.mean())} if known else {}
             found["width"] = float((high - low).mean())

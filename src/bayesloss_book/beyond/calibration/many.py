@@ -1,10 +1,10 @@
 """The benchmark of calibrators of many classes: sets of scores, cells, measures.
 
-Six classifiers on twelve data sets: the three sets of images, all 70,000 dealt out at random, so
-that what is learned holds in the test cases; scikit-learn's digits; three simulated mixtures, where
-the probabilities of the test cases are known; five real tables. All of it was fixed before any
-calibrator saw it, but for `TUNED`: the settings of `SoftmaxCalibrator` were chosen on scores of
-those classifiers on MNIST.
+Twelve data sets, each with three of six classifiers in turn: the three sets of images, all 70,000
+dealt out at random, so that what is learned holds in the test cases; scikit-learn's digits; three
+simulated mixtures, where the probabilities of the test cases are known; five real tables. All of it
+was fixed before any calibrator saw it, but for `TUNED`: the settings of `SoftmaxCalibrator` were
+chosen on scores of MNIST.
 
 As with two classes, a cell is a draw of n cases from a set, and there are two stores.
 """
@@ -43,7 +43,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 SIZES = (200, 1_000, 5_000)
-DRAWS = 3
+DRAWS = 2
 STORES = {
     "calibrators_many": {"methods": list(rivals.MANY_STANDARD)},
     "calibrators_many_extra": {"methods": list(rivals.MANY_EXTRA)},
@@ -62,10 +62,7 @@ DATA = {
     **{name: _SIZES[1] for name in tables.MIXTURES},
     **{name: table.sizes[1] for name, table in tables.MANY.items()},
 }
-TUNED = frozenset(
-    scores.ScoreSet("mnist", "many", model)
-    for model in ("random forest", "naive Bayes", "logistic", "neural network")
-)
+TUNED = "mnist"
 
 
 class Draw(NamedTuple):
@@ -90,8 +87,8 @@ def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str,
     return [
         {"data": data, "task": "many", "model": model, "n": n, "number": number}
         for number in range(draws)
-        for data, most in DATA.items()
-        for model in MODELS
+        for i, (data, most) in enumerate(DATA.items())
+        for model in list(MODELS)[i % 2 :: 2]
         for n in sizes
         if n <= most
     ]
@@ -207,8 +204,11 @@ def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64],
 
 
 @lru_cache(maxsize=1)
-def _cases(data: str, part: int) -> tuple[Array, ...]:
+def _cases(data: str, part: int) -> tuple[NDArray[Any], ...]:
     """Inputs and labels to train on and to calibrate on; test inputs and the truth."""
+    X: Array
+    y: NDArray[Any]
+    parts: tuple[NDArray[Any], ...]
     if data in tables.MIXTURES:
         X, y, truth = tables.mixture(tables.MIXTURES[data], sum(_SIZES))
         a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
@@ -220,9 +220,11 @@ def _cases(data: str, part: int) -> tuple[Array, ...]:
         a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
         parts = X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
     elif data == "digits":
-        parts = tables.split(*load_digits(return_X_y=True), _DIGITS, part)
+        X, y = load_digits(return_X_y=True)
+        parts = tables.split(X, y, _DIGITS, part)
     else:
-        parts = tables.split(*tables.load(tables.MANY[data]), tables.MANY[data].sizes, 0)
+        X, y = tables.load(tables.MANY[data])
+        parts = tables.split(X, y, tables.MANY[data].sizes, 0)
     X, y, X_pool, y_pool, X_test, y_test = parts
     truth = np.eye(int(y.max()) + 1)[y_test.astype(int)]
     return X, y.astype(int), X_pool, y_pool.astype(int), X_test, truth

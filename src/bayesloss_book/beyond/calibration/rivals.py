@@ -51,7 +51,7 @@ class Curve(Protocol):
 class _Scores(ClassifierMixin, BaseEstimator):
     """A classifier whose only input is its own decision function, for scikit-learn to calibrate."""
 
-    def fit(self, X: Array, y: Array) -> "_Scores":
+    def fit(self, X: Array, y: NDArray[Any]) -> "_Scores":
         self.classes_ = np.unique(y)
         return self
 
@@ -88,8 +88,8 @@ def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
     return fit
 
 
-def _one_against_rest(method: str) -> Callable[[Array, Array], Curve]:
-    def fit(p: Array, y: Array) -> Curve:
+def _one_against_rest(method: str) -> Callable[[Array, NDArray[np.int64]], Curve]:
+    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
         X = _log_odds(p, True)
         model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
         model.fit(X, y)
@@ -115,8 +115,8 @@ def _probmetrics(make: Callable[[Any], Any]) -> Callable[[Array, Array, bool], C
     return fit
 
 
-def _probmetrics_many(make: Callable[[Any], Any]) -> Callable[[Array, Array], Curve]:
-    def fit(p: Array, y: Array) -> Curve:
+def _probmetrics_many(make: Callable[[Any], Any]) -> Callable[[Array, NDArray[np.int64]], Curve]:
+    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
         model = make(_calarena()).fit(p, y.astype(np.int64))
         return lambda t: np.asarray(model.predict_proba(t))
 
@@ -158,13 +158,13 @@ _EXTRA: dict[str, Callable[[Array, Array, bool], Curve]] = {
 STANDARD, EXTRA = tuple(_STANDARD), tuple(_EXTRA)
 METHODS = (*STANDARD, *EXTRA)
 
-_MANY_STANDARD: dict[str, Callable[[Array, Array], Curve]] = {
+_MANY_STANDARD: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
     OURS: lambda p, y: SoftmaxCalibrator(scale="probability").fit(p, y).predict_proba,
     "none": lambda p, y: lambda t: t,
     "sigmoid": _one_against_rest("sigmoid"),
     "isotonic": _one_against_rest("isotonic"),
 }
-_MANY_EXTRA: dict[str, Callable[[Array, Array], Curve]] = {
+_MANY_EXTRA: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
     "temperature": _probmetrics_many(_named("ts-mix")),
     "vector": _probmetrics_many(lambda c: c.VectorScalingCalibrator()),
     "matrix": _probmetrics_many(lambda c: c.MatrixScalingCalibrator()),
@@ -205,7 +205,7 @@ def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
     return methods[method](scores, y, probability)
 
 
-def fit_many(method: str, p: Array, y: Array) -> Curve:
+def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
     """Fit a calibrator of many classes.
 
     Parameters
