@@ -38,8 +38,8 @@ __all__ = [
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
-MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes
-_REAL_DRAWS = 2
+MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes; the last of curves only
+_REAL = {50: 2, 200: 2, 1_000: 2, 5_000: 2, 20_000: 1}  # and of real tables
 STORES: dict[str, dict[str, Any]] = {
     "calibrators": {"methods": list(rivals.STANDARD)},
     "calibrators_extra": {"methods": list(rivals.EXTRA)},
@@ -76,10 +76,13 @@ def cells(
 
 
 def more_cells() -> list[dict[str, Any]]:
-    """The cells of the later stores: draws of `MORE`, and real tables at every size."""
-    draws = dict.fromkeys(SIZES, _REAL_DRAWS) | MORE
-    found = cells(sizes=tuple(MORE)) + cells(sizes=tuple(sorted(draws)), real=True)
-    found = [cell for cell in found if cell["number"] < draws[cell["n"]]]
+    """The cells of the later stores: draws of `MORE`, and real tables at five sizes."""
+    found = [
+        cell
+        for real, draws in ((False, MORE), (True, _REAL))
+        for cell in cells(sizes=tuple(draws), real=real)
+        if cell["number"] < draws[cell["n"]]
+    ]
     return sorted(found, key=lambda cell: cell["number"])  # stable
 
 
