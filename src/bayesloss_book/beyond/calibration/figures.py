@@ -28,7 +28,6 @@ STYLES = {  # colour, marker, line
     "Venn-Abers": (COLOURS["data"], "*", "-"),
     "centred isotonic": (COLOURS["PAVA"], "2", ":"),
     "vector": (COLOURS["bound"], "3", ":"),
-    "matrix": (COLOURS["GP"], "4", ":"),
     "structured vector": (COLOURS["held out"], "s", "-."),
     "structured matrix": (COLOURS["data"], "*", "--"),
 }

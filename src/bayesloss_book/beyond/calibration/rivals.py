@@ -167,7 +167,6 @@ _MANY_STANDARD: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
 _MANY_EXTRA: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
     "temperature": _probmetrics_many(_named("ts-mix")),
     "vector": _probmetrics_many(lambda c: c.VectorScalingCalibrator()),
-    "matrix": _probmetrics_many(lambda c: c.MatrixScalingCalibrator()),
     "structured vector": _probmetrics_many(_named("svs")),
     "structured matrix": _probmetrics_many(_named("sms")),
 }

@@ -8,6 +8,7 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import log_loss
 
 from bayesloss_book.beyond.calibration import many, many_bands, rivals, scores, tables
+from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
@@ -99,3 +100,16 @@ def test_bands_are_judged_by_the_truth(monkeypatch):
     for truth in many_bands.TRUTHS.values():
         p = truth(np.random.default_rng(0).normal(size=(50, 4)))
         np.testing.assert_allclose(p.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("name", [*many.STORES, "calibrators_many_bands"])
+def test_stores_hold_planned_cells_from_a_clean_tree(name):
+    rows, provenance = load_results(RESULTS, name), load_provenance(RESULTS, name)
+    planned = many.cells() if name in many.STORES else many_bands.cells()
+    columns = list(planned[0])
+    stored = set(rows[columns].itertuples(index=False, name=None))
+    assert stored <= {tuple(cell.values()) for cell in planned}
+    assert provenance["parameters"] == many.STORES.get(name, {})
+    assert not any(run["commit"].endswith("-dirty") for run in provenance["runs"])
+    if name in many.STORES:  # the issue asks for fourteen sets of scores
+        assert len(rows[["data", "model"]].drop_duplicates()) >= 14
