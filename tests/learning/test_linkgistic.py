@@ -247,7 +247,7 @@ class TestSettles:
         assert np.abs(longer.predict_proba(X_test) - probability).mean() < 0.02
 
     def test_it_goes_back_to_the_round_of_the_best_evidence(self):
-        """More columns than rows: the fixed points lose 0.142 and 0.109 nats, and one is far off."""
+        """More columns than rows: the fixed points lose 0.142 and 0.109 nats, one far off."""
         D, digit = load_digits(return_X_y=True)
         X = np.c_[D / 16, (D[:, :, None] * D[:, None, ::8] / 256).reshape(len(D), -1)]
         rows = np.random.default_rng(0).permutation(len(X))
