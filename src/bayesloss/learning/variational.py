@@ -35,6 +35,7 @@ from 0 where the halves are one to log 2 where they are apart.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -274,13 +275,18 @@ def variational(
 
 @torch.no_grad()
 def nearest(
-    joint: LogJoint, mode: Mode, expectation: Expectation = "normal", max_iter: int = 200
+    joint: LogJoint,
+    mode: Mode,
+    expectation: Expectation = "normal",
+    max_iter: int = 200,
+    bound_of: Callable[[LogJoint, Expectation], GaussianBound] = GaussianBound,
 ) -> tuple[Posterior, str]:
     """The Gaussian that the search finds from where Newton's method ended, and what went wrong.
 
     Parameters and what is returned as for :func:`variational`; the text is empty where all is well.
+    ``bound_of`` makes what is maximised: a subclass may add terms to it.
     """
-    bound = GaussianBound(joint, expectation)
+    bound = bound_of(joint, expectation)
     begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
     q, n_iter, gain, bend = _climb(bound, begin, max_iter)
     trouble = ""

@@ -43,6 +43,9 @@ STYLES = {
     "table_3": (COLOURS["bound"], "D", ":"),
     "tilted": (COLOURS["ISGP"], "P", "-"),
     "one_label": (COLOURS["PAVA"], "*", "-"),
+    "variational": (COLOURS["data"], "o", "-"),
+    "tilted_variational": (COLOURS["data"], "x", ":"),
+    "weighted": (COLOURS["ISGP"], "^", "--"),
 }
 
 
