@@ -16,10 +16,10 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.learning.importance import log_ratios
-from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
 from bayesloss.learning.variational import nearest
-from bayesloss_book.beyond.both.problems import DATA, N_BASIS, make_prior, problem
+from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.beyond.both.tilted import (
     best_cut,
     cut_of,
@@ -41,6 +41,7 @@ __all__ = [
     "decisions",
     "gaussian_noise",
     "measure",
+    "probabilities",
     "run",
 ]
 
@@ -128,21 +129,13 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     noise = gaussian_noise()
     by_chain, r_hat, size = chains(joint, targets, n_chains=n_chains, n_draws=n_draws, seed=seed)
     exact = by_chain.mean(0)
-    q, _ = nearest(joint, mode)
-    weights = torch.softmax(log_ratios(joint, q, noise), dim=0)
-    p = {
-        "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
-        "laplace": mean_probability(approximate(joint, mode, with_bound=False), targets, noise),
-        "one_label": _interpolated(prior, given.x, given.y, mode, given.targets),
-        "variational": mean_probability(q, targets, noise),
-        "weighted": mean_probability(q, targets, noise, weights),
-    }
+    p, share = probabilities(given, joint, mode)
     out = {f"p_{name}": float((p[name] - exact).abs().max()) for name in p}
     out |= {
         "p_error": float((by_chain.std(0) / math.sqrt(n_chains)).max()),
         "r_hat": r_hat,
         "effective_size": size,
-        "share": float(1 / (weights**2).sum()) / len(weights),
+        "share": share,
     }
     settled = mode.converged
     for ratio, threshold in RATIOS.items():
@@ -161,7 +154,23 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     return out | {"settled": settled}
 
 
-def _interpolated(prior: ISGP, x: Tensor, y: Tensor, mode: Mode, targets: Tensor) -> Tensor:
+def probabilities(given: Problem, joint: LogJoint, mode: Mode) -> tuple[dict[str, Tensor], float]:
+    """The probability of yes at the targets by each method that has one, and a draw's worth."""
+    prior, noise = joint.prior, gaussian_noise()
+    targets = prior.features(given.targets)
+    q, _ = nearest(joint, mode)
+    weights = torch.softmax(log_ratios(joint, q, noise), dim=0)
+    p = {
+        "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
+        "laplace": mean_probability(approximate(joint, mode, with_bound=False), targets, noise),
+        "one_label": _interpolated(prior, given.x, given.y, mode, given.targets),
+        "variational": mean_probability(q, targets, noise),
+        "weighted": mean_probability(q, targets, noise, weights),
+    }
+    return p, float(1 / (weights**2).sum()) / len(weights)
+
+
+def _interpolated(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, targets: Tensor) -> Tensor:
     nodes = torch.linspace(float(targets[0]), float(targets[-1]), _NODES, dtype=torch.float64)
     log_odds = torch.logit(one_more_label(prior, x, y, mode, nodes))
     return torch.sigmoid(torch.from_numpy(np.interp(targets, nodes, log_odds)))
