@@ -107,7 +107,11 @@ def cells() -> list[dict[str, Any]]:
         for name in ("variational_averaged", "laplace_averaged", "laplace_fitted")
     ]
     methods += [("regression", "variational_fitted", 22)]
-    methods += [("regression", name, 24) for name in METHODS if name.endswith("_limited")]
+    methods += [("regression", "laplace_fitted_limited", 24)]
+    methods += [
+        ("regression", name, 12)
+        for name in ("variational_averaged_limited", "laplace_averaged_limited")
+    ]
     return [
         {"task": task, "method": method, "seed": seed}
         for task, method, count in methods

@@ -121,8 +121,9 @@ def measure(
 
 
 def cells() -> list[dict[str, Any]]:
-    """The toy problems with 50 data, and those with 10."""
-    return [problem for n in (50, 10) for problem in problems() if problem["n"] == n]
+    """The toy problems with 50 data, and with noise those with 10."""
+    sizes = {"regression": (10, 50), "classification": (50,)}
+    return [problem for problem in problems() if problem["n"] in sizes[problem["task"]]]
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

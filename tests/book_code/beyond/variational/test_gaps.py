@@ -30,7 +30,7 @@ def test_the_divergence_closes_the_gap():
 
 
 def test_cells_and_a_cell():
-    assert len(gaps.cells()) == 12
+    assert len(gaps.cells()) == 9
     cell = {"task": "regression", "n": 10, "seed": 0, "n_basis": 8, "n_chains": 4, "n_draws": 6}
     found = gaps.measure(**cell)
     assert found["bound"] <= found["weighted_1024"] + 4 * found["weighted_1024_error"]
