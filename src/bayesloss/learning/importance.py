@@ -94,8 +94,7 @@ def weigh_draws(
     Raises
     ------
     ValueError
-        If x and y are not one-dimensional, of one length, and finite, a weight is not positive, or
-        ``n_draws`` is less than 2.
+        As for ``laplace``; or if ``n_draws`` is less than 2.
 
     Examples
     --------

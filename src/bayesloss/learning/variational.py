@@ -212,13 +212,8 @@ def variational(
 
     Parameters
     ----------
-    prior : SourcePrior
-    likelihood : Likelihood
-    x, y : Tensor of shape (n,)
-    sample_weight : Tensor of shape (n,), optional
-        How many times each datum counts; positive.
-    start : Tensor of shape (M + 1,), optional
-        Where the search for a mode begins, at which the search for the Gaussian begins.
+    prior, likelihood, x, y, sample_weight, start
+        As for :func:`~bayesloss.learning.laplace.laplace`, at whose mode the search begins.
     expectation : {"normal", "bound"}
         How the log likelihood is averaged over nu(x_n). With Gaussian noise it is exact. Otherwise
         "normal" takes each nu(x_n) for normal, with its exact mean and variance, and integrates by
@@ -240,8 +235,7 @@ def variational(
     Raises
     ------
     ValueError
-        If x and y are not one-dimensional, of one length, and finite, a weight is not positive, or
-        the expectation is not known by name or by the likelihood.
+        As for ``laplace``; or if the expectation is not known by name or by the likelihood.
 
     Warns
     -----

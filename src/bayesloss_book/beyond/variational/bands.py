@@ -109,7 +109,7 @@ def cells() -> list[dict[str, Any]]:
     methods += [("regression", "variational_fitted", 22)]
     methods += [("regression", "laplace_fitted_limited", 24)]
     methods += [
-        ("regression", name, 12)
+        ("regression", name, 8)
         for name in ("variational_averaged_limited", "laplace_averaged_limited")
     ]
     return [
