@@ -45,6 +45,7 @@ from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, f
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.posterior_draws import even_normals
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.variational import nearest
 from bayesloss.threads import fixed_threads
 
 __all__ = ["PosteriorMixture", "average_hyperparameters"]
@@ -140,7 +141,9 @@ class PosteriorMixture:
 
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
-def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMixture:
+def average_hyperparameters(
+    best: Posterior, data: Observations, *, by_variation: bool = False
+) -> PosteriorMixture:
     """The mixture around the posterior of highest evidence.
 
     Parameters
@@ -149,6 +152,9 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
         From :func:`bayesloss.learning.evidence.maximise_evidence`, of a Gaussian likelihood.
     data : Observations
         The data, condensed by that likelihood.
+    by_variation : bool
+        Whether the Gaussians that are mixed, and weigh themselves, are the variational ones. The
+        points are those that Laplace's bound chooses in any case.
 
     Returns
     -------
@@ -196,7 +202,9 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
                         mode = find_mode(joint, start)
                         if not mode.converged:
                             continue
-                        posterior = approximate(joint, mode)
+                        posterior = (
+                            nearest(joint, mode)[0] if by_variation else approximate(joint, mode)
+                        )
                         value = float(importance_weighted_bound(joint, posterior, noise))
                         value = min(value, posterior.evidence_bound + _TRUST)
                     found.append(posterior)
