@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
 from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
-from bayesloss_book.html import HTMLTable, marks, slider
+from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
 
 __all__ = ["power_plant_slider"]
 
@@ -126,12 +126,15 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
             plant.shutdown,
         )
         + "</div>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%' "
-        "aria-label='Densities of the posterior and three Gaussians, "
-        f"from {_LOW} to {_HIGH} degrees, and the critical temperature'>"
-        "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>"
-        f"{paths}</svg>"
-        "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
+        + framed(
+            "power-plant-slider",
+            "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>" + paths,
+            (_WIDTH, _HEIGHT),
+            "Densities of the posterior and three Gaussians, "
+            f"from {_LOW} to {_HIGH} degrees, and the critical temperature",
+            Axis("temperature in °C; upright: the critical one", _LOW, _HIGH, range(240, 401, 40)),
+        )
+        + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
         "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
         f"<th>error costs</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
         "<noscript>The sliders need JavaScript; the figures below show some of their positions."
