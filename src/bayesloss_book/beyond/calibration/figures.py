@@ -32,6 +32,8 @@ STYLES = {  # colour, marker, line
     "structured matrix": (COLOURS["data"], "*", "--"),
 }
 
+_FLOOR = 0.1  # of means on a logarithmic axis, in thousandths
+
 
 def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
     """One simulated curve at several sizes: truth, sigmoid, isotonic steps, ours with its band."""
@@ -83,7 +85,10 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
 
 
 def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
-    """Mean excess over the best of the row against the number of cases, with standard errors."""
+    """Mean excess over the best of the row against the number of cases, with standard errors.
+
+    Means below a tenth of a thousandth are drawn there.
+    """
     found = 1e3 * summary.table(rows, measure)
     sizes = list(found.columns.get_level_values("n").unique())
     figure, axis = subplots(figsize=(5.6, 6.2))
@@ -94,7 +99,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
         error = found.xs("error", axis=1, level=1).loc[method]
         axis.errorbar(
             [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))],
-            mean,
+            mean.clip(lower=_FLOOR),
             yerr=error,
             color=colour,
             marker=marker,
