@@ -86,8 +86,8 @@ def _probmetrics(make: Callable[[Any], Any]) -> Callable[[Array, Array, bool], C
             from probmetrics import calibrators
         except ImportError as error:
             raise ImportError(
-                "CalArena's calibrators are in the extra `calibrators`: pip install -c "
-                "requirements.lock -e '.[calibrators]'"
+                "CalArena's calibrators are in the extra `calibrators`: pip install "
+                "--require-hashes --no-deps -r requirements-extras.lock"
             ) from error
 
         def two(values: Array) -> Array:
