@@ -31,7 +31,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
-    tools/how_made.py $(wildcard data/results/*.json)
+    tools/book_search.py tools/claim_chips.py tools/how_made.py $(wildcard data/results/*.json)
 
 # MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
 UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
@@ -47,7 +47,7 @@ help: ## list the targets
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
 
-pdf: $(BUILT) ## one PDF of the whole book, _build/bayesloss.pdf; needs Chromium
+pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
 	$(BIN)/python tools/pdf.py
 
 # `loadfile` keeps the cells of one notebook with one kernel.

@@ -22,10 +22,28 @@
     return element;
   }
 
+  const outputOf = (box) => box.closest(".output");
+  const chipOf = (box) => document.querySelector(`.chip[aria-controls="${box.id}"]`);
+
+  // A chip in the text opens its box beneath its paragraph; a comment keeps the box's place.
+  const away = new Map();
+
   function open(box, whether) {
-    box.closest(".output").classList.toggle("is-open", whether);
-    document.querySelector(`button.chip[aria-controls="${box.id}"]`)
-      ?.setAttribute("aria-expanded", String(whether));
+    const output = outputOf(box);
+    const chip = chipOf(box);
+    output.classList.toggle("is-open", whether);
+    chip?.setAttribute("aria-expanded", String(whether));
+    if (whether && chip?.matches("a") && !away.has(output)) {
+      const kept = document.createComment("");
+      output.replaceWith(kept);
+      away.set(output, kept);
+      const block = chip.closest("p, li, table, figcaption");
+      if (block.matches("li")) block.append(output);
+      else block.after(output);
+    } else if (!whether && away.has(output)) {
+      away.get(output).replaceWith(output);
+      away.delete(output);
+    }
   }
 
   // "W&N, Section 2, equation (1)" is "(1)" on a chip.
@@ -46,34 +64,95 @@
       `${place(box)} `,
       verdict,
     );
-    button.addEventListener("click", () => {
-      open(box, button.getAttribute("aria-expanded") !== "true");
-    });
+    answerTo(button, box);
     return button;
   }
 
+  function answerTo(chip, box) {
+    chip.addEventListener("click", (event) => {
+      if (root.dataset.show === "check") return; // then a chip in the text is a link
+      event.preventDefault();
+      open(box, chip.getAttribute("aria-expanded") !== "true");
+    });
+  }
+
+  // Chips that the text has: a link to a box on another page stays a link.
+  function bind() {
+    for (const link of document.querySelectorAll(".bd-article a.chip")) {
+      const box = document.getElementById(link.hash.slice(1));
+      if (!box || link.pathname !== location.pathname || chipOf(box)) continue;
+      link.setAttribute("role", "button");
+      link.setAttribute("aria-expanded", "false");
+      link.setAttribute("aria-controls", box.id);
+      link.addEventListener("keydown", (event) => {
+        if (event.key === " ") {
+          event.preventDefault();
+          link.click();
+        }
+      });
+      answerTo(link, box);
+    }
+  }
+
+  // A box for which the text has no chip gets one where it stands.
   function fold(cell) {
     const boxes = [...cell.querySelectorAll(".claim[id]")];
-    if (boxes.length === 0) return;
-    const outputs = cell.querySelector(".cell_output");
-    const row = make("p", { class: "chips" }, ...boxes.map(chip));
-    outputs.insertBefore(row, boxes[0].closest(".output"));
-    boxes.forEach((box) => box.closest(".output").classList.add("evidence"));
+    boxes.forEach((box) => outputOf(box).classList.add("evidence"));
+    const bare = cell.closest("#evidence") ? [] : boxes.filter((box) => !chipOf(box));
+    if (bare.length === 0) return;
+    const row = make("p", { class: "chips" }, ...bare.map(chip));
+    cell.querySelector(".cell_output").insertBefore(row, outputOf(bare[0]));
+  }
+
+  // The section "Evidence" is one bar in Read.
+  function foldSection() {
+    const section = document.getElementById("evidence");
+    const heading = section?.querySelector(":scope > :is(h2, h3)");
+    if (!heading) return;
+    const count = (what, one, many) => {
+      const n = section.querySelectorAll(what).length;
+      return n ? [`${n} ${n === 1 ? one : many}`] : [];
+    };
+    const holds = [
+      ...count(".claim[id]", "verdict", "verdicts"),
+      ...count(".cell_output table:not(.claim table)", "table", "tables"),
+      ...count("img", "figure", "figures"),
+      ...count("details.sd-sphinx-override", "derivation", "derivations"),
+    ];
+    const bar = make(
+      "button",
+      { type: "button", class: "evidence-bar", "aria-expanded": "false" },
+      `Show the evidence${holds.length ? ": " : ""}${holds.join(", ")}`,
+    );
+    bar.addEventListener("click", () => {
+      const whether = section.classList.toggle("is-open");
+      bar.setAttribute("aria-expanded", String(whether));
+      reach();
+    });
+    heading.after(bar);
   }
 
   function reveal() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const box = target?.closest(".claim[id]");
-    if (!box) return;
-    open(box, true);
-    box.scrollIntoView({ block: "start" });
+    if (root.dataset.show === "read") {
+      const section = document.getElementById("evidence");
+      if (box) open(box, true);
+      // A box without a chip in the text, a figure or a table stands there.
+      if (target && section?.contains(target) && target !== section) {
+        section.classList.add("is-open");
+        section.querySelector(".evidence-bar").setAttribute("aria-expanded", "true");
+      }
+    }
+    (box ?? target)?.scrollIntoView({ block: "start" });
   }
 
   // What scrolls must be reached from the keyboard; the theme looks when the page is loaded, and
   // sees no width of what is folded.
   function reach() {
-    for (const code of document.querySelectorAll(".bd-article pre")) {
-      code.tabIndex = code.scrollWidth > code.clientWidth ? 0 : -1;
+    for (const part of document.querySelectorAll(".bd-article :is(pre, .output)")) {
+      if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+      else part.removeAttribute("tabindex");
     }
   }
 
@@ -83,6 +162,7 @@
       input.checked = root.dataset.show === value;
       input.addEventListener("change", () => {
         root.dataset.show = value;
+        [...away.keys()].forEach((output) => open(output.querySelector(".claim[id]"), false));
         try {
           localStorage.setItem(KEY, value);
         } catch {
@@ -104,9 +184,12 @@
   document.addEventListener("DOMContentLoaded", () => {
     const cells = document.querySelectorAll(".bd-article .cell");
     if (cells.length === 0) return;
+    bind();
     cells.forEach(fold);
+    foldSection();
     addSwitch();
     reveal();
+    reach();
     window.addEventListener("hashchange", reveal);
   });
 })();

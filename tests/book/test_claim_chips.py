@@ -1,0 +1,28 @@
+"""Chips in the text say the ledger's verdict and lead to the claim's box."""
+
+import notebooks
+from bs4 import BeautifulSoup
+
+from bayesloss_book.ledger.claims import ledger
+
+HTML = notebooks.ROOT / "_build" / "html"
+
+
+def chips():
+    """Yield the page, words and target of each chip in the text of the built book."""
+    for page in notebooks.pages():
+        path = HTML / f"book/{page}.html"
+        soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
+        for chip in soup.select(".bd-article a.chip"):
+            yield path, chip
+
+
+def test_chips_lead_to_boxes_and_say_the_verdict():
+    found = list(chips())
+    assert len(found) >= 7
+    for path, chip in found:
+        file, _, anchor = chip["href"].partition("#")
+        target = path if not file else (path.parent / file).resolve()
+        assert f'id="{anchor}"' in target.read_text("utf-8"), chip
+        verdict = ledger()[anchor.removeprefix("claim-")].verdict
+        assert chip.select_one(".claim-verdict").get_text() == verdict

@@ -1,0 +1,43 @@
+"""Sphinx extension: the role ``{claim}``, a chip in the text that leads to a claim's box.
+
+``{claim}`Theorem 8 <wn-theorem-8>` `` shows these words and the ledger's verdict. In a browser
+evidence.js opens the box beneath the paragraph; without scripts the chip is a link.
+"""
+
+import html
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import ReferenceRole
+
+from bayesloss_book.ledger.claims import badge, ledger
+
+logger = logging.getLogger(__name__)
+
+
+class ClaimChip(ReferenceRole):
+    """The chip of a claim of the ledger."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the chip; an id that the ledger lacks is a warning, and fails the build."""
+        claim = ledger().get(self.target)
+        if claim is None or not self.has_explicit_title:
+            logger.warning(
+                "expected {claim}`words <id of a claim>`, got %s",
+                self.rawtext,
+                location=self.get_location(),
+            )
+            return [nodes.Text(self.title)], []
+        here = self.env.app.builder.get_relative_uri(self.env.docname, f"book/{claim.page}")
+        chip = (
+            f'<a class="chip" href="{here}#claim-{claim.id}">'
+            f"{html.escape(self.title)} {badge(claim.verdict)}</a>"
+        )
+        return [nodes.raw("", chip, format="html")], []
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Add the role."""
+    app.add_role("claim", ClaimChip())
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
