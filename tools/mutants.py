@@ -276,7 +276,8 @@ def main() -> int:
                 continue
             start, text = _processor_time(), (copy / fault.file).read_text("utf-8")
             (copy / fault.file).write_text(fault.into(text), "utf-8")
-            entry = {"fault": fault, "result": "lived", "by": "", "said": "", "passed": []}
+            passed: list[str] = []
+            entry: dict[str, Any] = {"fault": fault, "result": "lived", "by": "", "said": ""}
             for test in test_files(copy, fault.file):
                 left = given.seconds - (_processor_time() - start)
                 if left <= 0:
@@ -286,9 +287,9 @@ def main() -> int:
                 if result != "passed":
                     entry |= {"result": result, "by": by, "said": said}
                     break
-                entry["passed"].append(test)
+                passed.append(test)
             (copy / fault.file).write_text(text, "utf-8")
-            entry["seconds"] = round(_processor_time() - start)
+            entry |= {"passed": passed, "seconds": round(_processor_time() - start)}
             stored.append(entry)
             given.out.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
             print(

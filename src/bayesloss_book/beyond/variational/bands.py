@@ -53,7 +53,6 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     Gamma, x, y = simulate(task, n, n_basis, seed)
     prior, likelihood = prior_and_likelihood(task, n_basis)
     truth = prior.source(grid(), Gamma)
-    posterior: Posterior | PosteriorMixture
     generator = torch.Generator().manual_seed(seed + 1_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # counted, not printed
@@ -63,18 +62,19 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
             objective: Objective = "variational" if method == "variational_fitted" else "bound"
             # With mu free as well, the evidence takes gamma to infinity.
             limits = {"gamma": (1e-10, float(prior.gamma))} if "_limited" in method else None
-            posterior = maximise_evidence(
+            single = maximise_evidence(
                 prior, likelihood, x, y, objective=objective, bounds=limits
             ).posterior
         else:
             expectation: Expectation = "bound" if method == "bound" else "normal"
-            posterior = variational(prior, likelihood, x, y, expectation=expectation)
-        converged = posterior.converged
-        draws = posterior.prior.source(grid(), posterior.sample(N_DRAWS, generator))
+            single = variational(prior, likelihood, x, y, expectation=expectation)
+        converged = single.converged
+        posterior: Posterior | PosteriorMixture = single
+        draws = single.prior.source(grid(), single.sample(N_DRAWS, generator))
         if averaged:
-            data = posterior.likelihood.condense(prior.features, x, y)
-            posterior = average_hyperparameters(posterior, data, by_variation=by_variation)
-            draws = posterior.sample_source(grid(), N_DRAWS, generator)
+            data = single.likelihood.condense(prior.features, x, y)
+            mixture = average_hyperparameters(single, data, by_variation=by_variation)
+            posterior, draws = mixture, mixture.sample_source(grid(), N_DRAWS, generator)
     mean, variance = posterior.moments(grid())
     miss = ((truth - mean).abs() / variance.sqrt()).numpy()
     below = (draws < truth).sum(dim=0)
