@@ -10,9 +10,9 @@ from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, METHODS, SETTING
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
-from bayesloss_book.learning.learning_curves.summary import WHOLE, curves, gains
+from bayesloss_book.learning.learning_curves.summary import LEARNED, WHOLE, curves, gains
 
-__all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses"]
+__all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses", "draw_settings"]
 
 _STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
 _COLOUR = {
@@ -59,6 +59,46 @@ def draw_gains(results: pd.DataFrame) -> Figure:
         row[0].set(ylabel=f"{_NAME[measure]}, points")
     _finish(figure, axes)
     return figure
+
+
+def draw_settings(table: pd.DataFrame) -> Figure:
+    """What learned links add to logistic regression under several settings, with two errors.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of `summary.settings_table`, indexed by data, penalty (0 comes first) and budget.
+    """
+    settings = sorted(table.reset_index("data").index.unique())
+    labels = [_setting(penalty, budget) for penalty, budget in settings]
+    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.0), sharex="row", sharey=True)
+    places = np.arange(len(settings))[::-1]
+    for row, measure in zip(axes, WHOLE, strict=True):
+        for axis, data in zip(row, DATA, strict=True):
+            here = table.xs(data, level="data").reindex(settings)
+            for shift, method in zip((0.12, -0.12), LEARNED, strict=True):
+                axis.errorbar(
+                    here[f"{_NAME[measure]}, gain of {method}"],
+                    places + shift,
+                    xerr=2 * here[f"{_NAME[measure]}, error of {method}"],
+                    fmt=_STYLE[method][0],
+                    color=_COLOUR[method],
+                    markersize=5,
+                    label=method,
+                )
+            axis.axvline(0, color=COLOURS["data"], linewidth=0.8)
+            axis.set(ylim=(-0.6, len(settings) - 0.4))
+            axis.set_yticks(places, labels)
+        row[1].set(xlabel=f"gain, {_NAME[measure]}, points")
+    for axis, data in zip(axes[0], DATA, strict=True):
+        axis.set_title(data)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _setting(penalty: float, budget: str) -> str:
+    words = "no penalty" if penalty == 0 else f"C = {1 / penalty:g}"
+    return words if budget == "default" else f"{words},\n{budget} budget"
 
 
 def draw_losses(results: pd.DataFrame) -> Figure:
