@@ -1,4 +1,4 @@
-"""`LinkCalibrator` beside scikit-learn's sigmoid and isotonic regression: processor seconds, memory.
+"""`LinkCalibrator` beside scikit-learn's sigmoid and isotonic regression: seconds and memory.
 
 Run by ``make bench``. Issue 13 sets the limits: a fit to 1,000 scores in under 0.15 s; to 10^6 in
 under 2 s and 500 MB above what the process had before; 10^6 predictions in under 0.2 s.

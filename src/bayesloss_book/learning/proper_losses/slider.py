@@ -9,14 +9,14 @@ import json
 import torch
 
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import HTMLTable, curve, marks, picture, slider
+from bayesloss_book.html import Axis, HTMLTable, curve, legend, marks, picture, slider
 from bayesloss_book.learning.proper_losses.examples import LOSSES
 
 __all__ = ["forecast_slider"]
 
-_WIDTH, _HEIGHT, _MOST = 600, 270, 1.2  # of the picture, and the highest cost in it
-_LEFT, _TOP, _BOTTOM = 40, 30, 55  # margins for numbers and words
+_WIDTH, _HEIGHT, _MOST = 540, 210, 1.2  # of the picture, and the highest cost in it
 _LINES = {"distance": ("GP", "8 5"), "square": ("PAVA", "2 4"), "log": ("ISGP", "none")}
+_BORDERS = {"8 5": "dashed", "2 4": "dotted", "none": "solid"}
 _SCRIPT = """
 (() => {
   const box = document.getElementById("forecast-slider");
@@ -72,55 +72,39 @@ def forecast_slider(chance: float = 0.7) -> HTMLTable:
     """
     if not 0.05 <= chance <= 0.95:
         raise ValueError(f"expected a chance from 0.05 to 0.95, got {chance}")
-    width, height = _WIDTH - _LEFT - 15, _HEIGHT - _TOP - _BOTTOM
     charged, best, drawn = bills(), {}, ""
-    for place, (name, (colour, dashes)) in enumerate(_LINES.items()):
+    for name, (colour, dashes) in _LINES.items():
         rain, dry = (torch.tensor(one, dtype=torch.float64) for one in charged[name])
         cost = chance * rain + (1 - chance) * dry
         lowest = int(cost.argmin())
         best[name] = lowest / (len(cost) - 1)
         points = marks(
-            torch.linspace(0, width, len(cost)), height * (1 - (cost / _MOST).clamp(max=1.5))
+            torch.linspace(0, _WIDTH, len(cost)), _HEIGHT * (1 - (cost / _MOST).clamp(max=1.5))
         )
         style = f'stroke="{COLOURS[colour]}" stroke-width="3" stroke-dasharray="{dashes}"'
         dot = '<circle cx="{}" cy="{}" r="7" fill="{}"/>'.format(
             *points[lowest].split(), COLOURS[colour]
         )
-        line = curve(points, style).replace("<path", "<path clip-path='url(#forecast-clip)'")
-        drawn += f"<g data-curve='{name}'>{line}{dot}</g>"
-        across = 10 + place * 190  # the legend, above the picture
-        drawn += (
-            f'<path d="M{across} -14h34" fill="none" {style}/>'
-            f"<text x='{across + 42}' y='-8'>{name}</text>"
-        )
-    ticks = "".join(
-        f'<path d="M{width * v:.1f} {height}v6" stroke="currentColor"/>'
-        f"<text x='{width * v:.1f}' y='{height + 24}' text-anchor='middle'>{v:g}</text>"
-        for v in (0, 0.25, 0.5, 0.75, 1)
-    ) + "".join(
-        f'<path d="M0 {height * (1 - v / _MOST):.1f}h-6" stroke="currentColor"/>'
-        f"<text x='-10' y='{height * (1 - v / _MOST) + 6:.1f}' text-anchor='end'>{v:g}</text>"
-        for v in (0, 0.5, 1)
-    )
-    inside = (
-        f"<clipPath id='forecast-clip'><path d='M0 0H{width}V{height}H0Z'/></clipPath>"
-        f"<g transform='translate({_LEFT} {_TOP})' font-size='19' fill='currentColor'>"
-        f'<path d="M0 0V{height}H{width}" fill="none" stroke="currentColor"/>{ticks}'
-        f"<text x='{width / 2}' y='{height + 46}' text-anchor='middle'>the number you name</text>"
-        f"{drawn}</g>"
-    )
+        drawn += f"<g data-curve='{name}'>{curve(points, style)}{dot}</g>"
     told = ", ".join(f"{name} {value:.2f}" for name, value in best.items())
     content = picture(
         "forecast-slider",
         slider("rain", "chance of rain", (0.05, 0.95, 0.05), chance)
         + f"<p>The best number: <output data-value='best'>{told}</output>.</p>",
-        inside,
+        drawn,
         (_WIDTH, _HEIGHT),
         "What each number costs on average under three losses; a dot marks the least",
-        "<noscript>The slider needs JavaScript; the picture shows one chance.</noscript>",
+        legend(
+            [
+                (f"3px {_BORDERS[dashes]} {COLOURS[colour]}", name)
+                for name, (colour, dashes) in _LINES.items()
+            ]
+        )
+        + "<noscript>The slider needs JavaScript; the picture shows one chance.</noscript>",
         _SCRIPT,
-        data=f" data-bills='{json.dumps(charged)}' data-shape='{[width, height, _MOST]}'",
+        f" data-bills='{json.dumps(charged)}' data-shape='{[_WIDTH, _HEIGHT, _MOST]}'",
+        Axis("the number you name", 0, 1, [0, 0.25, 0.5, 0.75, 1]),
+        Axis("cost", 0, _MOST, [0, 0.5, 1]),
     )
-    return HTMLTable(
-        content, f"A slider for the chance of rain; at {chance:g} the best are: {told}."
-    )
+    said = f"A slider for the chance of rain; at {chance:g} the best numbers are: {told}."
+    return HTMLTable(content, said)

@@ -104,7 +104,7 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
         f"<p>Prior variance k(0, 0) = <output data-value='variance'>"
         f"{float(kernel.variance):.2f}</output>.</p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1rem'>{panels}</div>"
-        "<noscript>The sliders need JavaScript; the figure above shows some of their positions."
+        "<noscript>The sliders need JavaScript; a figure below shows some of their positions."
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for a, b, c and M; the kernel, f and nu follow.")
@@ -122,7 +122,7 @@ def _panel(name: str, title: str, reach: float, n_curves: int) -> str:
         )
     cross = "<path d='M0 85H300M150 0V170' stroke='currentColor' stroke-width='0.5' opacity='0.4'/>"
     return (
-        f"<figure style='flex:1 1 15rem;margin:0' data-panel='{name}'>"
+        f"<figure style='flex:1 1 15rem;max-width:22rem;margin:0' data-panel='{name}'>"
         + framed(
             f"prior-slider-{name}",
             cross + curves,

@@ -33,7 +33,9 @@ def test_bills_are_the_losses_written_out():
 
 def test_dots_stand_where_the_cost_is_least(text):
     elements = BeautifulSoup(text, "html.parser")
-    across = {g["data-curve"]: float(g.circle["cx"]) / 545 for g in elements.find_all("g")[1:]}
+    across = {
+        g["data-curve"]: float(g.circle["cx"]) / 540 for g in elements.select("g[data-curve]")
+    }
     assert across == pytest.approx({"distance": 1, "square": 0.7, "log": 0.7}, abs=1e-3)
     assert "distance 1.00, square 0.70, log 0.70" in elements.find("output").text
 
@@ -70,7 +72,7 @@ def test_script_draws_what_the_page_starts_with_and_moves(text):
     """
     done = subprocess.run(["node", "-e", stub], capture_output=True, text=True, check=True)
     made, outputs = json.loads(done.stdout)
-    for g in elements.find_all("g")[1:]:
+    for g in elements.select("g[data-curve]"):
         name = g["data-curve"]
         ours = np.array(re.findall(r"-?[\d.]+", g.path["d"]), dtype=float)
         theirs = np.array(re.findall(r"-?[\d.]+", made[f'[data-curve="{name}"] path']["d"]), float)
