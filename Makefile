@@ -31,7 +31,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
-    tools/claim_chips.py tools/how_made.py $(wildcard data/results/*.json)
+    tools/book_search.py tools/claim_chips.py tools/how_made.py $(wildcard data/results/*.json)
 
 # MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
 UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
@@ -39,7 +39,7 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest notebooks paper verify falsify lint format bench clean
+.PHONY: help book pdf test test-newest test-lowest notebooks paper verify falsify lint format lock mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ help: ## list the targets
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
 
-pdf: $(BUILT) ## one PDF of the whole book, _build/bayesloss.pdf; needs Chromium
+pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
 	$(BIN)/python tools/pdf.py
 
 # `loadfile` keeps the cells of one notebook with one kernel.
@@ -105,11 +105,26 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml requirements.lock
+# Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
+# (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
+
+$(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	@echo "Installing the locked dependencies into .venv: 1.5 GB, a minute or more."
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) -c requirements.lock -e '.[book,pdf,test]'
+	$(LOCKED) -r requirements-torch-cpu.lock 2>/dev/null || $(LOCKED) -r requirements-torch.lock
+	$(LOCKED) -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+lock: ## write the locks: every package with the sums of all its files
+	$(PYTHON) -m venv _build/lock
+	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
+	_build/lock/bin/python tools/lock.py
+
+mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (an hour or two)
+	$(BIN)/python tools/mutants.py --out _build/mutants.json
 
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
 # clean. Only the book's own folders go: _build/paper holds the results of long runs.

@@ -32,23 +32,25 @@ CUDA = re.compile(r"^(nvidia-|cuda-|triton$)")
 # Parts of the book whose pages have code of their own name.
 PARTS = ("learning", "calibrating", "beyond")
 
-PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+*]+)$")
+PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;#+*]+)(\+cpu)?( ;|$)")
+SUM = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
 
 
 def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
     """Return the pins by canonical name, and what is wrong with the lock as a file."""
     pins: dict[str, str] = {}
     found = []
-    for line in text.splitlines():
-        if not line.strip() or line.startswith("#"):
-            continue
+    for entry in text.replace(" \\\n", "\n").replace("\n    ", "\x00").splitlines():
+        line, *sums = entry.split("\x00")
         match = PIN.match(line)
         if match is None:
-            found.append(f"{line!r} is no exact pin (name==version, no +local part)")
+            found.append(f"{line!r} is no exact pin (name==version, no +local part but +cpu)")
         elif canonicalize_name(match[1]) in pins:
             found.append(f"{match[1]} is pinned twice")
         else:
             pins[canonicalize_name(match[1])] = match[2]
+        if not sums or not all(map(SUM.match, sums)):
+            found.append(f"{line!r} has no sums, or others than sha256")
     return pins, found
 
 
@@ -86,14 +88,25 @@ def closure(name: str, extras: set[str]) -> dict[str, str | None]:
     return needed
 
 
-PINS, LOCK_FILE_PROBLEMS = read_lock((ROOT / "requirements.lock").read_text(encoding="utf-8"))
+LOCKS = {
+    path.name: read_lock(path.read_text(encoding="utf-8"))
+    for path in sorted(ROOT.glob("requirements*.lock"))
+}
+PINS = {name: version for pins, _ in LOCKS.values() for name, version in pins.items()}
 
 
 # --------------------------------------------------------------------------------- the lock
 
 
-def test_lock_is_made_of_exact_pins():
-    assert not LOCK_FILE_PROBLEMS
+def test_locks_are_made_of_exact_pins_and_sums():
+    assert len(LOCKS) == 4
+    assert not [problem for _, problems in LOCKS.values() for problem in problems]
+
+
+def test_locks_agree_and_share_no_package_but_torch():
+    names = [(name, version) for pins, _ in LOCKS.values() for name, version in pins.items()]
+    assert [pin for pin in set(names) if names.count(pin) > 1] == [("torch", PINS["torch"])]
+    assert len(set(names)) == len(PINS)
 
 
 @pytest.mark.parametrize("requirement", DIRECT)
@@ -108,7 +121,7 @@ def test_lock_holds_everything_that_is_needed():
         for name, parent in sorted(closure("bayesloss", set(EXTRAS)).items())
         if name not in PINS and not CUDA.match(name)
     ]
-    assert not missing, "requirements.lock leaves out packages"
+    assert not missing, "the locks leave out packages: make lock"
 
 
 @pytest.mark.locked
@@ -130,7 +143,7 @@ def test_conda_environment_is_python_and_the_lock():
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     *conda, pip = environment["dependencies"]
     assert [re.split(r"[=<> ]", name)[0] for name in conda] == ["python", "pip"]
-    assert pip["pip"] == ["--constraint requirements.lock", "--editable .[book,pdf,test]"]
+    assert pip["pip"] == [f"--requirement requirements{part}.lock" for part in ("", "-torch")]
 
 
 def test_the_build_backend_is_the_locked_one():
@@ -159,19 +172,30 @@ def test_python_versions_agree():
     assert PROJECT["requires-python"] == f">={classifiers[0]}"
 
 
+SHA = f" \\\n    --hash=sha256:{64 * '0'}"
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("numpy>=2.0", "no exact pin"),
         ("numpy", "no exact pin"),
-        ("torch==2.13.0+cpu", "no exact pin"),
+        ("torch==2.13.0+cu130", "no exact pin"),
         ("numpy==2.*", "no exact pin"),
         ("-e .", "no exact pin"),
-        ("scipy==1.0\nSciPy==1.1", "pinned twice"),
+        (f"scipy==1.0{SHA}\nSciPy==1.1{SHA}", "pinned twice"),
+        ("scipy==1.0", "no sums"),
+        (f"scipy==1.0{SHA[:-1]}", "no sums"),
+        (f"scipy==1.0{SHA.replace('sha256', 'md5')}", "no sums"),
     ],
 )
 def test_guard_sees_a_bad_lock_line(line, said):
     assert said in read_lock(line)[1][0]
+
+
+def test_guard_lets_a_pin_with_a_marker_and_sums_pass():
+    line = f"torch==2.13.0+cpu ; sys_platform == 'linux'{SHA}{SHA}\n"
+    assert read_lock(line) == ({"torch": "2.13.0"}, [])
 
 
 def test_guard_sees_a_lock_that_does_not_satisfy():

@@ -383,7 +383,17 @@ def _listed(items: Sequence[nodes.Node]) -> list[nodes.Node]:
     return apart[1:]
 
 
+def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:
+    """Put a script beside each notebook that can be downloaded, which saves it from a disk too."""
+    if not exception:
+        for path in Path(app.outdir).glob("_downloads/*/*.ipynb"):
+            name, text = json.dumps(path.name), json.dumps(path.read_text("utf-8"))
+            script = f"saveNotebook({name}, {text});\n"
+            path.with_name(f"{path.name}.js").write_text(script, "utf-8")
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Work before Sphinx collects the files that can be downloaded."""
+    """Work before Sphinx collects the files that can be downloaded, and when it has copied them."""
     app.connect("doctree-read", add_notes, priority=400)
+    app.connect("build-finished", carry_notebooks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,12 @@
-"""Make one PDF of the built book: ``make pdf``.
+"""Make two PDFs of the built book, one to read and one to check: ``make pdf``.
+
+The first has the argument, with a line of verdicts where a page checks claims. The second has
+everything: boxes, tables of evidence, proofs, solutions, and the reference.
 
 The pages of `_build/html` are put into one document, in the order of `_toc.yml`, so that links
 between them work in print too. A headless Chromium renders the formulas and prints, twice: first
-to learn on which paper page each chapter begins, then with these numbers in the contents. Proofs
-and solutions are open; code that a page hides is left out. Nothing is fetched from a network.
+to learn on which paper page each chapter begins, then with these numbers in the contents. Code that
+a page hides is left out. Nothing is fetched from a network.
 """
 
 from __future__ import annotations
@@ -27,7 +30,12 @@ from pypdf import PdfReader, PdfWriter
 from pypdf.generic import NameObject, TextStringObject
 
 HTML = notebooks.ROOT / "_build" / "html"
-PDF = notebooks.ROOT / "_build" / "bayesloss.pdf"
+# Each volume, and whether it has the evidence.
+VOLUMES = {"bayesloss.pdf": False, "bayesloss-evidence.pdf": True}
+# What the volume to read has of the part "Reference".
+TO_READ = ("book/reference/notation", "book/reference/bibliography")
+# What it leaves out of a page: what Read hides on a screen, and what is folded.
+EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence"
 
 NO_BROWSER = (
     "expected chromium, chromium-browser or google-chrome on the PATH to print with, found none. "
@@ -70,11 +78,20 @@ def chapters(root: Path = notebooks.ROOT) -> list[tuple[str, str]]:
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     found = [("", toc["root"])]
     for part in toc["parts"]:
-        found += [(part["caption"], chapter["file"]) for chapter in part["chapters"]]
+        for chapter in part["chapters"]:
+            pages = [chapter, *chapter.get("sections", [])]
+            found += [(part["caption"], page["file"]) for page in pages]
     return [(part, PurePosixPath(file).with_suffix("").as_posix()) for part, file in found]
 
 
-def assemble(html: Path, pages: list[tuple[str, str]], title: str) -> tuple[str, list[str]]:
+def to_read(pages: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the pages that the volume to read has."""
+    return [(part, name) for part, name in pages if part != "Reference" or name in TO_READ]
+
+
+def assemble(
+    html: Path, pages: list[tuple[str, str]], title: str, evidence: bool = True
+) -> tuple[str, list[str]]:
     """Return one document with the articles of all pages, and the text of its headings.
 
     Links between pages lead to places in the document.
@@ -87,12 +104,17 @@ def assemble(html: Path, pages: list[tuple[str, str]], title: str) -> tuple[str,
         As from `chapters`.
     title : str
         Of the whole.
+    evidence : bool
+        Without it proofs, solutions and boxes are left out; a line says the verdicts of the boxes.
     """
     soups = {
         name: BeautifulSoup((html / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
         for _, name in pages
     }
     articles = {name: soup.select_one("article.bd-article") for name, soup in soups.items()}
+    for article in articles.values():
+        if not evidence:
+            _leave_argument(article)
     ids = Counter(tag["id"] for article in articles.values() for tag in article.find_all(id=True))
 
     def anchor(name: str, own: str) -> str:
@@ -156,6 +178,23 @@ def _prepare(article: Tag) -> None:
                 details.summary.decompose()
     for tag in article.select("a.headerlink, button, noscript"):
         tag.decompose()
+
+
+def _leave_argument(article: Tag) -> None:
+    """Leave of a page what is to be read."""
+    for cell in article.select(".cell"):
+        boxes = cell.select(".claim[id]")
+        if boxes:
+            heads = [box.select_one(".claim-head").get_text(" ") for box in boxes]
+            verdicts = "; ".join(" ".join(head.split()) for head in heads)
+            line = BeautifulSoup("<p class='claim-line'></p>", "html.parser").p
+            line.string = f"Checked: {verdicts}."
+            cell.insert_after(line)
+        for box in boxes:
+            (box.find_parent(class_="output") or box).decompose()
+    for tag in article.select(EVIDENCE):
+        if not tag.decomposed:
+            tag.decompose()
 
 
 def _head(soup: BeautifulSoup, folder: PurePosixPath, root: str) -> str:
@@ -231,25 +270,29 @@ def _entries(parent: Any) -> Iterator[Any]:
 def main() -> int:
     """Print the built book; return the exit status."""
     config = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text(encoding="utf-8"))
-    title, start = config["title"], time.perf_counter()
+    title = config["title"]
     if not browser.executable():
         print(NO_BROWSER, file=sys.stderr)
         return 1
-    text, headings = assemble(HTML, chapters(), title)
-    document = HTML.parent / "print.html"
-    document.write_text(text, encoding="utf-8")
-    with browser.chromium() as started:
-        page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
-        page.set_default_timeout(600_000)
-        page.emulate_media(media="print")
-        render(page, document)
-        print_pdf(page, PDF, title, outline=False)
-        page.evaluate(NUMBER, page_numbers(PDF))
-        print_pdf(page, PDF, title, outline=True)
-    document.unlink()
-    pages = finish(PDF, headings, title, config["author"])
-    took, size = time.perf_counter() - start, PDF.stat().st_size / 1e6
-    print(f"{PDF}: {pages} pages, {size:.1f} MB, in {took:.0f} s")
+    for name, evidence in VOLUMES.items():
+        pages = chapters() if evidence else to_read(chapters())
+        volume = f"{title}: the evidence" if evidence else title
+        output, start = HTML.parent / name, time.perf_counter()
+        text, headings = assemble(HTML, pages, volume, evidence)
+        document = HTML.parent / "print.html"
+        document.write_text(text, encoding="utf-8")
+        with browser.chromium() as started:
+            page = started.new_page(viewport={"width": WIDTH, "height": 1000}, color_scheme="light")
+            page.set_default_timeout(600_000)
+            page.emulate_media(media="print")
+            render(page, document)
+            print_pdf(page, output, volume, outline=False)
+            page.evaluate(NUMBER, page_numbers(output))
+            print_pdf(page, output, volume, outline=True)
+        document.unlink()
+        count = finish(output, headings, volume, config["author"])
+        took, size = time.perf_counter() - start, output.stat().st_size / 1e6
+        print(f"{output}: {count} pages, {size:.1f} MB, in {took:.0f} s")
     return 0
 
 

@@ -1,20 +1,19 @@
-// Filters the scorecard. The page is complete without it: the form is hidden until this runs.
+// Filters and unfolds the scorecard. It is complete without this: the form is hidden until it runs.
 (() => {
+  const FEW = 40; // so many claims are unfolded at once
   const form = document.querySelector(".scorecard-filter");
   const status = form.querySelector("[role=status]");
-
-  // Words with one space before each, so that "table" finds tables and nothing representable.
-  const plain = (text) => ` ${text.toLowerCase().match(/[\p{L}\p{N}]+/gu)?.join(" ") ?? ""}`;
+  const groups = [...document.querySelectorAll("details.claims")];
 
   // Read now, because MathJax will put its own text in place of the formulas.
   const claims = [...document.querySelectorAll("table.scorecard > tbody")].map((body) => ({
     body,
-    content: plain(body.textContent),
+    content: asWords(body.textContent),
   }));
 
   function filter() {
     const { paper, kind, verdict, words } = form.elements;
-    const wanted = plain(words.value);
+    const wanted = asWords(words.value);
     let shown = 0;
     for (const { body, content } of claims) {
       const fits =
@@ -25,7 +24,21 @@
       body.hidden = !fits;
       shown += fits;
     }
+    for (const group of groups) {
+      group.hidden = !group.querySelector("tbody:not([hidden])");
+      group.open = shown <= FEW && !group.hidden;
+    }
     status.textContent = `${shown} of ${claims.length} claims`;
+  }
+
+  function reveal() {
+    const claim = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!claim?.matches("table.scorecard > tbody")) return;
+    for (let group = claim.closest("details.claims"); group; ) {
+      group.open = true;
+      group = group.parentElement.closest("details.claims");
+    }
+    claim.scrollIntoView({ block: "center" });
   }
 
   form.addEventListener("input", filter);
@@ -33,4 +46,6 @@
   form.addEventListener("reset", () => setTimeout(filter)); // after the fields are empty
   form.hidden = false;
   filter(); // a browser may have kept the fields from an earlier visit
+  window.addEventListener("load", reveal);
+  window.addEventListener("hashchange", reveal);
 })();

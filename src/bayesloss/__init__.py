@@ -17,6 +17,7 @@ from bayesloss.learning.basis import Basis
 from bayesloss.learning.calibrated_classifier import CalibratedClassifier
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.fitted_link import FittedLink
+from bayesloss.learning.importance import WeightedDraws, weigh_draws
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
 from bayesloss.learning.laplace import Posterior, laplace
 from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
@@ -77,6 +78,7 @@ __all__ = [
     "SquareLoss",
     "SquaredExponential",
     "TrigonometricKernel",
+    "WeightedDraws",
     "bayes_action",
     "laplace",
     "linearised_loss_em",
@@ -86,4 +88,5 @@ __all__ = [
     "posterior_risk",
     "reliability",
     "variational",
+    "weigh_draws",
 ]

@@ -6,11 +6,24 @@ plain range input, so the keyboard moves it.
 
 import html
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["DASHED", "HTMLTable", "curve", "marks", "picture", "slider", "with_math"]
+__all__ = [
+    "DASHED",
+    "Axis",
+    "HTMLTable",
+    "curve",
+    "framed",
+    "legend",
+    "marks",
+    "picture",
+    "slider",
+    "with_math",
+]
 
 DASHED = 'stroke="currentColor" stroke-dasharray="6 4" stroke-width="1.2"'  # a curve of the truth
 
@@ -73,6 +86,92 @@ def curve(points: list[str], style: str) -> str:
     return f'<path d="M{"L".join(points)}" fill="none" {style}/>'
 
 
+class Axis(NamedTuple):
+    """An axis of a picture: its name, the values at its ends, and those that are marked."""
+
+    label: str
+    low: float
+    high: float
+    ticks: Sequence[float]
+
+    def place(self, tick: float) -> float:
+        """How far along the axis a value lies, from 0 to 1."""
+        return (tick - self.low) / (self.high - self.low)
+
+
+def framed(
+    identity: str,
+    content: str,
+    shape: tuple[int, int],
+    label: str,
+    across: Axis | None = None,
+    up: Axis | None = None,
+) -> str:
+    """An SVG; with axes around its content, if they are given, and cut off where they end.
+
+    Parameters
+    ----------
+    identity : str
+        Of the place where it stands.
+    content : str
+        Drawn in coordinates from 0 to the shape, with zero at the top left.
+    shape : tuple of int
+        Width and height, without the axes.
+    label : str
+        For those who do not see the picture.
+    across, up : Axis, optional
+        Without `up` heights have no unit, and there is no vertical axis.
+    """
+    width, height = shape
+    if across is None:
+        return (
+            f"<svg viewBox='0 0 {width} {height}' role='img' style='width:100%;overflow:hidden' "
+            f"aria-label='{label}'>{content}</svg>"
+        )
+    drawn = _line(0, height, width, 0)
+    for tick in across.ticks:
+        x = width * across.place(tick)
+        drawn += _line(x, height, 0, 5) + _word(f"{tick:g}", x, height + 20)
+    drawn += _word(across.label, width / 2, height + 40)
+    if up is not None:
+        drawn += _line(0, 0, 0, height)
+        for tick in up.ticks:
+            y = height * (1 - up.place(tick))
+            drawn += _line(-5, y, 5, 0) + _word(f"{tick:g}", -8, y + 5, "end")
+        drawn += f"<g transform='rotate(-90)'>{_word(up.label, -height / 2, -38)}</g>"
+    left = 12 if up is None else 56
+    return (
+        f"<svg viewBox='{-left} -8 {width + left + 16} {height + 56}' role='img' "
+        f"style='width:100%' aria-label='{label}'><clipPath id='{identity}-frame'>"
+        f"<rect width='{width}' height='{height}'/></clipPath>"
+        f"<g clip-path='url(#{identity}-frame)'>{content}</g>"
+        f"<g class='axes' font-size='14' fill='currentColor' stroke='none'>{drawn}</g></svg>"
+    )
+
+
+def _line(x: float, y: float, right: float, down: float) -> str:
+    ends = f"x1='{x:.1f}' y1='{y:.1f}' x2='{x + right:.1f}' y2='{y + down:.1f}'"
+    return f"<line {ends} stroke='currentColor'/>"
+
+
+def _word(text: str, x: float, y: float, anchor: str = "middle") -> str:
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'>{text.replace('-', '−')}</text>"
+
+
+def legend(entries: Sequence[tuple[str, str]]) -> str:
+    """What the lines of a picture mean: each as a border of CSS, and in words."""
+    return (
+        "<p>"
+        + " ".join(
+            "<span style='display:inline-block;margin-right:1rem'>"
+            "<span style='display:inline-block;vertical-align:middle;width:2.5em;"
+            f"border-top:{border}'></span> {words}</span>"
+            for border, words in entries
+        )
+        + "</p>"
+    )
+
+
 def picture(
     identity: str,
     controls: str,
@@ -82,10 +181,9 @@ def picture(
     below: str,
     script: str,
     data: str = "",
+    across: Axis | None = None,
+    up: Axis | None = None,
 ) -> str:
     """Controls above an SVG, a sentence below it, and the script that joins them."""
-    return (
-        f"<div id='{identity}'{data}>{controls}"
-        f"<svg viewBox='0 0 {shape[0]} {shape[1]}' role='img' style='width:100%;overflow:hidden' "
-        f"aria-label='{label}'>{content}</svg>{below}</div><script>{script}</script>"
-    )
+    shown = framed(identity, content, shape, label, across, up)
+    return f"<div id='{identity}'{data}>{controls}{shown}{below}</div><script>{script}</script>"

@@ -31,6 +31,7 @@ __all__ = [
     "draw_data",
     "excess_risk",
     "importance_points",
+    "normal_cdf",
 ]
 
 # The probabilities are smooth functions of x, with features no narrower than length scale over
@@ -149,7 +150,7 @@ def by_hamiltonian_monte_carlo(
         z = laplace.mean[:, None] + points[:, chain] @ root.mT
         here = torch.empty(m, len(GRID), dtype=torch.float64)
         for i in range(m):  # one data set at a time: all at once would not fit in memory
-            values = _normal_cdf((z[i] @ features[i].mT) / noise[i])
+            values = normal_cdf((z[i] @ features[i].mT) / noise[i])
             here[i] = values.mean(0)
             if chain == 0:
                 for n in lengths:
@@ -174,7 +175,7 @@ def by_importance_sampling(
     features, noise = prior.project(GRID.expand(m, -1))
     probabilities = torch.empty(m, len(GRID), dtype=torch.float64)
     for i in range(m):
-        probabilities[i] = share[i] @ _normal_cdf((z[i] @ features[i].mT) / noise[i])
+        probabilities[i] = share[i] @ normal_cdf((z[i] @ features[i].mT) / noise[i])
     sizes = 1 / (share**2).sum(-1)
     return Reference(Predictive(probabilities), None, {}, 1.0, float(sizes.min()))
 
@@ -214,5 +215,6 @@ def excess_risk(decisions: Tensor, p: Tensor, costs: CostMatrix) -> Tensor:
     return (wrong * advantage.abs()).sum(-1) / advantage.abs().sum(-1)
 
 
-def _normal_cdf(t: Tensor) -> Tensor:
+def normal_cdf(t: Tensor) -> Tensor:
+    """The standard normal distribution function."""
     return 0.5 * torch.erfc(t * -(0.5**0.5))  # twice as fast as ndtr, and as exact

@@ -5,6 +5,7 @@ alternative texts need no browser; test_built.py sees to them.
 """
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -27,14 +28,6 @@ LIMIT = 6_000_000  # bytes that one page loads
 PHONE = {"width": 390, "height": 844}
 DESKTOP = {"width": 1300, "height": 900}
 
-# What the console may say. The search page reads each hit for an excerpt, which a browser forbids
-# to a page opened from disk; the hits are listed all the same.
-EXCUSED = (
-    "Access to fetch at 'file:",
-    "Failed to load resource: net::ERR_FAILED",
-    "uncaught: Failed to fetch",
-)
-
 
 # ------------------------------------------------------------------------------- what is asked
 
@@ -54,7 +47,7 @@ class Visit:
         tools.typeset(self.tab)
 
     def _hear(self, kind: str, text: str) -> None:
-        if kind in ("error", "warning") and not text.startswith(EXCUSED):
+        if kind in ("error", "warning"):
             self.messages.append(text)
 
 
@@ -155,6 +148,39 @@ OVERFLOW = """() => {
 }"""
 
 
+# What scrolls or is cut, and how much of it: a formula or table, by the box that holds it.
+CUT_OFF = """() => {
+  const holds = e =>
+    /auto|scroll|hidden/.test(getComputedStyle(e).overflowX) ? e : holds(e.parentElement);
+  const found = [];
+  for (const e of document.querySelectorAll(".bd-article :is(mjx-container, table)")) {
+    if (!e.checkVisibility() || e.closest("table table")) continue;
+    const box = holds(e), left = box.getBoundingClientRect().left + box.clientLeft;
+    const parts = e.matches("table") ? [e] : e.querySelectorAll("mjx-math, mjx-math mjx-mtr");
+    const ends = [...parts].map(part => part.getBoundingClientRect().right - left);
+    const more = Math.round(Math.max(...ends) - box.clientWidth);
+    const cue = getComputedStyle(box).maskImage !== "none";
+    if (more > 2) found.push([more, cue, e.textContent.trim().replace(/\\s+/g, " ").slice(0, 80)]);
+  }
+  return found;
+}"""
+
+
+def width_problems(tab) -> list[str]:
+    """Say which formulas and tables do not fit, and on a phone which go on without a cue."""
+    found = []
+    for width in (DESKTOP, PHONE):
+        tab.set_viewport_size(width)
+        tab.evaluate("new Promise(done => setTimeout(done, 300))")  # fit.js sees the new size
+        found += [
+            f"at {width['width']} px: {more} px of {what!r} are cut off"
+            for more, cue, what in tab.evaluate(CUT_OFF)
+            if width is DESKTOP or not cue
+        ]
+    tab.set_viewport_size(DESKTOP)
+    return found
+
+
 def overflow_problems(tab) -> list[str]:
     """Say what does not fit a phone."""
     tab.set_viewport_size(PHONE)
@@ -219,6 +245,7 @@ def everything(visit: Visit) -> list[str]:
         *formula_problems(tab),
         *heading_problems(tab),
         *slider_problems(tab),
+        *width_problems(tab),
         *overflow_problems(tab),
         *axe_problems(tab),
         *requests_that_leave(visit),
@@ -265,6 +292,89 @@ def test_search_leads_to_a_page(visit):
     assert not requests_that_leave(visited) + visited.messages
 
 
+# What a reader types, and the place that must come first.
+SEARCHES = {
+    "Theorem 8": "learning/laplace.html#(theorem-8.*|claim-wn-theorem-8)",
+    '"Theorem 8"': "learning/laplace.html#(theorem-8.*|claim-wn-theorem-8)",
+    "Table 2": "learning/learned_losses.html#claim-wn-table-2",
+    "loss-EM": "calibrating/loss_em.html",
+    "Bregman": "learning/proper_losses.html#def-bregman",
+    "expectation propagation": "beyond/loss_ep.html",
+    "Platt": "(beyond/calibration|guide/calibration_methods).html.*",
+    "LinkCalibrator": "reference/api.*#bayesloss.learning.link_calibrator.LinkCalibrator",
+    "equation 11": "learning/laplace.html#claim-wn-equation-11",
+    "linkgistc": "learning/linkgistic.html",
+    "plant": "calibrating/decision_theory.html#.*plant",
+    "Nystrom": "learning/nystrom.html",
+}
+
+
+@pytest.fixture(scope="module")
+def search(browser):
+    """The search page, which searches as one types."""
+    visit = Visit(browser, HTML / "search.html")
+    yield visit.tab
+    visit.tab.close()
+    assert not requests_that_leave(visit) + visit.messages
+
+
+def first_found(tab, query):
+    """Return where the first thing that is found leads."""
+    tab.locator(".bd-search-container [name=q]").fill(query)
+    return tab.locator("#search-results li a").first.get_attribute("href").removeprefix("book/")
+
+
+@pytest.mark.parametrize(("query", "place"), SEARCHES.items())
+def test_the_right_place_is_found_first(search, query, place):
+    assert re.fullmatch(place, first_found(search, query))
+
+
+def test_a_search_says_what_it_took_a_misspelt_word_for(search):
+    first_found(search, "linkgistc")
+    assert "“linkgistic”" in search.locator("#search-status").inner_text()
+
+
+def test_quoted_words_are_found_as_they_stand(search):
+    counts = []
+    for query in ("table 2", '"table 2"'):
+        first_found(search, query)
+        counts.append(int(re.search(r"(\d+) places", search.inner_text("#search-status"))[1]))
+    assert 0 < counts[1] < counts[0]
+
+
+def test_a_search_can_be_for_claims_of_one_verdict(search):
+    search.locator("[name=verdict]").select_option("fails")
+    try:
+        assert first_found(search, "theorem 8") == "learning/laplace.html#claim-wn-theorem-8"
+        assert set(search.locator("#search-results .claim-verdict").all_inner_texts()) == {"fails"}
+    finally:
+        search.locator("[name=verdict]").select_option("any")
+
+
+def test_what_is_found_leads_somewhere():
+    script = (HTML / "_static" / "search_index.js").read_text(encoding="utf-8")
+    entries = json.loads(script.removeprefix("const SEARCH_INDEX = ").rstrip(";\n"))
+    assert {entry["kind"] for entry in entries} == {"section", "claim", "api"}
+    anchors = {}
+    for entry in entries:
+        page, _, place = entry["url"].partition("#")
+        if page not in anchors:
+            html = (HTML / page).read_text(encoding="utf-8")
+            anchors[page] = set(re.findall(r'id="([^"]+)"', html))
+        assert not place or place in anchors[page], entry["url"]
+
+
+def test_a_notebook_is_saved_from_disk(visit):
+    visited = visit(HTML / "book/guide/cluster.html")
+    visited.tab.locator("input[name=mode]:checked").press("ArrowRight")
+    with visited.tab.expect_download() as download:
+        visited.tab.locator(".made-page a.download").click()
+    assert download.value.suggested_filename == "cluster.ipynb"
+    saved = download.value.path().read_text(encoding="utf-8")
+    assert json.loads(saved) == json.loads(notebooks.notebook_path("guide/cluster").read_text())
+    assert not requests_that_leave(visited) + visited.messages
+
+
 CHIPS = "learning/laplace", "learning/toy_regression", "calibrating/asymmetric_losses"
 
 
@@ -301,7 +411,7 @@ def test_reading_folds_the_evidence_and_checking_shows_it(visit, page):
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 def test_a_link_to_a_claim_opens_its_box_in_view(visit, width):
-    tab = visit(HTML / "book/reference/scorecard.html").tab
+    tab = visit(HTML / "book/reference/scorecard.html", "#wn-theorem-8").tab
     tab.set_viewport_size(width)
     tab.locator("#wn-theorem-8 th a").click()
     tab.wait_for_url("**/laplace.html#claim-wn-theorem-8")
@@ -311,6 +421,19 @@ def test_a_link_to_a_claim_opens_its_box_in_view(visit, width):
     for part in (".claim-head", ".math >> nth=0", "tbody"):
         area = box.locator(part).bounding_box()
         assert 0 <= area["y"] < width["height"] - area["height"], part
+
+
+def test_the_scorecard_opens_folded_and_unfolds_what_is_asked_for(visit):
+    tab = visit(HTML / "book/reference/scorecard.html").tab
+    claims = tab.locator("table.scorecard > tbody:visible")
+    assert claims.count() == 0
+    assert tab.evaluate("document.documentElement.scrollHeight") < 6_000
+    tab.locator(".scorecard-filter [name=words]").fill("theorem 8")
+    assert claims.evaluate_all("all => all.map(e => e.id)")[0] == "wn-theorem-8"
+    tab.locator(".scorecard-filter [type=reset]").click()
+    tab.wait_for_function("!document.querySelector('table.scorecard > tbody').checkVisibility()")
+    tab.evaluate("location.hash = 'wn-table-2'")
+    tab.locator("#wn-table-2").wait_for(state="visible")
 
 
 def test_without_scripts_everything_is_shown(browser):
@@ -333,6 +456,9 @@ THEME = """<!doctype html><html lang="en"><title>t</title><script>
 </script><style>html { background: white } html[data-theme=dark] { background: black }
   a { color: #222 } html[data-theme=dark] p { color: white }</style><main><article>"""
 
+WIDE = """<div class=bd-article style='width: min(700px, 100vw - 20px); overflow-x: auto'
+  tabindex=0><table style='width: {}px'><tr><td>b</table></div>"""
+
 
 @pytest.mark.parametrize(
     ("html", "said"),
@@ -350,6 +476,8 @@ THEME = """<!doctype html><html lang="en"><title>t</title><script>
         ("<h1>a</h1><div><svg></svg><label>a<input type=range></label></div>", "nothing moves"),
         ("<h1>a</h1><p style='width: 500px'>a</p>", "px wide"),
         ("<h1>a</h1><div style='overflow: hidden'><p style='width: 500px'>a</div>", "too wide"),
+        (f"<h1>a</h1>{WIDE.format(900)}", "at 1300 px: 200 px of 'b' are cut off"),
+        (f"<h1>a</h1>{WIDE.format(600)}", "at 390 px: 230 px of 'b' are cut off"),
         ("<h1>a</h1><p style='color: #ccc'>some words</p>", "axe, light: color-contrast"),
         ("<h1>a</h1><a href='#b'>only in the dark</a>", "axe, dark: color-contrast"),
         ("<h1>a</h1><button></button>", "axe, light: button-name"),

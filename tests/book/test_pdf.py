@@ -58,6 +58,35 @@ def test_folded_text_is_open_and_hidden_code_is_gone(document):
     assert all(details.has_attr("open") for details in document[0].find_all("details"))
 
 
+def test_the_volume_to_read_leaves_the_evidence_to_the_other(tmp_path):
+    html = tmp_path / "html"
+    (html / "book").mkdir(parents=True)
+    box = (
+        '<div class="claim claim-holds" id="claim-x"><p class="claim-head"><span>holds</span>'
+        " W&amp;N, (1)</p><p>The box.</p></div>"
+    )
+    body = (
+        "<p>The argument.</p><details class='sd-dropdown'><summary>Proof</summary>It is.</details>"
+        f"<div class='cell'><div class='output'>{box}</div><div class='output'>A table.</div></div>"
+        "<section id='evidence'><h2>Evidence</h2>A grid.</section><div class='made-page'>How.</div>"
+    )
+    (html / "book" / "one.html").write_text(PAGE.format(title="One", body=body))
+    text, headings = pdf.assemble(html, [("", "book/one")], "All", evidence=False)
+    said = BeautifulSoup(text, "html.parser").article.get_text(" ", strip=True)
+    assert said == "One The argument. A table. Checked: holds W&N, (1)."
+    assert headings == ["One"]
+    text, headings = pdf.assemble(html, [("", "book/one")], "All")
+    assert all(word in text for word in ("The box.", "It is.", "A grid.", "How."))
+    assert headings == ["One", "Evidence"]
+
+
+def test_of_the_reference_the_volume_to_read_has_little():
+    names = [name for _, name in pdf.to_read(pdf.chapters())]
+    assert "book/learning/laplace" in names and "book/reference/notation" in names
+    assert "book/reference/scorecard" not in names
+    assert {name for _, name in pdf.chapters()} > set(names)
+
+
 def test_headings_and_contents(document):
     soup, headings = document
     assert headings == ["One", "Where x is", "Part", "Two"]

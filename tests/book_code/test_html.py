@@ -1,8 +1,19 @@
 """HTML for notebooks: what is escaped, what becomes a formula, and where a slider starts."""
 
 import numpy as np
+from bs4 import BeautifulSoup
 
-from bayesloss_book.html import HTMLTable, curve, marks, picture, slider, with_math
+from bayesloss_book.html import (
+    Axis,
+    HTMLTable,
+    curve,
+    framed,
+    legend,
+    marks,
+    picture,
+    slider,
+    with_math,
+)
 
 
 def test_a_table_has_a_form_for_each_reader():
@@ -37,3 +48,26 @@ def test_a_picture_is_described_and_carries_its_script():
     found = picture("box", "<p>c</p>", "<g/>", (600, 300), "a curve", "<p>b</p>", "run()", " x='1'")
     assert found.startswith("<div id='box' x='1'><p>c</p><svg viewBox='0 0 600 300' role='img'")
     assert "aria-label='a curve'><g/></svg><p>b</p></div><script>run()</script>" in found
+
+
+def test_axes_stand_around_the_picture_where_their_values_are():
+    across, up = Axis("time", 10, 20, [10, 15]), Axis("heat", -1, 1, [0])
+    drawn = BeautifulSoup(
+        framed("box", "<g id='g'/>", (600, 300), "a curve", across, up), "html.parser"
+    )
+    left, top, width, height = map(float, drawn.svg["viewbox"].split())
+    words = {word.get_text(): (float(word["x"]), float(word["y"])) for word in drawn("text")}
+    assert set(words) == {"10", "15", "time", "0", "heat"}
+    assert words["10"][0] == 0 and words["15"][0] == 300
+    assert abs(words["0"][1] - 150) < 10  # the middle, less half the height of the letters
+    for name in ("10", "15", "time", "0"):
+        x, y = words[name]
+        assert left < x < left + width and top < y < top + height
+    assert drawn.find(id="g").parent["clip-path"] == "url(#box-frame)"
+    assert drawn.clippath.rect.attrs == {"width": "600", "height": "300"}
+
+
+def test_a_legend_shows_each_line_beside_its_words():
+    found = BeautifulSoup(legend([("2px solid red", "a"), ("1px dashed", "b")]), "html.parser")
+    assert found.get_text().split() == ["a", "b"]
+    assert "border-top:1px dashed" in found("span")[-1]["style"]

@@ -228,6 +228,18 @@ class TestResults:
         scaled = clone(model).fit(unit * X, y).predict_proba(unit * X)
         np.testing.assert_allclose(scaled, usual, atol=1e-3 if dtype == np.float32 else 1e-9)
 
+    @quiet
+    def test_the_steepest_slope_of_the_link_is_1_and_the_unit_of_the_scores(self):
+        """[NM20] bounds the slopes; twice the bound halves the weights and tells no more."""
+        X, y, _ = simulate(200)
+        one = BregmanTron(max_iter=3, random_state=0).fit(X, y)
+        slopes = np.diff(one.link_.values) / np.diff(one.link_.scores)
+        assert slopes.max() == pytest.approx(1, rel=1e-6)  # attained where it goes on to 0 and 1
+        two = BregmanTron(max_slope=2.0, max_iter=3, random_state=0).fit(X, y)
+        # The slopes' lower bounds scale along, so every step is the same but for rounding.
+        np.testing.assert_allclose(2 * two.coef_, one.coef_, rtol=1e-6)
+        np.testing.assert_allclose(two.predict_proba(X), one.predict_proba(X), atol=1e-6)
+
     def test_weights_of_data_are_refused(self):
         X, y, _ = simulate(20)
         with pytest.raises(TypeError, match="sample_weight"):

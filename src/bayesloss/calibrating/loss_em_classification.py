@@ -87,17 +87,8 @@ class LogUtility:
         safe : Tensor of shape (..., r, r)
             The same without what makes it indefinite.
         """
-        cost, t = self._cost_and_margin(z)
-        utility = self._relative(cost, t)[..., None]
-        density = torch.exp(-0.5 * t**2) / (2 * torch.pi) ** 0.5
-        pull = cost * self.decisions * density / self.noise / utility / t.shape[-1]
-        gradient = (pull[..., None, :] @ self.features).squeeze(-2)
-        outer = gradient[..., :, None] * gradient[..., None, :]
-        bend = cost * t * density / self.noise**2 / utility / t.shape[-1]
-        hessian, safe = (
-            self.features.mT @ (self.features * weight[..., None]) + outer
-            for weight in (bend, bend.clamp(min=0.0))
-        )
+        _, gradient, outer, bend = self._slope(z)
+        hessian, safe = (self._spread(weight) + outer for weight in (bend, bend.clamp(min=0.0)))
         return gradient, hessian, safe
 
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -118,8 +109,23 @@ class LogUtility:
         # A Gaussian only adds its variance to the noise: GPML (3.82).
         spread = (self.noise**2 + variance).sqrt()
         wide = LogUtility(self.features, spread, self.decisions, self.costs, self.max_loss)
-        gradient, minus_hessian, _ = wide.derivatives(mean)
-        return wide.value(mean), gradient, -minus_hessian
+        utility, gradient, outer, bend = wide._slope(mean)
+        value = utility.log() + math.log(self.max_loss)
+        return value, gradient, -(wide._spread(bend) + outer)
+
+    def _slope(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The utility in units of M, its log's gradient, that times itself, and each bend."""
+        cost, t = self._cost_and_margin(z)
+        utility = self._relative(cost, t)
+        density = torch.exp(-0.5 * t**2) * (cost / self.noise / (2 * math.pi) ** 0.5)
+        density = density / (utility[..., None] * t.shape[-1])
+        gradient = ((density * self.decisions)[..., None, :] @ self.features).squeeze(-2)
+        outer = gradient[..., :, None] * gradient[..., None, :]
+        return utility, gradient, outer, t * density / self.noise
+
+    def _spread(self, weight: Tensor) -> Tensor:
+        """The weighted sum of the targets' features times themselves."""
+        return self.features.mT @ (self.features * weight[..., None])
 
     def _relative(self, cost: Tensor, t: Tensor) -> Tensor:
         # In units of M, which may be too large to be summed. (M - l Phi(-t)) / M is
@@ -228,9 +234,8 @@ def loss_em_probit(
         If decisions still changed in the last round, or a mode was not found.
     """
     M = check_max_loss(max_loss, costs)
-    check_max_iter(max_iter)
-    features, y, target_features, target_noise = _check_targets(
-        features, y, target_features, target_noise
+    features, y, target_features, target_noise = _checked(
+        features, y, target_features, target_noise, max_iter
     )
     m = len(y)
     if start is not None:
@@ -269,16 +274,8 @@ def loss_em_probit(
         active = active[changed]  # 7
         if not len(active):
             break
-    converged = torch.ones(m, dtype=torch.bool, device=y.device)
-    converged[active] = False
-    if len(active):
-        warn_caller(
-            f"the decisions of {len(active)} of {m} data sets still changed after {max_iter} "
-            f"rounds: use a larger max_iter, or a larger max_loss",
-            ConvergenceWarning,
-        )
     weights = GaussianWeights(mean, covariance, log_evidence, found, int(n_rounds.max()))
-    return LossEMResult(weights, decisions, n_rounds, converged)
+    return _result(weights, decisions, n_rounds, active, "decisions", "changed")
 
 
 def loss_ep_probit(
@@ -294,52 +291,23 @@ def loss_ep_probit(
     """Decisions of the largest evidence of labels and utility, as EP approximates it.
 
     Starts at EP's decisions, and decides anew under the utility's cavity while that makes the
-    evidence rise.
-
-    Parameters
-    ----------
-    features : Tensor of shape (m, n, r)
-    y : Tensor of shape (m, n)
-        +1 or -1.
-    target_features : Tensor of shape (m, s, r)
-    target_noise : Tensor of shape (m, s)
-        What :meth:`WhitenedGP.project` gives for the inputs on which decisions will be taken.
-    costs : CostMatrix
-    max_loss : float, optional
-        M, at least the larger cost, which it is if not given. For M to infinity this is EP.
-    max_iter : int
-        The largest number of rounds.
-
-    Returns
-    -------
-    LossEMResult
-
-    Raises
-    ------
-    ValueError
-        If M is below the larger cost, shapes do not fit together, a value is not finite, a label is
-        neither +1 nor -1, or ``max_iter`` is less than 1.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the evidence still rose in the last round, or sites did not settle.
+    evidence rise. Parameters, what is returned, errors and warnings are those of
+    :func:`loss_em_probit`; for M to infinity this is EP. A data set has converged when its evidence
+    rises no more.
     """
     M = check_max_loss(max_loss, costs)
-    check_max_iter(max_iter)
-    features, y, target_features, target_noise = _check_targets(
-        features, y, target_features, target_noise
+    features, y, target_features, target_noise = _checked(
+        features, y, target_features, target_noise, max_iter
     )
     m, _, r = features.shape
-    threshold = costs.probit_threshold
     unit = torch.eye(r, dtype=y.dtype, device=y.device).expand(m, r, r)
     standard = (unit, y.new_zeros((m, r)))
     q = expectation_propagation(features, y)
-    precision, shift = (site.clone() for site in q.label_sites())
-    found = q.converged.clone()
+    precision, shift = q.label_sites()
+    mean, covariance, found = q.mean, q.covariance, q.converged
     log_evidence = torch.full_like(q.log_evidence, -torch.inf)
-    decisions = decide(q, target_features, target_noise, threshold)
-    proposed = decisions.clone()
+    proposed = decide(q, target_features, target_noise, costs.probit_threshold)
+    decisions = proposed.clone()
     n_rounds = torch.zeros(m, dtype=torch.int64, device=y.device)
     active = torch.arange(m, device=y.device)
     for _ in range(max_iter):
@@ -352,32 +320,44 @@ def loss_ep_probit(
         # that it makes. Where the evidence does not rise, the decisions before were at its top.
         rose = tilted.log_evidence > log_evidence[active]
         active = active[rose]
-        new_precision, new_shift = tilted.label_sites()
-        precision[active], shift[active] = new_precision[rose], new_shift[rose]
+        new_precision, new_shift = (site[rose] for site in tilted.label_sites())
+        precision[active], shift[active] = new_precision, new_shift
         log_evidence[active], found[active] = tilted.log_evidence[rose], tilted.converged[rose]
         decisions[active] = proposed[active]
-        mean, V, _ = combine_sites(features, precision, shift, standard)  # the utility's cavity
-        rounds = int(n_rounds.max())
-        q = GaussianWeights(mean, V, log_evidence, found, rounds, (precision, shift))
-        proposed = decide(q, target_features, target_noise, threshold)
+        prior = (standard[0][active], standard[1][active])
+        # The utility's cavity.
+        at, V, _ = combine_sites(features[active], new_precision, new_shift, prior)
+        mean[active], covariance[active] = at, V
+        part = GaussianWeights(at, V, log_evidence[active], found[active], 0)
+        proposed[active] = decide(part, targets[rose], noise[rose], costs.probit_threshold)
         active = active[(proposed != decisions)[active].any(-1)]
         if not len(active):
             break
-    converged = torch.ones(m, dtype=torch.bool, device=y.device)
+    sites = (precision, shift)
+    q = GaussianWeights(mean, covariance, log_evidence, found, int(n_rounds.max()), sites)
+    return _result(q, decisions, n_rounds, active, "evidence", "rose")
+
+
+def _result(
+    q: GaussianWeights, decisions: Tensor, n_rounds: Tensor, active: Tensor, what: str, still: str
+) -> LossEMResult:
+    """The end of a search, which says so if some data sets are still active."""
+    converged = torch.ones(len(n_rounds), dtype=torch.bool, device=active.device)
     converged[active] = False
     if len(active):
         warn_caller(
-            f"the evidence of {len(active)} of {m} data sets still rose after {max_iter} rounds: "
-            f"use a larger max_iter, or a larger max_loss",
+            f"the {what} of {len(active)} of {len(n_rounds)} data sets still {still} after "
+            f"{int(n_rounds.max())} rounds: use a larger max_iter, or a larger max_loss",
             ConvergenceWarning,
         )
     return LossEMResult(q, decisions, n_rounds, converged)
 
 
-def _check_targets(
-    features: Tensor, y: Tensor, target_features: Tensor, target_noise: Tensor
+def _checked(
+    features: Tensor, y: Tensor, target_features: Tensor, target_noise: Tensor, max_iter: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Data and targets as float64, or a ValueError that says what does not fit."""
+    check_max_iter(max_iter)
     features, y = check_data(features, y)
     m, _, r = features.shape
     target_features = check_real(target_features, "target_features")

@@ -33,6 +33,9 @@ class GaussianUtility(Protocol):
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log expectation (m,), its gradient (m, r) and its Hessian (m, r, r) by the mean."""
 
+    def select(self, rows: Tensor) -> "GaussianUtility":
+        """The same for some of the data sets."""
+
 
 def tilted_ep(
     features: Tensor,
@@ -76,29 +79,37 @@ def tilted_ep(
     check_max_iter(max_iter)
     m, _, r = features.shape
     unit = torch.eye(r, dtype=features.dtype, device=features.device).expand(m, r, r)
-    nothing = features.new_zeros((m, r))
-    factor = (torch.zeros_like(unit), nothing)
-    change = features.new_full((m,), torch.inf)
+    prior = (unit, features.new_zeros((m, r)))
+    factor = (torch.zeros_like(unit), torch.zeros_like(prior[1]))
     q = fit_sites(features, y)
+    sites, mean, covariance = q.label_sites(), q.mean, q.covariance
+    log_evidence, converged = q.log_evidence, torch.zeros_like(q.converged)
+    rows = torch.arange(m, device=y.device)  # whose utility's site has not settled
     rounds = 0
-    while rounds < max_iter and not bool((change < tolerance).all()):
+    while rounds < max_iter and len(rows):
         rounds += 1
-        mean, V, _ = combine_sites(
-            features, *q.label_sites(), (unit, nothing)
-        )  # the utility's cavity
-        _, g, H = utility.log_expectation(mean, V)
+        here, labels, start = features[rows], y[rows], (sites[0][rows], sites[1][rows])
+        cavity = (prior[0][rows], prior[1][rows])
+        at, V, _ = combine_sites(here, *start, cavity)  # the utility's cavity
+        _, g, H = utility.select(rows).log_expectation(at, V)
         # The precision that V + V H V has more than V: -(H^-1 + V)^-1, and the shift.
-        precision = -torch.linalg.solve(unit + H @ V, H)
+        precision = -torch.linalg.solve(cavity[0] + H @ V, H)
         precision = 0.5 * (precision + precision.mT)
-        shift = (precision @ (mean + (V @ g[..., None]).squeeze(-1))[..., None]).squeeze(-1) + g
+        shift = (precision @ (at + (V @ g[..., None]).squeeze(-1))[..., None]).squeeze(-1) + g
         change = torch.maximum(
-            (precision - factor[0]).abs().amax((-2, -1)), (shift - factor[1]).abs().amax(-1)
+            (precision - factor[0][rows]).abs().amax((-2, -1)),
+            (shift - factor[1][rows]).abs().amax(-1),
         )
-        factor = (precision, shift)
-        q = fit_sites(features, y, start=q.sites, factor=factor)
-    converged = (change < tolerance) & q.converged
+        q = fit_sites(here, labels, start=start, factor=(precision, shift))
+        new = (*q.label_sites(), precision, shift, q.mean, q.covariance, q.log_evidence)
+        old = (*sites, *factor, mean, covariance, log_evidence)
+        for values, found in zip(old, new, strict=True):
+            values[rows] = found
+        settled = change < tolerance
+        converged[rows] = settled & q.converged
+        rows = rows[~settled]
     if not bool(converged.all()):
-        broken = int((~torch.isfinite(q.log_evidence)).sum())
+        broken = int((~torch.isfinite(log_evidence)).sum())
         reason = (
             f"; {broken} have cavities without variance: use a larger max_loss"
             if broken
@@ -109,13 +120,13 @@ def tilted_ep(
             f"{rounds} rounds{reason}",
             ConvergenceWarning,
         )
-    # q's log evidence has the normaliser of q for the utility's site; the utility's own mass under
+    # EP's log evidence has the normaliser of q for the utility's site; the utility's own mass under
     # its cavity, and the cavity's normaliser, take its place.
-    log_det = -torch.linalg.slogdet(q.covariance)[1]
-    site_shift = (features.mT @ q.label_sites()[1][..., None]).squeeze(-1)
-    normaliser = 0.5 * ((site_shift + factor[1]) * q.mean).sum(-1) - 0.5 * log_det
-    mean, V, cavity_log_det = combine_sites(features, *q.label_sites(), (unit, nothing))
-    cavity_normaliser = 0.5 * (site_shift * mean).sum(-1) - 0.5 * cavity_log_det
-    log_mass, _, _ = utility.log_expectation(mean, V)
-    log_evidence = q.log_evidence - normaliser + cavity_normaliser + log_mass
-    return GaussianWeights(q.mean, q.covariance, log_evidence, converged, rounds, q.sites)
+    log_det = -torch.linalg.slogdet(covariance)[1]
+    site_shift = (features.mT @ sites[1][..., None]).squeeze(-1)
+    normaliser = 0.5 * ((site_shift + factor[1]) * mean).sum(-1) - 0.5 * log_det
+    at, V, cavity_log_det = combine_sites(features, *sites, prior)
+    cavity_normaliser = 0.5 * (site_shift * at).sum(-1) - 0.5 * cavity_log_det
+    log_mass, _, _ = utility.log_expectation(at, V)
+    log_evidence = log_evidence - normaliser + cavity_normaliser + log_mass
+    return GaussianWeights(mean, covariance, log_evidence, converged, rounds, sites)

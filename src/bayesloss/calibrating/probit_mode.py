@@ -97,7 +97,7 @@ def laplace_probit(
             raise ValueError(
                 f"expected a finite start of shape {(m, r)}, got one of shape {tuple(start.shape)}"
             )
-    q = find_mode(features, y, term=term, start=start, max_iter=max_iter, tolerance=tolerance)
+    q = find_mode(features, y, term, start, max_iter, tolerance)
     if not bool(q.converged.all()):
         warn_caller(
             f"the mode of {int((~q.converged).sum())} of {m} posteriors was not found in "
@@ -110,7 +110,6 @@ def laplace_probit(
 def find_mode(
     features: Tensor,
     y: Tensor,
-    *,
     term: LogTerm | None = None,
     start: Tensor | None = None,
     max_iter: int = 100,
@@ -119,9 +118,7 @@ def find_mode(
     """:func:`laplace_probit` without a check or a word: for searches that call it often."""
     check_max_iter(max_iter)
     m, _, r = features.shape
-    z = torch.zeros((m, r), dtype=features.dtype, device=features.device)
-    if start is not None:
-        z = start.clone()
+    z = features.new_zeros((m, r)) if start is None else start.clone()
     gradient = torch.full_like(z, torch.inf)
     active = torch.arange(m, device=features.device)
     iteration = 0

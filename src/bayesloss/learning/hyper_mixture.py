@@ -40,13 +40,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesloss.learning.evidence import evidence_gradient
+from bayesloss.learning.importance import importance_weighted_bound
 from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Gaussian, Observations
 from bayesloss.learning.posterior_draws import even_normals
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.variational import nearest
 from bayesloss.threads import fixed_threads
 
-__all__ = ["PosteriorMixture", "average_hyperparameters", "importance_weighted_bound"]
+__all__ = ["PosteriorMixture", "average_hyperparameters"]
 
 _NODES = 8
 _RADIUS = 1.1 * math.sqrt(2)  # as Rue, Martino and Chopin have it, section 6.5
@@ -139,7 +141,9 @@ class PosteriorMixture:
 
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
-def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMixture:
+def average_hyperparameters(
+    best: Posterior, data: Observations, *, by_variation: bool = False
+) -> PosteriorMixture:
     """The mixture around the posterior of highest evidence.
 
     Parameters
@@ -148,6 +152,9 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
         From :func:`bayesloss.learning.evidence.maximise_evidence`, of a Gaussian likelihood.
     data : Observations
         The data, condensed by that likelihood.
+    by_variation : bool
+        Whether the Gaussians that are mixed, and weigh themselves, are the variational ones. The
+        points are those that Laplace's bound chooses in any case.
 
     Returns
     -------
@@ -195,7 +202,9 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
                         mode = find_mode(joint, start)
                         if not mode.converged:
                             continue
-                        posterior = approximate(joint, mode)
+                        posterior = (
+                            nearest(joint, mode)[0] if by_variation else approximate(joint, mode)
+                        )
                         value = float(importance_weighted_bound(joint, posterior, noise))
                         value = min(value, posterior.evidence_bound + _TRUST)
                     found.append(posterior)
@@ -212,40 +221,6 @@ def average_hyperparameters(best: Posterior, data: Observations) -> PosteriorMix
     )
 
 
-def importance_weighted_bound(joint: LogJoint, posterior: Posterior, noise: Tensor) -> Tensor:
-    """A bound on log p(D) that many draws tighten, as a scalar in nats.
-
-    log mean_s p(D, Gamma_s) / q(Gamma_s) with Gamma_s from q, Laplace's Gaussian mixed with its
-    twin at -w where the prior has one. Averaged over draws it lies between the evidence bound and
-    the log evidence (Burda, Grosse and Salakhutdinov 2016, theorem 1).
-
-    Parameters
-    ----------
-    joint : LogJoint
-        Of a Gaussian likelihood.
-    posterior : Posterior
-        Its Gaussian approximation.
-    noise : Tensor of shape (S, M + 1)
-        Standard normal draws.
-    """
-    mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
-    Gamma = mode + noise @ root.T
-    nu = prior.coefficients(Gamma) @ data.features.T
-    # log_density sums over rows: the residual of each draw makes a density of its own.
-    squares = ((nu - data.targets) ** 2).sum(dim=1)
-    at_targets = joint.likelihood.log_density(data.targets, data)
-    log_joint = at_targets - 0.5 * _noise(posterior).alpha * squares
-    log_joint = log_joint + 0.5 * (prior.precision / (2 * math.pi)).log().sum()
-    log_joint = log_joint - 0.5 * ((Gamma - prior.location) ** 2 @ prior.precision)
-    log_q = [_log_normal(noise)]
-    if prior.n_twins == 2:
-        mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1) - mode
-        log_q.append(_log_normal(torch.linalg.solve(root, mirrored.T).T))
-    log_mixture = torch.logsumexp(torch.stack(log_q), dim=0) - math.log(len(log_q))
-    log_mixture = log_mixture - torch.linalg.slogdet(root).logabsdet
-    return torch.logsumexp(log_joint - log_mixture, dim=0) - math.log(len(noise))
-
-
 def _noise(posterior: Posterior) -> Gaussian:
     if not isinstance(posterior.likelihood, Gaussian):
         raise TypeError(f"expected a Gaussian likelihood, got {posterior.likelihood!r}")
@@ -258,10 +233,6 @@ def _normal_draws(size: int) -> Tensor:
     mirrored = half.clone()
     mirrored[:, (size - 1) // 2 :] *= -1  # the sines' weights and the intercept
     return torch.cat([half, mirrored])
-
-
-def _log_normal(z: Tensor) -> Tensor:
-    return -0.5 * ((z**2).sum(dim=1) + z.shape[1] * math.log(2 * math.pi))
 
 
 def _theta(ratio: float, zeta: NDArray[np.float64]) -> Tensor:

@@ -172,6 +172,8 @@ class LeaveOneOut:
         weight, (former, share) = self._data.weight, self._formed[problem]
         total, former_total = weight @ curvature, weight @ former
         change = weight @ (curvature / total - former / former_total).abs()
+        if self._wide:  # H costs more, and it is the data's part alone whose shape is in doubt
+            share *= 1 - share
         return float(change + share * (total / former_total).log().abs()) > _STALE
 
     def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class Likelihood(Protocol):
     >>> class Poisson(Likelihood):  # counts, whose rate has the logarithm nu
     ...     def log_density(self, nu, data):
     ...         each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
-    ...         return data.weights @ each
+    ...         return each @ data.weights
     ...
     ...     def derivatives(self, nu, data):
     ...         return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
@@ -114,7 +114,10 @@ class Likelihood(Protocol):
 
     @abstractmethod
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log density of all data, constants included, as a scalar."""
+        """The log density of all data, constants included: (..., rows) to (...).
+
+        Leading dimensions are draws of nu. Only what averages over draws has any.
+        """
 
     @abstractmethod
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
@@ -201,8 +204,8 @@ class Gaussian(Likelihood):
         )
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log density of all data, constants included, as a scalar."""
-        squares = ((nu - data.targets) ** 2).sum()
+        """The log density of all data, constants included: (..., rows) to (...)."""
+        squares = ((nu - data.targets) ** 2).sum(dim=-1)
         constant = 0.5 * data.weights.sum() * (torch.log(self.alpha) - math.log(2 * math.pi))
         return constant - 0.5 * self.alpha * squares  # eq. (17), summed
 
@@ -304,7 +307,7 @@ class Bernoulli(Likelihood):
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         """The log probability of all labels, summed with their weights."""
         value, _, _ = self.loss.log_probabilities(nu)
-        return (data.weights * _mix(data.targets, value)).sum()  # eq. (19), summed
+        return (data.weights * _mix(data.targets, value)).sum(dim=-1)  # eq. (19), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
         """First and second derivative of the log probability with respect to each nu."""

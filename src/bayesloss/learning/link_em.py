@@ -15,7 +15,10 @@ other units of the score.
 
 Links see one set of scores then, and weights another: no objective rises in every round. What
 rounds lead to is a fixed point, where the link is that of the scores which its weights would have
-had without each datum. Where rounds would go in circles around it, they go a part of the way.
+had without each datum. Where rounds would go in circles around it, they go a part of the way. With
+few data a column the fixed point can be worse than where rounds began, and the held-out evidence
+knows: it falls. So EM ends when it stays clearly below what it was, with the round where it was
+highest.
 """
 
 import math
@@ -56,6 +59,8 @@ _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences 
 _ANYWHERE = 3  # rounds in which weights go all the way
 _STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
 _SHORTER = 0.7  # part of the way before up to which it is shorter
+_PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
+_STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 _STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
 _FEW = 4096  # so many of them at least
@@ -123,7 +128,8 @@ def fit_links(
         discrepancy ask for.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
-        datum in a round; see also :func:`maximise_weights`.
+        datum in a round; see also :func:`maximise_weights`. With held-out scores it also ends when
+        three rounds found the log evidence clearly lower, and goes back to where it was highest.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
@@ -159,6 +165,7 @@ def fit_links(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
     fitted_to = walk.scores.clone()
+    best = _BestRounds(len(links))
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
@@ -198,7 +205,9 @@ def fit_links(
                 watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
-            active = [k for k in active if links[k].gain >= tol]
+            if held_out is not None:
+                best.look(active, walk, fitted_to, links)
+            active = [k for k in active if links[k].gain >= tol and best.age[k] < _PATIENCE]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
             tables = {
@@ -230,6 +239,7 @@ def fit_links(
             factor = walk.go(active, moved, rounds, held_out is not None)
             for k, row, f in zip(active, moved.scores, factor, strict=True):
                 slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
+    best.restore(walk, fitted_to, links)
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
@@ -372,6 +382,36 @@ class _Walk:
         self.scores[active] += step[:, None] * ahead
         self._ahead[active] = ahead
         return factor
+
+
+class _BestRounds:
+    """For each problem, the round after whose E-step the held-out evidence was highest."""
+
+    def __init__(self, n_problems: int) -> None:
+        self.age = [0] * n_problems  # rounds in a row that were clearly worse
+        self._kept: dict[int, tuple[Posterior, float, float, Tensor, Tensor, Tensor]] = {}
+
+    def look(self, active: list[int], walk: _Walk, seen: Tensor, links: list[_Link]) -> None:
+        """Keep what is better than all before."""
+        for k in active:
+            link = links[k]
+            if k in self._kept and link.posterior.log_evidence <= self._kept[k][0].log_evidence:
+                self.age[k] = self.age[k] + 1 if self._clearly_worse(k, link) else 0
+                continue
+            self.age[k] = 0
+            rows = (walk.beta[k].clone(), walk.scores[k].clone(), seen[k].clone())
+            self._kept[k] = (link.posterior, link.low, link.high, *rows)
+
+    def restore(self, walk: _Walk, seen: Tensor, links: list[_Link]) -> None:
+        """Go back to that round where the last is clearly worse."""
+        for k, (posterior, low, high, beta, scores, fitted_to) in self._kept.items():
+            link = links[k]
+            if self._clearly_worse(k, link):
+                link.posterior, link.low, link.high = posterior, low, high
+                walk.beta[k], walk.scores[k], seen[k] = beta, scores, fitted_to
+
+    def _clearly_worse(self, k: int, link: _Link) -> bool:
+        return link.posterior.log_evidence < self._kept[k][0].log_evidence - _STRONG
 
 
 def _update_link(

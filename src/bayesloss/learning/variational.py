@@ -35,6 +35,7 @@ from 0 where the halves are one to log 2 where they are apart.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -108,6 +109,9 @@ class GaussianBound:
         self.joint, self.expectation = joint, expectation
         self.V, P = joint.prior.squares()
         self.G = joint.data.features @ P
+        self.linear = joint.data.features @ joint.prior.jacobian(
+            torch.zeros_like(joint.prior.location)
+        )
         nodes, weights = hermegauss(20)
         self.nodes = torch.as_tensor(nodes, device=P.device)[:, None]
         self.node_weights = torch.as_tensor(weights / weights.sum(), device=P.device)[:, None]
@@ -119,7 +123,7 @@ class GaussianBound:
         unit = torch.eye(len(m), dtype=m.dtype, device=m.device)
         inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
         root = prior.precision.rsqrt()[:, None] * inverse.T
-        slopes = self.joint.data.features @ prior.jacobian(m)
+        slopes = 2 * (self.G * (self.V @ m)) @ self.V + self.linear
         mean, variance = self.moments(m, root, slopes)
         with torch.enable_grad():
             mean, variance = mean.detach().requires_grad_(), variance.detach().requires_grad_()
@@ -136,7 +140,7 @@ class GaussianBound:
         """Mean and variance of nu at each row of the data."""
         spread = self.V @ root
         K = spread @ spread.T
-        mean = self.joint.data.features @ self.joint.prior.mean_coefficients(m, root)
+        mean = self.G @ (K.diagonal() + (self.V @ m) ** 2) + self.linear @ m
         variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * ((self.G @ K**2) * self.G).sum(dim=1)
         return mean, variance.clamp_min(_LEAST_VARIANCE)  # rounding may fall below zero
 
@@ -180,13 +184,14 @@ class GaussianBound:
 
     def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
         """dL/dm and S^-1 - 2 dL/dS: E_q of gradient and Hessian (11), and the twin's part."""
-        prior, features, V, G = self.joint.prior, self.joint.data.features, self.V, self.G
+        prior, V, G = self.joint.prior, self.V, self.G
         weighted, spread = q.w[:, None] * q.slopes, V @ q.root
         turn = 2 * (((G.T @ weighted) @ q.root) * spread).sum(dim=1)
         gradient = q.slopes.T @ q.s - V.T @ turn - prior.precision * (q.m - prior.location)
-        quartic = 4 * V.T @ ((G.T @ (q.w[:, None] * G)) * (spread @ spread.T)) @ V
-        hessian = torch.diag(prior.precision) + q.slopes.T @ weighted + quartic
-        hessian = hessian - prior.curvature(features.T @ q.s)
+        # The curvature and the quartic term are both sandwiches of V.
+        inner = 4 * (G.T @ (q.w[:, None] * G)) * (spread @ spread.T)
+        inner.diagonal().sub_(2 * (G.T @ q.s))
+        hessian = torch.diag(prior.precision) + q.slopes.T @ weighted + V.T @ inner @ V
         # The twin's share: d delta / dm = 2 S_ww^-1 w, d delta / dS_ww = -(S_ww^-1 w)(...)^T.
         pull = 2 * q.twin_slope * q.apart
         return gradient + pull, hessian + torch.outer(pull, q.apart)
@@ -207,13 +212,8 @@ def variational(
 
     Parameters
     ----------
-    prior : SourcePrior
-    likelihood : Likelihood
-    x, y : Tensor of shape (n,)
-    sample_weight : Tensor of shape (n,), optional
-        How many times each datum counts; positive.
-    start : Tensor of shape (M + 1,), optional
-        Where the search for a mode begins, at which the search for the Gaussian begins.
+    prior, likelihood, x, y, sample_weight, start
+        As for :func:`~bayesloss.learning.laplace.laplace`, at whose mode the search begins.
     expectation : {"normal", "bound"}
         How the log likelihood is averaged over nu(x_n). With Gaussian noise it is exact. Otherwise
         "normal" takes each nu(x_n) for normal, with its exact mean and variance, and integrates by
@@ -235,8 +235,7 @@ def variational(
     Raises
     ------
     ValueError
-        If x and y are not one-dimensional, of one length, and finite, a weight is not positive, or
-        the expectation is not known by name or by the likelihood.
+        As for ``laplace``; or if the expectation is not known by name or by the likelihood.
 
     Warns
     -----
@@ -274,13 +273,18 @@ def variational(
 
 @torch.no_grad()
 def nearest(
-    joint: LogJoint, mode: Mode, expectation: Expectation = "normal", max_iter: int = 200
+    joint: LogJoint,
+    mode: Mode,
+    expectation: Expectation = "normal",
+    max_iter: int = 200,
+    bound_of: Callable[[LogJoint, Expectation], GaussianBound] = GaussianBound,
 ) -> tuple[Posterior, str]:
     """The Gaussian that the search finds from where Newton's method ended, and what went wrong.
 
     Parameters and what is returned as for :func:`variational`; the text is empty where all is well.
+    ``bound_of`` makes what is maximised: a subclass may add terms to it.
     """
-    bound = GaussianBound(joint, expectation)
+    bound = bound_of(joint, expectation)
     begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
     q, n_iter, gain, bend = _climb(bound, begin, max_iter)
     trouble = ""

@@ -24,6 +24,8 @@ __all__ = [
     "divergences",
     "draw_answers",
     "draw_pull",
+    "draw_spread",
+    "draw_strength",
     "error_table",
     "pull_table",
     "small_problem",
@@ -182,7 +184,7 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
             "PAVA",
         ),
     }
-    figure, axis = subplots(figsize=(6.6, 3.6))
+    figure, axis = subplots(figsize=(5.6, 4.2))
     for name, (values, dashes, colour) in answers.items():
         axis.plot(GRID.numpy(), values[index].numpy(), dashes, color=COLOURS[colour], label=name)
     axis.axhline(threshold, color="black", linewidth=0.8)
@@ -191,7 +193,44 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     axis.plot(x[labels > 0], 0 * x[labels > 0] + 1.04, "^", color=COLOURS["data"], clip_on=False)
     axis.plot(x[labels < 0], 0 * x[labels < 0] - 0.04, "v", color=COLOURS["data"], clip_on=False)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(-0.06, 1.06))
-    axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_spread(x: Tensor, wide: Tensor, narrow: Tensor, thresholds: tuple[float, float]) -> Figure:
+    """Two curves of probabilities, and where they decide differently at the second threshold.
+
+    The curves are of shape (s,), those of a Gaussian and of one of smaller covariance.
+    """
+    figure, axis = subplots(figsize=(5.6, 4.0))
+    axis.plot(x, wide, color=COLOURS["GP"], label="Laplace")
+    axis.plot(x, narrow, "--", color=COLOURS["ISGP"], label="a quarter of its covariance")
+    for threshold in thresholds:
+        axis.axhline(threshold, color="black", linewidth=0.8)
+        axis.annotate(
+            f"{threshold:g}", (float(x[0]), threshold), (0, 3), textcoords="offset points"
+        )
+    differ = (wide > thresholds[-1]) != (narrow > thresholds[-1])
+    axis.fill_between(x, 0, 1, where=differ, color=COLOURS["bound"], alpha=0.4, linewidth=0)
+    axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(0, 1))
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def draw_strength(strength: pd.DataFrame) -> Figure:
+    """The pulls and the shift of :func:`pull_table`, by the cost of a false positive."""
+    figure, axis = subplots(figsize=(5.6, 4.0))
+    styles = {
+        "prior": ("pull of the prior", "-", "Linear", "s"),
+        "loss": ("pull of the loss", "--", "GP", "o"),
+        "shift": ("shift of the mode", ":", "PAVA", "^"),
+    }
+    for column, (label, dashes, colour, marker) in styles.items():
+        line = {"color": COLOURS[colour], "marker": marker, "label": label}
+        axis.plot(range(len(strength)), strength[column], dashes, **line)
+    axis.set_xticks(range(len(strength)), strength.index)
+    axis.set(yscale="log", xlabel="cost of a false positive, $c_+$", ylabel="length")
+    axis.legend(loc="lower left")
     return figure
 
 
@@ -200,7 +239,7 @@ def draw_pull(seed: int, n_sets: int) -> Figure:
     prior, y, unit = draw_data(0.3, 3.0, n_sets, 200, seed)
     features, noise = prior.project(unit[0].expand(n_sets, -1))
     q: GaussianWeights = laplace_probit(prior.features, y)
-    figure, axis = subplots(figsize=(6.0, 3.4))
+    figure, axis = subplots(figsize=(5.6, 4.0))
     multiples = np.geomspace(1, 100, 7)
     styles = {0.5: ("-", "ISGP"), 0.275: ("--", "GP"), 0.05: (":", "PAVA")}
     for threshold, (dashes, colour) in styles.items():

@@ -1,5 +1,7 @@
 """Where loss-EM ends: the power plant in closed form, and random problems in bulk."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import torch
@@ -13,6 +15,7 @@ __all__ = [
     "ALGORITHMS",
     "draw_plant_traps",
     "draw_shares",
+    "draw_tilts",
     "end_points",
     "plant_limits",
     "random_problems",
@@ -137,11 +140,31 @@ def shares(
     return table.rename_axis("M / max L").rename_axis(["algorithm", "start"], axis=1)
 
 
+def draw_tilts(
+    states: Tensor, p: Tensor, critical: float, tilted: Mapping[float, Tensor]
+) -> Figure:
+    """The posterior, and the tilted ones after the decision "on" by M.
+
+    All are masses of the same cells, of shape (K,); a cell's mass over its width is drawn.
+    """
+    figure, axis = subplots(figsize=(5.6, 4.0))
+    width = float(states[1] - states[0])
+    axis.fill_between(states, p / width, color=COLOURS["Linear"], alpha=0.25, label="posterior")
+    lines = zip(tilted.items(), (":", "--", "-"), ("PAVA", "ISGP", "GP"), strict=True)
+    for (M, q), dashes, colour in lines:
+        axis.plot(states, q / width, dashes, color=COLOURS[colour], label=f"M = {M:,}")
+    axis.axvline(critical, color="black", linewidth=0.8)
+    axis.text(critical - 3, 0.009, "critical\ntemperature", ha="right")
+    axis.set(xlim=(220, 400), ylim=(0, None), xlabel="temperature in °C", ylabel="density")
+    axis.legend(loc="upper right")
+    return figure
+
+
 def draw_plant_traps(shutdown: float, meltdown: float, probability: float) -> Figure:
     """The probabilities of a meltdown at which the start decides, against M."""
     M = meltdown * np.geomspace(1, 30, 400)
     share = shutdown / meltdown
-    figure, axes = subplots(1, 3, figsize=(7.2, 3.2), sharey=True)
+    figure, axes = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     for axis, algorithm in zip(axes, ALGORITHMS, strict=True):
         off_from, on_until = plant_limits(algorithm, M, shutdown, meltdown)
         axis.fill_between(M / meltdown, share, on_until, color=COLOURS["GP"], alpha=0.35)
@@ -156,18 +179,18 @@ def draw_plant_traps(shutdown: float, meltdown: float, probability: float) -> Fi
         )
         axis.axhline(share, color="black", linewidth=1)
         axis.axhline(probability, color="black", linewidth=1, linestyle=":")
-        axis.set(xscale="log", yscale="log", ylim=(1e-3, 1), xlabel="M / cost of meltdown")
+        axis.set(xscale="log", yscale="log", ylim=(1e-3, 1), ylabel="P(meltdown)")
         axis.set_xticks([1, 2, 5, 10, 30], ["1", "2", "5", "10", "30"])
         axis.set_title(algorithm)
-        axis.text(28, share * 0.62, "Bayes: on", ha="right", fontsize=8)
-        axis.text(28, 0.6, "Bayes: off", ha="right", fontsize=8)
-    axes[0].set(ylabel="probability of a meltdown")
+        axis.text(28, share * 0.62, "Bayes: on", ha="right")
+        axis.text(28, 0.6, "Bayes: off", ha="right")
+    axes[-1].set(xlabel="M / cost of meltdown")
     return figure
 
 
 def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
     """The shares of :func:`shares`, from a random start and from the worst, against M."""
-    figure, axes = subplots(1, len(tables), figsize=(7.2, 3.4), sharey=True)
+    figure, axes = subplots(len(tables), 1, figsize=(5.6, 6.8), sharex=True, sharey=True)
     colours = dict(zip(ALGORITHMS, ("ISGP", "GP", "PAVA"), strict=True))
     for axis, (title, table) in zip(axes, tables.items(), strict=True):
         for algorithm, marker in zip(ALGORITHMS, "osD", strict=True):
@@ -181,8 +204,8 @@ def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
                     color=COLOURS[colours[algorithm]],
                     label=algorithm if start == "random" else None,
                 )
-        axis.set(xscale="log", xlabel="M / largest loss", title=title, ylim=(0, 1))
+        axis.set(xscale="log", ylabel="share of bad ends", title=title, ylim=(0, 1))
         axis.set_xticks([1, 2, 5, 20, 100], ["1", "2", "5", "20", "100"])
-    axes[0].set(ylabel="share of ends that are no Bayes action")
-    axes[-1].legend(fontsize=8)
+    axes[-1].set(xlabel="M / largest loss")
+    axes[0].legend()
     return figure

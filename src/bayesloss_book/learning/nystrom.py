@@ -26,6 +26,7 @@ from bayesloss_book.figures import COLOURS
 
 __all__ = [
     "HermiteBasis",
+    "draw_costs",
     "draw_eigenpairs",
     "draw_posteriors",
     "effect_of_jitter",
@@ -251,7 +252,7 @@ def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Fig
     x = np.linspace(-3, 3, 301)
     functions = found.basis(torch.from_numpy(x)).numpy()
     truth = exact.basis(x)
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.6))
+    figure, (left, right) = subplots(2, 1, figsize=(5.8, 7.0))
     colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent")]
     for i, colour in zip(range(n_functions), colours, strict=False):
         sign = np.sign((functions[:, i] * truth[:, i] * norm.pdf(x)).sum())
@@ -259,21 +260,43 @@ def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Fig
         left.plot(x, sign * functions[:, i], color=colour, label=f"$\\varphi_{i + 1}$")
     left.plot(points.numpy(), np.full(n_points, -2.4), "|", color=COLOURS["data"], markersize=8)
     left.set(xlabel="$x$", ylabel="eigenfunction", ylim=(-2.5, 2.5))
-    left.legend(fontsize="small")
+    left.legend(ncols=4, loc="upper center")
     index = np.arange(1, n_points + 1)
     right.plot(index, exact.eigenvalues, "--", color="black", linewidth=1.2, label="exact")
     for jitter, colour in ((1e-4, COLOURS["GP"]), (1e-8, COLOURS["ISGP"])):
         basis = NystromBasis(kernel, points, jitter=jitter)
         right.plot(index, basis.eigenvalues, ".-", color=colour, label=f"jitter {jitter:.0e}")
     right.set(yscale="log", xlabel="$i$", ylabel=r"$\lambda_i$", ylim=(1e-11, 2))
-    right.legend(fontsize="small")
+    right.legend()
+    return figure
+
+
+def draw_costs(sizes: Sequence[int], n_data: int) -> Figure:
+    """What a new smoothness costs in the Nyström basis, over what it costs with waves."""
+    figure, axis = subplots(figsize=(5.8, 3.8))
+    work = []
+    for M in sizes:
+        actions = new_smoothness(n_data, M)
+        actions["trigonometric"]()  # what it keeps for a number of functions is there from now on
+        work.append({name: operations(actions[name]) for name in list(actions)[:3]})
+    for name, label, colour in (
+        ("Nyström", "Nyström, any points", "GP"),
+        ("Nyström on a grid", "Nyström, equally spaced points", "ISGP"),
+    ):
+        ratio = [one[name] / one["trigonometric"] for one in work]
+        axis.plot(sizes, ratio, "o-", color=COLOURS[colour], label=label)
+    axis.axhline(1, color="black", linewidth=0.8, linestyle="--")
+    axis.set(xscale="log", yscale="log", xlabel="basis functions $M$", ylabel="times the cost")
+    axis.set_xticks(list(sizes), [str(size) for size in sizes])
+    axis.minorticks_off()
+    axis.legend()
     return figure
 
 
 def draw_posteriors(posteriors: Mapping[str, Posterior], x: Tensor, y: Tensor) -> Figure:
     """Mean and 95 % band of nu under each posterior, by name, over the data x and y, (n,)."""
     grid = torch.linspace(float(x.min()), float(x.max()), 201, dtype=torch.float64)
-    figure, axis = subplots(figsize=(6.4, 3.6))
+    figure, axis = subplots(figsize=(5.8, 3.8))
     axis.plot(x, y, ".", color=COLOURS["data"], markersize=4, alpha=0.5)
     styles = zip(posteriors.items(), (("ISGP", "-"), ("GP", "--")), strict=True)
     for (name, posterior), (colour, dashes) in styles:

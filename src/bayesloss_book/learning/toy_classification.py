@@ -3,6 +3,7 @@
 The data are those of :mod:`bayesloss_book.toys`.
 """
 
+import functools
 import math
 import warnings
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
+from scipy.special import roots_hermite
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -29,11 +31,15 @@ __all__ = [
     "KNOTS",
     "bands",
     "comparison",
+    "draw_data_sets",
     "draw_panels",
+    "draw_searches",
+    "draw_slack",
     "fit",
     "given_away",
     "problem",
     "searches",
+    "slack",
 ]
 
 
@@ -106,8 +112,7 @@ def comparison(
     """
     x, rows = grid(), {}
     for truth, n, data_seed in problems:
-        data = problem(n, data_seed, truth)
-        found = fit(data)
+        data, found = _fitted(truth, n, data_seed)
         posterior = found.posterior
         shown, source = bands(posterior, x, n_samples, seed), data.source(x).numpy()
         Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
@@ -122,6 +127,13 @@ def comparison(
             "gap": posterior.log_evidence - posterior.evidence_bound,
         }
     return pd.DataFrame(rows).T.rename_axis(["truth", "n", "seed"])
+
+
+@functools.cache
+def _fitted(truth: str, n: int, seed: int) -> tuple[Problem, EvidenceMaximum[Bernoulli]]:
+    """A data set and its fit, made once for table and figure."""
+    data = problem(n, seed, truth)
+    return data, fit(data)
 
 
 def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
@@ -169,9 +181,81 @@ def given_away(
     return float(log_p.mean() - bound), float(log_p.std()) / math.sqrt(n_samples)
 
 
+def slack(mean: float, sd: float) -> float:
+    """What the bound on E log sigma(nu) gives away for a Gaussian nu and the label 1, in nats.
+
+    By Gauss-Hermite quadrature with 80 nodes.
+    """
+    nodes, weights = roots_hermite(80)
+    at_nodes = np.logaddexp(0, -(mean + math.sqrt(2) * sd * nodes))
+    exact = torch.tensor(-(weights @ at_nodes) / math.sqrt(math.pi))
+    one = torch.ones(1, dtype=torch.float64)
+    row = Bernoulli().condense(lambda x: x[:, None], 0 * one, one)
+    return float(exact - Bernoulli().expected_log_density(mean * one, sd**2 * one, row))
+
+
+def draw_slack(means: Sequence[float] = (0.0, 1.5, 3.0)) -> Figure:
+    """The slack of the bound against the standard deviation of nu, for some means."""
+    figure, axis = subplots(figsize=(5.4, 3.8))
+    sds = np.linspace(0, 4, 41)
+    for mean, dashes, colour in zip(means, ("-", "--", ":"), ("ISGP", "GP", "PAVA"), strict=False):
+        lost = [slack(mean, float(sd)) for sd in sds]
+        label = f"mean ±{mean:g}" if mean else "mean 0"
+        axis.plot(sds, lost, dashes, color=COLOURS[colour], label=label)
+    axis.set(xlabel=r"standard deviation of $\nu$", ylabel="nats given away, a label")
+    axis.legend()
+    return figure
+
+
+def draw_searches(ends: pd.DataFrame, floor: float = -200.0) -> Figure:
+    """Where :func:`searches` ended: both objectives there; what is below the floor is an arrow."""
+    figure, axis = subplots(figsize=(5.4, 4.2))
+    names = {"laplace": "Laplace's", "bound": "the bound", "variational": "variational"}
+    for height, (_, end) in enumerate(ends[::-1].iterrows()):
+        low = max(end["bound"], floor)
+        axis.plot([low, end["laplace"]], [height, height], color="black", lw=1, zorder=0)
+        last = height == len(ends) - 1
+        axis.plot(
+            end["laplace"], height, "s", ms=9, color=COLOURS["GP"],
+            label="Laplace's evidence" if last else None,
+        )  # fmt: skip
+        axis.plot(
+            low, height, "<" if end["bound"] < floor else "o", ms=9, color=COLOURS["ISGP"],
+            label="lower bound" if last else None,
+        )  # fmt: skip
+    rows = [f"{names[objective]},\nfrom a = {start:g}" for objective, start in ends.index]
+    axis.set_yticks(range(len(ends))[::-1], rows)
+    axis.set(xlabel="nats at the end of the search", ylim=(-0.6, len(ends) - 0.2))
+    axis.legend(loc="lower left")
+    return figure
+
+
+def draw_data_sets(
+    problems: Sequence[tuple[str, int, int]], n_samples: int = 1000, seed: int = 0
+) -> Figure:
+    """sigma(nu) under several data sets (truth, n, seed), with the central 95 % and the truth."""
+    rows = -(-len(problems) // 2)
+    figure, axes = subplots(rows, 2, figsize=(5.6, 2.7 * rows), sharex=True, sharey=True)
+    x = grid()
+    for axis, (truth, n, data_seed) in zip(axes.flat, problems, strict=False):
+        data, found = _fitted(truth, n, data_seed)
+        shown = bands(found.posterior, x, n_samples, seed)
+        axis.fill_between(
+            x, shown["p low"], shown["p high"], color=COLOURS["ISGP"], alpha=0.3, lw=0
+        )
+        axis.plot(x, shown["p median"], color=COLOURS["ISGP"])
+        axis.plot(x, torch.sigmoid(data.source(x)), "--", color="black", lw=1.2)
+        axis.set(title=f"{truth}, {n} labels, seed {data_seed}", ylim=(-0.03, 1.03))
+    for axis in axes[-1]:
+        axis.set(xlabel="$x$")
+    for axis in axes[:, 0]:
+        axis.set(ylabel=r"$\sigma(\nu(x))$")
+    return figure
+
+
 def draw_panels(data: Problem, shown: pd.DataFrame) -> Figure:
     """Figure 8: nu with the labels above, sigma(nu) below, with bands and truth."""
-    figure, (upper, lower) = subplots(2, 1, figsize=(6.8, 5.6), sharex=True)
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.0), sharex=True)
     x, colour = torch.from_numpy(np.array(shown.index)), COLOURS["ISGP"]
     truth = data.source(x)
     for axis, prefix, true in ((upper, "", truth), (lower, "p ", torch.sigmoid(truth))):
@@ -189,7 +273,7 @@ def draw_panels(data: Problem, shown: pd.DataFrame) -> Figure:
                 kept, torch.full_like(kept, levels[label]), "|", markersize=9,
                 color=COLOURS["GP" if label else "data"], label=f"label {label}", clip_on=False,
             )  # fmt: skip
-        axis.legend(loc="upper left", fontsize=8)
+        axis.legend(loc="upper left", fontsize="small")
     upper.set(ylabel=r"$\nu(x)$", ylim=(low, high))
     lower.set(ylabel=r"$\sigma(\nu(x))$", xlabel="$x$", ylim=(-0.03, 1.03))
     return figure

@@ -1,7 +1,9 @@
 """The scorecard: the ledger, and what the executed pages found, as tables for the book."""
 
 import html
+import re
 from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,16 @@ from bayesloss_book.ledger.claims import (
 )
 from bayesloss_book.ledger.falsify import falsifiers
 
-__all__ = ["Found", "all_findings", "claims_table", "counts", "counts_by_kind", "link", "quote"]
+__all__ = [
+    "Found",
+    "all_findings",
+    "claims_table",
+    "counts",
+    "counts_by_kind",
+    "link",
+    "quote",
+    "titles",
+]
 
 Found = dict[str, tuple[str, Finding]]
 
@@ -32,6 +43,23 @@ def all_findings(book: Path) -> Found:
         if ".ipynb_checkpoints" not in notebook.parts
         for finding in findings_in(notebook)
     }
+
+
+def titles(book: Path) -> dict[str, str]:
+    """The title of each page that claims are checked on, from its source.
+
+    Raises
+    ------
+    ValueError
+        If a page has no title.
+    """
+    found = {}
+    for page in dict.fromkeys(claim.page for claim in ledger().values()):
+        title = re.search(r"^# (.+)$", (book / f"{page}.md").read_text("utf-8"), re.MULTILINE)
+        if title is None:
+            raise ValueError(f"expected a line `# title` in {page}.md")
+        found[page] = title[1]
+    return found
 
 
 def counts() -> pd.DataFrame:
@@ -103,16 +131,19 @@ def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
     return HTMLTable(f"{finding.html(anchor=False)}<p>Checked on {place}.</p>", finding.plain())
 
 
-def claims_table(findings: Found, root: str) -> HTMLTable:
-    """All claims in the order of the papers, with what was compared, and a form that filters them.
+def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLTable:
+    """All claims by kind and page, with what was compared, and a form that filters them.
 
-    ``book/_static/scorecard.js`` shows the form and does the filtering; without it the table
-    stands there whole.
+    A kind, and in it a page, is folded, and says how many verdicts of which sort it holds.
+    ``book/_static/scorecard.js`` shows the form, filters, and unfolds what an address asks for;
+    without it everything can be unfolded by hand.
 
     Parameters
     ----------
     findings : dict
         From :func:`all_findings`.
+    titles : mapping of str to str
+        From the pages to their titles, as from :func:`titles`.
     root : str
         The way from the page to the top of the book, such as "..".
     """
@@ -120,17 +151,53 @@ def claims_table(findings: Found, root: str) -> HTMLTable:
     rows = {
         claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims
     }
-    bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("Compared", "Found", "In print, or by another route", "Outcome")
     )
+
+    def on_page(page: str, claims: list[Claim]) -> str:
+        bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
+        table = f'<table class="scorecard"><thead><tr>{head}</tr></thead>{bodies}</table>'
+        return _group(with_math(titles[page]), claims, table)
+
+    kinds = _grouped(claims, lambda claim: _KIND[claim.kind], dict.fromkeys(_KIND.values()))
+    order = list(titles)
+    groups = "".join(
+        _group(
+            kind.capitalize(),
+            of_kind,
+            "".join(
+                on_page(page, some)
+                for page, some in _grouped(of_kind, lambda claim: claim.page, order).items()
+            ),
+        )
+        for kind, of_kind in kinds.items()
+    )
     return HTMLTable(
-        f"{_form(claims)}"
-        f'<table class="scorecard"><thead><tr>{head}</tr></thead>{bodies}</table>'
-        f'<script src="{root}/../_static/scorecard.js"></script>',
+        f'{_form(claims)}{groups}<script src="{root}/../_static/scorecard.js"></script>',
         "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims),
         "\n\n".join(_markdown(claim, rows[claim.id]) for claim in claims),
+    )
+
+
+def _grouped(
+    claims: list[Claim], key: Callable[[Claim], str], order: Iterable[str]
+) -> dict[str, list[Claim]]:
+    """Claims by a key of theirs, without empty groups."""
+    groups = {name: [claim for claim in claims if key(claim) == name] for name in order}
+    return {name: some for name, some in groups.items() if some}
+
+
+def _group(name: str, claims: list[Claim], content: str) -> str:
+    """What can be unfolded, under a line with its verdicts."""
+    table = Counter(claim.verdict for claim in claims)
+    verdicts = " ".join(
+        f"<span>{table[verdict]} {badge(verdict)}</span>" for verdict in VERDICTS if table[verdict]
+    )
+    return (
+        f'<details class="claims"><summary><span class="claims-of">{name}</span> {verdicts}'
+        f"</summary>{content}</details>"
     )
 
 

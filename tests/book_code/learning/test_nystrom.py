@@ -119,6 +119,17 @@ def test_figure_draws():
     plt.close(figure)
 
 
+def test_costs_are_drawn_as_they_are_counted():
+    figure = appendix.draw_costs((4, 8), n_data=20)
+    anywhere, on_a_grid, _ = figure.axes[0].lines
+    actions = appendix.new_smoothness(20, 8)  # after the figure: nothing is done for the first time
+    of_waves = appendix.operations(actions["trigonometric"])
+    expected = appendix.operations(actions["Nyström"]) / of_waves
+    assert anywhere.get_ydata()[-1] == pytest.approx(expected)
+    assert (on_a_grid.get_ydata() < anywhere.get_ydata()).all()
+    plt.close(figure)
+
+
 def test_posteriors_are_drawn_with_their_bands():
     x = torch.linspace(-1, 1, 30, dtype=torch.float64)
     basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 6).double())

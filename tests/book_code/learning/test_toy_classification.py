@@ -102,3 +102,15 @@ def test_figure_shows_labels_and_truth(data, found):
         assert ticks == [int((data.y == 0).sum()), int((data.y == 1).sum())]
     truth = line(upper, "truth").get_ydata()
     np.testing.assert_allclose(line(lower, "truth").get_ydata(), 1 / (1 + np.exp(-truth)))
+
+
+def test_slack_against_the_trapezoidal_rule():
+    z = np.linspace(-60, 60, 40_001)  # the density is below 1e-300 beyond
+    for mean, sd in ((0.0, 1.0), (-2.0, 1.5), (3.0, 0.3)):
+        density = np.exp(-(((z - mean) / sd) ** 2) / 2) / (sd * np.sqrt(2 * np.pi))
+        exact = -np.sum(density * np.logaddexp(0, -z)) * (z[1] - z[0])
+        xi = np.hypot(mean, sd)
+        bound = -np.logaddexp(0, -xi) + (mean - xi) / 2  # the lemma, by hand
+        # 80 nodes do not integrate a logarithm's bend exactly.
+        assert abs(toy.slack(mean, sd) - (exact - bound)) < 1e-7
+    assert abs(toy.slack(1.0, 0.0)) < 1e-12  # equality where nu is certain

@@ -13,6 +13,7 @@ from bayesloss_book.ledger.scorecard import (
     counts,
     counts_by_kind,
     quote,
+    titles,
 )
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
@@ -20,17 +21,40 @@ BOOK = Path(__file__).resolve().parents[3] / "book"
 
 @pytest.fixture(scope="module")
 def table():
-    return claims_table(all_findings(BOOK), root="..")
+    return claims_table(all_findings(BOOK), titles(BOOK), root="..")
 
 
 def test_every_claim_carries_paper_and_verdict(table):
     rows = [(b["id"], b["data-paper"], b["data-verdict"]) for b in markup(table).find_all("tbody")]
-    assert rows == [(c.id, c.paper, c.verdict) for c in ledger().values()]
+    assert sorted(rows) == sorted((c.id, c.paper, c.verdict) for c in ledger().values())
+
+
+def test_claims_are_in_groups_by_kind_and_page_in_the_order_of_the_papers(table):
+    order = list(ledger())
+    pages = markup(table).select("details.claims details.claims")
+    assert len(pages) > len({c.page for c in ledger().values()})
+    for group in pages:
+        ids = [body["id"] for body in group.find_all("tbody")]
+        assert ids == sorted(ids, key=order.index)
+        (page,) = {ledger()[id].page for id in ids}
+        title = group.find(class_="claims-of").get_text()
+        assert title.replace("\\(", "$").replace("\\)", "$") == titles(BOOK)[page]
+        kinds = {ledger()[id].kind for id in ids}
+        assert kinds <= {"definition", "equation", "algorithm"} or not kinds & {"equation"}
+
+
+def test_a_group_counts_its_verdicts(table):
+    for group in markup(table).select("details.claims"):
+        parts = group.summary.find_all("span", class_=False, recursive=False)
+        said = [part.get_text().split(" ", 1) for part in parts]
+        verdicts = [body["data-verdict"] for body in group.find_all("tbody")]
+        counted = {verdict: int(count) for count, verdict in said}
+        assert counted == {verdict: verdicts.count(verdict) for verdict in set(verdicts)}
 
 
 def test_every_claim_links_to_its_check(table):
     links = [a["href"] for a in markup(table).find_all("a")]
-    assert links == [f"../{c.page}.html#claim-{c.id}" for c in ledger().values()]
+    assert sorted(links) == sorted(f"../{c.page}.html#claim-{c.id}" for c in ledger().values())
 
 
 def test_filters_offer_what_occurs(table):
@@ -65,7 +89,8 @@ def test_every_comparison_is_shown_in_each_form(monkeypatch):
     claim = Claim("wn-x", "W&N", "table", "Section 9", "So $x < 1$.", "part/page", "fails")
     row = {"what": "a < b", "measured": "7.25", "expected": "3.5 ± 0.1", "ok": False}
     monkeypatch.setattr(scorecard, "ledger", lambda: {"wn-x": claim})
-    shown = claims_table({"wn-x": ("part/page", Finding("wn-x", "fails", [row]))}, root="..")
+    found = {"wn-x": ("part/page", Finding("wn-x", "fails", [row]))}
+    shown = claims_table(found, {"part/page": "Title"}, root="..")
     cells = "<td>a &lt; b</td><td>7.25</td><td>3.5 ± 0.1</td><td>differs</td>"
     assert cells in shown._repr_html_()
     assert "* a < b: 7.25 (3.5 ± 0.1: differs)" in shown._repr_markdown_()

@@ -15,9 +15,11 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.importance import log_ratios
+from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
-from bayesloss_book.beyond.both.problems import DATA, N_BASIS, make_prior, problem
+from bayesloss.learning.variational import nearest
+from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.beyond.both.tilted import (
     best_cut,
     cut_of,
@@ -28,6 +30,7 @@ from bayesloss_book.beyond.both.tilted import (
 )
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
+from bayesloss_book.source_problems import batched_log_likelihood
 from bayesloss_book.stores.results import run_cells
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "decisions",
     "gaussian_noise",
     "measure",
+    "probabilities",
     "run",
 ]
 
@@ -47,6 +51,9 @@ METHODS = {
     "table_3": "Table 3 by Laplace",
     "tilted": "tilted evidence",
     "one_label": "one more label",
+    "variational": "variational",
+    "tilted_variational": "tilted, variational",
+    "weighted": "weighted draws",
 }
 RATIOS = {"1": 0.5, "4": 0.2, "19": 0.05, "49": 0.02}  # c_- / c_+, and the threshold
 _NODES = 25  # scores at which a label is added; in between the log odds are interpolated
@@ -77,15 +84,10 @@ def chains(
     r_hat, effective_size : float
         The worst of nu at five targets: Gamma itself means nothing, since -w is the same source.
     """
-    prior, data = joint.prior, joint.data
-    scale, sign = prior.precision.rsqrt(), 2 * data.targets - 1
-
-    def log_likelihood(z: Tensor) -> Tensor:
-        nu = prior.coefficients(prior.location + z * scale) @ data.features.T
-        return torch.nn.functional.logsigmoid(sign * nu).sum(-1)
-
+    prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
+    scale = prior.precision.rsqrt()
     z = elliptical_slice_sampling(
-        log_likelihood,
+        lambda z: log_likelihood(prior.location + z * scale),
         len(scale),
         n_chains=n_chains,
         n_draws=n_draws,
@@ -117,7 +119,8 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
         ``method_ratio_paid``: the mean cost on the targets as they turned out; that of deciding
         by the chains is ``chains_ratio_paid``. ``p_method``: the largest error of a probability.
         ``p_error``: the chains' own largest standard error. ``r_hat``, ``effective_size``.
-        ``settled``: whether Table 3 ended at all costs.
+        ``settled``: whether Table 3 ended at all costs. ``share``: what a weighted draw is worth,
+        in independent draws from the posterior.
     """
     prior, given = make_prior(), problem(data, n, seed)
     joint = labels_joint(prior, given.x, given.y)
@@ -126,22 +129,20 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     noise = gaussian_noise()
     by_chain, r_hat, size = chains(joint, targets, n_chains=n_chains, n_draws=n_draws, seed=seed)
     exact = by_chain.mean(0)
-    p = {
-        "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
-        "laplace": mean_probability(approximate(joint, mode, with_bound=False), targets, noise),
-        "one_label": _interpolated(prior, given.x, given.y, mode, given.targets),
-    }
+    p, share = probabilities(given, joint, mode)
     out = {f"p_{name}": float((p[name] - exact).abs().max()) for name in p}
     out |= {
         "p_error": float((by_chain.std(0) / math.sqrt(n_chains)).max()),
         "r_hat": r_hat,
         "effective_size": size,
+        "share": share,
     }
     settled = mode.converged
     for ratio, threshold in RATIOS.items():
         costs = costs_at(threshold)
         cut = {name: cut_of(p[name], costs) for name in p}
         cut["tilted"] = best_cut(joint, mode, targets, costs)
+        cut["tilted_variational"] = best_cut(joint, mode, targets, costs, by_variation=True)
         cut["table_3"], ended = table_3(joint, mode, targets, costs, noise, cut["laplace"])
         settled &= ended
         for name in METHODS:
@@ -153,7 +154,23 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     return out | {"settled": settled}
 
 
-def _interpolated(prior: ISGP, x: Tensor, y: Tensor, mode: Mode, targets: Tensor) -> Tensor:
+def probabilities(given: Problem, joint: LogJoint, mode: Mode) -> tuple[dict[str, Tensor], float]:
+    """The probability of yes at the targets by each method that has one, and a draw's worth."""
+    prior, noise = joint.prior, gaussian_noise()
+    targets = prior.features(given.targets)
+    q, _ = nearest(joint, mode)
+    weights = torch.softmax(log_ratios(joint, q, noise), dim=0)
+    p = {
+        "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
+        "laplace": mean_probability(approximate(joint, mode, with_bound=False), targets, noise),
+        "one_label": _interpolated(prior, given.x, given.y, mode, given.targets),
+        "variational": mean_probability(q, targets, noise),
+        "weighted": mean_probability(q, targets, noise, weights),
+    }
+    return p, float(1 / (weights**2).sum()) / len(weights)
+
+
+def _interpolated(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, targets: Tensor) -> Tensor:
     nodes = torch.linspace(float(targets[0]), float(targets[-1]), _NODES, dtype=torch.float64)
     log_odds = torch.logit(one_more_label(prior, x, y, mode, nodes))
     return torch.sigmoid(torch.from_numpy(np.interp(targets, nodes, log_odds)))

@@ -1,4 +1,4 @@
-r"""Laplace's method on links that the utility of decisions weighs: LHG's idea on W&N's posterior.
+r"""Inference on links that the utility of decisions weighs: LHG's idea on W&N's posterior.
 
 The state is :math:`\Gamma`, the parameters of a source :math:`\nu`; a case with score x is positive
 with probability :math:`\sigma(\nu(x))`. Every link increases, so only one sort of decision can be
@@ -15,10 +15,16 @@ Laplace's method knows what to do with one: at its own mode, with its own curvat
 has an error of the order :math:`n^{-2}` where the mean of the loss under Laplace's Gaussian has
 :math:`n^{-1}` (Tierney and Kadane 1986). The decisions of least :math:`d_L` are those of the
 largest Z(h).
+
+Or by variation, which bounds both evidences from below: for any Gaussian q over Gamma,
+
+.. math:: \log Z(h) \ge L(q) + E_q \log U_M(\Gamma, h)
+
+with W&N's variational bound L. The last mean is taken over the same even draws at every q.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,8 +33,11 @@ from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.posterior_draws import even_normals
+from bayesloss.learning.variational import Expectation, GaussianBound, Trial, nearest
 
 __all__ = [
+    "TiltedBound",
     "TiltedJoint",
     "best_cut",
     "cut_of",
@@ -38,6 +47,9 @@ __all__ = [
     "table_3",
     "tilted_evidence",
 ]
+
+
+_DRAWS = 256  # over which the log utility is averaged under a Gaussian
 
 
 @dataclass(frozen=True)
@@ -59,12 +71,16 @@ class TiltedJoint(LogJoint):
     base: float
 
     def _utility(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        p = torch.sigmoid(self.targets @ self.prior.coefficients(Gamma))
-        return self.base - (self.slope * p).mean(), p
+        p = torch.sigmoid(self.prior.coefficients(Gamma) @ self.targets.T)
+        return self.base - (self.slope * p).mean(-1), p
+
+    def log_utility(self, Gamma: Tensor) -> Tensor:
+        """Log U_M, of shape (...), at Gamma of shape (..., M + 1)."""
+        return self._utility(Gamma)[0].log()
 
     def __call__(self, Gamma: Tensor) -> Tensor:
         """The log density, all constants included, as a scalar."""
-        return super().__call__(Gamma) + self._utility(Gamma)[0].log()
+        return super().__call__(Gamma) + self.log_utility(Gamma)
 
     def _by_nu(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
         """The log utility's gradient by nu at the targets, and the diagonal part of its Hessian."""
@@ -82,6 +98,40 @@ class TiltedJoint(LogJoint):
         # log U has the second derivative U'' / U - (U' / U)^2.
         bent = slopes.T @ (second[:, None] * slopes) - pull[:, None] * pull + bend
         return gradient + pull, hessian - bent
+
+
+class TiltedBound(GaussianBound):
+    """The bound L plus the mean of the log utility, as a function of a Gaussian's m and S."""
+
+    joint: TiltedJoint
+
+    def __init__(self, joint: TiltedJoint, expectation: Expectation = "normal") -> None:
+        super().__init__(joint, expectation)
+        self.draws = even_normals(_DRAWS, len(joint.prior.location))
+
+    def __call__(self, m: Tensor, precision: Tensor) -> Trial:
+        """The tilted bound at q = N(m, S), with S^-1 in units of the prior's precision."""
+        trial = super().__call__(m, precision)
+        return replace(trial, value=trial.value + self.log_utility(m, precision))
+
+    def log_utility(self, m: Tensor, precision: Tensor) -> Tensor:
+        """E_q log U_M, as a scalar."""
+        unit = torch.eye(len(m), dtype=m.dtype)
+        factor = torch.linalg.cholesky(precision)
+        inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
+        root = self.joint.prior.precision.rsqrt()[:, None] * inverse.T
+        return self.joint.log_utility(m + self.draws @ root.T).mean()
+
+    def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
+        """Those of L, and what the utility adds to dL/dm and to -2 dL/dS."""
+        gradient, hessian = super().derivatives(q)
+        with torch.enable_grad():
+            m, precision = q.m.clone().requires_grad_(), q.precision.clone().requires_grad_()
+            pull, by_precision = torch.autograd.grad(self.log_utility(m, precision), (m, precision))
+        scale = self.joint.prior.precision.sqrt()
+        # dE/dS = -S^-1 (dE/dS^-1) S^-1, and S^-1 = scale precision scale.
+        inner = q.precision @ (by_precision + by_precision.T) @ q.precision
+        return gradient + pull, hessian + scale[:, None] * inner * scale
 
 
 def labels_joint(prior: SourcePrior, x: Tensor, y: Tensor) -> LogJoint:
@@ -104,9 +154,15 @@ def cut_of(probability: Tensor, costs: CostMatrix) -> int:
 
 
 def tilted_evidence(
-    joint: LogJoint, mode: Mode, targets: Tensor, cut: int, costs: CostMatrix
+    joint: LogJoint,
+    mode: Mode,
+    targets: Tensor,
+    cut: int,
+    costs: CostMatrix,
+    *,
+    by_variation: bool = False,
 ) -> float:
-    """Laplace's log evidence of labels and utility; minus infinity where it finds no mode.
+    """The log evidence of labels and utility; minus infinity where no Gaussian was found.
 
     Parameters
     ----------
@@ -119,21 +175,30 @@ def tilted_evidence(
     cut : int
         Yes from this target on.
     costs : CostMatrix
+    by_variation : bool
+        The highest variational bound, in the place of Laplace's approximation.
     """
     tilted = _tilted(joint, targets, cut, costs)
     found = find_mode(tilted, mode.Gamma)
+    if by_variation:
+        q, _ = nearest(tilted, found, bound_of=TiltedBound)
+        return q.log_evidence if q.converged else -math.inf
     if not found.converged or found.least_curvature <= 0:
         return -math.inf
     return float(tilted.log_evidence(found.Gamma))
 
 
-def best_cut(joint: LogJoint, mode: Mode, targets: Tensor, costs: CostMatrix) -> int:
+def best_cut(
+    joint: LogJoint, mode: Mode, targets: Tensor, costs: CostMatrix, *, by_variation: bool = False
+) -> int:
     """The cut of the largest :func:`tilted_evidence`: on a coarse grid, then in halved steps."""
     known: dict[int, float] = {}
 
     def evidence(cut: int) -> float:
         if cut not in known:
-            known[cut] = tilted_evidence(joint, mode, targets, cut, costs)
+            known[cut] = tilted_evidence(
+                joint, mode, targets, cut, costs, by_variation=by_variation
+            )
         return known[cut]
 
     step = max(1, len(targets) // 8)
@@ -182,10 +247,15 @@ def table_3(
     return cut, False
 
 
-def mean_probability(q: Posterior, targets: Tensor, noise: Tensor) -> Tensor:
-    """The mean of sigma(nu) at targets under a Gaussian over Gamma, of shape (S,)."""
-    Gamma = q.mode + noise @ q.root.T
-    return torch.sigmoid(q.prior.coefficients(Gamma) @ targets.T).mean(0)
+def mean_probability(
+    q: Posterior, targets: Tensor, noise: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The mean of sigma(nu) at targets under a Gaussian over Gamma, of shape (S,).
+
+    With weights of shape (draws,), which sum to 1, the weighted mean over the draws.
+    """
+    p = torch.sigmoid(q.prior.coefficients(q.mode + noise @ q.root.T) @ targets.T)
+    return p.mean(0) if weights is None else weights @ p
 
 
 def one_more_label(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, at: Tensor) -> Tensor:

@@ -48,8 +48,8 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
         import h5py
     except ImportError as error:
         raise ImportError(
-            "h5py is in the extra `calibrators`: pip install -c requirements.lock -e "
-            "'.[calibrators]'"
+            "h5py is in the extra `calibrators`: pip install --require-hashes --no-deps "
+            "-r requirements-extras.lock"
         ) from error
     with h5py.File(path, "r") as file:
         for dataset, models in file.items():

@@ -27,7 +27,12 @@ STYLES = {  # colour, marker, line
     "spline": (COLOURS["held out"], "P", "-."),
     "Venn-Abers": (COLOURS["data"], "*", "-"),
     "centred isotonic": (COLOURS["PAVA"], "2", ":"),
+    "vector": (COLOURS["bound"], "3", ":"),
+    "structured vector": (COLOURS["held out"], "s", "-."),
+    "structured matrix": (COLOURS["data"], "*", "--"),
 }
+
+_FLOOR = 0.1  # of means on a logarithmic axis, in thousandths
 
 
 def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
@@ -80,7 +85,10 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
 
 
 def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
-    """Mean excess over the best of the row against the number of cases, with standard errors."""
+    """Mean excess over the best of the row against the number of cases, with standard errors.
+
+    Means below a tenth of a thousandth are drawn there.
+    """
     found = 1e3 * summary.table(rows, measure)
     sizes = list(found.columns.get_level_values("n").unique())
     figure, axis = subplots(figsize=(5.6, 6.2))
@@ -91,7 +99,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
         error = found.xs("error", axis=1, level=1).loc[method]
         axis.errorbar(
             [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))],
-            mean,
+            mean.clip(lower=_FLOOR),
             yerr=error,
             color=colour,
             marker=marker,
@@ -111,19 +119,25 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     return figure
 
 
-def draw_coverage(rows: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds: a dot a curve."""
-    found = 100 * summary.coverage(rows)
+def draw_coverage(covered: pd.DataFrame) -> Figure:
+    """The share of scores whose true probability the 95 % band holds.
+
+    Parameters
+    ----------
+    covered : DataFrame
+        A row a truth, a column a number of cases.
+    """
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
-    for n, colour, marker in zip(
-        found, (COLOURS["held out"], COLOURS["ISGP"], "black"), "^os", strict=False
-    ):
-        places = range(len(found))
-        axis.plot(found[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
-    axis.set_yticks(range(len(found)), found.index)
+    shades = [COLOURS[name] for name in ("held out", "ISGP", "data", "bound", "GP", "PAVA")]
+    for n, colour, marker in zip(covered, shades, "^osvDP", strict=False):
+        places = range(len(covered))
+        axis.plot(100 * covered[n], places, marker, color=colour, linestyle="", label=f"{n:,}")
+    axis.set_yticks(range(len(covered)), covered.index)
     axis.set(xlabel="% of scores with the truth in the band")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(
+        *axis.get_legend_handles_labels(), title="cases", loc="outside upper center", ncols=3
+    )
     return figure
 
 

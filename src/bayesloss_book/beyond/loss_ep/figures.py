@@ -207,7 +207,7 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
 def draw_kernels(regrets: pd.DataFrame) -> Figure:
     """Mean regret over tests and costs at each kernel of the map."""
     by_kernel = regrets.groupby(["length_scale", "amplitude"]).mean()
-    figure, axis = subplots(figsize=(6.6, 5.0))
+    figure, axis = subplots(figsize=(6.6, 9.0))
     for name, (colour, marker, _) in _STYLES.items():
         axis.plot(
             by_kernel[name],

@@ -30,6 +30,7 @@ from bayesloss_book.probit_references import (
     draw_data,
     excess_risk,
     importance_points,
+    normal_cdf,
 )
 from bayesloss_book.stores.results import run_cells
 
@@ -93,7 +94,7 @@ def measure(
         exact = torch.empty(n_sets, n_test, dtype=torch.float64)
         by_draws = {row: torch.empty_like(exact) for row in THRESHOLDS}
         for j in range(n_sets):
-            p_draws = torch.special.ndtr((z[j] @ targets[j].mT) / noise[j])
+            p_draws = normal_cdf((z[j] @ targets[j].mT) / noise[j])
             exact[j] = share[j] @ p_draws
             for row, threshold in THRESHOLDS.items():
                 found = table_3_by_draws(p_draws, share[j], costs_at(threshold))
@@ -134,17 +135,17 @@ def _error(values: Tensor) -> float:
     return float(values.std() / len(values) ** 0.5)
 
 
-def cells(n_repetitions: int = 8) -> list[dict[str, Any]]:
+def cells(n_repetitions: int = 10) -> list[dict[str, Any]]:
     """Repetitions at the kernel of Table 4."""
     return [KERNEL | {"repetition": repetition} for repetition in range(n_repetitions)]
 
 
 def map_cells() -> list[dict[str, Any]]:
-    """One repetition at nine kernels of the map: its corners, edges and middle."""
+    """One repetition at each kernel of the map on the page on asymmetric losses."""
     return [
         {"length_scale": length, "amplitude": amplitude, "repetition": 0}
-        for length in (0.15, 0.3, 0.5)
-        for amplitude in (1.5, 3.0, 6.0)
+        for length in (0.15, 0.2, 0.3, 0.4, 0.5)
+        for amplitude in (1.5, 2.0, 3.0, 4.0, 6.0)
     ]
 
 

@@ -14,7 +14,8 @@ import torch
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.evidence import maximise_evidence
+from bayesloss.learning.evidence import Objective, maximise_evidence
+from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.variational import Expectation, variational
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
@@ -27,6 +28,11 @@ METHODS = {
     "bound": "variational, by Jaakkola and Jordan's bound",
     "laplace_fitted": "Laplace, fitted hyper-parameters",
     "variational_fitted": "variational, fitted hyper-parameters",
+    "laplace_averaged": "Laplace, averaged over hyper-parameters",
+    "variational_averaged": "variational, averaged over hyper-parameters",
+    "laplace_fitted_limited": "Laplace, fitted, γ limited",
+    "laplace_averaged_limited": "Laplace, averaged, γ limited",
+    "variational_averaged_limited": "variational, averaged, γ limited",
 }
 N_DRAWS = 99  # ranks run from 0 to this
 
@@ -47,21 +53,31 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     Gamma, x, y = simulate(task, n, n_basis, seed)
     prior, likelihood = prior_and_likelihood(task, n_basis)
     truth = prior.source(grid(), Gamma)
-    posterior: Posterior
+    generator = torch.Generator().manual_seed(seed + 1_000_000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # counted, not printed
-        if method == "laplace_fitted":
-            posterior = maximise_evidence(prior, likelihood, x, y, objective="bound").posterior
-        elif method == "variational_fitted":
-            found = maximise_evidence(prior, likelihood, x, y, objective="variational")
-            posterior = found.posterior
+        by_variation, averaged = method.startswith("variational"), "_averaged" in method
+        if averaged or "_fitted" in method:
+            # The mixtures share their points, which Laplace's bound chooses.
+            objective: Objective = "variational" if method == "variational_fitted" else "bound"
+            # With mu free as well, the evidence takes gamma to infinity.
+            limits = {"gamma": (1e-10, float(prior.gamma))} if "_limited" in method else None
+            single = maximise_evidence(
+                prior, likelihood, x, y, objective=objective, bounds=limits
+            ).posterior
         else:
             expectation: Expectation = "bound" if method == "bound" else "normal"
-            posterior = variational(prior, likelihood, x, y, expectation=expectation)
+            single = variational(prior, likelihood, x, y, expectation=expectation)
+        converged = single.converged
+        posterior: Posterior | PosteriorMixture = single
+        draws = single.prior.source(grid(), single.sample(N_DRAWS, generator))
+        if averaged:
+            data = single.likelihood.condense(prior.features, x, y)
+            mixture = average_hyperparameters(single, data, by_variation=by_variation)
+            posterior, draws = mixture, mixture.sample_source(grid(), N_DRAWS, generator)
     mean, variance = posterior.moments(grid())
     miss = ((truth - mean).abs() / variance.sqrt()).numpy()
-    draws = posterior.sample(N_DRAWS, torch.Generator().manual_seed(seed + 1_000_000))
-    below = (posterior.prior.source(grid(), draws) < truth).sum(dim=0)
+    below = (draws < truth).sum(dim=0)
     left, right = (int((grid() - at).abs().argmin()) for at in (-40, 40))
     covered = {
         f"covered_{level}": float(np.mean(miss <= stats.norm.ppf(0.5 + level / 200)))
@@ -73,27 +89,33 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         "rank_right": int(below[right]),
         "steepness": float((mean[-1] - mean[0]) - (truth[-1] - truth[0])),
         "width": float(variance.sqrt().mean()),
-        "converged": int(posterior.converged),
+        "converged": int(converged),
     }
 
 
 def cells() -> list[dict[str, Any]]:
-    """400 data sets at the true hyper-parameters, 100 by the bound for labels, 8 fitted.
+    """400 data sets at the true hyper-parameters, 100 by the bound for labels, fewer at others.
 
     With Gaussian noise "normal" and "bound" are the same. Laplace's at the true ones are stored
-    with the page on his approximation.
+    with the page on his approximation. "limited" keeps gamma, the precision of the intercept's
+    prior, from growing.
     """
     methods = [("regression", "normal", 400), ("classification", "normal", 400)]
     methods += [("classification", "bound", 100)]
-    plain = [
+    methods += [
+        ("regression", name, 40)
+        for name in ("variational_averaged", "laplace_averaged", "laplace_fitted")
+    ]
+    methods += [("regression", "variational_fitted", 22)]
+    methods += [("regression", "laplace_fitted_limited", 24)]
+    methods += [
+        ("regression", name, 8)
+        for name in ("variational_averaged_limited", "laplace_averaged_limited")
+    ]
+    return [
         {"task": task, "method": method, "seed": seed}
         for task, method, count in methods
         for seed in range(count)
-    ]
-    return plain + [
-        {"task": "regression", "method": method, "seed": seed}
-        for seed in range(8)
-        for method in ("laplace_fitted", "variational_fitted")
     ]
 
 

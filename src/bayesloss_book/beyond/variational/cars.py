@@ -82,12 +82,12 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
 
 
 def cells() -> list[dict[str, Any]]:
-    """Four inputs, two sizes, three of five splits, two methods."""
+    """Four inputs, two sizes, five splits, two methods."""
     return [
         {"input": name, "size": size, "split": split, "method": method}
         for size in ("small", "large")
         for name in INPUTS
-        for split in range(3)
+        for split in range(5)
         for method in METHODS
     ]
 

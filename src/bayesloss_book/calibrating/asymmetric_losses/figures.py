@@ -34,8 +34,10 @@ __all__ = [
     "TEST_NAMES",
     "distances",
     "draw_difference",
+    "draw_gain",
     "draw_map",
     "draw_reference",
+    "draw_table",
     "draw_worst",
     "med_comparison",
     "misses",
@@ -91,7 +93,7 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
 def draw_map(mapped: pd.DataFrame, chosen: tuple[float, float]) -> Figure:
     """The distance to the printed table over kernels."""
     factor = distances(mapped)["factor"].unstack("amplitude")
-    figure, axis = subplots(figsize=(6.4, 4.2))
+    figure, axis = subplots(figsize=(5.6, 4.6))
     shown = np.log(factor.to_numpy()).clip(max=np.log(8))
     image = axis.imshow(shown, origin="lower", cmap="viridis_r", aspect="auto")
     axis.grid(visible=False)
@@ -115,7 +117,7 @@ def draw_reference(results: pd.DataFrame) -> Figure:
     """EP's criterion against the length of the reference, with the printed values."""
     full = PAPER["n_chains"] * PAPER["n_draws"]
     lengths = [*LENGTHS, full]
-    figure, panels = subplots(1, 3, figsize=(8.4, 3.5), sharey=True)
+    figure, panels = subplots(3, 1, figsize=(5.6, 9.0), sharex=True, sharey=True)
     target = printed()
     colours = dict(zip(THRESHOLDS, ("ISGP", "GP", "PAVA", "accent", "data"), strict=True))
     tables = [table(results, f"_{n}")["mean"] for n in LENGTHS] + [table(results)["mean"]]
@@ -126,9 +128,54 @@ def draw_reference(results: pd.DataFrame) -> Figure:
             axis.plot(lengths, [t[key] for t in tables], "-o", markersize=3, color=COLOURS[colour])
             axis.plot(lengths[0] / 2, target[key], ">", color=COLOURS[colour], label=f"{row}")
             axis.plot(full * 2, exact[key], "<", color=COLOURS[colour], markerfacecolor="none")
-        axis.set(xscale="log", yscale="log", title=TEST_NAMES[test], xlabel="draws")
-    panels[0].set_ylabel(r"$\tilde R$ of EP")
-    panels[-1].legend(title="$c_+$", loc="center left", bbox_to_anchor=(1, 0.5))
+        axis.set(xscale="log", yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$ of EP")
+    panels[-1].set_xlabel("draws of the reference")
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), title="$c_+$", loc="outside upper center", ncols=5
+    )
+    return figure
+
+
+def draw_table(results: pd.DataFrame) -> Figure:
+    """Table 4 as printed and as found here, a panel for each test distribution."""
+    ours, target = table(results)["mean"], printed()
+    figure, panels = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
+    for axis, test in zip(panels, TESTS, strict=True):
+        for method, (marker, colour) in _STYLES.items():
+            style = {"marker": marker, "color": COLOURS[colour]}
+            for values, label, look in (
+                (target, "printed", {"linestyle": ":", "markerfacecolor": "none"}),
+                (ours, "ours", {"linestyle": "-"}),
+            ):
+                cells = [values[row, test, method] for row in THRESHOLDS]
+                axis.plot(cells, label=f"{_NAMES[method]}, {label}", **style, **look)
+        axis.set(yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$")
+    panels[-1].set_xticks(range(len(THRESHOLDS)), list(THRESHOLDS))
+    panels[-1].set_xlabel("cost of a false positive, $c_+$")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    return figure
+
+
+def draw_gain(results: pd.DataFrame) -> Figure:
+    """What loss-EM gains over Laplace, printed and here with two standard errors."""
+    target = printed().unstack("method")
+    gain = (results["laplace"] - results["loss_em"]).groupby(
+        [results["test"], results["threshold"]]
+    )
+    mean, error = 1e4 * gain.mean(), 1e4 * gain.sem()
+    figure, panels = subplots(3, 1, figsize=(5.6, 7.8), sharex=True)
+    across = np.arange(len(THRESHOLDS))
+    for axis, test in zip(panels, TESTS, strict=True):
+        in_print = [1e4 * (target["laplace"] - target["loss_em"])[row, test] for row in THRESHOLDS]
+        ours = [mean[test, threshold] for threshold in THRESHOLDS.values()]
+        errors = [2 * error[test, threshold] for threshold in THRESHOLDS.values()]
+        axis.bar(across - 0.2, in_print, 0.36, color=COLOURS["Linear"], label="printed")
+        axis.bar(across + 0.2, ours, 0.36, yerr=errors, color=COLOURS["PAVA"], label="ours")
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.set(title=TEST_NAMES[test], ylabel="gain, in $10^{-4}$")
+    panels[-1].set_xticks(across, list(THRESHOLDS))
+    panels[-1].set_xlabel("cost of a false positive, $c_+$")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 
@@ -137,7 +184,7 @@ def draw_difference(results: pd.DataFrame) -> Figure:
     ours, target = table(results)["mean"], printed()
     pairs = pd.DataFrame({"print": target, "ours": ours})  # aligned by row, test and method
     over = {"print": over_ep(target), "ours": over_ep(ours)}
-    figure, (left, right) = subplots(1, 2, figsize=(7.8, 3.7))
+    figure, (left, right) = subplots(2, 1, figsize=(5.6, 9.4))
     for method, (marker, colour) in _STYLES.items():
         here = pairs.xs(method, level="method")
         style = {"color": COLOURS[colour], "alpha": 0.8, "label": _NAMES[method]}
@@ -188,7 +235,7 @@ def draw_worst(here: Trial, reference: Reference, misses: pd.DataFrame, threshol
     worst = misses["laplace"].sort_values(ascending=False).index[:3]
     features, noise = here.prior.project(GRID.expand(len(here.y), -1))
     by_laplace = predictive(here.laplace, features, noise)
-    figure, panels = subplots(1, 3, figsize=(8.4, 3.1), sharey=True)
+    figure, panels = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     seen = GRID <= 1
     for axis, i in zip(panels, worst, strict=True):
         x = GRID[seen].numpy()
@@ -201,9 +248,9 @@ def draw_worst(here: Trial, reference: Reference, misses: pd.DataFrame, threshol
         for sign, marker in ((1, "^"), (-1, "v")):
             where = inputs[labels == sign].numpy()
             axis.plot(where, np.full(len(where), 0.0025), marker, color=COLOURS["data"])
-        axis.set(yscale="log", ylim=(0.002, 1), xlabel="input $x$")
+        axis.set(yscale="log", ylim=(0.002, 1), ylabel="probability of $+1$")
         axis.set_title(rf"$\tilde R$ = {misses['laplace'][i]:.2f}")
-    panels[0].set_ylabel("probability of $+1$")
+    panels[-1].set_xlabel("input $x$")
     panels[0].legend(loc="upper left")
     return figure
 

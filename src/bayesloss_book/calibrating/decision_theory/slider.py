@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory.figures import STYLES
+from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
 from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
-from bayesloss_book.html import HTMLTable, marks, slider
+from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
 
 __all__ = ["power_plant_slider"]
 
@@ -105,7 +105,7 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     rows = "".join(
         f"<tr><th scope='row'><svg viewBox='0 0 40 8' width='40' height='8' aria-hidden='true'>"
         f"<path d='M0 4H40' stroke='{STYLES[name][0]}' stroke-width='2' "
-        f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {name}</th>"
+        f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {LABELS[name]}</th>"
         f"<td data-tail='{k}'></td><td data-decision='{k}'></td>"
         f"<td data-divergence='{k}'></td></tr>"
         for k, name in enumerate(names)
@@ -126,15 +126,18 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
             plant.shutdown,
         )
         + "</div>"
-        f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role='img' style='width:100%' "
-        "aria-label='Densities of the posterior and three Gaussians, "
-        f"from {_LOW} to {_HIGH} degrees, and the critical temperature'>"
-        "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>"
-        f"{paths}</svg>"
-        "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
+        + framed(
+            "power-plant-slider",
+            "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>" + paths,
+            (_WIDTH, _HEIGHT),
+            "Densities of the posterior and three Gaussians, "
+            f"from {_LOW} to {_HIGH} degrees, and the critical temperature",
+            Axis("temperature in °C; upright: the critical one", _LOW, _HIGH, range(240, 401, 40)),
+        )
+        + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
         "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
-        f"<th>d_L</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
-        "<noscript>The sliders need JavaScript; the figures above show some of their positions."
+        f"<th>error costs</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
+        "<noscript>The sliders need JavaScript; the figures below show some of their positions."
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for the critical temperature and the cost of a shutdown.")

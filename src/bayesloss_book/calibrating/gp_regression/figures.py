@@ -34,7 +34,7 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
     """The decisions under covariate shift, and their risks."""
     model, table = problem.model, risks(problem)
     x = torch.linspace(-3.6, 4.2, 391, dtype=torch.float64)
-    figure, (curves, bars) = subplots(1, 2, figsize=(7.2, 3.6), width_ratios=[2.6, 1])
+    figure, (curves, bars) = subplots(2, 1, figsize=(5.6, 6.4), height_ratios=[2.2, 1])
     curves.plot(model.x, model.y, ".", color=COLOURS["data"], markersize=4, alpha=0.6)
     for name, mean in {"posterior mean": model.mean, **sparse_means(problem)}.items():
         support = None if name == "posterior mean" else problem.support
@@ -43,17 +43,16 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
     floor = -2.7
     density = norm.pdf(x.numpy(), problem.shift, DEVIATION)
     curves.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
-    curves.text(problem.shift, floor + 0.1, "test inputs", ha="center", fontsize=8)
+    curves.text(problem.shift, floor + 0.35, "test inputs", ha="center")
     places = model.x[problem.support]
     curves.plot(places, torch.full_like(places, floor + 0.12), "|", color="black", markersize=9)
     curves.set(xlabel="input x", ylabel="prediction", ylim=(floor, 2.7))
-    curves.legend(fontsize=8, loc="upper left")
+    curves.legend(loc="upper left")
     names = list(STYLES)
-    bars.bar(
-        range(3), table.loc[names, "posterior risk"], color=[STYLES[name][0] for name in names]
-    )
+    colours = [STYLES[name][0] for name in names]
+    bars.bar(range(3), table.loc[names, "posterior risk"], color=colours)
     bars.axhline(table.loc["posterior mean", "posterior risk"], color="black", linewidth=0.8)
-    bars.set_xticks(range(3), ["posterior\nmean", "min\nKL", "min\n$d_L$"], fontsize=8)
+    bars.set_xticks(range(3), ["posterior mean", "min KL", "min $d_L$"])
     bars.set(ylabel="posterior risk")
     bars.grid(axis="x", visible=False)
     return figure
@@ -61,7 +60,7 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
 
 def draw_sweep(table: pd.DataFrame) -> Figure:
     """The excess risks of :func:`.covariate_shift.sweep`, by the mean of the test inputs."""
-    figure, axis = subplots(figsize=(6.4, 3.2))
+    figure, axis = subplots(figsize=(5.6, 3.8))
     for name in ("min KL", "min d_L"):
         colour, dashes = STYLES[name]
         axis.plot(table.index, table[name], dashes, marker="o", color=colour, label=name)
@@ -72,26 +71,26 @@ def draw_sweep(table: pd.DataFrame) -> Figure:
 
 def draw_routes(by_cg: pd.DataFrame, by_support: pd.Series) -> Figure:
     """How near conjugate gradients and a larger support come to the least d_L."""
-    figure, (left, right) = subplots(1, 2, figsize=(7.2, 3.2), sharey=True)
-    left.plot(by_cg.index, by_cg["excess"], "-o", color=COLOURS["accent"], label="sparse mean")
-    left.plot(by_cg.index, by_cg["bound"], ":", color=COLOURS["data"], label="bound")
-    left.set(
+    figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 6.6), sharey=True)
+    top.plot(by_cg.index, by_cg["excess"], "-o", color=COLOURS["accent"], label="sparse mean")
+    top.plot(by_cg.index, by_cg["bound"], ":", color=COLOURS["data"], label="bound")
+    top.set(
         xlabel="iterations of conjugate gradients",
         ylabel="$d_L$ / least $d_L$",
         yscale="log",
         ylim=(0.8, None),
     )
-    left.legend(fontsize=8)
-    right.plot(by_support.index, by_support, "-D", color=COLOURS["ISGP"])
-    right.set(xlabel="points in the larger support")
-    for axis in (left, right):
+    top.legend()
+    bottom.plot(by_support.index, by_support, "-D", color=COLOURS["ISGP"])
+    bottom.set(xlabel="points in the larger support", ylabel="$d_L$ / least $d_L$")
+    for axis in (top, bottom):
         axis.axhline(1, color="black", linewidth=0.8)
     return figure
 
 
 def draw_costs(stored: pd.DataFrame) -> Figure:
     """Stored seconds against N; of three runs each the fastest."""
-    figure, axis = subplots(figsize=(6.4, 3.6))
+    figure, axis = subplots(figsize=(5.6, 4.4))
     seconds = stored.groupby(["method", "n"])["seconds"].min()
     for name, (colour, dashes, marker) in _COSTS.items():
         one = seconds[name]
@@ -99,7 +98,7 @@ def draw_costs(stored: pd.DataFrame) -> Figure:
     n = np.array([500, 4000])
     start = seconds["d_L, exact solve"].loc[4000]
     axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
-    axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$", fontsize=9)
+    axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$")
     axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")
-    axis.legend(fontsize=8)
+    axis.legend()
     return figure

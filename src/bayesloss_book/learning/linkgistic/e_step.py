@@ -81,16 +81,16 @@ def medians(results: pd.DataFrame) -> pd.Series:
 def draw_cost(results: pd.DataFrame) -> Figure:
     """Median times and grid sizes against N at M = 64; times against M at N = 10^6."""
     times = medians(results).reset_index()
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.2))
     at_64 = times[times["n_basis"] == 64]
-    left.plot(at_64["n"], at_64["seconds"], "o-", color=COLOURS["ISGP"], label="seconds")
+    upper.plot(at_64["n"], at_64["seconds"], "o-", color=COLOURS["ISGP"], label="seconds")
     nodes = results[results["n_basis"] == 64].groupby("n")["nodes"].first()
-    left.plot(nodes.index, nodes / 1000, "s:", color=COLOURS["GP"], label="thousand grid nodes")
-    left.set(title="M = 64", xlabel="number of scores N", xscale="log", yscale="log")
-    left.legend(fontsize=8)
+    upper.plot(nodes.index, nodes / 1000, "s:", color=COLOURS["GP"], label="thousand grid nodes")
+    upper.set(title="M = 64", xlabel="number of scores N", xscale="log", yscale="log")
+    upper.legend(fontsize="small")
     at_million = times[times["n"] == 10**6].sort_values("n_basis")
-    right.plot(at_million["n_basis"], at_million["seconds"], "o-", color=COLOURS["ISGP"])
-    right.set(title="N = 1,000,000", xlabel="number of basis functions M", ylabel="seconds")
-    right.set_xscale("log", base=2)
-    right.set_ylim(0)
+    lower.plot(at_million["n_basis"], at_million["seconds"], "o-", color=COLOURS["ISGP"])
+    lower.set(title="N = 1,000,000", xlabel="number of basis functions M", ylabel="seconds")
+    lower.set_xscale("log", base=2)
+    lower.set_ylim(0)
     return figure

@@ -60,7 +60,7 @@ def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
 
 def draw_fall(rounds: Sequence[Round]) -> Figure:
     """The log evidence round by round, and what each M-step gained."""
-    figure, (left, right) = subplots(1, 2, figsize=(7.2, 2.9))
+    figure, (left, right) = subplots(2, 1, figsize=(5.4, 5.6))
     left.plot([found.value for found in rounds], "o-", color=COLOURS["ISGP"], ms=4)
     left.set(xlabel="round", ylabel="nats", title="Laplace's log evidence, less the penalty")
     gains = [found.rise for found in rounds[1:]]
@@ -71,7 +71,7 @@ def draw_fall(rounds: Sequence[Round]) -> Figure:
 
 def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
     """The length of the weights, the log evidence, and the link of some rounds on one axis."""
-    figure, (left, middle, right) = subplots(1, 3, figsize=(7.2, 2.7))
+    figure, (left, middle, right) = subplots(3, 1, figsize=(5.4, 7.6))
     left.plot([float(found.beta.norm()) for found in rounds], color=COLOURS["ISGP"])
     left.set(xlabel="round", ylabel=r"$|\beta|$", ylim=(0, None), title="weights")
     middle.plot([found.value - rounds[0].value for found in rounds], color=COLOURS["ISGP"])
@@ -103,7 +103,7 @@ def draw_held_out(
         For each panel what EM holds, and the test data's frequencies as
         :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
     """
-    figure, axes = subplots(1, 1 + len(runs), figsize=(7.2, 2.9))
+    figure, axes = subplots(1 + len(runs), 1, figsize=(5.4, 8.4))
     x, y = np.asarray(scores), np.asarray(y)
     shift = np.asarray(held_out) - x
     for label, marker, colour in ((0, "o", "Linear"), (1, "^", "accent")):
@@ -133,7 +133,8 @@ def draw_held_out(
             label="test data",
         )
         axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
-    axes[1].set_ylabel("probability of label 1")
+    for axis in axes[1:]:
+        axis.set_ylabel("probability of label 1")
     axes[-1].legend(fontsize="small", loc="lower right")
     return figure
 
@@ -153,8 +154,8 @@ def draw_links(cases: Mapping[str, Mapping[str, Round]]) -> Figure:
 
 def draw_outside(links: Mapping[str, FittedLink]) -> Figure:
     """Links of both priors over two periods and a half: the data, the period's edge, and beyond."""
-    figure, axes = subplots(1, len(links), figsize=(7.2, 2.9), squeeze=False)
-    for axis, (name, link) in zip(axes[0], links.items(), strict=True):
+    figure, axes = subplots(len(links), 1, figsize=(5.4, 2.9 * len(links)), squeeze=False)
+    for axis, (name, link) in zip(axes[:, 0], links.items(), strict=True):
         edge = link.edge
         x = np.linspace(-2.5 * edge, 2.5 * edge, 600)
         axis.axvspan(link.low, link.high, color=COLOURS["data"], alpha=0.12, lw=0)
@@ -168,7 +169,7 @@ def draw_outside(links: Mapping[str, FittedLink]) -> Figure:
 
 def draw_short_cuts(tables: pd.DataFrame, grid: pd.DataFrame) -> Figure:
     """Errors of the interpolated tables and of the E-step on a grid, with their orders."""
-    figure, (left, right) = subplots(1, 2, figsize=(7.2, 3.0))
+    figure, (left, right) = subplots(2, 1, figsize=(5.4, 6.4))
     _loglog(left, tables.index, tables["value"], 4, "value", "ISGP", "o")
     _loglog(left, tables.index, tables["slope"], 3, "slope", "GP", "s")
     left.set(xlabel="nodes for half a period", ylabel="largest error", title="tables (M-step)")
@@ -191,12 +192,15 @@ def _loglog(
 
 def draw_sensitivity(tables: Mapping[str, pd.DataFrame], fixed: Mapping[str, float]) -> Figure:
     """Test log loss against the part of the half period that the scores fill; dashed: no link."""
-    figure, axes = subplots(1, len(tables), figsize=(7.2, 2.9), squeeze=False)
-    for axis, (name, table) in zip(axes[0], tables.items(), strict=True):
+    figure, axes = subplots(
+        len(tables), 1, figsize=(5.4, 2.4 * len(tables)), sharex=True, squeeze=False
+    )
+    for axis, (name, table) in zip(axes[:, 0], tables.items(), strict=True):
         axis.plot(table.index, table["log loss"], "o-", color=COLOURS["ISGP"], label="learned link")
         axis.axhline(fixed[name], color=COLOURS["Linear"], ls="--", label="fixed link")
         axis.axvline(0.5, color=COLOURS["bound"], lw=1, label="the rule")
-        axis.set(xlabel="filled part", ylabel="test log loss", title=name)
+        axis.set(ylabel="test log loss", title=name)
+    axes[-1, 0].set(xlabel="filled part")
     axes[0, 0].legend(fontsize="small")
     return figure
 

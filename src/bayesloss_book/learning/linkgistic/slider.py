@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, HTMLTable, curve, marks, picture
+from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
 
 __all__ = ["link_slider"]
@@ -90,10 +90,16 @@ def link_slider(
         f"{frames}{curve(_points(t, truth), DASHED)}",
         (_WIDTH, _HEIGHT),
         "The learned inverse link with its band, and the true one, dashed",
-        f"<p>Scores from −{_REACH} to {_REACH} standard deviations, probabilities from 0 to 1; "
-        "dashed: the truth.</p>"
-        "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>",
+        legend(
+            [
+                (f"2px solid {COLOURS['ISGP']}", "learned, with its 95 % band"),
+                ("2px dashed currentColor", "truth"),
+            ]
+        )
+        + "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>",
         _SCRIPT,
+        across=Axis("score, in its standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
+        up=Axis("probability", 0, 1, [0, 0.5, 1]),
     )
     text = "A slider for the rounds of EM; log evidence in nats: " + ", ".join(
         f"{rounds[k].value:.0f} in round {k}" for k in shown

@@ -11,7 +11,7 @@ from bayesloss.learning.evidence import EvidenceMaximum
 from bayesloss.learning.laplace import laplace
 from bayesloss.learning.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, HTMLTable, curve, marks, picture
+from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.toys import Problem, grid
 
 __all__ = ["posterior_slider"]
@@ -102,11 +102,17 @@ def posterior_slider(
         f"{frames}{line}{dots}",
         (_WIDTH, _HEIGHT),
         "The posterior mean and band of nu, the data so far, and the truth, dashed",
-        f"<p>x from {float(x[0]):.0f} to {float(x[-1]):.0f}, ν from {-reach:.1f} to {reach:.1f}; "
-        "dashed: the truth.</p>"
-        "<noscript>The slider needs JavaScript; the picture shows all data.</noscript>",
+        legend(
+            [
+                (f"2px solid {colour}", "posterior mean, band of two standard deviations"),
+                ("2px dashed currentColor", "truth"),
+            ]
+        )
+        + "<noscript>The slider needs JavaScript; the picture shows all data.</noscript>",
         _SCRIPT,
-        data=f" data-sizes='{list(sizes)}'",
+        f" data-sizes='{list(sizes)}'",
+        Axis("x", float(x[0]), float(x[-1]), [float(x[0]), 0, float(x[-1])]),
+        Axis("ν", -reach, reach, [-int(reach), 0, int(reach)]),
     )
     text = "A slider for the number of data; mean width of the band: " + ", ".join(
         f"{2 * float(band.mean()):.1f} at {n}" for n, (_, band) in curves.items()

@@ -22,6 +22,8 @@ from bayesloss_book.figures import COLOURS
 __all__ = [
     "closed_form",
     "draw_figure_4",
+    "draw_missing",
+    "draw_printed",
     "draw_priors",
     "fourier_square",
     "mercer_sum",
@@ -162,7 +164,7 @@ def fourier_square(w: ArrayLike) -> Array:
 
 def draw_figure_4(a: float, b: float, c: float, harmonics: Sequence[int], entries: int) -> Figure:
     """The kernel for several numbers of harmonics, and the entries of psi for one of them."""
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.6))
+    figure, (left, right) = subplots(2, 1, figsize=(5.8, 6.8), sharex=True)
     x = np.linspace(-1 / c, 1 / c, 401)
     shades = np.linspace(0.25, 1.0, len(harmonics))
     for H, shade in zip(harmonics, shades, strict=True):
@@ -170,8 +172,8 @@ def draw_figure_4(a: float, b: float, c: float, harmonics: Sequence[int], entrie
         left.plot(x, values, color=COLOURS["ISGP"], alpha=shade, label=f"{H} harmonics")
     limit = closed_form(c * np.abs(x), a=a, b=b)
     left.plot(x, limit, ":", color="black", linewidth=1.2, label="infinitely many")
-    left.set(xlabel="$x$", ylabel="$k(x, 0)$")
-    left.legend(fontsize="small")
+    left.set(ylabel="$k(x, 0)$")
+    left.legend()
     kernel = TrigonometricKernel(a=a, b=b, c=c, n_basis=2 * entries)
     psi = kernel.psi(torch.from_numpy(x)).numpy()
     styles = {"cosines": ("ISGP", "-"), "sines": ("GP", "--"), "one of each": ("PAVA", ":")}
@@ -182,8 +184,43 @@ def draw_figure_4(a: float, b: float, c: float, harmonics: Sequence[int], entrie
             right.plot(x, psi[:, i, j], dashes, color=COLOURS[colour], linewidth=1.1)
     for kind, (colour, dashes) in styles.items():
         right.plot([], [], dashes, color=COLOURS[colour], label=kind)
-    right.set(xlabel="$z$", ylabel=r"entries of $\psi(z)$")
-    right.legend(fontsize="small")
+    right.set(xlabel="$x$", ylabel=r"entries of $\psi(x)$")
+    right.legend()
+    return figure
+
+
+def draw_printed(a: float, b: float, M: int) -> Figure:
+    """Appendix E's two closed forms, to the letter, beside the sums that they stand for."""
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.6), sharex=True)
+    d = np.linspace(0.01, 2, 400)  # from one period's peak to the next
+    upper.plot(
+        d, mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M), color=COLOURS["ISGP"], label="the sum (14)"
+    )
+    finite = printed_finite(d, a=a, b=b, M=M).real
+    upper.plot(d, finite, "--", color=COLOURS["GP"], label="closed form as printed")
+    upper.set(title=f"{M} functions", ylabel="$k$")
+    limit = mercer_sum(d, 0, a=a, b=b, c=1, n_basis=1000)
+    lower.plot(d, limit, color=COLOURS["ISGP"], label="the sum (14)")
+    infinite = printed_infinite(d, a=a, b=b)
+    lower.plot(d, infinite.real, "--", color=COLOURS["GP"], label="as printed, real part")
+    lower.plot(d, infinite.imag, ":", color=COLOURS["accent"], label="as printed, imaginary part")
+    lower.set(title="infinitely many", xlabel="$d = c\\,|x - z|$", ylabel="$k$")
+    for axis in (upper, lower):
+        axis.legend()
+    return figure
+
+
+def draw_missing(sizes: Sequence[int]) -> Figure:
+    """The part of the variance of infinitely many functions that M of them lack, a^(-M/2)."""
+    figure, axis = subplots(figsize=(5.8, 3.8))
+    a = np.linspace(1.0, 1.5, 251)
+    colours = ("GP", "PAVA", "ISGP")
+    for M, colour, dashes in zip(sizes, colours, (":", "--", "-"), strict=True):
+        axis.plot(a, a ** (-M / 2), dashes, color=COLOURS[colour], label=f"$M$ = {M}")
+    axis.axvline(1.2, color="black", linewidth=0.8)
+    axis.annotate("W&N's $a$", (1.2, 0.8), xytext=(4, 0), textcoords="offset points")
+    axis.set(xlabel="$a$", ylabel="missing part of $k(0, 0)$", xlim=(1, 1.5), ylim=(0, 1))
+    axis.legend()
     return figure
 
 

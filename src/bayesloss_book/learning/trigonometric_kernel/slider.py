@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss_book.html import HTMLTable, slider
+from bayesloss_book.html import Axis, HTMLTable, framed, slider
 
 __all__ = ["prior_slider"]
 
@@ -90,9 +90,9 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
         raise ValueError(f"expected n_samples of 1 to {len(_COLOURS)}, got {n_samples}")
     draws = np.random.default_rng(seed).normal(size=(n_samples, 2, 32)).round(3).tolist()
     sliders = "".join(slider(*given) for given in _SLIDERS)
-    panels = _panel("kernel", "k(x, 0) / k(0, 0), from −1 to 1", 1)
-    panels += _panel("f", "f(x), from −4 to 4", n_samples)
-    panels += _panel("nu", "ν(x) − ν₀, from −2 to 2; dashed: its prior mean", n_samples)
+    panels = _panel("kernel", "k(x, 0) / k(0, 0)", 1.05, 1)
+    panels += _panel("f", "f(x)", 4, n_samples)
+    panels += _panel("nu", "ν(x) − ν₀; dashed: its prior mean", 2, n_samples)
     # What the sliders start with, for readers without scripts and for tests.
     start = {name: value for name, *_, value in _SLIDERS}
     kernel = TrigonometricKernel(
@@ -102,15 +102,15 @@ def prior_slider(n_samples: int, seed: int) -> HTMLTable:
         f"<div id='prior-slider' data-draws='{json.dumps(draws)}'>"
         f"<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>{sliders}</div>"
         f"<p>Prior variance k(0, 0) = <output data-value='variance'>"
-        f"{float(kernel.variance):.2f}</output>. In each panel x runs from −1 to 1.</p>"
+        f"{float(kernel.variance):.2f}</output>.</p>"
         f"<div style='display:flex;flex-wrap:wrap;gap:1rem'>{panels}</div>"
-        "<noscript>The sliders need JavaScript; the figure above shows some of their positions."
+        "<noscript>The sliders need JavaScript; a figure below shows some of their positions."
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for a, b, c and M; the kernel, f and nu follow.")
 
 
-def _panel(name: str, title: str, n_curves: int) -> str:
+def _panel(name: str, title: str, reach: float, n_curves: int) -> str:
     curves = "".join(
         f"<path data-curve='{k}' fill='none' stroke='{_COLOURS[k]}' stroke-width='1.8'/>"
         for k in range(n_curves)
@@ -120,9 +120,16 @@ def _panel(name: str, title: str, n_curves: int) -> str:
             "<path data-curve='mean' fill='none' stroke='currentColor' stroke-width='1.2' "
             "stroke-dasharray='5 4'/>"
         )
+    cross = "<path d='M0 85H300M150 0V170' stroke='currentColor' stroke-width='0.5' opacity='0.4'/>"
     return (
-        f"<figure style='flex:1 1 15rem;margin:0' data-panel='{name}'>"
-        f"<svg viewBox='0 0 300 170' role='img' aria-label='{title}' style='width:100%'>"
-        "<path d='M0 85H300M150 0V170' stroke='currentColor' stroke-width='0.5' opacity='0.4'/>"
-        f"{curves}</svg><figcaption>{title}</figcaption></figure>"
+        f"<figure style='flex:1 1 15rem;max-width:22rem;margin:0' data-panel='{name}'>"
+        + framed(
+            f"prior-slider-{name}",
+            cross + curves,
+            (300, 170),
+            title,
+            Axis("x", -1, 1, [-1, 0, 1]),
+            Axis("", -reach, reach, [-int(reach), 0, int(reach)]),
+        )
+        + f"<figcaption>{title}</figcaption></figure>"
     )

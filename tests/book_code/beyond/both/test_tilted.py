@@ -112,3 +112,54 @@ def test_cut_of_and_table_3(few):
     assert settled
     again, _ = tilted.table_3(joint, mode, targets, costs, noise, cut)
     assert again == cut
+
+
+def test_tilted_bound_by_finite_differences():
+    """What the utility adds to the derivatives of the variational bound, along a line of q."""
+    prior, given = make_prior(), problem("simulated", 15, 0, n_targets=9)
+    joint = tilted.labels_joint(prior, given.x, given.y)
+    targets = prior.features(given.targets)
+    mode = find_mode(joint, prior.start(given.x))
+    bound = tilted.TiltedBound(tilted._tilted(joint, targets, 4, CostMatrix(0.25, 1)))
+    m, precision = mode.Gamma, joint.curvature(mode.Gamma)
+    q = bound(m, precision)
+    gradient, hessian = bound.derivatives(q)
+    S, scale = q.root @ q.root.T, prior.precision.sqrt()
+    noise = torch.randn(
+        len(m), len(m), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    step, turn = q.root @ noise[0], q.root @ (noise + noise.T) @ q.root.T
+
+    def at(length):
+        there = torch.linalg.inv(S + length * turn) / torch.outer(scale, scale)
+        return float(bound(m + length * step, 0.5 * (there + there.T)).value)
+
+    expected = float(gradient @ step + 0.5 * ((torch.linalg.inv(S) - hessian) * turn).sum())
+    h = 1e-4  # truncation 1e-10, rounding 1e-11
+    found = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_variational_bounds_lie_below_the_evidences(few):
+    """Labels with and without the utility; the grid of two weights and an intercept is the truth.
+
+    The mean of the log probability is taken as if nu were normal: at most a tenth of a nat here.
+    """
+    prior, x, y = few
+    joint = tilted.labels_joint(prior, x, y)
+    mode = find_mode(joint, prior.start(x))
+    targets = prior.features(torch.linspace(-40, 40, 9, dtype=torch.float64))
+    axis = torch.linspace(-5.5, 5.5, 61, dtype=torch.float64)
+    z = torch.cartesian_prod(axis, axis, axis)
+    Gamma = prior.location + z * prior.precision.rsqrt()
+    nu = prior.coefficients(Gamma) @ joint.data.features.T
+    log_mass = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(1)
+    log_mass = log_mass - 0.5 * (z**2 + math.log(2 * math.pi)).sum(1)
+    log_mass = log_mass + 3 * math.log(float(axis[1] - axis[0]))
+    for cut in (2, 6):
+        term = tilted._tilted(joint, targets, cut, CostMatrix(0.25, 1))
+        truth = float(torch.logsumexp(log_mass + term.log_utility(Gamma), 0))
+        found = tilted.tilted_evidence(
+            joint, mode, targets, cut, CostMatrix(0.25, 1), by_variation=True
+        )
+        assert truth - 0.6 < found < truth + 0.1

@@ -49,6 +49,6 @@ def test_regrets_and_summary(cell):
 
 
 def test_cells():
-    assert len(table.cells()) == 8
-    assert len(table.map_cells()) == 9
+    assert len(table.cells()) == 10
+    assert len(table.map_cells()) == 25
     assert table.KERNEL | {"repetition": 0} in table.map_cells()

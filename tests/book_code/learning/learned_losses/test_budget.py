@@ -36,7 +36,7 @@ def test_iterates_are_scikit_learns(odd_digits, penalty):
             model.fit(X, y)
         theirs = np.append(model.coef_[0], model.intercept_)
         # The objective is the same up to a factor and rounding, which L-BFGS amplifies slowly.
-        assert np.allclose(path[k], theirs, rtol=1e-3, atol=1e-4 * np.abs(theirs).max())
+        np.testing.assert_allclose(path[k], theirs, rtol=1e-3, atol=1e-4 * np.abs(theirs).max())
 
 
 def test_measures(odd_digits):

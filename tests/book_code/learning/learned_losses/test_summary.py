@@ -111,7 +111,7 @@ def test_figures_show_every_row():
     readings = figures.draw_readings(results)
     assert len(readings.axes) == 2
     points = readings.axes[0].get_lines()[1].get_xdata()
-    assert np.allclose(points, 100 - summary.printed()["mnist"] + 0.3)
+    np.testing.assert_allclose(points, 100 - summary.printed()["mnist"] + 0.3, rtol=1e-5, atol=1e-8)
     path = figures.draw_paths(made_up_paths()).axes[0].get_lines()[0].get_ydata()
     assert path[3] == pytest.approx(98.5)
     gaps = summary.gaps(results, [("ISGP", "logistic")])

@@ -34,7 +34,7 @@ class TestProblems:
             p, y = expit(problem.odds[side]), problem.y_test[side]
             assert abs((y - p).mean()) < 4 * np.sqrt((p * (1 - p)).mean() / side.sum())
         x = problem.X_test @ [2.0, -2.0, 1.0]
-        assert np.allclose(problem.odds[x > 0], 2.5 * x[x > 0] - 0.5)
+        np.testing.assert_allclose(problem.odds[x > 0], 2.5 * x[x > 0] - 0.5, rtol=1e-5, atol=1e-8)
 
     @pytest.mark.parametrize(("make", "shape"), [(em.cancer, 30), (lambda s: em.digit(3, s), 64)])
     def test_halves_share_nothing(self, make, shape):

@@ -44,7 +44,7 @@ def test_has_a_labelled_slider_a_button_and_a_described_picture(text):
 
 
 def test_frames_are_the_rounds(rounds, text):
-    frames = BeautifulSoup(text, "html.parser").find_all("g")
+    frames = BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     assert [int(values["data-round"]) for values in frames] == list(SHOWN)
     for values, k in zip(frames, SHOWN, strict=True):
         assert float(values["data-value"]) == pytest.approx(rounds[k].value, abs=0.051)

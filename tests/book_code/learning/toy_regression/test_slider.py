@@ -44,7 +44,7 @@ def test_frames_are_the_posteriors_of_the_first_data(problem, text):
     found, data = problem
     frames = {
         int(values["data-frame"]): float(values["data-width"])
-        for values in BeautifulSoup(text, "html.parser").find_all("g")
+        for values in BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     }
     assert tuple(frames) == SIZES
     for n, width in frames.items():

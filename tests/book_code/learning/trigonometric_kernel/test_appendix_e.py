@@ -162,6 +162,8 @@ def test_figures_draw():
     for figure in (
         appendix.draw_figure_4(a=1.2, b=1, c=0.5, harmonics=(1, 4), entries=2),
         appendix.draw_priors(n_samples=2, seed=0),
+        appendix.draw_printed(a=1.4, b=0.7, M=10),
+        appendix.draw_missing((16, 64, 100)),
     ):
         assert all(axis.lines for axis in figure.axes)
         plt.close(figure)

@@ -1,0 +1,188 @@
+// The search page: ranks the sections, claims and entries of the API in SEARCH_INDEX for the words
+// of the address or the field. elasticlunr finds and weighs; what a reader names in full, such as
+// "Theorem 8", leads to what bears that name.
+(() => {
+  const SHOWN = 50;
+  const EXCERPT = 220; // characters
+  const TITLE = 8; // how much more a word in a title says than one in the text
+  // What titles abbreviate and readers may write in full.
+  const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
+  const KINDS = { section: "section", claim: "claim", api: "package" };
+
+  const field = document.querySelector(".bd-search-container form.bd-search input");
+  const filter = document.querySelector(".search-filter");
+  const status = document.getElementById("search-status");
+  const list = document.getElementById("search-results");
+
+  // GPClassifier.fit is found as "gpclassifier", "classifier" and "fit".
+  const apart = (name) =>
+    name.replace(/(\p{Ll})(\p{Lu})/gu, "$1 $2").replace(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2");
+  const whole = (words) => words.replace(/\b(ep|gp)\b/g, (short) => `${short} ${WHOLE[short]}`);
+  const prose = (text) => text.replace(/\$[^$]*\$/g, " ");
+
+  elasticlunr.tokenizer.setSeperator(/ +/);
+  const index = elasticlunr(function () {
+    this.setRef("id");
+    this.addField("title");
+    this.addField("text");
+    this.saveDocument(false);
+  });
+  const known = new Map(); // how many entries have a word
+  const entries = SEARCH_INDEX.map((entry, id) => {
+    const title = whole(asWords(entry.title));
+    const long = entry.kind === "api" ? title + asWords(apart(entry.title)) : title;
+    const text = asWords(prose(entry.text));
+    index.addDoc({ id, title: long, text });
+    for (const word of new Set(`${long}${text}${asWords(entry.where)}`.split(" "))) {
+      known.set(word, (known.get(word) ?? 0) + 1);
+    }
+    // "W&N, Section 5, Table 2" bears the name "Table 2"; "Theorem 8: which way?" what stands first.
+    const names = whole(
+      asWords(entry.kind === "claim" ? entry.title.split(",").pop() : entry.title.split(/:| \(/)[0]),
+    );
+    return { ...entry, id, names, words: `${long}${asWords(entry.where)}${text}` };
+  });
+
+  // Insertions, deletions, replacements and swaps of neighbours from one word to another.
+  function distance(a, b) {
+    const rows = [[...Array(b.length + 1).keys()]];
+    for (let i = 1; i <= a.length; i++) {
+      rows.push([i]);
+      for (let j = 1; j <= b.length; j++) {
+        rows[i][j] = Math.min(
+          rows[i - 1][j] + 1,
+          rows[i][j - 1] + 1,
+          rows[i - 1][j - 1] + (a[i - 1] !== b[j - 1]),
+          i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1] ? rows[i - 2][j - 2] + 1 : Infinity,
+        );
+      }
+    }
+    return rows[a.length][b.length];
+  }
+
+  // The nearest word of the book to one that begins none; of those as near, the commonest.
+  function corrected(word) {
+    const all = [...known.keys()];
+    if (word.length < 4 || all.some((other) => other.startsWith(word))) return word;
+    const near = all
+      .filter((other) => Math.abs(other.length - word.length) <= 2)
+      .map((other) => [distance(word, other), -known.get(other), other])
+      .filter(([steps]) => steps <= (word.length < 7 ? 1 : 2))
+      .sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    return near.length ? near[0][2] : word;
+  }
+
+  // More than a sum over words: what bears the words as its name comes first, the shorter the rest
+  // of the name the better, and a page before its sections. The package comes last, unless asked
+  // for as code is written; so do the errata, which repeat what a chapter shows.
+  function weigh(entry, score, wanted, query) {
+    const code = /[\p{Ll}_.][\p{Lu}_.]/u.test(query) && entry.title.split(".").includes(query.trim());
+    if (entry.kind === "api" && !code) return score / 20;
+    if (`${entry.names} `.includes(`${wanted} `)) {
+      score += 50 + (100 * wanted.length) / entry.names.length + (entry.where ? 0 : 40);
+    }
+    score += 5 * Math.log2(`${entry.words} `.split(`${wanted} `).length);
+    return entry.url.includes("/errata") ? score / 4 : score;
+  }
+
+  function find(query) {
+    const quoted = /^\s*["“].+["”]\s*$/.test(query);
+    const typed = asWords(query).split(" ").slice(1);
+    const meant = typed.map(corrected);
+    const wanted = ` ${meant.join(" ")}`;
+    const ask = (bool) =>
+      index.search(meant.join(" "), {
+        fields: { title: { boost: TITLE }, text: { boost: 1 } },
+        bool,
+        expand: true,
+      });
+    let hits = ask("AND");
+    if (hits.length === 0) hits = ask("OR");
+    let found = hits.map(({ ref, score }) => ({
+      entry: entries[ref],
+      score: weigh(entries[ref], score, wanted, query),
+    }));
+    if (quoted) found = found.filter(({ entry }) => `${entry.words} `.includes(`${wanted} `));
+    const { kind, verdict } = filter.elements;
+    found = found.filter(
+      ({ entry }) =>
+        (!kind.value || entry.kind === kind.value) && (!verdict.value || entry.verdict === verdict.value),
+    );
+    // What is nearly as good goes by the order of the ledger and of the book.
+    found.sort((a, b) => Math.round(b.score / 10) - Math.round(a.score / 10) || a.entry.id - b.entry.id);
+    return { found: found.map(({ entry }) => entry), meant, typed };
+  }
+
+  function make(tag, attributes, ...content) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.append(...content);
+    return element;
+  }
+
+  // Around the first of the words; a formula is whole or left out.
+  function excerpt(text, meant) {
+    const at = Math.min(
+      ...meant.map((word) => text.toLowerCase().indexOf(word)).filter((place) => place >= 0),
+      text.length,
+    );
+    let start = at === text.length || at < EXCERPT / 2 ? 0 : text.lastIndexOf(" ", at - EXCERPT / 3) + 1;
+    if (text.slice(0, start).split("$").length % 2 === 0) start = text.lastIndexOf("$", start - 1);
+    let end = text.length <= start + EXCERPT ? text.length : text.lastIndexOf(" ", start + EXCERPT);
+    if (text.slice(0, end).split("$").length % 2 === 0) end = text.indexOf("$", end) + 1;
+    const parts = text.slice(start, end).split("$");
+    return make(
+      "p",
+      { class: "excerpt" },
+      start ? "… " : "",
+      ...parts.flatMap((part, place) => (place % 2 ? [make("span", { class: "math" }, `\\(${part}\\)`)] : marked(part, meant))),
+      end < text.length ? " …" : "",
+    );
+  }
+
+  function marked(text, meant) {
+    const words = meant.filter((word) => word.length > 1);
+    if (words.length === 0) return [text];
+    return text
+      .split(new RegExp(`(${words.join("|")})`, "iu"))
+      .map((part, place) => (place % 2 ? make("mark", {}, part) : part));
+  }
+
+  function item(entry, meant) {
+    const link = make("a", { href: entry.url });
+    link.append(
+      ...entry.title
+        .split("$")
+        .map((part, place) => (place % 2 ? make("span", { class: "math" }, `\\(${part}\\)`) : part)),
+    );
+    const line = make("p", { class: `claim-${(entry.verdict ?? "").replaceAll(" ", "-")}` }, link, " ");
+    if (entry.verdict) line.append(make("span", { class: "claim-verdict" }, entry.verdict));
+    line.append(make("span", { class: "kind" }, ` ${KINDS[entry.kind]}${entry.where && `, in ${entry.where}`}`.replace(/\$/g, "")));
+    return make("li", {}, line, excerpt(entry.text, meant));
+  }
+
+  async function show() {
+    const { found, meant, typed } = field.value.trim() ? find(field.value) : { found: [], meant: [], typed: [] };
+    list.replaceChildren(...found.slice(0, SHOWN).map((entry) => item(entry, meant)));
+    const instead = typed
+      .map((word, place) => (word === meant[place] ? "" : `No “${word}”; shown is “${meant[place]}”. `))
+      .join("");
+    const more = found.length > SHOWN ? `, the first ${SHOWN} shown` : "";
+    status.textContent = typed.length ? `${instead}${found.length} places${more}` : "";
+    await window.MathJax?.startup?.promise;
+    window.MathJax?.typesetPromise?.([list]);
+  }
+
+  const verdicts = [...new Set(entries.map((entry) => entry.verdict).filter(Boolean))];
+  filter.elements.verdict.append(...verdicts.map((verdict) => make("option", {}, verdict)));
+  field.value = new URLSearchParams(location.search).get("q") ?? "";
+  field.focus();
+  field.select();
+  field.addEventListener("input", show);
+  field.form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    show();
+  });
+  filter.addEventListener("input", show);
+  show();
+})();

@@ -1,0 +1,102 @@
+"""The pictures of the findings in ten minutes, each made from what is stored or was found."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.ledger.claims import Finding
+
+__all__ = ["draw_decisions", "draw_excess", "draw_readings", "readings"]
+
+
+def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
+    """Draw the probability of a disaster by each distribution, and where decisions change.
+
+    Parameters
+    ----------
+    tails : mapping of str to float
+        From the distribution's name to the probability; the first is the posterior.
+    share : float
+        From this probability on, precaution is the better decision: its cost over the disaster's.
+    """
+    figure, axes = subplots(figsize=(4.8, 2.4))
+    truth = next(iter(tails.values())) > share
+    for row, tail in enumerate(tails.values()):
+        right = (tail > share) == truth
+        colour = COLOURS["ISGP"] if right else COLOURS["GP"]
+        axes.barh(row, tail, color=colour, height=0.55, hatch="" if right else "//")
+        words = ("shut down" if tail > share else "stay on") + ("" if right else ": wrong")
+        axes.text(max(tail, share) + 0.003, row, words, va="center")
+    axes.axvline(share, color=COLOURS["data"], linestyle="--")
+    axes.set_yticks(range(len(tails)), list(tails))
+    axes.invert_yaxis()
+    axes.set(xlabel="probability of a meltdown", xlim=(0, 1.45 * max(tails.values())))
+    return figure
+
+
+def readings(finding: Finding) -> pd.Series:
+    """What an open setting does: the result under each reading of the paper.
+
+    Raises
+    ------
+    ValueError
+        If the finding is of another kind.
+    """
+    if finding.check != "setting":
+        raise ValueError(f"expected a finding about a setting, got {finding.check!r}")
+    return pd.Series({row["what"]: float(row["measured"]) for row in finding.rows})
+
+
+def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
+    """Draw the result under each reading, beside the printed one.
+
+    Parameters
+    ----------
+    found : Series
+        As from :func:`readings`.
+    printed : float
+    label : str
+        Of the axis, with the unit.
+    """
+    figure, axes = subplots(figsize=(4.8, 0.42 * len(found) + 1.0))
+    axes.axvline(0, color=COLOURS["data"], linewidth=1)
+    axes.axvline(printed, color=COLOURS["data"], linestyle="--", label="printed")
+    axes.plot(found, range(len(found)), "o", color=COLOURS["ISGP"], markersize=9, label="measured")
+    axes.set_yticks(range(len(found)), list(found.index))
+    axes.invert_yaxis()
+    axes.set(xlabel=label)
+    figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def draw_excess(excess: pd.DataFrame) -> Figure:
+    """Draw how much more each calibrator loses than the best.
+
+    Parameters
+    ----------
+    excess : DataFrame
+        "mean" and "error", a row a calibrator, in thousandths of a nat.
+    """
+    ordered = excess.sort_values("mean")
+    figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
+    for row, (name, (mean, error)) in enumerate(ordered.iterrows()):
+        own = name == "link"
+        axes.errorbar(
+            mean,
+            row,
+            xerr=2 * error,
+            fmt="D" if own else "o",
+            color=COLOURS["ISGP" if own else "Linear"],
+            markersize=8,
+        )
+    axes.set_yticks(
+        range(len(ordered)), ["learned link" if n == "link" else n for n in ordered.index]
+    )
+    axes.invert_yaxis()
+    axes.set_xscale("symlog", linthresh=10)
+    axes.set_xticks([0, 10, 100], ["0", "10", "100"])
+    axes.set(xlabel="log loss above the best, in thousandths of a nat")
+    return figure

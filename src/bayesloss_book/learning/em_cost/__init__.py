@@ -1,0 +1,1 @@
+"""The chapter on what EM costs: its figure; what is measured is linkgistic's."""

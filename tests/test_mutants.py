@@ -1,0 +1,70 @@
+"""The tool that draws faults: each changes one place, and what it draws has no other source."""
+
+import ast
+from pathlib import Path
+
+import mutants
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULE = '''"""A text with 1 + 1 in it."""
+
+def f(x: "1 + 1", k=2):
+    """Another: 2 * 3."""
+    if x < 0:
+        raise ValueError(f"{x + 1} is below 0")
+    return -x * math.sin(k) + max(x, 1.5)
+'''
+
+
+def found(old: str) -> set[str]:
+    return {fault.new for fault in mutants.faults("m.py", MODULE) if fault.old == old}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("<", {"<="}),
+        ("*", {"/"}),
+        ("+", {"-"}),
+        ("-x", {"x"}),
+        ("2", {"3"}),
+        ("1.5", {"3.0"}),
+        ("math.sin", {"math.cos"}),
+        ("x, 1.5", {"1.5, x"}),
+        ("-x * math.sin(k)", {"-x"}),
+        ("-x * math.sin(k) + max(x, 1.5)", {"-x * math.sin(k)"}),
+    ],
+)
+def test_kinds_of_faults(old, new):
+    assert found(old) == new
+
+
+def test_texts_annotations_and_refusals_are_spared():
+    lines = {fault.line for fault in mutants.faults("m.py", MODULE)}
+    assert lines == {3, 5, 7}  # in line 3 the default alone
+    assert {fault.old for fault in mutants.faults("m.py", MODULE) if fault.line == 3} == {"2"}
+
+
+def test_a_fault_changes_its_place_alone():
+    for fault in mutants.faults("m.py", MODULE):
+        text = fault.into(MODULE)
+        ast.parse(text)
+        pairs = zip(MODULE.split("\n"), text.split("\n"), strict=True)
+        changed = [k for k, (before, after) in enumerate(pairs, 1) if before != after]
+        assert changed == [fault.line]
+        assert len(text) - len(MODULE) == len(fault.new) - len(fault.old)
+
+
+def test_the_same_seed_draws_the_same_faults_on_lines_of_their_own():
+    one, other = mutants.draw(ROOT, 20, 1), mutants.draw(ROOT, 20, 2)
+    assert one == mutants.draw(ROOT, 20, 1) != other
+    assert len({(fault.file, fault.line) for fault in one}) == 20
+
+
+def test_a_module_is_tested_by_its_own_tests_first_then_by_those_of_its_importers():
+    tests = list(mutants.test_files(ROOT, "src/bayesloss/kernels.py"))
+    assert tests[0] == "tests/test_kernels.py"
+    assert "tests/calibrating/test_gp_regression.py" in tests
+    library = [test.startswith("tests/book_code") for test in tests]
+    assert library == sorted(library)

@@ -1,0 +1,166 @@
+"""Sphinx extension: a search that finds sections, claims and entries of the API, without a network.
+
+What there is to find is read from the pages as they are written: a section with its own text, not
+that of the sections in it; a definition or theorem in its box; an entry of the API with its
+docstring; and, from the ledger, a claim with its verdict, which leads to the box that checks it.
+``search_index.js`` carries them as a script, because a page opened from disk may load no other
+data; ``book/_static/search.js`` ranks them with elasticlunr, the library that pdoc ships and keeps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any, cast
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.domains.math import MathDomain
+
+from bayesloss_book.ledger.claims import ledger
+
+# Parts of a section that are found as something of their own, or not at all.
+APART = (addnodes.desc, nodes.literal_block, nodes.raw, nodes.comment, nodes.title)
+NOTES = {"made-box", "made-page"}  # how a figure was made
+
+LIBRARY = "pdoc/templates/resources/elasticlunr.min.js"
+
+Entry = dict[str, str]
+
+
+def read(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Keep what a page has to find, when its references are resolved."""
+    uri = cast(StandaloneHTMLBuilder, app.builder).get_target_uri(docname)
+    found = [
+        *_sections(doctree, uri),
+        *_boxes(doctree, uri),
+        *(entry for desc in doctree.findall(addnodes.desc) for entry in _api(desc, uri)),
+    ]
+    _entries(app).extend(found)
+
+
+def _entries(app: Sphinx) -> list[Entry]:
+    """Return the entries found so far; they live as long as the build."""
+    return app.__dict__.setdefault("_book_search", [])
+
+
+def _sections(doctree: nodes.document, uri: str) -> Iterator[Entry]:
+    """Yield a page's sections; the outermost is the page."""
+    sections = [section for section in doctree.findall(nodes.section) if _has_title(section)]
+    for section in sections:
+        page = _text(sections[0].next_node(nodes.title))
+        title = _text(section.next_node(nodes.title))
+        place = uri if section is sections[0] else f"{uri}#{section['ids'][0]}"
+        text = _text(section)
+        if text or section is sections[0]:
+            where = "" if section is sections[0] else page
+            kind = "api" if section.next_node(addnodes.desc) else "section"
+            yield {"kind": kind, "title": title, "where": where, "url": place, "text": text}
+
+
+def _boxes(doctree: nodes.document, uri: str) -> Iterator[Entry]:
+    """Yield the definitions and theorems that sphinx-proof numbers."""
+    page = _text(doctree.next_node(nodes.title))
+    for box in doctree.findall(nodes.Element):
+        if "proof" in box["classes"] and box["ids"] and isinstance(box[0], nodes.title):
+            title = _text(box[0]).removeprefix("(").removesuffix(")")
+            place = f"{uri}#{box['ids'][0]}"
+            yield {
+                "kind": "section",
+                "title": title,
+                "where": page,
+                "url": place,
+                "text": _text(box),
+            }
+
+
+def _api(desc: addnodes.desc, uri: str) -> Iterator[Entry]:
+    """Yield what a description of the API describes."""
+    for signature in desc.findall(addnodes.desc_signature):
+        if signature.parent is desc and signature["ids"]:
+            yield {
+                "kind": "api",
+                "title": signature["fullname"],
+                "where": signature["module"] or "",
+                "url": f"{uri}#{signature['ids'][0]}",
+                "text": _text(desc.next_node(addnodes.desc_content)),
+            }
+
+
+def _has_title(section: nodes.Node) -> bool:
+    """Tell whether a section is one to a reader; sphinx-proof makes others, for its boxes."""
+    return isinstance(section, nodes.section) and isinstance(section[0], nodes.title)
+
+
+def _apart(node: nodes.Node) -> bool:
+    """Tell whether a part of a section is none of its own text."""
+    if isinstance(node, nodes.Text):
+        return False
+    noted = isinstance(node, nodes.Element) and NOTES & set(node["classes"])
+    return isinstance(node, APART) or bool(noted) or _has_title(node)
+
+
+def _text(node: nodes.Node) -> str:
+    """Return a node's own text, with formulas between dollar signs and single spaces."""
+
+    def parts(inner: nodes.Node) -> Iterator[str]:
+        for child in inner.children:
+            if _apart(child):
+                continue
+            if isinstance(child, nodes.math | nodes.math_block):
+                yield f"${child.astext()}$"
+            elif isinstance(child, nodes.Text):
+                yield child.astext().replace("$", "")
+            else:
+                yield from parts(child)
+            if not isinstance(child, nodes.Inline | nodes.Text):
+                yield " "
+
+    return " ".join("".join(parts(node)).split())
+
+
+def claims() -> list[Entry]:
+    """Return the claims of the ledger, each with the place of its box."""
+    return [
+        {
+            "kind": "claim",
+            "title": f"{claim.paper}, {claim.where}",
+            "where": claim.page,
+            "url": f"book/{claim.page}.html#claim-{claim.id}",
+            "text": claim.statement,
+            "verdict": claim.verdict,
+        }
+        for claim in ledger().values()
+    ]
+
+
+def write(app: Sphinx, exception: Exception | None) -> None:
+    """Put the entries and the library beside the book."""
+    if exception or app.builder.format != "html":
+        return
+    static = Path(app.outdir) / "_static"
+    entries = [*claims(), *_entries(app)]
+    script = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
+    (static / "search_index.js").write_text(f"const SEARCH_INDEX = {script};\n", "utf-8")
+    library = Path(str(metadata.distribution("pdoc").locate_file(LIBRARY)))
+    (static / library.name).write_bytes(library.read_bytes())
+    (Path(app.outdir) / "searchindex.js").unlink(missing_ok=True)  # the theme's, which none reads
+
+
+def prepare(app: Sphinx, pagename: str, *_: Any) -> None:
+    """Have the search page load MathJax, for the formulas in what it finds."""
+    if pagename == "search":
+        domain = cast(MathDomain, app.env.get_domain("math"))
+        domain.data["has_equations"]["search"] = True
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Read after all references are resolved, write when the rest is."""
+    app.connect("doctree-resolved", read, priority=900)
+    app.connect("html-page-context", prepare, priority=100)
+    app.connect("build-finished", write)
+    return {"parallel_read_safe": True, "parallel_write_safe": False}

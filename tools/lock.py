@@ -1,0 +1,92 @@
+"""Write the locks: every package at one version, with the sums of all its files.
+
+    make lock
+
+reads the pins of the present locks, resolves what `pyproject.toml` asks for at these versions and
+on every system, and writes three files that pip takes with `--require-hashes --no-deps`:
+
+    requirements.lock          what `make` installs
+    requirements-cuda.lock     what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
+    requirements-extras.lock   what the extras `chains` and `calibrators` need besides
+
+To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
+on an index of its own: their sums stand beside those of PyPI's, so pip may take either. Where that
+index cannot be reached, the sums of the present lock stay, as long as the version does.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+EXTRAS = ("book", "pdf", "test", "cluster")  # of `requirements.lock`
+LOCKS = ("requirements.lock", "requirements-torch.lock", "requirements-extras.lock")
+CPU_LOCK = ROOT / "requirements-torch-cpu.lock"
+TORCH = re.compile(r"^(torch$|nvidia-|cuda-|triton$)")
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+PYTHON = "3.11.5"  # the first for which all pins have files
+
+BLOCK = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;\\]+).*(?:\n {4}.*)*", re.M)
+
+
+def blocks(text: str) -> dict[str, re.Match[str]]:
+    """The packages of a lock: from their names to pin, marker and sums as they are written."""
+    return {match["name"]: match for match in BLOCK.finditer(text)}
+
+
+def compile_(*arguments: str, asked: str | None = None) -> str:
+    """What uv resolves, with sums, for every system."""
+    command = ["uv", "pip", "compile", "-q", "--universal", "--python-version", PYTHON]
+    command += ["--generate-hashes", "--no-annotate", "--no-header", *arguments]
+    command += ["pyproject.toml"] if asked is None else ["-"]
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, input=asked, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def cpu_wheels(version: str) -> str:
+    """The lock of PyTorch's CPU wheels: from its index, or else the present one."""
+    asked = f"torch=={version}+cpu"
+    try:
+        return compile_("--no-deps", "--index-url", CPU_INDEX, asked=asked)
+    except RuntimeError as error:
+        present = CPU_LOCK.read_text("utf-8") if CPU_LOCK.exists() else ""
+        if not present.startswith(asked):
+            raise
+        print(f"The sums of {asked} stay as they were: {error}", file=sys.stderr)
+        return present
+
+
+def main() -> None:
+    """Write the four files."""
+    paths = [ROOT / name for name in LOCKS]
+    before = "".join(path.read_text("utf-8") for path in paths if path.exists())
+    pins = ROOT / "_build" / "pins.txt"
+    pins.parent.mkdir(exist_ok=True)
+
+    def pin(text: str) -> list[str]:
+        pins.write_text(
+            "".join(f"{m['name']}=={m['version']}\n" for m in blocks(text).values()), "utf-8"
+        )
+        return ["--constraint", str(pins)]
+
+    whole = compile_("--all-extras", *pin(before))
+    asked = [argument for extra in EXTRAS for argument in ("--extra", extra)]
+    usual = blocks(compile_(*asked, *pin(whole)))
+    files: tuple[list[str], ...] = ([], [], [])
+    for name, match in blocks(whole).items():
+        if "== 'pypy'" in match[0]:
+            continue  # PyTorch is for CPython
+        files[1 if TORCH.match(name) else 0 if name in usual else 2].append(match[0])
+    for path, packages in zip(paths, files, strict=True):
+        path.write_text("\n".join([*packages, ""]), "utf-8")
+        print(f"{path.name}: {len(packages)} packages")
+    CPU_LOCK.write_text(cpu_wheels(blocks(whole)["torch"]["version"]), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
