@@ -204,9 +204,8 @@ class SparseInputs(Inputs):
     def squares_about(self, centre: Tensor, weight: Tensor) -> Tensor:
         """Weighted sums of the columns' squared distances from a centre, (d,)."""
         Z, m = self.Z, centre.numpy()
-        share = np.repeat(weight.numpy(), np.diff(Z.indptr))
-        inside = np.bincount(Z.indices, share, len(m))
-        found = np.bincount(Z.indices, share * (Z.data - m[Z.indices]) ** 2, len(m))
+        inside = self._with(np.ones_like(Z.data)).T @ weight.numpy()
+        found = self._with((Z.data - m[Z.indices]) ** 2).T @ weight.numpy()
         rest = (float(weight.sum()) - inside).clip(0)
         return torch.from_numpy(found + rest * m**2)
 
@@ -235,12 +234,14 @@ class SparseInputs(Inputs):
 
     def scaled_lengths(self, scale: Tensor, centre: Tensor) -> Tensor:
         """Sums of scale_j (z_nj - centre_j)^2 over the columns, (n,)."""
-        squared = self.Z.copy()
         s, m = scale.numpy(), centre.numpy()
-        # What a stored number adds to the square of the centre's distance from zero.
-        squared.data = s[squared.indices] * squared.data * (squared.data - 2 * m[squared.indices])
-        sums = np.asarray(squared.sum(axis=1)).ravel()
+        # What stored numbers add to the square of the centre's distance from zero.
+        sums = self._with(self.Z.data**2) @ s - 2 * (self.Z @ (s * m))
         return torch.from_numpy(sums + float(s @ m**2)).clamp_min_(0)
+
+    def _with(self, data: Array) -> Any:
+        """A matrix with other numbers in the same places."""
+        return type(self.Z)((data, self.Z.indices, self.Z.indptr), shape=self.shape)
 
     def rows(self, chosen: Tensor | slice) -> "SparseInputs":
         """Some of the rows, by number, mask or slice, as inputs of the same kind."""

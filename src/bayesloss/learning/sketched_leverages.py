@@ -21,7 +21,7 @@ corrects its bias. What is left of the spread of that ratio, beyond the sketch's
 the formula still misses in a single row, tau; and each row's leverage is the mean of formula and
 sketch with the precisions 1 / tau^2 and S / 2: as good as the better of the two, but for the error
 of the mean ratio, which all rows share. Where documents have a few topics, and words with them, the
-formula is off by 10 per cent at r = 1 and by 27 at r = 0.1. Leverages then are off by 7 and 16 per
+formula is off by 10 per cent at r = 1 and by 27 at r = 0.1. Leverages then are off by 8 and 18 per
 cent, and by 50 from a sketch alone of as many vectors.
 """
 
