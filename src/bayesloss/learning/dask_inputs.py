@@ -6,7 +6,7 @@ put in and what comes out: weights, sums, one number for each row and problem, a
 are sampled; never the d columns of all rows. Sums of blocks are taken in a fixed order, so that
 neither the number of workers nor the loss of one changes a result.
 
-Blocks are read anew at each pass, some hundred times. Where workers have the memory, keep them
+Blocks are read anew at each pass, some dozens of times. Where workers have the memory, keep them
 there by ``X = X.persist()`` before the fit; where they have not, a pass costs what reading costs.
 
 Dask is imported only where one of its collections comes in.
