@@ -14,41 +14,69 @@ cut off at 0 and 1, is the part of the pairs that are copies: the intraclass cor
 labels. Of m equal rows, 1 + (m - 1) rho are one observation's, which is Kish's design effect.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from torch import Tensor
 
-__all__ = ["agreement", "equal_rows", "merged"]
+__all__ = ["agreement", "equal_rows", "hashed", "merged"]
 
 _CELLS = 2**22  # numbers hashed at a time
+_ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
 
 
-def equal_rows(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+def equal_rows(rows: Any) -> NDArray[np.int64]:
     """Numbers 0, 1, ... of shape (n,) that are equal where rows, of shape (n, d), are.
 
-    Rows are compared by a hash of their bits, 64 bits long: sums of products with odd numbers.
-    Those of one hash are then compared in full.
+    Rows, dense or sparse, are compared by a hash of their bits, 64 bits long: sums of products with
+    odd numbers, to which zeros add nothing. Those of one hash are then compared in full.
     """
-    generator = np.random.default_rng(0)
-    factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
-    hashes = np.concatenate(
-        [
-            # Adding 0 makes -0 the same as 0.
-            ((part + 0.0).view(np.uint64) * factors).sum(axis=1, dtype=np.uint64)
-            for part in np.array_split(rows, max(1, rows.size // _CELLS))
-        ]
-    )
+    sparse, hashes = issparse(rows), hashed(rows)
     _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
-    if len(first) < len(rows):
-        alike = np.flatnonzero(first[codes] != np.arange(len(rows)))
-        if not np.array_equal(rows[alike], rows[first[codes[alike]]]):
+    if len(first) < len(hashes):
+        alike = np.flatnonzero(first[codes] != np.arange(len(hashes)))
+        found, same = rows[alike], rows[first[codes[alike]]]
+        if sparse:
+            if (found != same).nnz:
+                return np.unique(hashed(rows, mixed=True), return_inverse=True)[1]
+        elif not np.array_equal(found, same):
             return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
     return codes
 
 
+def hashed(rows: Any, mixed: bool = False) -> NDArray[np.uint64]:
+    """The hashes of rows, dense or sparse and in canonical format, of shape (n,).
+
+    Unless bits are mixed first, rows that differ by the signs of two numbers have one hash.
+    """
+    generator = np.random.default_rng(0)
+    factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
+
+    def bits(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+        found = (values + 0.0).view(np.uint64)  # adding 0 makes -0 the same as 0
+        if mixed:
+            found ^= found >> np.uint64(32)
+            found *= _ODD
+            found ^= found >> np.uint64(29)
+        return found
+
+    if issparse(rows):
+        upto = np.zeros(rows.nnz + 1, dtype=np.uint64)  # sums wrap around, and so do differences
+        np.cumsum(bits(rows.data) * factors[rows.indices], out=upto[1:])
+        return upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
+    return np.concatenate(
+        [
+            (bits(part) * factors).sum(axis=1, dtype=np.uint64)
+            for part in np.array_split(rows, max(1, rows.size // _CELLS))
+        ]
+    )
+
+
 def merged(
-    inputs: NDArray[np.float64], weight: NDArray[np.float64], *keys: NDArray
+    rows: Any, weight: NDArray[np.float64], *keys: NDArray
 ) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """One row of each set of equal rows, and what each set weighs together.
 
@@ -58,7 +86,8 @@ def merged(
 
     Parameters
     ----------
-    inputs : ndarray of shape (n, d)
+    rows : ndarray or sparse matrix of shape (n, d), or ndarray of shape (n,)
+        The latter are numbers that are equal where rows are, see :func:`equal_rows`.
     weight : ndarray of shape (n,)
     *keys : ndarray of shape (n,)
         In which equal rows have to agree, too: labels, groups.
@@ -68,7 +97,7 @@ def merged(
     kept : ndarray of shape (m,)
     weight : ndarray of shape (m,)
     """
-    together = np.stack([equal_rows(inputs), *keys], axis=1)
+    together = np.stack([rows if rows.ndim == 1 else equal_rows(rows), *keys], axis=1)
     _, first, codes = np.unique(together, axis=0, return_index=True, return_inverse=True)
     if len(first) == len(weight) and weight.max() <= 1:
         return np.arange(len(weight)), weight

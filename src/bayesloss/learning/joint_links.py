@@ -263,8 +263,8 @@ def fit_softmax(
     sources : callable, optional
     """
     K, d = len(data.labels), len(data.centre)
-    begin = data.Z.new_zeros((K, d)) if beta is None else beta
-    level = data.Z.new_zeros(K) if offset is None else offset
+    begin = data.centre.new_zeros((K, d)) if beta is None else beta
+    level = data.centre.new_zeros(K) if offset is None else offset
     y, total = data.labels.to(weight.dtype), float(weight.sum())
     ridge = data.ridge * data.total / total
     steep = math.inf

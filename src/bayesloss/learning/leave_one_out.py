@@ -19,6 +19,9 @@ weighted curvatures, and H_g = Z_g H^-1 Z_g^T, the scores without it are
 
 where U U^T = H_g and U^T D U = V Lambda V^T, a matrix no larger than the number of columns. Lambda
 is the share of what is known in each direction that only the group knows.
+
+Sparse inputs may have so many columns that no matrix with a row for each is affordable. There h_n
+comes from conjugate gradients, see :mod:`bayesloss.learning.sketched_leverages`.
 """
 
 import math
@@ -27,12 +30,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from bayesloss.learning.copies import agreement, equal_rows
+from bayesloss.learning.copies import agreement
+from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs
 from bayesloss.learning.linear_scores import LinearScores, gram, sampled
+from bayesloss.learning.sketched_leverages import sketched_leverages
 
 __all__ = ["LeaveOneOut"]
 
-_ROWS = 1024  # data in a block
 _MANY = 4096  # data in a block of which the products are summed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
@@ -62,18 +66,33 @@ class LeaveOneOut:
         Of the directions of the sketch.
     groups : Tensor of int64 of shape (n,), optional
         Data of one number are left out together.
+
+    Raises
+    ------
+    ValueError
+        If groups, or inputs that are neither an array nor sparse, have too many columns.
     """
 
     def __init__(self, data: LinearScores, seed: int, groups: Tensor | None = None) -> None:
         self._data = data
-        self._Z, self._centre = data.Z, data.centre
-        if len(self._centre) > len(self._Z):  # as many coordinates as data will do
-            self._Z = torch.linalg.qr((data.Z - data.centre).T, mode="r").R.T
-            self._centre = torch.zeros_like(self._Z[0])
+        self._inputs, self._centre, self._seed = data.inputs, data.centre, seed
+        n, d = data.inputs.shape
+        self._wide = data.wide and not isinstance(data.inputs, DenseInputs)
+        if self._wide and not (groups is None and isinstance(data.inputs, SparseInputs)):
+            raise ValueError(
+                "expected fewer columns where "
+                + ("groups are" if groups is not None else "rows of blocks are")
+                + f" held out, got {d}: bring them to a few hundred (TruncatedSVD), or set "
+                "leave_one_out=False"
+            )
+        if d > n and not self._wide:  # as many coordinates as data will do
+            every = data.inputs.dense(torch.arange(n, device=data.centre.device))
+            reduced = torch.linalg.qr((every - data.centre).T, mode="r").R.T
+            self._inputs, self._centre = DenseInputs(reduced), torch.zeros_like(reduced[0])
         self._groups = None if groups is None else _by_size(groups)
         self._rows = None
         if groups is None and bool((data.weight > 1).any()):
-            self._rows = torch.from_numpy(equal_rows(data.Z.cpu().numpy())).to(data.Z.device)
+            self._rows = torch.from_numpy(data.inputs.equal()).to(data.centre.device)
         # For each problem: the curvatures of which H was formed, and the penalty's share of it; how
         # many of its copies a datum is left out with; h_n / (1 - h_n d_n) or the factors of groups.
         self._formed: dict[int, tuple[Tensor, float]] = {}
@@ -83,15 +102,15 @@ class LeaveOneOut:
         self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
         # Roots and sketches that were made together.
         self._ready: dict[int, tuple[Tensor, Tensor]] = {}
-        self._largest = float(torch.linalg.vector_norm(data.Z, math.inf))
+        self._largest = data.inputs.largest()
         self._moderate = self._largest < _MODERATE
         generator = torch.Generator().manual_seed(seed)
         shape = (len(self._centre), _SKETCH)
-        directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
-        self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
+        directions = torch.randn(shape, dtype=data.centre.dtype, generator=generator)
+        self._directions = directions.to(data.centre.device) / math.sqrt(_SKETCH)
         self._few = _CHEAP / len(self._centre) ** 2
         self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
-        self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
+        self._preference = data.leverages() if not self._wide and n > self._n_drawn else None
 
     def __call__(
         self,
@@ -146,11 +165,15 @@ class LeaveOneOut:
 
     def _stale(self, problem: int, curvature: Tensor) -> bool:
         """Whether H is to be formed: its data's part by shape, the penalty's by its share."""
-        if problem not in self._formed or min(len(self._Z), self._n_drawn) < self._few:
+        if problem not in self._formed:
+            return True
+        if not self._wide and min(len(self._inputs), self._n_drawn) < self._few:
             return True
         weight, (former, share) = self._data.weight, self._formed[problem]
         total, former_total = weight @ curvature, weight @ former
         change = weight @ (curvature / total - former / former_total).abs()
+        if self._wide:  # H costs more, and it is the data's part alone whose shape is in doubt
+            share *= 1 - share
         return float(change + share * (total / former_total).log().abs()) > _STALE
 
     def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:
@@ -173,7 +196,8 @@ class LeaveOneOut:
             size, width = members.shape[1], len(root)
             parts = []
             for some in members.split(max(1, _CELLS // (2 * size * width))):
-                U = (self._Z[some.flatten()] @ root - offset).reshape(*some.shape, width)
+                U = self._inputs.dense(some.flatten()) @ root - offset
+                U = U.reshape(*some.shape, width)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
                 known = share[some][:, :, None] * U
@@ -194,7 +218,7 @@ class LeaveOneOut:
             For every problem; see :meth:`__call__`.
         strength : Tensor of shape (K,)
         """
-        if self._groups is not None:
+        if self._groups is not None or self._wide:
             return
         curvatures = {k: _curvature(slopes[k]) / float(strength[k]) for k in problems}
         forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
@@ -210,11 +234,13 @@ class LeaveOneOut:
         turned = roots
         if len(self._centre) > _SKETCH:
             turned = [root @ self._directions for root in roots]
-        squares = self._squares(self._Z, torch.cat(turned, dim=1), len(roots))
+        squares = self._squares(self._inputs, torch.cat(turned, dim=1), len(roots))
         return list(zip(roots, squares.unbind(), strict=True))
 
     def _leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
         """h_n, of shape (n,), exact where data make up much of their scores."""
+        if self._wide:
+            return self._sketched_alone(problem, curvature)
         ready = self._ready.pop(problem) if problem in self._ready else None
         root, leverage = ready or self._sketched([curvature])[0]
         self._remember(problem, curvature, root)
@@ -223,7 +249,19 @@ class LeaveOneOut:
             heavy = own.clamp_min(1) if self._rows is not None else 1.0
             large = torch.nonzero(heavy * curvature * leverage > _LARGE)[:, 0]
             for rows in large.split(_MANY):
-                leverage[rows] = self._squares(self._Z[rows], root)[0]
+                leverage[rows] = self._squares(self._inputs.rows(rows), root)[0]
+        return leverage
+
+    def _sketched_alone(self, problem: int, curvature: Tensor) -> Tensor:
+        """h_n, of shape (n,), where H has too many rows."""
+        inputs, mass = self._inputs, self._data.weight * curvature
+        if not isinstance(inputs, SparseInputs):
+            raise TypeError(f"expected sparse inputs, got {type(inputs).__name__}")
+        ridge = self._data.ridge * self._data.total
+        leverage = sketched_leverages(inputs, self._centre, mass, ridge, self._seed)
+        # Of as many weights as data can determine, what the data do not.
+        share = 1 - float(mass @ leverage) / min(inputs.shape)
+        self._formed[problem] = curvature, min(max(share, 0.0), 1.0)
         return leverage
 
     def _remember(self, problem: int, curvature: Tensor, root: Tensor) -> None:
@@ -231,26 +269,17 @@ class LeaveOneOut:
         share = ridge * float(root.square().sum()) / len(root)
         self._formed[problem] = curvature, share
 
-    def _squares(self, inputs: Tensor, directions: Tensor, problems: int = 1) -> Tensor:
+    def _squares(self, inputs: Inputs, directions: Tensor, problems: int = 1) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
 
         Many directions, and those from a sampled H, are seen in single precision: the error of a
         sketch, or of the sample, is a million times larger.
         """
-        out = inputs.new_empty((problems, len(inputs)))
-        shape = (problems, directions.shape[1] // problems)
         rough = problems > 1 or self._preference is not None
         narrow = rough and self._moderate and float(directions.abs().max()) < _MODERATE
         if narrow:
             directions = directions.to(torch.float32)
-        offset = self._centre @ directions if not narrow else None
-        for part, squares in zip(inputs.split(_ROWS), out.split(_ROWS, dim=1), strict=True):
-            if narrow:
-                along = (part - self._centre).to(torch.float32) @ directions
-            else:
-                along = (part @ directions).sub_(offset)
-            squares[:] = along.square_().unflatten(1, shape).sum(2).T
-        return out
+        return inputs.squared_lengths(directions, self._centre, problems)
 
     def _root(self, curvature: Tensor) -> Tensor:
         """A matrix R with R R^T = H^-1, of shape (d, d).
@@ -269,7 +298,7 @@ class LeaveOneOut:
         narrow = narrow and ridge > _NARROW * float(mass.sum()) * self._largest**2
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
         for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
-            inputs = self._Z[chosen].sub_(self._centre).mul_(root[:, None])
+            inputs = self._inputs.dense(chosen).sub_(self._centre).mul_(root[:, None])
             H += gram(inputs.to(torch.float32) if narrow else inputs)
         if self._preference is not None:
             # The weights less the trace of the ridge times the inverse, seen from a few directions.

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from bayesloss.learning.inputs import DenseInputs, Inputs, as_inputs
 from bayesloss.learning.lbfgs import Memory, step_sizes
 
 __all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "sampled"]
@@ -28,7 +29,6 @@ _HESSIAN = 4096  # data from which a Hessian is
 _GLANCES = 16  # random directions that tell which data have large leverages
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
 _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
-_BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
@@ -40,7 +40,7 @@ class LinearScores:
 
     Parameters
     ----------
-    Z : Tensor of shape (n, d)
+    Z : Tensor of shape (n, d), or Inputs
     labels : Tensor of int64 of shape (K, n)
         0 or 1.
     weight : Tensor of shape (n,)
@@ -49,10 +49,10 @@ class LinearScores:
         Inverse strength of the L2 penalty, as in scikit-learn; infinite for none.
     """
 
-    def __init__(self, Z: Tensor, labels: Tensor, weight: Tensor, C: float) -> None:
-        self.Z, self.labels, self.weight = Z, labels, weight
+    def __init__(self, Z: Tensor | Inputs, labels: Tensor, weight: Tensor, C: float) -> None:
+        self.inputs, self.labels, self.weight = as_inputs(Z), labels, weight
         self.total = float(weight.sum())
-        self.centre = (weight @ Z) / self.total
+        self.centre = self.inputs.sum(weight) / self.total
         self.ridge = 1 / (C * self.total)
         ones = (labels.to(weight.dtype) @ weight) / self.total
         # sigma'(x) is p (1 - p) before anything is learned, and falls as the labels are told apart.
@@ -64,21 +64,18 @@ class LinearScores:
 
     def _coordinates(self, level: float) -> tuple[Tensor, Tensor | None]:
         """Scales of the columns, (d,), and what rotates and stretches scaled columns, (d, d)."""
-        variance = torch.zeros_like(self.centre)
-        rows = max(1, _BLOCK // len(variance))
-        for part, share in zip(self.Z.split(rows), self.weight.split(rows), strict=True):
-            variance += share @ (part - self.centre).square_()
-        variance /= self.total
+        variance = self.inputs.squares_about(self.centre, self.weight) / self.total
         constant = variance.sqrt() <= 1e-12 * self.centre.abs()
         # Without a penalty the optimum may lie at infinity. A search that is stopped on its way
         # there had better not run ahead in directions of which the data say little.
         self.damping = damping = self.ridge or _HELD_BACK * level * float(variance.mean())
         scale = torch.where(constant, 0.0, (level * variance + damping).rsqrt())
-        if len(scale) > _WIDE:
+        if self.wide:
             return scale, None
-        chosen = torch.linspace(0, len(self.Z) - 1, min(len(self.Z), _SAMPLE)).long()
+        n = len(self.inputs)
+        chosen = torch.linspace(0, n - 1, min(n, _SAMPLE)).long()
         share = self.weight[chosen] / self.weight[chosen].sum()
-        sample = (self.Z[chosen] - self.centre) * (level * share).sqrt()[:, None] * scale
+        sample = (self.inputs.dense(chosen) - self.centre) * (level * share).sqrt()[:, None] * scale
         curvature = gram(sample) + torch.diag(damping * scale**2)
         # Columns that vary, but not in the sample: on their own scale, which is 1.
         curvature.diagonal()[curvature.diagonal() < 0.1] += 1
@@ -86,10 +83,23 @@ class LinearScores:
         return scale, vectors * values.clamp_min(1e-12 * float(values[-1])).rsqrt()
 
     @property
+    def Z(self) -> Tensor:
+        """The inputs, of shape (n, d), where they are a tensor."""
+        if not isinstance(self.inputs, DenseInputs):
+            raise TypeError(f"expected dense inputs, got {type(self.inputs).__name__}")
+        return self.inputs.Z
+
+    @property
+    def wide(self) -> bool:
+        """Whether a matrix with a row for each column would cost too much."""
+        return len(self.centre) > _WIDE
+
+    @property
     def adaptable(self) -> bool:
         """Whether a Hessian for each problem is affordable, in time and in memory."""
-        n, d = self.Z.shape
-        return d <= _WIDE and len(self.labels) * d**2 <= max(_SPARE, n * d // 4)
+        d = len(self.centre)
+        affordable = max(_SPARE, self.inputs.stored // 4)
+        return not self.wide and len(self.labels) * d**2 <= affordable
 
     def of(self, problems: list[int]) -> "LinearScores":
         """The same inputs for some of the problems."""
@@ -103,7 +113,7 @@ class LinearScores:
     def centred_on(self, rows: Tensor) -> "LinearScores":
         """The same problems in coordinates made for some of the rows, a mask of shape (n,)."""
         C = math.inf if self.ridge == 0 else 1 / (self.ridge * self.total)
-        some = LinearScores(self.Z[rows], self.labels[:, rows], self.weight[rows], C)
+        some = LinearScores(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], C)
         other = copy.copy(self)
         other.centre, other.scale, other.vectors = some.centre, some.scale, some.vectors
         return other
@@ -113,8 +123,9 @@ class LinearScores:
         if step == 1:
             return self
         few = copy.copy(self)
-        few.Z, few.weight = self.Z[::step].contiguous(), self.weight[::step].contiguous()
-        few.labels = self.labels[:, ::step].contiguous()
+        every = slice(None, None, step)
+        few.inputs, few.weight = self.inputs.rows(every), self.weight[every].contiguous()
+        few.labels = self.labels[:, every].contiguous()
         few.total = float(few.weight.sum())
         return few
 
@@ -129,7 +140,7 @@ class LinearScores:
         curvature : Tensor of shape (K, n)
             Minus second derivatives of the log probabilities in the scores, not negative.
         """
-        preference = self.leverages() if len(self.Z) > _HESSIAN else None
+        preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
         other.vectors = roots[:, :d, :d]
@@ -141,11 +152,12 @@ class LinearScores:
         """About the data's leverages under one covariance for all problems, with mean 1: (n,)."""
         generator = torch.Generator().manual_seed(0)
         shape = (len(self.centre), _GLANCES)
-        turned = torch.randn(shape, dtype=self.Z.dtype, generator=generator).to(self.Z.device)
+        turned = torch.randn(shape, dtype=self.centre.dtype, generator=generator)
+        turned = turned.to(self.centre.device)
         if self.vectors is not None:
             turned = self.vectors @ turned
         turned *= self.scale[:, None]
-        squares = (self.Z @ turned - self.centre @ turned).square_().sum(1)
+        squares = self.inputs.along(turned, self.centre).square_().sum(1)
         # None is so small that its weight would be large.
         return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
 
@@ -153,7 +165,7 @@ class LinearScores:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
         rows, mass = sampled(self.weight * curvature, _HESSIAN, preference)
         root = (mass / self.total).sqrt()[:, None]
-        inputs = (self.Z[rows] - self.centre).mul_(self.scale).mul_(root)
+        inputs = (self.inputs.dense(rows) - self.centre).mul_(self.scale).mul_(root)
         inputs = torch.cat([inputs, root], dim=1)
         H = gram(inputs)
         diagonal = H.diagonal()
@@ -169,11 +181,11 @@ class LinearScores:
 
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""
-        return beta @ self.Z.T + (offset - beta @ self.centre)[:, None]
+        return self.inputs.scores(beta) + (offset - beta @ self.centre)[:, None]
 
     def pull_back(self, slopes: Tensor) -> Tensor:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
-        return slopes @ self.Z - slopes.sum(1, keepdim=True) * self.centre
+        return self.inputs.pull_back(slopes) - slopes.sum(1, keepdim=True) * self.centre
 
     def weights(self, coordinates: Tensor) -> Tensor:
         """Weights from coordinates, both of shape (K, d)."""

@@ -218,7 +218,7 @@ def fit_links(
                     (enough_nodes if family else table_nodes)(
                         links[k].prior, _ROOM * float(walk.scores[k].abs().max())
                     ),
-                ).to(data.Z.device)
+                ).to(data.centre.device)
                 for k in active
             }
             if held_ends:
@@ -232,7 +232,7 @@ def fit_links(
                 walk.strength[active],
                 tol,
             )
-            size = walk.beta[active].norm(dim=1).clamp_min(torch.finfo(data.Z.dtype).tiny)
+            size = walk.beta[active].norm(dim=1).clamp_min(torch.finfo(data.centre.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
             record("change", active, (moved.beta - walk.beta[active]).norm(dim=1) / size)
@@ -291,7 +291,7 @@ def _fit_fixed_link(
     A rough fit, where data are many to an eighth of them, shows where to begin, and what the
     Hessian is like there: then the passes over all data are few, here and in the M-steps.
     """
-    few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
+    few = data.every(max(1, min(_STRIDE, len(data.inputs) // _FEW)))
     adapts = data.adaptable and (few is not data or tol < _ROUGH)
     if start is None and adapts:
         start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
@@ -300,7 +300,7 @@ def _fit_fixed_link(
     scores = data.scores(beta, offset)
     if adapts:
         data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
-    sign = (2 * data.labels - 1).to(data.Z.dtype)
+    sign = (2 * data.labels - 1).to(data.centre.dtype)
     fit = maximise_weights(
         data,
         lambda scores: loss.log_likelihood(sign, scores),

@@ -9,6 +9,8 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -17,19 +19,27 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 from torch import Tensor
 
 from bayesloss.callers import warn_caller
 from bayesloss.learning.copies import merged
+from bayesloss.learning.dask_inputs import DaskInputs, blocks_of, by_blocks, is_dask, on_client
 from bayesloss.learning.fitted_link import FittedLink
+from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs, canonical, centred_scores
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.joint_links import SOFTMAX, JointFit, fit_joint_links
 from bayesloss.learning.laplace import Posterior
@@ -55,13 +65,13 @@ class Problems:
 
     Attributes
     ----------
-    Z : Tensor of shape (n, d)
+    Z : Inputs of shape (n, d)
     labels : Tensor of int64 of shape (K, n)
     weight : Tensor of shape (n,)
     groups : Tensor of int64 of shape (n,), or None
     """
 
-    Z: Tensor
+    Z: Inputs
     labels: Tensor
     weight: Tensor
     groups: Tensor | None
@@ -257,7 +267,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
+        X : array-like, sparse matrix or Dask collection of shape (n, n_features)
+            Sparse inputs are never made dense; a Dask array or DataFrame stays where it is, see
+            :mod:`bayesloss.learning.dask_inputs`.
         y : array-like of shape (n,)
             Labels of any kind, at least two different ones.
         sample_weight : array-like of shape (n,), optional
@@ -275,8 +287,12 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If a value is not finite, or the largest not within 1e-100 and 1e100, there is one class
-            only, the loss has a bounded link, PyTorch cannot use the device, or c is over a
-            thousand times too large or too small for the scores.
+            only, the loss has a bounded link, PyTorch cannot use the device, sparse inputs should
+            be on another than the processor, groups of them have over 2048 columns, blocks of a
+            Dask collection have unknown sizes or others than those of y, or c is over a thousand
+            times too large or too small for the scores.
+        RuntimeError
+            If Dask's workers died or ran out of memory.
 
         Warns
         -----
@@ -288,7 +304,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             out from the rest.
         """
         self._validate_params()
-        self._fit_at(self._read(X, y, sample_weight, groups), self.C)
+        with all_or_nothing(self):
+            self._fit_at(self._read(X, y, sample_weight, groups), self.C)
         return self
 
     def _read(
@@ -300,24 +317,36 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     ) -> Problems:
         """Check the data, and bring them into the form that is fitted."""
         Bernoulli(self.loss)  # refuses bounded links
-        checked = validate_data(self, X, y, dtype=np.float64, order="C")
-        inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
-        largest = float(max(inputs.max(), -inputs.min()))
+        device = _device(self.device)
+        inputs: Inputs
+        if is_dask(X):
+            inputs, y, sample_weight = self._read_blocks(X, y, sample_weight, groups)
+        else:
+            checked = validate_data(self, X, y, dtype=np.float64, order="C", accept_sparse="csr")
+            rows, y = canonical(checked[0]), np.asarray(checked[1])
+            if issparse(rows):
+                inputs = SparseInputs(rows)
+            else:
+                inputs = DenseInputs(torch.from_numpy(rows).to(device))
+        if device.type != "cpu" and not isinstance(inputs, DenseInputs):
+            raise ValueError(
+                f"expected device='cpu' for inputs that are sparse or Dask's, got {self.device!r}: "
+                "set it, or give an array"
+            )
+        largest = inputs.largest()
         if largest and not _SIZES[0] <= largest <= _SIZES[1]:
             raise ValueError(
                 f"expected inputs whose largest is within {_SIZES[0]} and {_SIZES[1]}, or 0, got "
                 f"{largest:.3g}: scale them"
             )
         check_classification_targets(y)
-        weight = _check_sample_weight(
-            sample_weight, inputs, dtype=np.float64, ensure_non_negative=True
-        )
+        weight = _check_sample_weight(sample_weight, y, dtype=np.float64, ensure_non_negative=True)
         counted = weight > 0
         if not counted.any():
             raise ValueError("expected a sample weight above zero, got none")
         together = _group_numbers(groups, len(inputs))
         if not counted.all():
-            inputs, y, weight = inputs[counted], y[counted], weight[counted]
+            inputs, y, weight = inputs.rows(_chosen(counted)), y[counted], weight[counted]
             together = None if together is None else together[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -329,19 +358,37 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             weight = weight * compute_sample_weight(self.class_weight, y)
         if self.leave_one_out:
             keys = [codes] if together is None else [codes, together]
-            kept, weight = merged(inputs, weight, *keys)
+            kept, weight = merged(inputs.equal(), weight, *keys)
             if len(kept) < len(inputs) or weight.max() > 1:
-                inputs, codes = inputs[kept], codes[kept]
+                inputs, codes = inputs.rows(_chosen(kept)), codes[kept]
                 together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
-        device = _device(self.device)
         self.joint_ = len(self.classes_) > 2 and self._together
         return Problems(
-            torch.from_numpy(inputs).to(device),
+            inputs,
             torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
             torch.from_numpy(weight).to(device),
             None if together is None else torch.from_numpy(together).to(device),
         )
+
+    def _read_blocks(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> tuple[DaskInputs, NDArray, Any]:
+        """The same for a Dask collection: what is one number a row comes here."""
+        inputs, names = blocks_of(X)
+        if groups is not None:
+            raise ValueError(
+                "expected no groups where X is a Dask collection, got some: fit to a sample of "
+                "whole groups that is in memory, or set leave_one_out=False and give none"
+            )
+        self.n_features_in_ = inputs.shape[1]
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        labels = column_or_1d(on_client(y, inputs, "y"))
+        if len(labels) != len(inputs):
+            raise ValueError(f"expected {len(inputs)} labels, one a row of X, got {len(labels)}")
+        return inputs, labels, on_client(sample_weight, inputs, "sample_weight")
 
     def _fit_at(self, problems: Problems, C: float) -> None:
         """Fit weights and links, and keep them."""
@@ -349,7 +396,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         fit, far = self._fit_once(data, groups)
         held_ends = bool(far.any())
         if held_ends:  # far rows may have moved the mean of the inputs away from all others
-            data = data.centred_on(~far.to(data.Z.device))
+            data = data.centred_on(~far.to(data.weight.device))
             fit, far = self._fit_once(data, groups, held_ends=True)
             if n_far := int(far.sum()):
                 warn_caller(
@@ -371,7 +418,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
         The latter of shape (n,); none where c is given, or a is and with it the paper's recipe.
         """
-        far = torch.zeros(len(data.Z), dtype=torch.bool)
+        far = torch.zeros(len(data.weight), dtype=torch.bool)
         if self.joint_:
             joint = fit_joint_links(
                 data,
@@ -425,6 +472,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         UserWarning
             If a score lies outside the kernel's period.
         """
+        if is_dask(X):
+            columns = len(self.links_) if len(self.links_) > 1 else None
+            return by_blocks(self.decision_function, X, columns, np.float64)
         return self._log_odds(X)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -433,6 +483,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         For more than two classes those of one-vs-rest are scaled to sum to 1; those of a joint
         model are at the mode of the posterior.
         """
+        if is_dask(X):
+            return by_blocks(self.predict_proba, X, len(self.classes_), np.float64)
         odds = self._log_odds(X)
         if odds.ndim == 1:
             return np.stack([expit(-odds), expit(odds)], axis=1)
@@ -443,6 +495,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The logarithms of the probabilities, exact also where those are tiny."""
+        if is_dask(X):
+            return by_blocks(self.predict_log_proba, X, len(self.classes_), np.float64)
         odds = self._log_odds(X)
         if odds.ndim == 1:
             return np.stack([log_expit(-odds), log_expit(odds)], axis=1)
@@ -452,12 +506,17 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def scores(self, X: ArrayLike) -> NDArray[np.float64]:
         """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
-        scores = (inputs - self.centre_) @ self.coef_.T
+        if is_dask(X):
+            columns = len(self.coef_) if len(self.coef_) > 1 else None
+            return by_blocks(self.scores, X, columns, np.float64)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        scores = centred_scores(inputs, self.coef_, self.centre_).T
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
+        if is_dask(X):
+            return by_blocks(self.predict, X, None, self.classes_.dtype)
         odds = self._log_odds(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
@@ -480,6 +539,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """Whether many classes make one model."""
         usual = self.loss is None or isinstance(self.loss, LogLoss)
         return self.multi_class == "joint" and self.prior == "isgp" and usual
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def _keep(self, fit: LinkFit | JointFit, data: LinearScores, held_ends: bool) -> None:
         loss = Bernoulli(self.loss).loss
@@ -556,18 +620,35 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         """The scores of every problem, of shape (K, n)."""
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         if (largest := float(max(inputs.max(), -inputs.min()))) > _SIZES[1]:
             raise ValueError(f"expected inputs of at most {_SIZES[1]}, got {largest:.3g}")
-        scores = self.coef_ @ (inputs - self.centre_).T
+        scores = centred_scores(inputs, self.coef_, self.centre_)
         edges = np.array([link.edge for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
         if outside:
             warn_caller(
-                f"{outside} of {len(inputs)} inputs have a score outside [-1/c, 1/c], where the "
-                "kernel's period ends: the learned link says nothing there",
+                f"{outside} of {scores.shape[1]} inputs have a score outside [-1/c, 1/c], where "
+                "the kernel's period ends: the learned link says nothing there",
             )
         return scores
+
+
+@contextmanager
+def all_or_nothing(model: BaseEstimator) -> Iterator[None]:
+    """Leave the model as it was if its fit fails."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
+
+
+def _chosen(rows: NDArray) -> Tensor:
+    """Row numbers, or a mask, as a tensor."""
+    return torch.from_numpy(rows)
 
 
 def _device(name: str) -> torch.device:

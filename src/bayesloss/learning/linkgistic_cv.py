@@ -36,7 +36,7 @@ from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores, WeightFit
 from bayesloss.learning.link_em import fit_fixed_link, fit_links
 from bayesloss.learning.link_tables import enough_nodes, expected_log_probabilities
-from bayesloss.learning.linkgistic import LinkgisticClassifier, Problems
+from bayesloss.learning.linkgistic import LinkgisticClassifier, Problems, all_or_nothing
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["LinkgisticClassifierCV"]
@@ -154,11 +154,12 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
         """
         self._validate_params()
         self.Cs_ = _strengths(self.Cs)
-        problems = self._read(X, y, sample_weight, groups)
-        losses = self._joint_path(problems) if self.joint_ else self._path(problems)
-        self.scores_ = -losses
-        self.C_ = float(self.Cs_[np.nanargmin(losses)])
-        self._fit_at(problems, self.C_)
+        with all_or_nothing(self):
+            problems = self._read(X, y, sample_weight, groups)
+            losses = self._joint_path(problems) if self.joint_ else self._path(problems)
+            self.scores_ = -losses
+            self.C_ = float(self.Cs_[np.nanargmin(losses)])
+            self._fit_at(problems, self.C_)
         return self
 
     def _path(self, problems: Problems) -> NDArray[np.float64]:

@@ -1,0 +1,65 @@
+"""Tests of sketched leverages, against those of a dense inverse."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from bayesloss.learning import sketched_leverages as module
+from bayesloss.learning.inputs import SparseInputs
+from bayesloss.learning.sketched_leverages import sketched_leverages
+
+
+def text(n=400, d=600, words=12, topics=5, seed=0):
+    """Documents of unit length whose topics prefer some words: columns that are correlated."""
+    rng = np.random.default_rng(seed)
+    usual = 1 / np.arange(1, d + 1)
+    X = np.zeros((n, d))
+    for row in X:
+        odds = usual * np.random.default_rng(rng.integers(topics)).gamma(0.3, size=d)
+        row[rng.choice(d, words, p=odds / odds.sum())] = 1 + rng.random(words)
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def exact(X, mass, ridge):
+    Z = X - X.mean(0)
+    H = Z.T @ (mass[:, None] * Z) + ridge * np.eye(Z.shape[1])
+    return np.einsum("nj,jk,nk->n", Z, np.linalg.inv(H), Z)
+
+
+def found(X, mass, ridge, seed=0):
+    inputs = SparseInputs(sparse.csr_array(X))
+    centre = torch.from_numpy(X.mean(0))
+    return sketched_leverages(inputs, centre, torch.from_numpy(mass), ridge, seed)
+
+
+@pytest.mark.parametrize(("ridge", "largest"), [(0.1, 0.2), (1.0, 0.12)])
+def test_error_is_as_stated(ridge, largest):
+    X = text()
+    mass = 0.25 * np.random.default_rng(1).random(len(X))
+    Z, h = X - X.mean(0), exact(X, mass, ridge)
+    formula = (Z**2 / (mass @ Z**2 + ridge)).sum(1)
+    error = found(X, mass, ridge).numpy() / h - 1
+    # A sketch of 8 signs alone would be off by (2 / 8)^1/2 = 0.5.
+    assert np.sqrt((error**2).mean()) < largest
+    if ridge < 1:  # where the formula is far off
+        assert np.sqrt((error**2).mean()) < np.sqrt(((formula / h - 1) ** 2).mean())
+
+
+def test_many_signs_find_the_leverages(monkeypatch):
+    monkeypatch.setattr(module, "_SIGNS", 4096)
+    monkeypatch.setattr(module, "_SOLVED", 1e-6)
+    X = text(n=60, d=40)
+    mass = 0.25 * np.random.default_rng(1).random(len(X))
+    result = found(X, mass, 0.5)
+    # 60 relative errors of standard deviation (2 / 4096)^1/2 = 0.022, less with the formula's help.
+    np.testing.assert_allclose(result, exact(X, mass, 0.5), rtol=4 * 0.022)
+
+
+def test_without_a_penalty_and_with_columns_of_zeros_all_is_finite():
+    X = text(n=50, d=80)
+    X[:, :30] = 0.0
+    result = found(X, np.ones(50), 0.0)
+    assert bool(result.isfinite().all())
+    # A hundredth of the diagonal keeps each row's part of its own score below 1.
+    assert float(result.max()) < 1.5
