@@ -114,7 +114,7 @@ def test_leverages_from_a_sample_of_rows(monkeypatch, C):
     exact = ((Z @ torch.linalg.inv(H)) * Z).sum(1)
     monkeypatch.setattr(leave_one_out, "_DRAWN", 640)
     held = LeaveOneOut(data, seed=0)
-    found = held._squares(held._Z, held._root(curvature))
+    found = held._squares(held._inputs, held._root(curvature))
     ratio = found / exact
     assert float(ratio.std()) < 0.1
     assert float(ratio.mean()) == pytest.approx(1, abs=0.03)

@@ -562,8 +562,8 @@ class TestBadInput:
         X[0, 0] = np.nan
         with pytest.raises(ValueError, match="contains NaN"):
             fit(X, self.y)
-        with pytest.raises(TypeError, match="Sparse data was passed"):
-            fit(sparse.csr_array(self.X), self.y)
+        with pytest.raises(ValueError, match="contains NaN"):
+            fit(sparse.csr_array(X), self.y)
 
     @pytest.mark.parametrize("C", [1.0, np.inf])
     def test_constant_columns_weigh_nothing(self, C):
