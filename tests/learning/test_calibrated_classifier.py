@@ -83,8 +83,9 @@ def test_many_classes_labels_of_text_and_pipelines():
     raw = forest.fit(digits[:1000], y[:1000]).predict_proba(digits[1000:])
     assert log_loss(y[1000:], p) < 0.8 * log_loss(y[1000:], raw)
     assert (model.predict(digits[1000:]) == y[1000:]).mean() > 0.9
-    with pytest.raises(ValueError, match="expected two classes for an interval, got 10"):
-        model.predict_interval(digits)
+    low, high = model.predict_interval(digits[1000:])
+    assert low.shape == p.shape
+    assert ((low <= p) & (p <= high)).all()
 
 
 def test_groups_are_held_out_together_and_reach_the_calibrator():

@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
+from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_links, grid_size
@@ -159,3 +161,19 @@ def test_a_watcher_sees_every_round():
     assert len(seen) == len(found.history["log_evidence"]) == 4
     torch.testing.assert_close(seen[-1][0], found.beta, rtol=0, atol=0)
     assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()
+
+
+def test_held_out_scores_keep_their_size():
+    """Few data per column: weights do not grow out of the period against a flat link.
+
+    The scores of the fixed link are those of scikit-learn's logistic regression.
+    """
+    data = data_of(n=300, d=60, k=1, C=1.0)
+    found = run(data=data, held_out=LeaveOneOut(data, 0))
+    Z, weight = (data.Z - data.centre).numpy(), data.weight.numpy()
+    model = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
+    fixed = Z @ model.fit(Z, data.labels[0].numpy(), weight).coef_[0]
+    before, after = (np.sqrt(weight @ x**2) for x in (fixed, found.scores[0].numpy()))
+    np.testing.assert_allclose(after, before, rtol=1e-3)  # tol
+    assert len(found.history["log_evidence"]) > 2
+    torch.testing.assert_close(found.scores, data.scores(found.beta, torch.zeros(1).double()))

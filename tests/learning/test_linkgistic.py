@@ -223,6 +223,40 @@ class TestChosenPrior:
         assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
 
 
+class TestSettles:
+    """Few rows a column: rounds of links that see held-out scores, and of weights that do not."""
+
+    def table(self, n, d, seed):
+        generator = np.random.default_rng(seed)
+        X = generator.normal(size=(n + 5000, d))
+        x = X @ generator.normal(size=d) * 2 / np.sqrt(d)
+        y = (generator.random(n + 5000) < expit(x + 0.1 * x**3)).astype(int)
+        return X[:n], y[:n], X[n:], y[n:]
+
+    @pytest.mark.parametrize(("n", "d", "seed"), [(200, 150, 12), (150, 300, 15), (500, 300, 13)])
+    def test_and_what_it_gives_is_a_fixed_point(self, n, d, seed):
+        """They went on for ever once, with log losses of 2.7, 2.3 and 0.63."""
+        X, y, X_test, y_test = self.table(n, d, seed)
+        model = LinkgisticClassifier().fit(X, y)
+        assert model.converged_
+        probability = model.predict_proba(X_test)
+        usual = log_loss(y_test, LogisticRegression().fit(X, y).predict_proba(X_test))
+        assert log_loss(y_test, probability) < 0.75 * usual
+        # Ten times as many rounds lead nowhere else.
+        longer = LinkgisticClassifier(tol=1e-6, max_iter=300).fit(X, y)
+        assert np.abs(longer.predict_proba(X_test) - probability).mean() < 0.02
+
+    def test_the_advice_is_good(self):
+        X, y = load_digits(return_X_y=True)
+        rows = np.random.default_rng(0).permutation(len(y))[:139]
+        X, y = X[rows] / 16, y[rows] == 1
+        with pytest.warns(ConvergenceWarning, match="raise max_iter=20, "):
+            LinkgisticClassifier(max_iter=20).fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            LinkgisticClassifier(max_iter=100).fit(X, y)
+
+
 def test_a_weak_penalty_lets_no_score_run_away():
     """Scores that may leave the period for nothing do so: then the log loss here is 10."""
     X, y = make_classification(3000, 40, n_informative=10, random_state=0, flip_y=0.05)

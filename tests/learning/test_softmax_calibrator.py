@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
-from bayesloss.learning.softmax_calibrator import _N_BASIS
+from bayesloss.learning.softmax_calibrator import _N_BASIS, _WIDER, _continued_features
 
 
 def cases(n, transform, seed=0, K=4):
@@ -125,3 +126,96 @@ def test_groups_that_repeat_cases_count_them_once():
     far, near = (np.abs(m.matrix_ - plain.matrix_).max() for m in (untold, told))
     assert near < 0.2 * far
     assert plain.power_ == 1
+
+
+@pytest.mark.parametrize("sources", [False, True])
+def test_derivatives_are_those_of_finite_differences(sources):
+    """Of z in a row of the matrix, an intercept and a source, beyond the cases' range too."""
+    p, y, _ = cases(400, lambda z: z @ MIX.T)
+    model = SoftmaxCalibrator(sources=sources).fit(p, y)
+    logits = torch.from_numpy(model._tempered(cases(30, lambda z: z, seed=1)[0])) * 2
+
+    def z():
+        u = model._mix(logits)
+        if not sources:
+            return u
+        columns = [
+            _continued_features(prior, u[:, k]) @ prior.coefficients(Gamma)
+            for k, (prior, Gamma) in enumerate(model._sources)
+        ]
+        return torch.stack(columns, dim=1)
+
+    probabilities, rows = model._derivatives(logits)
+    torch.testing.assert_close(probabilities, torch.softmax(z(), dim=1))
+    assert rows.shape == (30, 4, 5 + sources * (_N_BASIS + 2))
+    step = 1e-6
+    for k in range(4):
+        for j in range(rows.shape[2]):
+            part = (
+                model.matrix_[k] if j < 4 else model.intercept_ if j == 4 else model._sources[k][1]
+            )
+            place = j if j < 4 else k if j == 4 else j - 5
+            kept = float(part[place])
+            ends = []
+            for sign in (1, -1):
+                part[place] = kept + sign * step
+                ends.append(z())
+            part[place] = kept
+            found = (ends[0] - ends[1]) / (2 * step)
+            torch.testing.assert_close(found[:, k], rows[:, k, j], atol=1e-6, rtol=1e-5)
+            others = [other for other in range(4) if other != k]
+            assert float(found[:, others].abs().max()) == 0
+
+
+def test_bands_without_sources_are_those_of_draws_from_the_posterior():
+    """The Hessian by automatic differentiation, the prior's covariance written out, 4,000 draws."""
+    K = 3
+    p, y, _ = cases(3000, lambda z: 0.5 * z, K=K)
+    model = SoftmaxCalibrator(sources=False).fit(p, y)
+    logits = torch.from_numpy(model._tempered(p))
+    mode = torch.cat(
+        [torch.from_numpy(model.matrix_), torch.from_numpy(model.intercept_)[:, None]], 1
+    )
+
+    def loss(theta):
+        W = theta.reshape(K, K + 1)
+        return torch.nn.functional.cross_entropy(
+            logits @ W[:, :K].T + W[:, K], torch.from_numpy(y), reduction="sum"
+        )
+
+    variances = torch.full((K, K + 1), 1 / (2 * K * (K - 1)), dtype=torch.float64)
+    variances[range(K), range(K)] = variances[:, K] = 1 / (2 * K)
+    prior = torch.diag(variances.flatten()) + 4 * torch.outer(mode.flatten(), mode.flatten())
+    H = torch.autograd.functional.hessian(loss, mode.flatten()) + torch.linalg.inv(prior)
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(mode.flatten().numpy(), torch.linalg.inv(H).numpy(), 4000)
+    q = cases(20, lambda z: z, seed=1, K=K)[0]
+    test = torch.from_numpy(model._tempered(q)).numpy()
+    W = draws.reshape(-1, K, K + 1)
+    sampled = softmax(np.einsum("skj,nj->snk", W[:, :, :K], test) + W[:, None, :, K], axis=2)
+    sd = np.log(sampled / (1 - sampled)).std(axis=0)
+    low, high = model.predict_interval(q, 0.6826895)
+    width = (np.log(high / (1 - high)) - np.log(low / (1 - low))) / 2
+    # 4,000 draws give a standard deviation to 1.1 %: four of that; and the delta method.
+    np.testing.assert_allclose(width / _WIDER, sd, rtol=0.06)
+
+
+def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():
+    covered, widths = [], []
+    for n in (300, 3000):
+        for seed in range(3):
+            p, y, _ = cases(n, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed)
+            q, _, truth = cases(2000, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed + 10)
+            model = SoftmaxCalibrator().fit(p, y)
+            low, high = model.predict_interval(q)
+            covered.append(((low <= truth) & (truth <= high)).mean())
+            widths.append((high - low).mean())
+            middle = model.predict_proba(q)
+            assert ((low <= middle) & (middle <= high)).all()
+            assert (low >= 0).all() and (high <= 1).all()
+    assert 0.93 < np.mean(covered) < 1  # 95 %, and wider by a fifth
+    assert np.mean(widths[3:]) < 0.5 * np.mean(widths[:3])
+    inner = model.predict_interval(q, 0.5)
+    assert (inner[0] > low).all() and (inner[1] < high).all()
+    with pytest.raises(ValueError, match=r"a level in \(0, 1\), got 1"):
+        model.predict_interval(q, 1)

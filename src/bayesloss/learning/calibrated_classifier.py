@@ -164,20 +164,14 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[most]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """The central posterior interval of the probability of ``classes_[1]``, for two classes.
+        """Central intervals of probabilities, those of `calibrator_`.
 
         Returns
         -------
-        low, high : ndarray of shape (n,)
-
-        Raises
-        ------
-        ValueError
-            If there are more classes than two.
+        low, high : ndarray of shape (n,) or (n, n_classes)
+            Of ``classes_[1]`` if there are two classes, else of each.
         """
         check_is_fitted(self)
-        if not isinstance(self.calibrator_, LinkCalibrator):
-            raise ValueError(f"expected two classes for an interval, got {len(self.classes_)}")
         return self.calibrator_.predict_interval(_scores(self.estimator_, X), level)
 
     def get_metadata_routing(self) -> MetadataRouter:

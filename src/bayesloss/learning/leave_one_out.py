@@ -22,31 +22,38 @@ is the share of what is known in each direction that only the group knows.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from bayesloss.learning.copies import agreement, equal_rows
-from bayesloss.learning.linear_scores import LinearScores, product
+from bayesloss.learning.linear_scores import LinearScores, gram, sampled
 
 __all__ = ["LeaveOneOut"]
 
-_ROWS = 4096  # data in a block
+_ROWS = 1024  # data in a block
+_MANY = 4096  # data in a block of which the products are summed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
-_LEFT_OUT = 0.01  # part of the curvature, that of the flattest data, that H does without
-_CELLS = 2**22  # numbers in a block of groups
+_CELLS = 2**23  # numbers in a block of groups, or in the roots that are held at a time
+_NARROW = 1e-4  # share of the penalty in H, at least, where single precision does for the rest
+_MODERATE = 1e15  # squares of what is smaller stay within single precision's range
+_DRAWN = 4096  # data that H is estimated from, where there are more, and
+_DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
+_CHEAP = 2**28  # products, below which H is formed in every round
+_STALE = 0.1  # a change of the curvatures after which H is formed anew
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
 
 class LeaveOneOut:
     """Leave-one-out scores of several problems, round after round.
 
-    H is formed in rounds 1, 2, 4, 8, ... In between, h_n / (1 - h_n d_n), on which the datum's own
-    curvature has no influence (for groups G G^T), is taken to fall as the sum of the curvatures
-    rises: both follow the scale of the link. Links and shifts of the scores depend on each other,
-    and could chase each other for ever; so round t moves the shifts only 2 / (t + 1) of the way.
+    Where it costs much, H is formed anew when curvatures have changed by a tenth. Until then
+    h_n / (1 - h_n d_n), on which the datum's own curvature has no influence (for groups G G^T), is
+    taken to fall as H rises on average: its data's part in proportion to the sum of the curvatures.
+    Taken farther, that would make rounds of links and weights chase each other for ever.
 
     Parameters
     ----------
@@ -67,20 +74,33 @@ class LeaveOneOut:
         self._rows = None
         if groups is None and bool((data.weight > 1).any()):
             self._rows = torch.from_numpy(equal_rows(data.Z.cpu().numpy())).to(data.Z.device)
-        # For each problem: the rounds so far, how many of its copies a datum is left out with,
-        # h_n / (1 - h_n d_n) or the factors of groups, times the sum of the curvatures or its root,
-        # and the shifts of the scores.
-        self._rounds: dict[int, int] = {}
+        # For each problem: the curvatures of which H was formed, and the penalty's share of it; how
+        # many of its copies a datum is left out with; h_n / (1 - h_n d_n) or the factors of groups.
+        self._formed: dict[int, tuple[Tensor, float]] = {}
         self._own: dict[int, Tensor] = {}
         self._leverage: dict[int, Tensor] = {}
         self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._shift: dict[int, Tensor] = {}
+        self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
+        # Roots and sketches that were made together.
+        self._ready: dict[int, tuple[Tensor, Tensor]] = {}
+        self._largest = float(torch.linalg.vector_norm(data.Z, math.inf))
+        self._moderate = self._largest < _MODERATE
         generator = torch.Generator().manual_seed(seed)
         shape = (len(self._centre), _SKETCH)
         directions = torch.randn(shape, dtype=data.Z.dtype, generator=generator)
         self._directions = directions.to(data.Z.device) / math.sqrt(_SKETCH)
+        self._few = _CHEAP / len(self._centre) ** 2
+        self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
+        self._preference = data.leverages() if len(self._Z) > self._n_drawn else None
 
-    def __call__(self, problem: int, scores: Tensor, slopes: Tensor) -> Tensor:
+    def __call__(
+        self,
+        problem: int,
+        scores: Tensor,
+        slopes: Tensor,
+        strength: float = 1.0,
+        step: float = 1.0,
+    ) -> Tensor:
         """The scores without each datum, or its group, of shape (n,).
 
         Parameters
@@ -88,37 +108,50 @@ class LeaveOneOut:
         problem : int
         scores : Tensor of shape (n,)
         slopes : Tensor of shape (2, n)
-            Of the log probabilities of the labels 0 and 1 in the scores.
+            Of the log probabilities of the labels 0 and 1 in the scores, where the weights were
+            last fitted.
+        strength : float
+            How many times the penalty counted there.
+        step : float
+            The part of the way from the scores of the last call that the scores went to those
+            where the weights were last fitted. What holds out a datum goes as far.
         """
         weight = self._data.weight
         labels = self._data.labels[problem]
-        slope = torch.where(labels == 1, slopes[1], slopes[0])
-        # The mean of the squared slope over the labels, which have probabilities that make the mean
-        # slope zero: -s_0 s_1.
-        curvature = (-slopes[0] * slopes[1]).clamp_min(0)
-        total = float(weight @ curvature)
-        if total == 0:
+        # As if the penalty counted once, and all log probabilities less.
+        slope = torch.where(labels == 1, slopes[1], slopes[0]) / strength
+        curvature = _curvature(slopes) / strength
+        if not bool((curvature > 0).any()):
             return scores
-        count = self._rounds[problem] = self._rounds.get(problem, 0) + 1
-        form = count & (count - 1) == 0  # a power of two
+        form = self._stale(problem, curvature)
         if self._groups is None:
-            if count == 1:
+            if problem not in self._own:
                 self._own[problem] = self._copies(labels, slopes)
             own = self._own[problem]
             if form:
-                leverage = self._weighted_leverages(curvature, own)
+                leverage = self._leverages(problem, curvature, own)
                 rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
-                self._leverage[problem] = total * leverage / rest
-            shift = own * self._leverage[problem] / total * slope
+                self._leverage[problem] = leverage / rest
+            shift = own * self._leverage[problem] * slope
         else:
             if form:
-                self._factors[problem] = self._group_factors(curvature, total)
-            shift = _grouped(self._factors[problem], weight * slope) / total
-        if count > 1:
-            previous = self._shift[problem]
-            shift = previous + 2 / (count + 1) * (shift - previous)
+                self._factors[problem] = self._group_factors(problem, curvature)
+            shift = _grouped(self._factors[problem], weight * slope)
+        former, share = self._formed[problem]
+        shift /= share + (1 - share) * float(weight @ curvature / (weight @ former))
+        if step < 1:
+            shift = torch.lerp(self._shift[problem], shift, step)
         self._shift[problem] = shift
         return scores - shift
+
+    def _stale(self, problem: int, curvature: Tensor) -> bool:
+        """Whether H is to be formed: its data's part by shape, the penalty's by its share."""
+        if problem not in self._formed or min(len(self._Z), self._n_drawn) < self._few:
+            return True
+        weight, (former, share) = self._data.weight, self._formed[problem]
+        total, former_total = weight @ curvature, weight @ former
+        change = weight @ (curvature / total - former / former_total).abs()
+        return float(change + share * (total / former_total).log().abs()) > _STALE
 
     def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:
         """How many of its copies a datum is left out with, of shape (n,)."""
@@ -129,72 +162,148 @@ class LeaveOneOut:
         rho = agreement(self._rows, labels, weight, p * (1 - p))
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-    def _weighted_leverages(self, curvature: Tensor, own: Tensor) -> Tensor:
-        """h_n, of shape (n,), exact where data that weigh much make up much of their scores."""
-        leverage = self._leverages(curvature)
-        if self._rows is not None and len(self._centre) > _SKETCH:
-            heavy = torch.nonzero((own > 1) & (own * curvature * leverage > _LARGE))[:, 0]
-            if len(heavy):
-                leverage[heavy] = self._squares(self._Z[heavy], self._root(curvature))
-        return leverage
-
-    def _group_factors(self, curvature: Tensor, total: float) -> list[tuple[Tensor, Tensor]]:
-        """For groups of each size: their data, (B, m), and G times the root of total, (B, m, r)."""
+    def _group_factors(self, problem: int, curvature: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For groups of each size: their data, (B, m), and G, (B, m, r)."""
         root = self._root(curvature)
+        self._remember(problem, curvature, root)
         offset = self._centre @ root
         share = (self._data.weight * curvature).sqrt()
         factors = []
         for members in self._groups or ():
             size, width = members.shape[1], len(root)
             parts = []
-            for some in members.split(max(1, _CELLS // (size * width))):
+            for some in members.split(max(1, _CELLS // (2 * size * width))):
                 U = (self._Z[some.flatten()] @ root - offset).reshape(*some.shape, width)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
                 known = share[some][:, :, None] * U
                 values, vectors = torch.linalg.eigh(known.mT @ known)
                 rest = 1 - values.clamp(0, _LARGEST)
-                parts.append(U @ (vectors * (total / rest).sqrt()[:, None, :]))
+                parts.append(U @ (vectors * rest.rsqrt()[:, None, :]))
             factors.append((members, torch.cat(parts)))
         return factors
 
-    def _leverages(self, curvature: Tensor) -> Tensor:
-        """h_n, of shape (n,)."""
-        root = self._root(curvature)
-        if len(root) <= _SKETCH:
-            return self._squares(self._Z, root)
-        out = self._squares(self._Z, root @ self._directions)
-        large = torch.nonzero(out * curvature > _LARGE)[:, 0]
-        for rows in large.split(_ROWS):
-            out[rows] = self._squares(self._Z[rows], root)
+    def prepare(self, problems: Sequence[int], slopes: Sequence[Tensor], strength: Tensor) -> None:
+        """Sketch the leverages of all problems that will form H in this round by one product.
+
+        Parameters
+        ----------
+        problems : sequence of int
+            That will be asked for next.
+        slopes : sequence of Tensor of shape (2, n)
+            For every problem; see :meth:`__call__`.
+        strength : Tensor of shape (K,)
+        """
+        if self._groups is not None:
+            return
+        curvatures = {k: _curvature(slopes[k]) / float(strength[k]) for k in problems}
+        forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
+        together = max(1, _CELLS // len(self._centre) ** 2)
+        for some in (forming[i : i + together] for i in range(0, len(forming), together)):
+            self._ready.update(
+                zip(some, self._sketched([curvatures[k] for k in some]), strict=True)
+            )
+
+    def _sketched(self, curvatures: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """The roots of the inverses of H, and what the sketch says of h_n, of shape (n,)."""
+        roots = [self._root(curvature) for curvature in curvatures]
+        turned = roots
+        if len(self._centre) > _SKETCH:
+            turned = [root @ self._directions for root in roots]
+        squares = self._squares(self._Z, torch.cat(turned, dim=1), len(roots))
+        return list(zip(roots, squares.unbind(), strict=True))
+
+    def _leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
+        """h_n, of shape (n,), exact where data make up much of their scores."""
+        ready = self._ready.pop(problem) if problem in self._ready else None
+        root, leverage = ready or self._sketched([curvature])[0]
+        self._remember(problem, curvature, root)
+        if len(root) > _SKETCH:
+            # What stands for several data is seen with the weight that it is left out with.
+            heavy = own.clamp_min(1) if self._rows is not None else 1.0
+            large = torch.nonzero(heavy * curvature * leverage > _LARGE)[:, 0]
+            for rows in large.split(_MANY):
+                leverage[rows] = self._squares(self._Z[rows], root)[0]
+        return leverage
+
+    def _remember(self, problem: int, curvature: Tensor, root: Tensor) -> None:
+        ridge = self._data.ridge * self._data.total
+        share = ridge * float(root.square().sum()) / len(root)
+        self._formed[problem] = curvature, share
+
+    def _squares(self, inputs: Tensor, directions: Tensor, problems: int = 1) -> Tensor:
+        """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
+
+        Many directions, and those from a sampled H, are seen in single precision: the error of a
+        sketch, or of the sample, is a million times larger.
+        """
+        out = inputs.new_empty((problems, len(inputs)))
+        shape = (problems, directions.shape[1] // problems)
+        rough = problems > 1 or self._preference is not None
+        narrow = rough and self._moderate and float(directions.abs().max()) < _MODERATE
+        if narrow:
+            directions = directions.to(torch.float32)
+        offset = self._centre @ directions if not narrow else None
+        for part, squares in zip(inputs.split(_ROWS), out.split(_ROWS, dim=1), strict=True):
+            if narrow:
+                along = (part - self._centre).to(torch.float32) @ directions
+            else:
+                along = (part @ directions).sub_(offset)
+            squares[:] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
-    def _squares(self, inputs: Tensor, directions: Tensor) -> Tensor:
-        """The squared lengths of inputs (any, d), centred, along directions (d, any)."""
-        offset = self._centre @ directions
-        parts = [product(part, directions) - offset for part in inputs.split(_ROWS)]
-        return torch.cat([part.square().sum(1) for part in parts])
-
     def _root(self, curvature: Tensor) -> Tensor:
-        """A matrix R with R R^T = H^-1, of shape (d, d)."""
-        ascending, order = curvature.sort()
-        part = (self._data.weight[order] * ascending).cumsum(0)
-        kept = curvature >= ascending[int((part <= _LEFT_OUT * part[-1]).sum())]
+        """A matrix R with R R^T = H^-1, of shape (d, d).
+
+        From many data H is estimated, by rows drawn in proportion to their curvature and about to
+        their leverage. The inverse of an estimate is too large on average: with m rows for d_eff
+        weights that the data determine, as if the data's part of H were smaller by the factor
+        1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney 2020). Rows that are sure to be drawn
+        add nothing to that.
+        """
+        mass = self._data.weight * curvature
+        rows, drawn = sampled(mass, self._n_drawn, self._preference)
+        ridge = self._data.ridge * self._data.total
+        # A sample is seen in single precision where the penalty drowns that error, too.
+        narrow = self._preference is not None and self._moderate
+        narrow = narrow and ridge > _NARROW * float(mass.sum()) * self._largest**2
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
-        for rows in torch.nonzero(kept)[:, 0].split(_ROWS):
-            share = (self._data.weight[rows] * curvature[rows]).sqrt()
-            inputs = self._Z[rows].sub_(self._centre).mul_(share[:, None])
-            H += product(inputs.T, inputs)
-        H.diagonal().add_(self._data.ridge * self._data.total)
+        for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
+            inputs = self._Z[chosen].sub_(self._centre).mul_(root[:, None])
+            H += gram(inputs.to(torch.float32) if narrow else inputs)
+        if self._preference is not None:
+            # The weights less the trace of the ridge times the inverse, seen from a few directions.
+            factor, scale = self._factor(H, ridge)
+            turned = scale[:, None] * self._directions
+            turned = torch.linalg.solve_triangular(factor, turned, upper=False)
+            effective = (len(H) - ridge * turned.square().sum()).clamp_min(0)
+            chance = mass * self._preference
+            chance = chance / chance.sum()
+            unsure = (chance * (1 - self._n_drawn * chance).clamp_min(0)).sum()
+            H = H / (1 - unsure * effective / self._n_drawn)
+        factor, scale = self._factor(H, ridge)
+        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+
+    def _factor(self, H: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+        """The Cholesky factor of H plus the ridge where its columns are scaled, and the scales."""
+        diagonal = H.diagonal() + ridge
         # In units in which all columns matter alike; a column of zeros stays one.
-        scale = torch.where(H.diagonal() > 0, H.diagonal().rsqrt(), 0.0)
+        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)
         H = scale[:, None] * H * scale
         # Without a penalty, data that can be separated would have infinite scores without some of
         # them. The search for weights is stopped on its way there; so are these.
-        H.diagonal().add_(1e-12 if self._data.ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
-        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
-        factor = torch.linalg.cholesky(H)
-        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
+        H.diagonal().add_(1e-12)
+        return torch.linalg.cholesky(H), scale
+
+
+def _curvature(slopes: Tensor) -> Tensor:
+    """The mean of the squared slope over the labels: -s_0 s_1, of shape (n,).
+
+    Their probabilities are those that make the mean slope zero.
+    """
+    return (-slopes[0] * slopes[1]).clamp_min(0)
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

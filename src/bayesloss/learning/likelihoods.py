@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
+from bayesloss.learning.condensing import triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
-
-_ROWS = 4096  # data folded in at a time
 
 
 @dataclass(frozen=True)
@@ -181,24 +180,19 @@ class Gaussian(Likelihood):
         The triangular factor R of a QR decomposition of (features, y) keeps the inner products of
         its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u. Unlike the
         normal equations it does not square the condition number. The rows are folded in block by
-        block: memory does not grow with n, and what follows costs the same however many data
-        there are.
+        block, many of them cell by cell first, see :mod:`bayesloss.learning.condensing`: memory
+        does not grow with n, and what follows costs the same however many data there are.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
-        size = features(x[:1]).shape[1]
-        triangle = x.new_zeros((0, size + 1))
-        blocks = (part.split(_ROWS) for part in (x, y, weight))
-        for x_part, y_part, weight_part in zip(*blocks, strict=True):
-            rows = torch.cat([features(x_part), y_part[:, None]], dim=1)
-            rows = rows * weight_part.sqrt()[:, None]
-            triangle = torch.linalg.qr(torch.cat([triangle, rows]), mode="r").R
+        folded = triangle(features, x, y, weight)
+        size = folded.shape[1] - 1
         # Directions that the data do not move, to rounding error, are of no use to anyone: on half
         # a period more than a third of them. What is left of the target there is residual.
-        left, values, right = torch.linalg.svd(triangle[:, :size], full_matrices=False)
+        left, values, right = torch.linalg.svd(folded[:, :size], full_matrices=False)
         kept = values > torch.finfo(x.dtype).eps * values[0]
         left, values, right = left[:, kept], values[kept], right[kept]
-        explained = left.T @ triangle[:, size]
-        residual = torch.linalg.vector_norm(triangle[:, size] - left @ explained)
+        explained = left.T @ folded[:, size]
+        residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
         targets = torch.cat([explained, residual[None]])
         return Observations(
             features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),

@@ -7,25 +7,28 @@ problems share their inputs, so that all their scores are one matrix product. Wh
 
 by L-BFGS for all k together. The curvature is close to a multiple of the inputs' covariance, plus
 the penalty's. In coordinates in which that matrix, estimated from a sample, is the identity, a few
-steps suffice where the plain method takes many, whatever the units of the columns.
+steps suffice where the plain method takes many, whatever the units of the columns. Where data are
+many, a sample of them says, class by class, more: see :meth:`LinearScores.adapted`.
 """
 
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-__all__ = ["LinearScores", "WeightFit", "maximise_weights", "product"]
+from bayesloss.learning.lbfgs import Memory, step_sizes
+
+__all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "sampled"]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
+_HESSIAN = 4096  # data from which a Hessian is
+_GLANCES = 16  # random directions that tell which data have large leverages
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
-_ROWS = 4096  # data in a block
+_SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
+_BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
@@ -56,33 +59,45 @@ class LinearScores:
         self.level = (ones * (1 - ones) / 4).clamp_min(1e-6)
         self.scale, self.vectors = self._coordinates(float(self.level.mean()))
         self.stretch = (self.level.mean() / self.level).sqrt()[:, None]
+        # What a unit of the last coordinate changes: the offsets, and the weights with them.
+        self.shift, self.lean = self.level.rsqrt(), torch.zeros_like(self.centre)
 
     def _coordinates(self, level: float) -> tuple[Tensor, Tensor | None]:
         """Scales of the columns, (d,), and what rotates and stretches scaled columns, (d, d)."""
         variance = torch.zeros_like(self.centre)
-        for part, share in zip(self.Z.split(_ROWS), self.weight.split(_ROWS), strict=True):
-            variance += (share / self.total) @ (part - self.centre) ** 2
+        rows = max(1, _BLOCK // len(variance))
+        for part, share in zip(self.Z.split(rows), self.weight.split(rows), strict=True):
+            variance += share @ (part - self.centre).square_()
+        variance /= self.total
         constant = variance.sqrt() <= 1e-12 * self.centre.abs()
         # Without a penalty the optimum may lie at infinity. A search that is stopped on its way
         # there had better not run ahead in directions of which the data say little.
-        damping = self.ridge or _HELD_BACK * level * float(variance.mean())
+        self.damping = damping = self.ridge or _HELD_BACK * level * float(variance.mean())
         scale = torch.where(constant, 0.0, (level * variance + damping).rsqrt())
         if len(scale) > _WIDE:
             return scale, None
-        rows = torch.linspace(0, len(self.Z) - 1, min(len(self.Z), _SAMPLE)).long()
-        share = self.weight[rows] / self.weight[rows].sum()
-        sample = (self.Z[rows] - self.centre) * (level * share).sqrt()[:, None] * scale
-        curvature = sample.T @ sample + torch.diag(damping * scale**2)
+        chosen = torch.linspace(0, len(self.Z) - 1, min(len(self.Z), _SAMPLE)).long()
+        share = self.weight[chosen] / self.weight[chosen].sum()
+        sample = (self.Z[chosen] - self.centre) * (level * share).sqrt()[:, None] * scale
+        curvature = gram(sample) + torch.diag(damping * scale**2)
         # Columns that vary, but not in the sample: on their own scale, which is 1.
         curvature.diagonal()[curvature.diagonal() < 0.1] += 1
         values, vectors = torch.linalg.eigh(curvature)
         return scale, vectors * values.clamp_min(1e-12 * float(values[-1])).rsqrt()
 
+    @property
+    def adaptable(self) -> bool:
+        """Whether a Hessian for each problem is affordable, in time and in memory."""
+        n, d = self.Z.shape
+        return d <= _WIDE and len(self.labels) * d**2 <= max(_SPARE, n * d // 4)
+
     def of(self, problems: list[int]) -> "LinearScores":
         """The same inputs for some of the problems."""
         some = copy.copy(self)
-        some.labels, some.level = self.labels[problems], self.level[problems]
-        some.stretch = self.stretch[problems]
+        for name in ("labels", "level", "stretch", "shift"):
+            setattr(some, name, getattr(self, name)[problems])
+        if self.vectors is not None and self.lean.ndim == 2:  # each has coordinates of its own
+            some.lean, some.vectors = self.lean[problems], self.vectors[problems]
         return some
 
     def centred_on(self, rows: Tensor) -> "LinearScores":
@@ -93,23 +108,123 @@ class LinearScores:
         other.centre, other.scale, other.vectors = some.centre, some.scale, some.vectors
         return other
 
+    def every(self, step: int) -> "LinearScores":
+        """The same problems, seen by each step-th datum: the penalty on a mean is what it was."""
+        if step == 1:
+            return self
+        few = copy.copy(self)
+        few.Z, few.weight = self.Z[::step].contiguous(), self.weight[::step].contiguous()
+        few.labels = self.labels[:, ::step].contiguous()
+        few.total = float(few.weight.sum())
+        return few
+
+    def adapted(self, curvature: Tensor) -> "LinearScores":
+        """The same problems, in coordinates in which the Hessian of each is nearly the identity.
+
+        The Hessian, offset included, is estimated from data that are drawn with probabilities
+        proportional to the curvatures of their log probabilities.
+
+        Parameters
+        ----------
+        curvature : Tensor of shape (K, n)
+            Minus second derivatives of the log probabilities in the scores, not negative.
+        """
+        preference = self.leverages() if len(self.Z) > _HESSIAN else None
+        roots = torch.stack([self._factor(row, preference) for row in curvature])
+        other, d = copy.copy(self), len(self.centre)
+        other.vectors = roots[:, :d, :d]
+        other.stretch, other.shift = torch.ones_like(self.stretch), roots[:, d, d]
+        other.lean = self.scale * roots[:, :d, d]
+        return other
+
+    def leverages(self) -> Tensor:
+        """About the data's leverages under one covariance for all problems, with mean 1: (n,)."""
+        generator = torch.Generator().manual_seed(0)
+        shape = (len(self.centre), _GLANCES)
+        turned = torch.randn(shape, dtype=self.Z.dtype, generator=generator).to(self.Z.device)
+        if self.vectors is not None:
+            turned = self.vectors @ turned
+        turned *= self.scale[:, None]
+        squares = (self.Z @ turned - self.centre @ turned).square_().sum(1)
+        # None is so small that its weight would be large.
+        return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
+
+    def _factor(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
+        """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
+        rows, mass = sampled(self.weight * curvature, _HESSIAN, preference)
+        root = (mass / self.total).sqrt()[:, None]
+        inputs = (self.Z[rows] - self.centre).mul_(self.scale).mul_(root)
+        inputs = torch.cat([inputs, root], dim=1)
+        H = gram(inputs)
+        diagonal = H.diagonal()
+        # Columns that vary, but not in the sample, have a curvature that varies as the others'.
+        usual = diagonal[-1] / self.level.mean() * (1 - self.damping * self.scale**2)
+        usual = torch.where(self.scale > 0, usual, 1.0)
+        diagonal[:-1] += torch.where(diagonal[:-1] < 0.1 * usual, usual, 0.0)
+        diagonal[:-1] += self.damping * self.scale**2
+        diagonal[-1] += 1e-6  # no label may be left to tell the offset
+        factor = torch.linalg.cholesky(H)
+        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+        return torch.linalg.solve_triangular(factor, identity, upper=False).T
+
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""
-        return product(beta, self.Z.T) + (offset - beta @ self.centre)[:, None]
+        return beta @ self.Z.T + (offset - beta @ self.centre)[:, None]
 
     def pull_back(self, slopes: Tensor) -> Tensor:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
-        return product(slopes, self.Z) - slopes.sum(1, keepdim=True) * self.centre
+        return slopes @ self.Z - slopes.sum(1, keepdim=True) * self.centre
 
     def weights(self, coordinates: Tensor) -> Tensor:
         """Weights from coordinates, both of shape (K, d)."""
-        turned = coordinates if self.vectors is None else coordinates @ self.vectors.T
+        turned = coordinates
+        if self.vectors is not None:
+            turned = (self.vectors @ coordinates[:, :, None])[:, :, 0]
         return self.stretch * self.scale * turned
 
     def slopes(self, gradient: Tensor) -> Tensor:
         """Slopes along the coordinates from a gradient with respect to the weights: the adjoint."""
         scaled = self.stretch * self.scale * gradient
-        return scaled if self.vectors is None else scaled @ self.vectors
+        if self.vectors is None:
+            return scaled
+        return (self.vectors.mT @ scaled[:, :, None])[:, :, 0]
+
+
+def gram(inputs: Tensor) -> Tensor:
+    """inputs^T inputs; on a processor NumPy computes one half of it."""
+    if inputs.device.type != "cpu":
+        return inputs.T @ inputs
+    array = inputs.numpy()
+    return torch.from_numpy(array.T @ array)
+
+
+def sampled(mass: Tensor, size: int, preference: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Draw data with probabilities proportional to their mass, by equal steps through its sum.
+
+    Nothing is random: the order of the data is. Where there are no more than `size`, all are taken.
+
+    Parameters
+    ----------
+    mass : Tensor of shape (n,)
+        Not negative.
+    size : int
+    preference : Tensor of shape (n,), optional
+        Positive; probabilities are proportional to mass times preference.
+
+    Returns
+    -------
+    rows : Tensor of int64 of shape (m,)
+    mass : Tensor of shape (m,)
+        What each row stands for: sums weighted by it estimate those over all data.
+    """
+    if len(mass) <= size:
+        return torch.arange(len(mass), device=mass.device), mass
+    chance = mass if preference is None else mass * preference
+    upto = chance.cumsum(0)
+    steps = torch.arange(0.5, size, dtype=mass.dtype, device=mass.device) / size
+    rows = torch.searchsorted(upto, steps * upto[-1]).clamp_max(len(mass) - 1)
+    drawn = chance[rows]
+    return rows, torch.where(drawn > 0, mass[rows] * upto[-1] / (size * drawn), 0.0)
 
 
 @dataclass(frozen=True)
@@ -155,8 +270,14 @@ def maximise_weights(
     free_offset: bool,
     tol: float,
     max_iter: int,
+    scores: Tensor | None = None,
+    strength: Tensor | None = None,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
+
+    Each problem has a memory and a step of its own, and rests once it has settled. Common are the
+    two passes over the inputs that an iteration takes: one for the scores along all directions, one
+    for all gradients. A search along a direction sees scores alone, which are linear in the step.
 
     Parameters
     ----------
@@ -173,76 +294,89 @@ def maximise_weights(
         ends.
     max_iter : int
         The largest number of L-BFGS iterations; with 0 the start is evaluated.
+    scores : Tensor of shape (K, n), optional
+        Those where the search begins, if they are known.
+    strength : Tensor of shape (K,), optional
+        How many times the penalty counts for each problem.
 
     Returns
     -------
     WeightFit
     """
-    shape = beta.shape
-    fit, _ = _evaluate(data, log_probability, beta, offset, free_offset)
-    best, begun, n_iter = fit, fit.objective, 0
-    start_beta, start_offset = beta, offset
-
-    def negative(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        nonlocal fit
-        moved = torch.from_numpy(vector.copy()).to(beta.device).reshape(shape[0], shape[1] + 1)
-        fit, slopes = _evaluate(
-            data,
-            log_probability,
-            start_beta + data.weights(moved[:, :-1]),
-            start_offset + data.level.rsqrt() * moved[:, -1],
-            free_offset,
-        )
-        return -float(fit.objective.sum()), -slopes.flatten().cpu().numpy()
-
-    def stop(intermediate_result: OptimizeResult) -> None:
-        nonlocal best, n_iter
-        best, n_iter = fit, n_iter + 1
-        if best.settled(tol):
-            raise StopIteration
-
-    if max_iter > 0 and not best.settled(tol):
-        minimize(
-            negative,
-            np.zeros(shape[0] * (shape[1] + 1)),
-            jac=True,
-            method="L-BFGS-B",
-            callback=stop,
-            options={"maxiter": max_iter, "ftol": 0.0, "gtol": 0.0, "maxls": 30},
-        )
-    return replace(best, start=begun, n_iter=n_iter)
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """A product of two matrices; on a processor NumPy's is faster where one of them is thin."""
-    if left.device.type != "cpu":
-        return left @ right
-    return torch.from_numpy(left.numpy() @ right.numpy())
-
-
-def _evaluate(
-    data: LinearScores,
-    log_probability: LogProbability,
-    beta: Tensor,
-    offset: Tensor,
-    free_offset: bool,
-) -> tuple[WeightFit, Tensor]:
-    """The objective at these weights, and its slopes along the coordinates, (K, d + 1)."""
-    scores = data.scores(beta, offset)
-    values, slopes = log_probability(scores)
     share = data.weight / data.total
-    slopes = slopes * share
-    gradient = data.pull_back(slopes) - data.ridge * beta
-    shift = slopes.sum(1) if free_offset else torch.zeros_like(offset)
-    along = torch.cat([data.slopes(gradient), (data.level.rsqrt() * shift)[:, None]], dim=1)
-    fit = WeightFit(
-        beta=beta,
-        offset=offset,
-        objective=values @ share - 0.5 * data.ridge * (beta**2).sum(1),
-        slope=torch.maximum(gradient.abs().amax(1), shift.abs()),
-        gain=0.5 * (along**2).sum(1),
-        scores=scores,
-        start=torch.full_like(offset, torch.nan),
-        n_iter=0,
+    ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
+
+    def evaluate(beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
+        values, slopes = log_probability(scores)
+        objective = values @ share - 0.5 * ridge * beta.square().sum(1)
+        return _Point(beta, offset, scores, objective, slopes * share)
+
+    def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Along the coordinates, (K, d + 1); the largest in the weights; the gain in sight."""
+        gradient = pulled - ridge[:, None] * at.beta
+        shift = at.slopes.sum(1)
+        if not free_offset:
+            shift = torch.zeros_like(shift)
+        last = data.shift * shift + (data.lean * gradient).sum(1) * free_offset
+        along = torch.cat([data.slopes(gradient), last[:, None]], dim=1)
+        slope = torch.maximum(gradient.abs().amax(1), shift.abs())
+        return along, slope, 0.5 * along.square().sum(1)
+
+    def search(at: _Point, direction: Tensor, slope: Tensor) -> tuple[_Point, Tensor]:
+        """The best point found along the directions, (K, d + 1), and the steps there."""
+        beta = data.weights(direction[:, :-1]) + data.lean * direction[:, -1:]
+        offset = data.shift * direction[:, -1]
+        change = torch.zeros_like(at.scores)
+        change[moving] = data.scores(beta[moving], offset[moving])
+        moved = at
+
+        def along(step: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal moved
+            far = step[:, None]
+            moved = evaluate(
+                at.beta + far * beta, at.offset + step * offset, at.scores + far * change
+            )
+            rise = (moved.slopes * change).sum(1) - ridge * (moved.beta * beta).sum(1)
+            return moved.objective, rise
+
+        step = step_sizes(along, at.objective, slope)
+        return moved, step
+
+    at = evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
+    start, n_iter = at.objective, 0
+    pulled = data.pull_back(at.slopes)
+    along, slope, gain = gradients(at, pulled)
+    memory = Memory(along)
+    moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
+    while n_iter < max_iter and len(moving):
+        direction = torch.zeros_like(along)
+        direction[moving] = memory.direction(along)[moving]
+        at, step = search(at, direction, (along * direction).sum(1))
+        pulled = pulled.index_copy(0, moving, data.pull_back(at.slopes[moving]))
+        before = along
+        along, slope, gain = gradients(at, pulled)
+        memory.add(step[:, None] * direction, before - along)
+        n_iter += 1
+        # What rounding errors keep from rising rests, too.
+        moving = torch.nonzero((torch.maximum(slope, gain) > tol) & (step > 0))[:, 0]
+    return WeightFit(
+        beta=at.beta,
+        offset=at.offset,
+        objective=at.objective,
+        slope=slope,
+        gain=gain,
+        scores=at.scores,
+        start=start,
+        n_iter=n_iter,
     )
-    return fit, along
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Weights (K, d) and offsets (K,) with their scores, objectives, and weighted slopes (K, n)."""
+
+    beta: Tensor
+    offset: Tensor
+    scores: Tensor
+    objective: Tensor
+    slopes: Tensor

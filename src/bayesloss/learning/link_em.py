@@ -6,6 +6,16 @@ the posterior held, raise the penalised expected log likelihood in beta.
 
 Were the posterior exact, every round would raise the marginal likelihood of beta. Laplace's is not,
 and a round may lower it; the record shows where.
+
+A link that is fitted to held-out scores is flatter than the training scores ask for. Weights grow
+against that round by round, and with few data per column their scores would leave the period of
+the kernel. So there scores keep their size: after an M-step weights are divided by what their
+scores grew by, and their penalty counts that much squared the more. That is the same objective in
+other units of the score.
+
+Links see one set of scores then, and weights another: no objective rises in every round. What
+rounds lead to is a fixed point, where the link is that of the scores which its weights would have
+had without each datum. Where rounds would go in circles around it, they go a part of the way.
 """
 
 import math
@@ -21,7 +31,12 @@ from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mo
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
-from bayesloss.learning.link_tables import HermiteTable, enough_nodes, expected_log_probabilities
+from bayesloss.learning.link_tables import (
+    HermiteTable,
+    enough_nodes,
+    expected_log_probabilities,
+    table_nodes,
+)
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
@@ -32,12 +47,19 @@ FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
+_ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 # Priors are compared on a grid of so many nodes, at modes with so many nats to gain: differences of
 # log evidences hardly feel either.
 _COARSE = 128
 _NEAR = 1e-6
 _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
+_ANYWHERE = 3  # rounds in which weights go all the way
+_STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
+_SHORTER = 0.7  # part of the way before up to which it is shorter
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
+_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
+_FEW = 4096  # so many of them at least
+_ROUGH = 5e-4  # tolerance of such a fit
 
 
 @dataclass(frozen=True)
@@ -123,25 +145,26 @@ def fit_links(
     -------
     LinkFit
     """
-    fixed = fixed or fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+    if fixed is None:
+        fixed, data = _fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
-    beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
+    walk = _Walk(fixed.beta.clone(), fixed.scores - fixed.offset[:, None], data.weight)
     slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))
     links = []
-    for x, nu_0 in zip(scores.cpu(), fixed.offset.cpu(), strict=True):
+    for x, nu_0 in zip(walk.scores.cpu(), fixed.offset.cpu(), strict=True):
         prior = prior_of(x)
         start = torch.cat([prior.start(x)[:-1], nu_0[None]])
         links.append(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
-    fitted_to = scores.clone()
+    fitted_to = walk.scores.clone()
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
     }
 
     def record(name: str, problems: list[int], values: Tensor) -> None:
-        row = beta.new_full((len(links),), math.nan)
+        row = walk.beta.new_full((len(links),), math.nan)
         row[problems] = values
         history[name].append(row)
 
@@ -149,8 +172,14 @@ def fit_links(
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             rounds = len(history["log_evidence"]) + 1
+            if isinstance(held_out, LeaveOneOut):
+                held_out.prepare(active, slopes, walk.fit_strength)
             for k in active:
-                seen = scores[k] if held_out is None else held_out(k, scores[k], slopes[k])
+                seen = walk.scores[k]
+                if held_out is not None:
+                    seen = held_out(
+                        k, seen, slopes[k], float(walk.fit_strength[k]), float(walk.step[k])
+                    )
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
@@ -158,14 +187,15 @@ def fit_links(
                 fitted_to[k] = seen
                 choose = rounds & (rounds - 1) == 0
                 # E-step
-                _update_link(links[k], data, likelihood, k, seen, beta[k], choose)
+                penalty = 0.5 * data.ridge * walk.penalty(k)
+                _update_link(links[k], data, likelihood, k, seen, penalty, choose)
             record(
                 "log_evidence",
                 active,
-                beta.new_tensor([links[k].posterior.log_evidence for k in active]),
+                walk.beta.new_tensor([links[k].posterior.log_evidence for k in active]),
             )
             if watch is not None:
-                watch(beta.clone(), [link.posterior for link in links])
+                watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
             active = [k for k in active if links[k].gain >= tol]
@@ -176,28 +206,37 @@ def fit_links(
                     links[k].prior,
                     likelihood.loss,
                     _draws(links[k], noise, ordered),
-                    enough_nodes(links[k].prior) if family else None,
+                    (enough_nodes if family else table_nodes)(
+                        links[k].prior, _ROOM * float(walk.scores[k].abs().max())
+                    ),
                 ).to(data.Z.device)
                 for k in active
             }
             if held_ends:
                 tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
             # M-step
-            moved = _raise_weights(data.of(active), list(tables.values()), beta[active], tol)
-            size = beta[active].norm(dim=1).clamp_min(torch.finfo(beta.dtype).tiny)
+            moved = _raise_weights(
+                data.of(active),
+                list(tables.values()),
+                walk.beta[active],
+                walk.scores[active],
+                walk.strength[active],
+                tol,
+            )
+            size = walk.beta[active].norm(dim=1).clamp_min(torch.finfo(data.Z.dtype).tiny)
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
-            record("change", active, (moved.beta - beta[active]).norm(dim=1) / size)
-            beta[active], scores[active] = moved.beta, moved.scores
-            for k in active:
-                slopes[k] = torch.stack([tables[k](scores[k], label)[1] for label in (0, 1)])
+            record("change", active, (moved.beta - walk.beta[active]).norm(dim=1) / size)
+            factor = walk.go(active, moved, rounds, held_out is not None)
+            for k, row, f in zip(active, moved.scores, factor, strict=True):
+                slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
     if active:
         gain = max(links[k].gain for k in active)
         unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
     unsettled += [f"the E-step of problem {k}" for k, link in enumerate(links) if not link.found]
     return LinkFit(
-        beta=beta,
-        scores=scores,
+        beta=walk.beta,
+        scores=walk.scores,
         seen=fitted_to,
         posteriors=[link.posterior for link in links],
         draws=[_draws(link, noise, ordered) for link in links],
@@ -231,17 +270,38 @@ def fit_fixed_link(
 
     The search begins where ``start`` ended, or at zero.
     """
+    return _fit_fixed_link(data, loss, tol, start)[0]
+
+
+def _fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
+) -> tuple[WeightFit, LinearScores]:
+    """The fit, and the same data in the coordinates that served it best.
+
+    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
+    Hessian is like there: then the passes over all data are few, here and in the M-steps.
+    """
+    few = data.every(max(1, min(_STRIDE, len(data.Z) // _FEW)))
+    adapts = data.adaptable and (few is not data or tol < _ROUGH)
+    if start is None and adapts:
+        start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
+    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
+    beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
+    scores = data.scores(beta, offset)
+    if adapts:
+        data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
     sign = (2 * data.labels - 1).to(data.Z.dtype)
-    zeros = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    return maximise_weights(
+    fit = maximise_weights(
         data,
         lambda scores: loss.log_likelihood(sign, scores),
-        zeros if start is None else start.beta,
-        zeros[:, 0] if start is None else start.offset,
+        beta,
+        offset,
         free_offset=True,
         tol=tol,
         max_iter=_FIXED_STEPS,
+        scores=scores,
     )
+    return fit, data
 
 
 @dataclass(frozen=True)
@@ -268,13 +328,59 @@ class _Link:
     gain: float = math.inf  # by how much it changed in the last round
 
 
+class _Walk:
+    """Weights on their way from fit to fit, a row a problem.
+
+    Where the way ahead turns, and is hardly shorter, a problem goes only 2/3 of it from then on,
+    then 1/2, 2/5, ...: rounds may go in circles otherwise. The first few may go anywhere.
+    """
+
+    def __init__(self, beta: Tensor, scores: Tensor, weight: Tensor) -> None:
+        self.beta, self.scores = beta, scores
+        self.strength = torch.ones_like(beta[:, 0])  # of the penalty
+        self.fit_strength = self.strength.clone()  # where the last fits ended
+        self.step = self.strength.clone()
+        self._weight, self._ahead = weight, torch.zeros_like(scores)
+
+    def penalty(self, k: int) -> float:
+        """The squared weights of a problem, as often as they count."""
+        return float(self.strength[k] * (self.beta[k] @ self.beta[k]))
+
+    def _size(self, scores: Tensor) -> Tensor:
+        return (scores.square() @ self._weight).sqrt()
+
+    def go(self, active: list[int], fit: WeightFit, rounds: int, held_out: bool) -> Tensor:
+        """Go towards where a fit ended; by what its weights are to be multiplied, (K,)."""
+        if not held_out:
+            self.beta[active], self.scores[active] = fit.beta, fit.scores
+            return torch.ones_like(fit.objective)
+        size = self._size(self.scores[active])
+        factor = size / self._size(fit.scores)
+        factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
+        ahead = factor[:, None] * fit.scores - self.scores[active]
+        before = self._ahead[active]
+        way, way_before = self._size(ahead), self._size(before)
+        turns = (ahead * before) @ self._weight < _STRAIGHT * way * way_before
+        if rounds > _ANYWHERE:
+            step = self.step[active]
+            slower = step / (1 + step / 2)
+            self.step[active] = torch.where(turns & (way > _SHORTER * way_before), slower, step)
+        step = self.step[active]
+        self.fit_strength[active] = self.strength[active] / factor**2
+        self.strength[active] *= factor ** (-2 * step)
+        self.beta[active] += step[:, None] * (factor[:, None] * fit.beta - self.beta[active])
+        self.scores[active] += step[:, None] * ahead
+        self._ahead[active] = ahead
+        return factor
+
+
 def _update_link(
     link: _Link,
     data: LinearScores,
     likelihood: Bernoulli,
     problem: int,
     scores: Tensor,
-    beta: Tensor,
+    penalty: float,
     choose: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
@@ -300,7 +406,7 @@ def _update_link(
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
     link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
-    value = link.posterior.log_evidence / data.total - 0.5 * data.ridge * float(beta @ beta)
+    value = link.posterior.log_evidence / data.total - penalty
     link.value, link.gain = value, abs(value - link.value)
 
 
@@ -333,7 +439,12 @@ def _draws(link: _Link, noise: Tensor, ordered: bool) -> Tensor:
 
 
 def _raise_weights(
-    data: LinearScores, tables: list[HermiteTable], beta: Tensor, tol: float
+    data: LinearScores,
+    tables: list[HermiteTable],
+    beta: Tensor,
+    scores: Tensor,
+    strength: Tensor,
+    tol: float,
 ) -> WeightFit:
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
 
@@ -352,4 +463,14 @@ def _raise_weights(
         free_offset=False,
         tol=tol,
         max_iter=_WEIGHT_STEPS,
+        scores=scores,
+        strength=strength,
     )
+
+
+def _curvature(slopes: Tensor) -> Tensor:
+    """The mean of the squared slope over the labels, whose probabilities make the mean slope zero.
+
+    From slopes of the labels 0 and 1, of shape (2, ...).
+    """
+    return (-slopes[0] * slopes[1]).clamp_min(0)

@@ -96,7 +96,8 @@ class LinkPriors:
         kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self.n_basis)
         if self.kind == "isgp":
             return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
-        mean_square = float(weight @ scores**2 / weight.sum())
+        near = scores.clamp(-kernel.edge, kernel.edge) if self.robust else scores
+        mean_square = float(weight @ near**2 / weight.sum())
         return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
 
     def family(self, prior: SourcePrior) -> list[SourcePrior]:

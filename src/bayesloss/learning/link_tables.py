@@ -88,23 +88,31 @@ class HermiteTable:
         return other
 
 
-def table_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
-    """Where functions of nu are tabulated: three of the kernel's periods, 800 nodes each.
+def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
+    """Where functions of nu are tabulated: up to three of the kernel's periods, 800 nodes each.
+
+    As many periods as scores of absolute value up to `reach` lie in.
 
     Raises
     ------
     TypeError
         If the prior has another basis than a TrigonometricKernel.
     """
-    edge = _PERIODS / trigonometric(prior, "whose periods the table covers").c
-    return torch.linspace(-edge, edge, 2 * _PERIODS * _NODES + 1, dtype=torch.float64)
+    return _equal_steps(prior, reach, _NODES)
 
 
-def enough_nodes(prior: SourcePrior[TrigonometricKernel]) -> Tensor:
+def enough_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
     """The same periods with as many nodes as M asks for: twelve for a wave of f^2's highest one."""
-    edge = _PERIODS * prior.kernel.edge
-    size = 12 * _PERIODS * prior.kernel.n_basis
-    return torch.linspace(-edge, edge, size + 1, dtype=torch.float64)
+    return _equal_steps(prior, reach, 6 * prior.kernel.n_basis)
+
+
+def _equal_steps(prior: SourcePrior[TrigonometricKernel], reach: float, n_half: int) -> Tensor:
+    """Nodes with n_half steps for each half period."""
+    edge = trigonometric(prior, "whose periods the table covers").edge
+    periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
+    return torch.linspace(
+        -periods * edge, periods * edge, 2 * periods * n_half + 1, dtype=torch.float64
+    )
 
 
 def expected_log_probabilities(

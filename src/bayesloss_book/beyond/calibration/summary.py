@@ -7,7 +7,7 @@ errors are those of a mean over clusters, one for each data set.
 import numpy as np
 import pandas as pd
 
-from bayesloss_book.beyond.calibration.rivals import METHODS, OURS
+from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.beyond.calibration.scores import TUNED, kind
 
 __all__ = [
@@ -15,10 +15,12 @@ __all__ = [
     "against",
     "by_family",
     "coverage",
+    "draws_part",
     "excess",
     "improvement",
     "long",
     "mean_and_error",
+    "seconds",
     "table",
     "win_rates",
 ]
@@ -99,6 +101,26 @@ def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     return pd.DataFrame(out).T.rename_axis("n")
 
 
+def draws_part(rows: pd.DataFrame, n: int, rival: str) -> float:
+    """Of the standard error of ours less a rival, what other draws of the same sets would change.
+
+    Returns
+    -------
+    float
+        The standard error over draws of the mean over sets, in nats.
+    """
+    wide = rows[rows["n"] == n].pivot(index=[*SET, "number"], columns="method", values="log_loss")
+    gap = (wide[OURS] - wide[rival]).groupby(level=SET)
+    return float(np.sqrt((gap.var() / gap.size()).sum()) / len(gap))
+
+
+def seconds(rows: pd.DataFrame) -> pd.DataFrame:
+    """Median processor seconds: a row a method, columns ("fit" or "predict", n)."""
+    names = {"fit_seconds": "fit", "predict_seconds": "predict"}
+    found = rows.rename(columns=names).groupby(["method", "n"])[list(names.values())].median()
+    return found.unstack("n").pipe(lambda table: table.loc[_known(table.T)])
+
+
 def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     """The share of other methods that a method beats, ties half, averaged over draws.
 
@@ -141,4 +163,4 @@ def coverage(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _known(table: pd.DataFrame) -> list[str]:
-    return [method for method in METHODS if method in table]
+    return [method for method in dict.fromkeys((*METHODS, *MANY)) if method in table]

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, divergence_map
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["STYLES", "draw_decision_map", "draw_figure_1", "draw_thresholds"]
+__all__ = ["LABELS", "STYLES", "draw_decision_map", "draw_figure_1", "draw_thresholds"]
 
 # Colour and dashes of each distribution; the dashes are those of the paper's figure.
 STYLES = {
@@ -18,28 +18,30 @@ STYLES = {
     "min KL(p‖q)": (COLOURS["PAVA"], "--"),
     "min d_L(p‖q)": (COLOURS["accent"], "-."),
 }
+# The text calls the Gaussians q₁ to q₃.
+LABELS = {name: f"q{'₁₂₃'[k - 1]}: {name}" if k else name for k, name in enumerate(STYLES)}
 
 
 def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
     """LHG figure 1: densities above, distribution functions below."""
     theta = np.linspace(220, 400, 721)
-    figure, (top, bottom) = subplots(2, 1, figsize=(6.8, 5.2), sharex=True)
+    figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 6.0), sharex=True)
     for name, (colour, dashes) in STYLES.items():
         if name == "posterior":
             density, below = plant.density(theta), 1 - plant.tail(theta)
         else:
             density, below = norm.pdf(theta, *fits[name]), norm.cdf(theta, *fits[name])
-        top.plot(theta, density, dashes, color=colour, label=name)
+        top.plot(theta, density, dashes, color=colour, label=LABELS[name])
         bottom.plot(theta, below, dashes, color=colour)
     for axis in (top, bottom):
         axis.axvline(plant.critical, color="black", linewidth=0.8)
     bottom.axhline(
         1 - plant.shutdown / plant.meltdown, color=COLOURS["data"], linewidth=0.8, linestyle=":"
     )
-    bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on", fontsize=8)
-    bottom.text(plant.critical + 1.5, 0.05, "critical temperature", fontsize=8)
+    bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on")
+    bottom.text(plant.critical + 1.5, 0.05, "critical\ntemperature")
     top.set(ylabel="density")
-    top.legend(fontsize=9)
+    top.legend()
     bottom.set(xlabel="temperature θ in °C", ylabel="probability below θ")
     return figure
 
@@ -47,13 +49,13 @@ def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Fi
 def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
     """Where q decides otherwise than p, against the critical temperature and the costs."""
     critical = np.linspace(250, 400, 601)
-    figure, axes = subplots(1, 2, figsize=(7.2, 3.4), sharex=True, sharey=True)
+    figure, axes = subplots(2, 1, figsize=(5.6, 6.8), sharex=True, sharey=True)
     truth = plant.tail(critical)
     for axis, name in zip(axes, ("min KL(q‖p)", "min KL(p‖q)"), strict=True):
         colour, dashes = STYLES[name]
         tail = norm.sf(critical, *fits[name])
         axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
-        axis.plot(critical, tail, dashes, color=colour, label=name)
+        axis.plot(critical, tail, dashes, color=colour, label=LABELS[name])
         axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
         axis.fill_between(
             critical,
@@ -66,9 +68,9 @@ def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> 
             linewidth=0,
         )
         axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
-        axis.set(yscale="log", ylim=(1e-3, 1), xlabel="critical temperature in °C")
-        axis.legend(fontsize=8, loc="lower left")
-    axes[0].set(ylabel="cost of shutdown / of meltdown")
+        axis.set(yscale="log", ylim=(1e-3, 1), ylabel="cost of shutdown / of meltdown")
+        axis.legend(loc="lower left")
+    axes[-1].set(xlabel="critical temperature in °C")
     return figure
 
 
@@ -77,7 +79,7 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
     means = torch.linspace(240, 380, 141, dtype=torch.float64)
     deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
     values = divergence_map(plant, means, deviations).numpy()
-    figure, axis = subplots(figsize=(6.0, 3.8))
+    figure, axis = subplots(figsize=(5.6, 4.2))
     axis.contourf(
         means.numpy(),
         deviations.numpy(),
@@ -87,9 +89,11 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
         alpha=0.25,
     )
     for (name, (mean, deviation)), marker in zip(fits.items(), "osD", strict=True):
-        axis.plot(mean, deviation, marker, color=STYLES[name][0], label=name, linestyle="none")
-    axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center", fontsize=9)
-    axis.text(258, 9, "stay on", ha="center", fontsize=9)
+        axis.plot(
+            mean, deviation, marker, color=STYLES[name][0], label=LABELS[name], linestyle="none"
+        )
+    axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center")
+    axis.text(258, 9, "stay on", ha="center")
     axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
-    axis.legend(fontsize=9, loc="upper left")
+    axis.legend(loc="upper left")
     return figure

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory.figures import STYLES
+from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
 from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
 from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
 
@@ -105,7 +105,7 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     rows = "".join(
         f"<tr><th scope='row'><svg viewBox='0 0 40 8' width='40' height='8' aria-hidden='true'>"
         f"<path d='M0 4H40' stroke='{STYLES[name][0]}' stroke-width='2' "
-        f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {name}</th>"
+        f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'/></svg> {LABELS[name]}</th>"
         f"<td data-tail='{k}'></td><td data-decision='{k}'></td>"
         f"<td data-divergence='{k}'></td></tr>"
         for k, name in enumerate(names)
@@ -136,8 +136,8 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         )
         + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
         "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
-        f"<th>d_L</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
-        "<noscript>The sliders need JavaScript; the figures above show some of their positions."
+        f"<th>error costs</th></tr></thead><tbody aria-live='polite'>{rows}</tbody></table>"
+        "<noscript>The sliders need JavaScript; the figures below show some of their positions."
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for the critical temperature and the cost of a shutdown.")

@@ -83,13 +83,13 @@ def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]
 
 
 def draw_trap(results: pd.DataFrame) -> Figure:
-    """The slice: three log evidences on the left, two test errors on the right."""
+    """The slice: three log evidences above, two test errors below."""
     on_slice = results[results["path"] == "slice"].groupby("a").mean(numeric_only=True)
     gap = on_slice.index - 1
-    figure, (left, right) = subplots(1, 2, figsize=(8.0, 3.4))
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 6.4), sharex=True)
     for axis, styles in (
         (
-            left,
+            upper,
             {
                 "annealed": ("-", "data", "the truth, annealed"),
                 "laplace": ("--", "GP", "Laplace's"),
@@ -97,7 +97,7 @@ def draw_trap(results: pd.DataFrame) -> Figure:
             },
         ),
         (
-            right,
+            lower,
             {
                 "error_exact": ("-", "data", "exact posterior"),
                 "error_laplace": ("--", "GP", "Laplace's Gaussian"),
@@ -106,10 +106,9 @@ def draw_trap(results: pd.DataFrame) -> Figure:
     ):
         for name, (dashes, colour, label) in styles.items():
             axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
-        axis.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)")
         axis.legend()
-    left.set(ylabel="log evidence in nats")
-    right.set(ylabel="mean squared test error")
+    upper.set(ylabel="log evidence in nats")
+    lower.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
     return figure
 
 

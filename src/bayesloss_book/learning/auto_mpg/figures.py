@@ -15,18 +15,19 @@ from bayesloss_book.learning.auto_mpg.table_1 import (
     SIZES,
     UNITS,
     fit,
+    paired_gains,
     plug_in,
     printed,
     rows_of,
     summary,
 )
 
-__all__ = ["draw_fits", "draw_samples", "draw_units"]
+__all__ = ["draw_fits", "draw_gains", "draw_samples", "draw_units"]
 
 
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     """The four methods on all cars: posterior means with bands of two standard deviations."""
-    figure, axes = subplots(2, 2, figsize=(8.0, 6.4), sharey=True)
+    figure, axes = subplots(2, 2, figsize=(5.8, 6.0), sharey=True)
     for axis, name in zip(axes.flat, INPUTS, strict=True):
         x, y = rows_of(name)
         axis.plot(x, y, ".", color=COLOURS["data"], markersize=3, alpha=0.35, zorder=1)
@@ -42,6 +43,51 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     for axis in axes[:, 0]:
         axis.set(ylabel="miles per gallon")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    return figure
+
+
+def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
+    """The ISGP's gain over the GP: input by input beside the print, and against the period.
+
+    Parameters
+    ----------
+    results : DataFrame
+        The stored cells of Table 1.
+    varied : DataFrame
+        What :func:`~bayesloss_book.learning.auto_mpg.table_1.by_fraction` returns.
+    """
+    table = paired_gains(results)
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.8), height_ratios=(1.4, 1))
+    for size, colour, aside in (("large", "GP", 0.12), ("small", "ISGP", -0.12)):
+        rows = table.loc[size].loc[list(INPUTS)]
+        heights = np.arange(len(rows))[::-1] + aside
+        upper.errorbar(
+            rows["ours"],
+            heights,
+            xerr=rows["luck of one draw"],
+            fmt="o",
+            color=COLOURS[colour],
+            label=f"ours, {size.capitalize()}",
+        )
+        upper.plot(
+            rows["printed"],
+            heights,
+            "x",
+            ms=9,
+            mew=2,
+            color=COLOURS[colour],
+            label=f"printed, {size.capitalize()}",
+        )
+    upper.set_yticks(np.arange(len(INPUTS))[::-1], list(INPUTS.values()))
+    upper.axvline(0, color="black", lw=0.8)
+    upper.set(xlabel="ISGP over GP: squared error saved, per cent", ylim=(-0.5, 4.3))
+    upper.legend(ncols=2, loc="upper center")
+    column = varied["ISGP over GP, Small, %"]
+    lower.plot(column.index, column, "o-", color=COLOURS["ISGP"])
+    lower.axhline(0, color="black", lw=0.8)
+    lower.axvline(PERIOD_FRACTION, color=COLOURS["bound"], label="our setting")
+    lower.set(xlabel="part of the period that the inputs cover", ylabel="saved in Small, per cent")
+    lower.legend()
     return figure
 
 
@@ -62,7 +108,7 @@ def draw_samples(n_samples: int, seed: int) -> Figure:
 def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     """Each printed number against our mean squared error, with the line of constant ratio."""
     ours, table = summary(results), printed()
-    figure, axis = subplots(figsize=(6.4, 4.6))
+    figure, axis = subplots(figsize=(5.6, 5.0))
     reach = np.array([0.9 * ours["mean"].min(), 1.1 * ours["mean"].max()])
     axis.plot(reach, ratio * reach, color="black", linewidth=0.8, zorder=0)
     markers = {"GP": "o", "ISGP": "s", "PAVA": "^", "Linear": "x"}

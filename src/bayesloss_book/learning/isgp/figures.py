@@ -3,47 +3,39 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.isgp.losses import (
-    LOSSES,
-    MARGINS,
-    failure_frequency,
-    failure_probability,
-    represented_link,
-)
 from bayesloss_book.learning.isgp.prior import (
-    Array,
     best_root,
     cumulants,
     flipped_root,
-    inverse_source,
     level_cost,
-    make_prior,
     origin_quadratic,
 )
+from bayesloss_book.random_sources import Array, inverse_source, make_prior
 
 __all__ = [
-    "draw_construction",
     "draw_cost",
-    "draw_failure",
     "draw_flat_spot",
     "draw_origin",
     "draw_paths",
-    "draw_slack",
     "draw_universality",
 ]
 
 
-def draw_paths(*, seed: int, n_paths: int = 4, n_basis: int = 64) -> Figure:
-    """Sample paths of f, f^2 and nu for four settings of the hyper-parameters."""
-    settings = [(1.2, 1.0, 1.0), (2.0, 1.0, 1.0), (8.0, 1.0, 1.0), (2.0, 2.0, 100.0)]
-    figure, axes = subplots(3, 4, figsize=(9.0, 6.4), sharex=True, sharey="row")
+def draw_paths(
+    settings: Sequence[tuple[float, float, float]],
+    *,
+    seed: int,
+    n_paths: int = 4,
+    n_basis: int = 64,
+) -> Figure:
+    """Sample paths of f, f^2 and nu, a column for each setting of a, c and gamma."""
+    figure, axes = subplots(3, len(settings), figsize=(6.2, 6.2), sharex=True, sharey="row")
     x = torch.linspace(-1, 1, 801, dtype=torch.float64)
     for column, (a, c, gamma) in zip(axes.T, settings, strict=True):
         prior = make_prior(a=a, c=c, n_basis=n_basis, gamma=gamma)
@@ -51,7 +43,7 @@ def draw_paths(*, seed: int, n_paths: int = 4, n_basis: int = 64) -> Figure:
         draws = (prior.root(x, Gamma), prior.derivative(x, Gamma), prior.source(x, Gamma))
         for axis, values in zip(column, draws, strict=True):
             axis.plot(x, values.T, linewidth=1.0)
-        column[0].set_title(f"$a$ = {a:g}, $c$ = {c:g}, $\\gamma$ = {gamma:g}", fontsize=9)
+        column[0].set_title(f"$a$ = {a:g}, $c$ = {c:g}, $\\gamma$ = {gamma:g}")
         column[0].axhline(0, color="black", linewidth=0.6)
         column[2].plot(x, prior.mean(x), "--", color="black", linewidth=1)
         column[2].set(xlabel="$x$")
@@ -67,11 +59,11 @@ def draw_flat_spot(*, seed: int) -> Figure:
     x = torch.linspace(-1, 3, 4001, dtype=torch.float64)
     f, nu = prior.root(x, Gamma), prior.source(x, Gamma)
     zeros = x[:-1][torch.sign(f[:-1]) != torch.sign(f[1:])]
-    figure, (left, middle, right) = subplots(1, 3, figsize=(9.0, 3.0))
+    figure, (left, middle, right) = subplots(3, 1, figsize=(5.8, 7.2))
     left.plot(x, f, color=COLOURS["ISGP"])
     left.axhline(0, color="black", linewidth=0.6)
     left.plot(zeros, 0 * zeros, "o", color=COLOURS["GP"], markersize=4)
-    left.set(xlabel="$x$", ylabel="$f$")
+    left.set(ylabel="$f$")
     middle.plot(x, nu, color=COLOURS["ISGP"])
     middle.plot(zeros, prior.source(zeros, Gamma), "o", color=COLOURS["GP"], markersize=4)
     middle.set(xlabel="$x$", ylabel="$\\nu$")
@@ -90,7 +82,7 @@ def draw_cost(
 ) -> Figure:
     """What f near 1 costs on a part of the period, without and with a constant basis function."""
     fractions = np.linspace(0.02, 1.0, 50)
-    figure, axis = subplots(figsize=(7.2, 3.8))
+    figure, axis = subplots(figsize=(6.2, 4.4))
     for a, colour in zip(smoothness, ("ISGP", "GP", "PAVA"), strict=False):
         kernel = make_prior(a=a, n_basis=n_basis).kernel
         for share, dashes in ((0.0, "-"), (constant, "--")):
@@ -107,7 +99,7 @@ def draw_cost(
         xlabel="part of the period on which $f$ is near 1",
         ylabel="least $w^\\top\\Lambda^{-1}w$",
     )
-    figure.legend(loc="outside upper center", fontsize="small", ncols=3)
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
@@ -115,7 +107,7 @@ def draw_universality(
     slope: Callable[[Array], Array], *, reach: float, sizes: Sequence[int]
 ) -> Figure:
     """How fast nu comes near a target on [-reach, reach], by three routes."""
-    figure, axis = subplots(figsize=(7.2, 3.8))
+    figure, axis = subplots(figsize=(6.2, 4.2))
     kernels = {
         rho: [make_prior(c=rho / reach, n_basis=M).kernel for M in sizes] for rho in (0.5, 1.0)
     }
@@ -158,61 +150,3 @@ def _paths(axis: Axes, x: torch.Tensor, values: torch.Tensor, title: str) -> Non
     axis.plot(x, x, "--", color="black", linewidth=1)
     axis.set(xlabel="$x$", ylabel="$\\nu$")
     axis.set_title(title, fontsize=9)
-
-
-def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:
-    """Theorem 2 (i) for one G: paths, the canonical links built from them, and the link chi."""
-    margin = MARGINS[name]
-    prior = make_prior(a=2.0, c=0.25, n_basis=16)
-    u = np.linspace(0.02, 0.98, 97)
-    chi = represented_link(margin, u)
-    x = torch.linspace(-4, 4, 401, dtype=torch.float64)
-    figure, (left, middle, right) = subplots(1, 3, figsize=(9.0, 3.2))
-    for Gamma in prior.sample(n_paths, torch.Generator().manual_seed(seed)):
-        left.plot(x, prior.source(x, Gamma), linewidth=1.2)
-        link = prior.source(torch.from_numpy(chi), Gamma).numpy()
-        middle.plot(u, link, linewidth=1.2)
-        right.plot(u, inverse_source(prior, Gamma, link), linewidth=2)
-    right.plot(u, chi, ":", color="black", linewidth=2)
-    left.set(xlabel="$x$", ylabel="$\\nu(x)$")
-    middle.set(xlabel="$u$", ylabel="$g(u) = \\nu(\\chi(u))$")
-    right.set(xlabel="$u$", ylabel="$\\chi(u) = \\nu^{-1}(g(u))$")
-    return figure
-
-
-def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
-    """How often G o nu^-1 is not calibrated, as the prior of the intercept gets narrower."""
-    figure, axis = subplots(figsize=(7.2, 3.6))
-    gammas = np.geomspace(1e-3, 1e2, 31)
-    for a, colour, dashes in ((1.2, "ISGP", "-"), (8.0, "GP", "--")):
-        exact = [failure_probability(make_prior(a=a, gamma=gamma), turn) for gamma in gammas]
-        axis.plot(gammas, exact, dashes, color=COLOURS[colour], label=f"exact, $a$ = {a:g}")
-        for number, gamma in enumerate(gammas[::6]):
-            prior = make_prior(a=a, gamma=gamma)
-            share, _ = failure_frequency(prior, turn, n_paths, seed + number)
-            axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5)
-    axis.axvline(0.01, color="black", linewidth=0.8, linestyle=":")
-    axis.set(
-        xscale="log",
-        ylim=(0, 0.5),
-        xlabel="precision $\\gamma$ of the intercept (dotted: W&N's)",
-        ylabel="probability of failure",
-    )
-    axis.legend()
-    return figure
-
-
-def draw_slack(table: pd.DataFrame) -> Figure:
-    """Both sides of theorem 4 on the breast-cancer data, for each loss and each gamma."""
-    names = list(LOSSES)
-    figure, axes = subplots(1, len(names), figsize=(9.0, 3.0))
-    for axis, name in zip(axes, names, strict=True):
-        rows = table.loc[name]
-        place = np.arange(len(rows))
-        axis.bar(place, rows["average over sources"], color=COLOURS["ISGP"], width=0.6)
-        axis.axhline(rows["canonical loss"].iloc[0], color=COLOURS["GP"], linestyle="--")
-        axis.set_xticks(place, [f"{gamma:g}" for gamma in rows.index])
-        axis.set_title(name, fontsize=9)
-        axis.set(xlabel="$\\gamma$")
-    axes[0].set(ylabel="average loss")
-    return figure

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bayesloss.learning.isgp import ISGP
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.random_sources import Array, inverse_source, make_prior, whole_period
 
 __all__ = [
     "best_root",
@@ -39,20 +40,6 @@ __all__ = [
     "whole_period",
     "zeros_table",
 ]
-
-Array = NDArray[np.float64]
-
-
-def make_prior(
-    *, a: float = 2.0, c: float = 1.0, n_basis: int = 64, mu: float = 0.0, gamma: float = 1.0
-) -> ISGP:
-    """An ISGP with k(0, 0) = 1, which is unbiased if mu = 0."""
-    return ISGP(TrigonometricKernel(a=a, c=c, n_basis=n_basis), mu=mu, gamma=gamma)
-
-
-def whole_period(kernel: TrigonometricKernel, n: int) -> torch.Tensor:
-    """A grid of n points on [-1/c, 1/c), evenly spaced round the circle."""
-    return (2 * torch.arange(n, dtype=torch.float64) / n - 1) / kernel.c
 
 
 # ---------------------------------------------------------------------------------------- zeros
@@ -110,34 +97,6 @@ def zeros_table(
             "half free": (np.abs(np.sign(middle).sum(axis=1)) == middle.shape[1]).mean(),
         }
     return pd.DataFrame(rows).T.rename_axis("a")
-
-
-def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
-    """The x with nu(x) = value, by bisection on one path.
-
-    Parameters
-    ----------
-    prior : ISGP
-    Gamma : Tensor of shape (M + 1,)
-    values : array of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If f vanishes: then nu is a constant and has no inverse.
-    """
-    climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
-    if not climb > 0:
-        raise ValueError(f"expected a path with f != 0, got |w|^2 = {climb * prior.kernel.c}")
-    wanted = torch.as_tensor(values, dtype=torch.float64)
-    periods = torch.floor((wanted - Gamma[-1]) / climb)
-    low = 2 / prior.kernel.c * periods
-    high = low + 2 / prior.kernel.c
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = prior.source(middle, Gamma) < wanted
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return ((low + high) / 2).numpy()
 
 
 # --------------------------------------------------------------------------------------- slopes

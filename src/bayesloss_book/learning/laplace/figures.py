@@ -1,7 +1,10 @@
-"""Figures and tables: Laplace's approximation against long runs, and how its bands calibrate."""
+"""Figures and tables: Theorem 8, Laplace's approximation against long runs, and calibration."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 from arviz_stats.base.array import array_stats
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
@@ -11,6 +14,7 @@ from bayesloss.learning.laplace import LogJoint, laplace
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
+from bayesloss_book.learning.laplace.toys import classification, losses, small_prior
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import (
     TASKS,
@@ -27,10 +31,59 @@ __all__ = [
     "compare_samplers",
     "coverage",
     "draw_against_chains",
+    "draw_averaging",
     "draw_bands",
     "draw_ranks",
     "rank_tests",
 ]
+
+
+def draw_averaging(sizes: Sequence[int], seed: int) -> Figure:
+    """Jensen's inequality under a posterior: for one label, and for all labels of some data sets.
+
+    The one label is a 1 at the input where averaging costs most, under the smallest data set.
+    """
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 6.6), height_ratios=(1.25, 1))
+    prior, table = small_prior(), {}
+    for n in sizes:
+        x, y, likelihood = classification(n, seed)
+        posterior = laplace(prior, likelihood, x, y)
+        table[f"{n} labels"] = losses(posterior, x, y, 20_000, seed)
+        if n == min(sizes):
+            Gamma = posterior.sample(400, torch.Generator().manual_seed(seed))
+            z = prior.source(torch.linspace(-1, 1, 41, dtype=torch.float64), Gamma)
+            costs = torch.nn.functional.softplus(-z)
+            gaps = costs.mean(dim=0) - torch.nn.functional.softplus(-z.mean(dim=0))
+            z, costs = z[:, gaps.argmax()].numpy(), costs[:, gaps.argmax()].numpy()
+    line = np.linspace(z.min(), z.max(), 200)
+    upper.plot(line, np.logaddexp(0, -line), color=COLOURS["data"], lw=1, label="log loss")
+    shown = slice(0, 60)
+    upper.plot(
+        z[shown], costs[shown], "o", color=COLOURS["data"], ms=4, alpha=0.4, label="posterior draws"
+    )
+    centre = z.mean()
+    averaged, of_mean = costs.mean(), np.logaddexp(0, -centre)
+    upper.plot([centre, centre], [of_mean, averaged], color="black", lw=1)
+    upper.plot(centre, averaged, "s", color=COLOURS["GP"], ms=9, label="average of the losses")
+    upper.plot(centre, of_mean, "D", color=COLOURS["ISGP"], ms=9, label="loss of the average")
+    upper.set(xlabel=r"$\nu(x)$ at an input with the label 1", ylabel="loss in nats")
+    upper.legend()
+    styles = {
+        "averaged over sources": ("s", "GP", "average of the losses"),
+        "of the averaged probability": ("o", "PAVA", "loss of the averaged probability"),
+        "of the mean source": ("D", "ISGP", "loss of the average"),
+    }
+    rows = pd.DataFrame(table).T
+    heights = np.arange(len(rows))[::-1]
+    lower.hlines(
+        heights, rows[list(styles)].min(axis=1), rows[list(styles)].max(axis=1), color="black", lw=1
+    )
+    for name, (marker, colour, label) in styles.items():
+        lower.plot(rows[name], heights, marker, color=COLOURS[colour], ms=9, label=label)
+    lower.set_yticks(heights, rows.index)
+    lower.set(xlabel="log loss, nats a label", ylim=(-0.5, len(rows) - 0.2))
+    lower.legend(loc="lower left")
+    return figure
 
 
 def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
@@ -39,7 +92,7 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
     The table has, for each toy, how far Laplace's mean and the curve at its mode are from the exact
     mean (root mean square over the grid, in exact standard deviations), and the run's diagnostics.
     """
-    figure, axes = subplots(1, 2, figsize=(8.0, 3.6))
+    figure, axes = subplots(2, 1, figsize=(5.4, 7.0))
     rows = {}
     for axis, task in zip(axes, TASKS, strict=True):
         prior, likelihood = prior_and_likelihood(task, n_basis)
@@ -88,7 +141,7 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
                     transform=axis.get_xaxis_transform(),
                 )
         axis.set(title=task, xlabel="x", ylabel=r"$\nu(x)$")
-    axes[0].legend(fontsize=8)
+    axes[0].legend()
     return figure, pd.DataFrame(rows).T
 
 
@@ -97,7 +150,7 @@ def draw_against_chains(results: pd.DataFrame) -> Figure:
 
     Dotted: the worst x of each data set, and the evidence summed over all modes.
     """
-    figure, axes = subplots(1, 3, figsize=(9.0, 3.3))
+    figure, axes = subplots(3, 1, figsize=(5.4, 8.4), sharex=True)
     evidence = results.assign(
         error=results["laplace"] - results["annealed"],
         error_all=results["all_modes"] - results["annealed"],
@@ -124,8 +177,7 @@ def draw_against_chains(results: pd.DataFrame) -> Figure:
     axes[1].axhline(1, color="black", linewidth=0.8)
     axes[2].set(ylabel="error of the log evidence, nats")
     axes[2].axhline(0, color="black", linewidth=0.8)
-    for axis in axes:
-        axis.set(xscale="log", xlabel="number of data n")
+    axes[2].set(xscale="log", xlabel="number of data n")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
@@ -232,8 +284,8 @@ def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
 
 def draw_ranks(results: pd.DataFrame) -> Figure:
     """Histograms of ranks: bars are Laplace's, the line the control; the band is binomial."""
-    figure, axes = subplots(2, 3, figsize=(8.0, 4.6), sharex=True, sharey=True)
-    for row, task in zip(axes, TASKS, strict=True):
+    figure, axes = subplots(3, 2, figsize=(5.4, 7.0), sharex=True, sharey=True)
+    for row, task in zip(axes.T, TASKS, strict=True):
         for axis, (place, at) in zip(row, PLACES.items(), strict=True):
             of_task = results[results["task"] == task].groupby("method")[f"rank_{place}"]
             ranks = {method: of_task.get_group(method) for method in ("laplace", "chains")}
@@ -264,9 +316,9 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
     for axis in axes[:, 0]:
         axis.set(ylabel="frequency / expected")
-    for axis in axes[1]:
+    for axis in axes[-1]:
         axis.set(xlabel="rank of the truth")
-    axes[0, 0].legend(fontsize=8, loc="upper left")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 
 

@@ -29,7 +29,7 @@ def rows():
 
 
 def test_a_method_has_a_style():
-    assert set(figures.STYLES) == set(rivals.METHODS)
+    assert set(figures.STYLES) == {*rivals.METHODS, *rivals.MANY}
     assert len(set(figures.STYLES.values())) == len(figures.STYLES)
 
 
@@ -42,7 +42,7 @@ def test_benchmark_has_a_line_a_method(rows):
 
 
 def test_coverage_has_a_dot_a_curve_and_size(rows):
-    axis = figures.draw_coverage(rows).axes[0]
+    axis = figures.draw_coverage(summary.coverage(rows)).axes[0]
     assert [line.get_xdata().tolist() for line in axis.lines] == [[95.0, 95.0]] * 2
 
 

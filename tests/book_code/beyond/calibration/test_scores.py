@@ -20,7 +20,7 @@ def _own_cache(tmp_path, monkeypatch):
 def test_there_are_as_many_sets_as_promised():
     sets = score_sets()
     assert len(sets) == len(set(sets)) >= 40
-    assert {kind(one.data) for one in sets} == {"image", "table", "small", "curve"}
+    assert {kind(one.data) for one in sets} == {"image", "table", "small", "curve", "real"}
     assert len({one.model for one in sets}) == len(MODELS) + 1
     assert set(sets) > scores.TUNED
     assert len(scores.TUNED) == 8

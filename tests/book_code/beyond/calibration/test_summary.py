@@ -102,6 +102,25 @@ def test_coverage_is_of_curves_alone():
     assert found.to_dict() == {200: {"votes": pytest.approx(0.9)}}
 
 
+def test_the_part_of_the_draws_is_their_standard_error():
+    """Two sets with gaps of variance 4 and 1 over many draws: sqrt(4 / n + 1 / n) / 2."""
+    rng = np.random.default_rng(0)
+    losses = {
+        (data, "curve", "curve"): {"link": rng.normal(5, sd, 4_000), "none": np.zeros(4_000)}
+        for data, sd in (("votes", 2), ("concave", 1))
+    }
+    found = summary.draws_part(summary.long(made_up(losses)), 200, "none")
+    assert found == pytest.approx(np.sqrt(5 / 4_000) / 2, rel=0.05)  # 1.1 % a variance
+
+
+def test_seconds_are_medians_over_cells():
+    wide = made_up(LOSSES)
+    wide["link: fit_seconds"] = np.arange(len(wide))
+    wide["link: predict_seconds"] = 0.5
+    found = summary.seconds(summary.long(wide))
+    assert found.loc["link"].to_dict() == {("fit", 200): 2.5, ("predict", 200): 0.5}
+
+
 def test_the_readme_says_what_is_stored():
     """Mean excess log loss of ours and of the next best, in thousandths of a nat."""
     root = Path(__file__).resolve().parents[4]

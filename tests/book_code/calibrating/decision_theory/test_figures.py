@@ -14,7 +14,7 @@ FITS = approximations(PLANT)
 def test_figure_1_has_the_densities_and_their_integrals():
     top, bottom = figures.draw_figure_1(PLANT, FITS).axes
     for name, mark in figures.STYLES.items():
-        density = next(line for line in top.lines if line.get_label() == name)
+        density = next(line for line in top.lines if line.get_label() == figures.LABELS[name])
         below = next(line for line in bottom.lines if line.get_color() == mark[0])
         x, y = density.get_data()
         if name != "posterior":
@@ -30,7 +30,8 @@ def test_thresholds_show_the_plant_between_the_tails():
     ):
         dot = axis.lines[-1].get_data()
         assert (float(dot[0][0]), float(dot[1][0])) == (345, 0.05)
-        x, tail = next(line for line in axis.lines if line.get_label() == name).get_data()
+        label = figures.LABELS[name]
+        x, tail = next(line for line in axis.lines if line.get_label() == label).get_data()
         assert float(np.interp(345, x, tail)) == pytest.approx(norm.sf(345, *FITS[name]), rel=1e-3)
 
 

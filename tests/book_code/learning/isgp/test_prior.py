@@ -73,40 +73,12 @@ def test_a_constant_lowers_the_number_of_zeros():
     assert half == pytest.approx(free / math.sqrt(2))
 
 
-def test_the_inverse_undoes_the_source_also_far_outside():
-    prior = isgp.make_prior(c=0.5, n_basis=8)
-    Gamma = drawn(prior, 1)[0]
-    x = torch.linspace(-31, 17, 97, dtype=torch.float64)
-    nu = prior.source(x, Gamma).numpy()
-    again = isgp.inverse_source(prior, Gamma, nu)
-    assert np.abs(prior.source(torch.from_numpy(again), Gamma).numpy() - nu).max() < 1e-9
-    assert np.abs(again - x.numpy()).max() < 1e-3  # flat places lose a third of the digits
-
-
-def test_the_inverse_is_a_cube_root_at_a_flat_place():
-    """nu(x) - nu(x0) = f'(x0)^2 (x - x0)^3 / 3 + ..., so no Lipschitz constant for the inverse."""
-    prior = isgp.make_prior(n_basis=2)  # f = R sin(pi x + phase): zeros are known
-    Gamma = torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64)
-    zero = -math.atan2(0.6, 0.8) / math.pi
-    centre = float(prior.source(torch.tensor([zero], dtype=torch.float64), Gamma)[0])
-    for h in (1e-3, 1e-5, 1e-7):
-        ends = isgp.inverse_source(prior, Gamma, np.array([centre - h, centre + h]))
-        expected = (3 * h / math.pi**2) ** (1 / 3)  # |f'(x0)| = pi R, R = 1
-        assert ends - zero == pytest.approx([-expected, expected], rel=0.05)
-
-
 def test_outside_the_domain_the_source_is_a_staircase():
     prior = isgp.make_prior(c=0.8, n_basis=6)
     Gamma = drawn(prior, 1)[0]
     x = torch.linspace(-1, 1, 11, dtype=torch.float64)
     rise = prior.source(x + 2 / 0.8, Gamma) - prior.source(x, Gamma)
     assert rise.numpy() == pytest.approx(float((Gamma[:-1] ** 2).sum()) / 0.8)
-
-
-def test_no_inverse_without_f():
-    prior = isgp.make_prior(n_basis=4)
-    with pytest.raises(ValueError, match="expected a path with f != 0"):
-        isgp.inverse_source(prior, torch.zeros(5, dtype=torch.float64), np.zeros(1))
 
 
 # --------------------------------------------------------------------------------------- slopes

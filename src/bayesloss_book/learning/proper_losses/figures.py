@@ -1,10 +1,9 @@
-"""What the page on proper losses measures and draws (W&N section 2 and figure 1)."""
+"""The figures of the page on proper losses (W&N section 2 and Figure 1)."""
 
 import math
 from collections.abc import Sequence
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,103 +11,60 @@ from matplotlib.pyplot import subplots
 from torch import Tensor
 
 from bayesloss.composite_losses import CompositeLoss
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    ProperLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.proper_losses.examples import LOSSES, best_line, bumpy, skewed_truth
 
 __all__ = [
-    "LOSSES",
-    "bumpy",
     "draw_bounded_link",
     "draw_diagram",
     "draw_losses",
     "draw_margin_losses",
+    "draw_skew",
     "draw_stationary_points",
-    "tightest",
 ]
 
-LOSSES: dict[str, ProperLoss] = {
-    "log": LogLoss(),
-    "square": SquareLoss(),
-    "Matsushita": MatsushitaLoss(),
-    "skewed log": SkewedLogLoss(power=3),
-}
-
-
-def bumpy(x: Tensor, start: float = 0.5, slope: float = 1.0, bump: float = 0.8) -> Tensor:
-    """A source for examples, start + slope x + bump sin x: increasing while bump < slope."""
-    return start + slope * x + bump * torch.sin(x)
-
-
-def tightest(n_random: int, seed: int) -> pd.DataFrame:
-    """How near random instances come to violating what a Bayes risk promises.
-
-    Three inequalities, each divided by the square that it is compared with. Taylor's theorem says
-    that the quotients are at least half the least weight.
-
-    Parameters
-    ----------
-    n_random : int
-        Random instances for each loss and inequality.
-    seed : int
-
-    Returns
-    -------
-    DataFrame
-        A row for each loss. ``regret``: the least of D(pi || u) / (pi - u)^2, for properness.
-        ``concavity``: of the gap between the Bayes risk and its chord, over t (1 - t) (p - q)^2.
-        ``Fenchel-Young``: of conjugate(a) - L(u) - a u, over (u - probability of a)^2.
-        ``half the least weight``: what none should undercut.
-    """
-    generator = np.random.default_rng(seed)
-    rows = {}
-    for name, loss in LOSSES.items():
-        p, q, t = torch.from_numpy(generator.uniform(size=(3, n_random)))
-        far = (p - q).abs() > 1e-3  # nearer, rounding decides
-        p, q, t = p[far], q[far], t[far].clamp(1e-3, 1 - 1e-3)
-        chord = t * loss.bayes_risk(p) + (1 - t) * loss.bayes_risk(q)
-        gap = loss.bayes_risk(t * p + (1 - t) * q) - chord
-        a = loss.canonical_link(q)
-        young = loss.conjugate(a) - loss.bayes_risk(p) - a * p
-        grid = torch.linspace(1e-3, 1 - 1e-3, 9999, dtype=torch.float64)
-        rows[name] = {
-            "regret": float((loss.divergence(p, q) / (p - q) ** 2).min()),
-            "concavity": float((gap / (t * (1 - t) * (p - q) ** 2)).min()),
-            "Fenchel-Young": float((young / (p - q) ** 2).min()),
-            "half the least weight": float(loss.weight(grid).min()) / 2,
-        }
-    return pd.DataFrame(rows).T
+_STYLES = {"log": "-", "square": "--", "Matsushita": "-.", "skewed log": "-"}
+_LINES = dict(zip(_STYLES, ("ISGP", "PAVA", "data", "GP"), strict=True))
 
 
 def draw_losses() -> Figure:
-    """Each loss in a row: what it charges, its links, its weight and its Bayes risk."""
-    figure, axes = subplots(4, 4, figsize=(8.6, 8.0), sharex=True)
+    """The four losses through four windows: the charge, the link, the weight and the Bayes risk."""
+    figure, axes = subplots(2, 2, figsize=(6.2, 6.4), sharex=True)
     u = torch.linspace(0.004, 0.996, 249, dtype=torch.float64)
-    limits = {0: (0, 4), 1: (-6, 6), 2: (0, 20), 3: (0, 1.05)}
-    for row, (name, loss) in zip(axes, LOSSES.items(), strict=True):
-        row[0].plot(u, loss.loss(1, u), color=COLOURS["ISGP"], label=r"$y=1$")
-        row[0].plot(u, loss.loss(-1, u), "--", color=COLOURS["GP"], label=r"$y=-1$")
-        row[1].plot(u, loss.canonical_link(u), color=COLOURS["data"], label="canonical")
-        if name == "Matsushita":
-            other = torch.logit(u) / 2
-            row[1].plot(u, other, ":", color=COLOURS["accent"], label="exponential")
-            row[1].legend(fontsize="x-small", loc="upper left")
-        row[2].plot(u, loss.weight(u), color=COLOURS["PAVA"])
-        row[3].plot(u, loss.bayes_risk(u), color=COLOURS["data"])
-        for column, axis in enumerate(row):
-            axis.set(ylim=limits[column], xlim=(0, 1), xticks=[0, 0.5, 1])
-        row[0].set(ylabel=name)
-    titles = ("loss", "link", "weight", "Bayes risk")
-    for axis, title in zip(axes[0], titles, strict=True):
-        axis.set(title=title)
-    for axis in axes[3]:
+    panels = {
+        "charge if $y = 1$": (lambda loss: loss.loss(1, u), (0, 4)),
+        "canonical link": (lambda loss: loss.canonical_link(u), (-6, 6)),
+        "weight": (lambda loss: loss.weight(u), (0, 20)),
+        "Bayes risk": (lambda loss: loss.bayes_risk(u), (0, 1.05)),
+    }
+    for axis, (title, (values, limits)) in zip(axes.flat, panels.items(), strict=True):
+        for name, loss in LOSSES.items():
+            style = {"linestyle": _STYLES[name], "color": COLOURS[_LINES[name]]}
+            axis.plot(u, values(loss), label=name, **style)
+        axis.set(title=title, ylim=limits, xlim=(0, 1), xticks=[0, 0.5, 1])
+    for axis in axes[1]:
         axis.set(xlabel="probability $u$")
-    axes[0, 0].legend(fontsize="x-small", loc="upper center")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def draw_skew() -> Figure:
+    """Two losses on probabilities that are skewed, and the source that the log loss would need."""
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.4), sharex=True)
+    x, truth = skewed_truth()
+    log, skewed = LOSSES["log"], LOSSES["skewed log"]
+    curves = {
+        "truth; a line under the skewed log loss": (truth, "-", "GP", 2.4),
+        "best line under the log loss": (best_line(log, log), "-", "ISGP", 1.8),
+        "the same, charged by the skewed log loss": (best_line(skewed, log), ":", "data", 2.2),
+    }
+    for label, (u, dashes, colour, width) in curves.items():
+        style = {"color": COLOURS[colour], "linewidth": width, "linestyle": dashes}
+        upper.plot(x, u, label=label, **style)
+        lower.plot(x, torch.logit(u), **style)
+    upper.set(ylabel="probability of $y = 1$", ylim=(-0.02, 1.4), yticks=[0, 0.5, 1])
+    upper.legend(loc="upper left")
+    lower.set(xlabel="score", ylabel="log odds")
     return figure
 
 
@@ -132,7 +88,7 @@ def draw_bounded_link() -> Figure:
 
 def draw_stationary_points(pi: float) -> Figure:
     """Conditional risks of four margin losses; dots where equation (2) puts the probability pi."""
-    figure, axes = subplots(1, 4, figsize=(8.6, 2.8))
+    figure, axes = subplots(2, 2, figsize=(6.0, 5.2), sharex=True)
     x = np.linspace(-3, 3, 241)
     ratio = math.log(pi / (1 - pi))
     panels = {
@@ -141,15 +97,17 @@ def draw_stationary_points(pi: float) -> Figure:
         "Savage, not convex": (lambda z: 1 / (1 + np.exp(z)) ** 2, ratio),
         "hinge": (lambda z: np.maximum(0, 1 - z), None),
     }
-    for axis, (name, (margin, point)) in zip(axes, panels.items(), strict=True):
+    for axis, (name, (margin, point)) in zip(axes.flat, panels.items(), strict=True):
         risk = pi * margin(x) + (1 - pi) * margin(-x)
         axis.plot(x, risk, color=COLOURS["ISGP"])
         if point is not None:
             at = pi * margin(point) + (1 - pi) * margin(-point)
             axis.plot([point], [at], "o", color=COLOURS["GP"], markersize=7)
-        axis.set(title=name, xlabel="score $x$", xticks=[-2, 0, 2])
-        axis.title.set_fontsize("small")
-    axes[0].set(ylabel=rf"risk at $\pi = {pi:g}$")
+        axis.set(title=name, xticks=[-2, 0, 2])
+    for axis in axes[1]:
+        axis.set(xlabel="score $x$")
+    for axis in axes[:, 0]:
+        axis.set(ylabel=rf"risk at $\pi = {pi:g}$")
     return figure
 
 
@@ -159,7 +117,7 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     x = composite.link(u)
     by_source = composite.source(x)
     direct = composite.canonical.canonical_link(u)
-    figure, axis = subplots(figsize=(7.6, 4.2))
+    figure, axis = subplots(figsize=(6.2, 3.9))
     axis.set(xlim=(0, 10), ylim=(0, 6))
     axis.axis("off")
     _node(axis, (1.7, 1.0), "probability $u$", u)

@@ -1,22 +1,12 @@
-r"""What the ISGP prior does to losses: W&N's theorems 2 and 4, carried out and counted.
-
-A proper canonical loss is written with its Fenchel conjugate: with F = -L and y* = (y + 1)/2,
-
-    D_F*(x || -L'(y*)) = F*(x) - y* x,
-
-where L(0) = L(1) = 0 is assumed. Here x may be any real number, also outside the range of a bounded
-canonical link; F* is convex with slopes between 0 and 1.
-"""
+"""What the ISGP prior does to losses: W&N's theorems 2 and 4, carried out and counted."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from sklearn.datasets import load_breast_cancer
@@ -25,14 +15,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bayesloss.learning.isgp import ISGP
-from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
-from bayesloss_book.learning.isgp.prior import inverse_source, make_prior
+from bayesloss_book.random_sources import (
+    LOSSES,
+    MARGINS,
+    Array,
+    MarginLoss,
+    inverse_source,
+    make_prior,
+)
 
 __all__ = [
-    "LOSSES",
-    "MARGINS",
-    "CanonicalLoss",
-    "MarginLoss",
     "average_losses",
     "breast_cancer",
     "calibration_gap",
@@ -45,78 +37,6 @@ __all__ = [
     "slack_table",
     "stationary_share",
 ]
-
-Array = NDArray[np.float64]
-
-
-# -------------------------------------------------------------------------------- the losses
-
-
-@dataclass(frozen=True)
-class CanonicalLoss:
-    """A proper loss under its canonical link, arrays in and arrays out."""
-
-    proper: ProperLoss
-
-    def __call__(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """The divergence of (5) at a real prediction x, for y in {-1, 1}."""
-        return self.proper.canonical_loss(y, x).numpy()
-
-    def partial(self, y: ArrayLike, u: ArrayLike) -> Array:
-        """The loss at a probability u."""
-        return self.proper.loss(y, u).numpy()
-
-    def bayes_risk(self, u: ArrayLike) -> Array:
-        """The Bayes risk at probabilities u."""
-        return self.proper.bayes_risk(u).numpy()
-
-    def link(self, u: ArrayLike) -> Array:
-        """The canonical link."""
-        return self.proper.canonical_link(u).numpy()
-
-    def inverse_link(self, x: ArrayLike) -> Array:
-        """The probability of a score x."""
-        return self.proper.inverse_canonical_link(x).numpy()
-
-    def weight(self, u: ArrayLike) -> Array:
-        """The slope of the canonical link."""
-        return self.proper.weight(u).numpy()
-
-    def conjugate(self, x: ArrayLike) -> Array:
-        """The conjugate F* of minus the Bayes risk."""
-        return self.proper.conjugate(x).numpy()
-
-
-LOSSES: Mapping[str, CanonicalLoss] = {
-    "log": CanonicalLoss(LogLoss()),
-    "square": CanonicalLoss(SquareLoss()),
-    "Matsushita": CanonicalLoss(MatsushitaLoss()),
-}
-
-
-@dataclass(frozen=True)
-class MarginLoss:
-    """A convex margin loss G, its slope, and where the slope stops being negative."""
-
-    value: Callable[[Array], Array]
-    slope: Callable[[Array], Array]
-    turn: float = math.inf
-
-
-MARGINS: Mapping[str, MarginLoss] = {
-    "logistic": MarginLoss(lambda x: np.logaddexp(0, -x), lambda x: -1 / (1 + np.exp(x))),
-    "exponential": MarginLoss(lambda x: np.exp(-x), lambda x: -np.exp(-x)),
-    "square": MarginLoss(lambda x: (1 - x) ** 2, lambda x: 2 * (x - 1), turn=1.0),
-    "truncated square": MarginLoss(
-        lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
-    ),
-    "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
-    "Matsushita": MarginLoss(lambda x: np.hypot(1, x) - x, lambda x: x / np.hypot(1, x) - 1),
-    # Slopes between -3/2 and -1/2: the share of (2) stays between 1/4 and 3/4.
-    "two slopes": MarginLoss(
-        lambda x: -x + 0.5 * np.hypot(1, x), lambda x: -1 + 0.5 * x / np.hypot(1, x)
-    ),
-}
 
 
 # ------------------------------------------------------------------------------- theorem 2 (i)

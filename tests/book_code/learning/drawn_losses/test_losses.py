@@ -7,55 +7,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss_book.learning.isgp import losses as il
-from bayesloss_book.learning.isgp.prior import make_prior
+from bayesloss_book.learning.drawn_losses import losses as il
+from bayesloss_book.random_sources import LOSSES, MARGINS, make_prior
 
 TRIALS = settings(max_examples=1000, deadline=None, derandomize=True)
 U = np.linspace(0.05, 0.95, 19)
-
-
-# --------------------------------------------------------------------------------- local losses
-
-
-@pytest.mark.parametrize("name", il.LOSSES)
-def test_links_weights_and_inverses_by_finite_differences(name):
-    loss, h = il.LOSSES[name], 1e-5
-    slope = (loss.bayes_risk(U + h) - loss.bayes_risk(U - h)) / (2 * h)
-    assert loss.link(U) == pytest.approx(-slope, abs=1e-7)
-    assert loss.weight(U) == pytest.approx((loss.link(U + h) - loss.link(U - h)) / (2 * h), 1e-6)
-    assert loss.inverse_link(loss.link(U)) == pytest.approx(U)
-
-
-@pytest.mark.parametrize("name", il.LOSSES)
-@pytest.mark.parametrize("x", [-2.5, -0.7, 0.0, 0.4, 3.0])
-def test_conjugates_by_maximisation(name, x):
-    loss = il.LOSSES[name]
-    found = minimize_scalar(
-        lambda u: -(x * u + loss.bayes_risk(np.array(u))),
-        bounds=(1e-12, 1 - 1e-12),
-        method="bounded",
-        options={"xatol": 1e-12},
-    )
-    assert float(loss.conjugate(np.array(x))) == pytest.approx(-found.fun, abs=1e-7)
-
-
-@pytest.mark.parametrize("name", il.LOSSES)
-def test_the_divergence_is_the_partial_loss_inside_the_range(name):
-    loss = il.LOSSES[name]
-    for y in (-1.0, 1.0):
-        assert loss(y, loss.link(U)) == pytest.approx(loss.partial(y, U))
-
-
-@pytest.mark.parametrize("name", il.MARGINS)
-def test_margin_slopes_by_finite_differences(name):
-    margin, x, h = il.MARGINS[name], np.linspace(-3, 3, 41), 1e-6
-    slope = (margin.value(x + h) - margin.value(x - h)) / (2 * h)
-    assert margin.slope(x) == pytest.approx(slope, abs=1e-5)
 
 
 # ------------------------------------------------------------------------------------ theorem 2
@@ -63,23 +23,23 @@ def test_margin_slopes_by_finite_differences(name):
 
 @pytest.mark.parametrize("name", ["logistic", "exponential"])
 def test_the_share_of_2_undoes_the_link_by_brute_force(name):
-    margin = il.MARGINS[name]
+    margin = MARGINS[name]
     assert il.stationary_share(margin, il.represented_link(margin, U)) == pytest.approx(U, abs=1e-7)
 
 
 def test_slopes_that_stay_apart_from_zero_do_not_reach_all_probabilities():
     x = np.linspace(-1e4, 1e4, 1001)
-    share = il.stationary_share(il.MARGINS["two slopes"], x)
+    share = il.stationary_share(MARGINS["two slopes"], x)
     assert 0.25 < share.min() < 0.2501
     assert 0.7499 < share.max() < 0.75
-    assert np.all(il.stationary_share(il.MARGINS["linear"], x) == 0.5)
+    assert np.all(il.stationary_share(MARGINS["linear"], x) == 0.5)
 
 
 def test_16_is_one_half_at_the_start_of_the_source_and_not_at_zero():
     prior = make_prior(c=0.25, n_basis=16)
     for Gamma in prior.sample(5, torch.Generator().manual_seed(2)):
         at = il.inverse_source(prior, Gamma, np.array([0.0, float(Gamma[-1])]))
-        zero, start = il.stationary_share(il.MARGINS["logistic"], at)
+        zero, start = il.stationary_share(MARGINS["logistic"], at)
         assert start == pytest.approx(0.5, abs=1e-9)
         assert abs(zero - 0.5) > 1e-3
 
@@ -103,7 +63,7 @@ def test_calibration_gaps_against_a_table_of_the_source():
     with_sign, against = (np.interp(sign * alpha, nu, t.numpy()) for sign in (1, -1))
     risk = 0.7 * np.exp(-with_sign) + 0.3 * np.exp(-against)
     expected = risk[alpha <= 0].min() - risk.min()
-    margin = il.MARGINS["exponential"]
+    margin = MARGINS["exponential"]
     gap = il.calibration_gap([margin], prior, Gamma, (0.7,), reach=4.0)[0, 0]
     assert gap == pytest.approx(expected, rel=1e-2)
 
@@ -112,14 +72,14 @@ def test_a_source_through_the_origin_keeps_calibration():
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
     Gamma = prior.sample(1, torch.Generator().manual_seed(0))[0]
     Gamma[-1] = 0.0
-    gaps = il.calibration_gap([il.MARGINS["square"]], prior, Gamma, (0.55, 0.7, 0.9, 1.0), 4.0)
+    gaps = il.calibration_gap([MARGINS["square"]], prior, Gamma, (0.55, 0.7, 0.9, 1.0), 4.0)
     assert (gaps > 0).all()
 
 
 def test_the_slope_of_the_margin_loss_is_taken_at_the_preimage_of_zero():
     """G_nu(nu(t)) = G(t): the slope along the path, with no inverse anywhere."""
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
-    margin, h = il.MARGINS["square"], 1e-5
+    margin, h = MARGINS["square"], 1e-5
     for Gamma in prior.sample(5, torch.Generator().manual_seed(1)):
         t = il.inverse_source(prior, Gamma, np.zeros(1))
         ends = torch.from_numpy(np.concatenate([t - h, t + h]))
@@ -165,7 +125,7 @@ def test_prior_average_against_samples():
     prior = make_prior(c=0.4, n_basis=2, gamma=2.0)
     x = torch.tensor([1.3], dtype=torch.float64)
     nu = prior.source(x, prior.sample(200_000, torch.Generator().manual_seed(0)))[:, 0].numpy()
-    for loss in il.LOSSES.values():
+    for loss in LOSSES.values():
         sample = loss(np.array(-1.0), nu)
         exact = il.prior_average(lambda v, loss=loss: loss(np.array(-1.0), v), prior, 1.3)
         assert exact == pytest.approx(sample.mean(), abs=4 * sample.std() / math.sqrt(len(nu)))
@@ -173,14 +133,14 @@ def test_prior_average_against_samples():
 
 @TRIALS
 @given(
-    name=st.sampled_from(sorted(il.LOSSES)),
+    name=st.sampled_from(sorted(LOSSES)),
     y=st.sampled_from([-1.0, 1.0]),
     c=st.floats(0.05, 3.0),
     gamma=st.floats(1e-2, 1e3),
     place=st.floats(-1.0, 1.0),
 )
 def test_no_loss_drawn_from_the_prior_is_smaller_on_average(name, y, c, gamma, place):
-    loss, x = il.LOSSES[name], place / c
+    loss, x = LOSSES[name], place / c
     prior = make_prior(c=c, n_basis=2, gamma=gamma)
     average = il.prior_average(lambda nu: loss(np.array(y), nu), prior, x)
     left = float(loss(np.array(y), np.array(x)))
@@ -190,7 +150,7 @@ def test_no_loss_drawn_from_the_prior_is_smaller_on_average(name, y, c, gamma, p
 def test_clamped_probabilities_can_break_it():
     """The square loss of a probability cut off at 0 and 1 is bounded, hence not convex."""
     prior = make_prior(c=0.5, n_basis=2, gamma=1.0)
-    loss = il.LOSSES["square"]
+    loss = LOSSES["square"]
     clamped = il.prior_average(lambda nu: (1 - loss.inverse_link(nu)) ** 2, prior, -0.9)
     assert clamped < float(loss(np.array(1.0), np.array(-0.9))) - 0.1
 

@@ -1,0 +1,114 @@
+r"""L-BFGS for K concave problems at once, each with a memory and a step of its own.
+
+With the last m steps s_i as columns of S, the changes of the negative gradient y_i as those of Y,
+and R the upper triangle of S^T Y, D its diagonal, the inverse Hessian is taken to be
+
+    gamma I + [S, gamma Y] [[R^-T (D + gamma Y^T Y) R^-1, -R^-T], [-R^-1, 0]] [S, gamma Y]^T
+
+(Byrd, Nocedal and Schnabel 1994, eq. 3.1): a handful of products for all problems together. Nothing
+here depends on the device, and the host waits for it once a trial step.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+__all__ = ["Memory", "step_sizes"]
+
+_PAIRS = 10  # steps that are remembered
+_TRIALS = 30  # of a step's length
+_FAIR = 1e-4  # part of the rise promised by the slope that a step has to bring
+_FLAT = 0.5  # part of the slope that may be left where a search ends
+_BACK = 0.3  # part of a step to which one that brought no rise is cut
+_NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
+
+
+class Memory:
+    """What the last steps taught of the curvatures of K functions of D variables.
+
+    Parameters
+    ----------
+    like : Tensor of shape (K, D)
+        Of the type and on the device of the gradients to come.
+    """
+
+    def __init__(self, like: Tensor) -> None:
+        self._steps = like.new_zeros((len(like), 0, like.shape[1]))
+        self._changes = self._steps
+        self._scale = like.new_ones((len(like), 1))
+
+    def add(self, step: Tensor, change: Tensor) -> None:
+        """Remember steps and the changes of the negative gradients over them, both (K, D)."""
+        product, square = (step * change).sum(1, keepdim=True), change.square().sum(1, keepdim=True)
+        # Where a function is not concave, or nothing moved, nothing is learned.
+        good = product > 1e-12 * (square * step.square().sum(1, keepdim=True)).sqrt()
+        self._scale = torch.where(good, product / square, self._scale)
+        for name, new in (("_steps", step), ("_changes", change)):
+            kept = torch.where(good, new, 0.0)[:, None]
+            setattr(self, name, torch.cat([getattr(self, name)[:, 1 - _PAIRS :], kept], dim=1))
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """The inverse of the curvatures times the gradients, (K, D)."""
+        S, Y, gamma, g = self._steps, self._changes, self._scale, gradient[:, :, None]
+        if S.shape[1] == 0:
+            return gradient
+        products = S @ Y.mT
+        D = products.diagonal(dim1=1, dim2=2)
+        R = products.triu() + torch.diag_embed((D == 0).to(D.dtype))  # what was not remembered
+        a = torch.linalg.solve_triangular(R, S @ g, upper=True)
+        gamma = gamma[:, :, None]
+        b = D[:, :, None] * a + gamma * (Y @ (Y.mT @ a) - Y @ g)
+        b = torch.linalg.solve_triangular(R.mT, b, upper=False)
+        return (gamma * (g - Y.mT @ a) + S.mT @ b)[:, :, 0]
+
+
+def step_sizes(
+    along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Tensor, slope: Tensor
+) -> Tensor:
+    """How far to go along one direction each, so that functions rise and their slopes fall.
+
+    Begins with 1. The strong Wolfe conditions end a search; where rounding errors hide what a
+    function rises by, its slope alone decides.
+
+    Parameters
+    ----------
+    along : callable
+        Takes steps, (K,), to the functions and their derivatives in the step, (K,) each.
+    value, slope : Tensor of shape (K,)
+        The same at a step of zero.
+
+    Returns
+    -------
+    Tensor of shape (K,)
+        The steps for which `along` was called last; zero where none was found.
+    """
+    zero = torch.zeros_like(slope)
+    done = ~(slope > _NOTHING)
+    step = torch.where(done, zero, 1.0)
+    low, low_slope, high, high_slope = zero, slope, zero + torch.inf, zero
+    rounding = 4 * torch.finfo(value.dtype).eps * value.abs()
+    for _ in range(_TRIALS):
+        reached, rise = along(step)
+        fair = reached >= value + _FAIR * step * slope - rounding
+        done = done | (fair & (rise.abs() <= _FLAT * slope))
+        if bool(done.all()):
+            return step
+        far = ~fair | (rise < 0)
+        # Where the slope would vanish if it were linear: between two steps, or beyond them.
+        bend = low_slope - rise
+        beyond = torch.where(bend > 0, step + (step - low) * rise / bend, torch.inf)
+        low, low_slope = torch.where(far, low, step), torch.where(far, low_slope, rise)
+        high, high_slope = torch.where(far, step, high), torch.where(far, rise, high_slope)
+        width = high - low
+        between = torch.where(
+            high_slope < 0, low + width * low_slope / (low_slope - high_slope), low + width / 2
+        )
+        # Where a step went so far that nothing was won, slopes there say little.
+        between = torch.where(fair, between, torch.minimum(between, low + _BACK * width))
+        between = between.clamp(low + 0.1 * width, high - 0.1 * width)
+        beyond = beyond.clamp(1.5 * step, 10 * step)
+        step = torch.where(done, step, torch.where(high.isinf(), beyond, between))
+    step = torch.where(done, step, low)
+    along(step)
+    return step

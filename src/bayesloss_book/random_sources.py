@@ -1,0 +1,140 @@
+r"""Sources drawn from W&N's prior, and the losses that meet them: what the pages on both share.
+
+A proper canonical loss is written with its Fenchel conjugate: with F = -L and y* = (y + 1)/2,
+
+    D_F*(x || -L'(y*)) = F*(x) - y* x,
+
+where L(0) = L(1) = 0 is assumed. Here x may be any real number, also outside the range of a bounded
+canonical link; F* is convex with slopes between 0 and 1.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
+
+__all__ = [
+    "LOSSES",
+    "MARGINS",
+    "CanonicalLoss",
+    "MarginLoss",
+    "inverse_source",
+    "make_prior",
+    "whole_period",
+]
+
+Array = NDArray[np.float64]
+
+
+def make_prior(
+    *, a: float = 2.0, c: float = 1.0, n_basis: int = 64, mu: float = 0.0, gamma: float = 1.0
+) -> ISGP:
+    """An ISGP with k(0, 0) = 1, which is unbiased if mu = 0."""
+    return ISGP(TrigonometricKernel(a=a, c=c, n_basis=n_basis), mu=mu, gamma=gamma)
+
+
+def whole_period(kernel: TrigonometricKernel, n: int) -> torch.Tensor:
+    """A grid of n points on [-1/c, 1/c), evenly spaced round the circle."""
+    return (2 * torch.arange(n, dtype=torch.float64) / n - 1) / kernel.c
+
+
+def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
+    """The x with nu(x) = value, by bisection on one path.
+
+    Parameters
+    ----------
+    prior : ISGP
+    Gamma : Tensor of shape (M + 1,)
+    values : array of shape (n,)
+
+    Raises
+    ------
+    ValueError
+        If f vanishes: then nu is a constant and has no inverse.
+    """
+    climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
+    if not climb > 0:
+        raise ValueError(f"expected a path with f != 0, got |w|^2 = {climb * prior.kernel.c}")
+    wanted = torch.as_tensor(values, dtype=torch.float64)
+    periods = torch.floor((wanted - Gamma[-1]) / climb)
+    low = 2 / prior.kernel.c * periods
+    high = low + 2 / prior.kernel.c
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = prior.source(middle, Gamma) < wanted
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return ((low + high) / 2).numpy()
+
+
+@dataclass(frozen=True)
+class CanonicalLoss:
+    """A proper loss under its canonical link, arrays in and arrays out."""
+
+    proper: ProperLoss
+
+    def __call__(self, y: ArrayLike, x: ArrayLike) -> Array:
+        """The divergence of (5) at a real prediction x, for y in {-1, 1}."""
+        return self.proper.canonical_loss(y, x).numpy()
+
+    def partial(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The loss at a probability u."""
+        return self.proper.loss(y, u).numpy()
+
+    def bayes_risk(self, u: ArrayLike) -> Array:
+        """The Bayes risk at probabilities u."""
+        return self.proper.bayes_risk(u).numpy()
+
+    def link(self, u: ArrayLike) -> Array:
+        """The canonical link."""
+        return self.proper.canonical_link(u).numpy()
+
+    def inverse_link(self, x: ArrayLike) -> Array:
+        """The probability of a score x."""
+        return self.proper.inverse_canonical_link(x).numpy()
+
+    def weight(self, u: ArrayLike) -> Array:
+        """The slope of the canonical link."""
+        return self.proper.weight(u).numpy()
+
+    def conjugate(self, x: ArrayLike) -> Array:
+        """The conjugate F* of minus the Bayes risk."""
+        return self.proper.conjugate(x).numpy()
+
+
+LOSSES: Mapping[str, CanonicalLoss] = {
+    "log": CanonicalLoss(LogLoss()),
+    "square": CanonicalLoss(SquareLoss()),
+    "Matsushita": CanonicalLoss(MatsushitaLoss()),
+}
+
+
+@dataclass(frozen=True)
+class MarginLoss:
+    """A convex margin loss G, its slope, and where the slope stops being negative."""
+
+    value: Callable[[Array], Array]
+    slope: Callable[[Array], Array]
+    turn: float = math.inf
+
+
+MARGINS: Mapping[str, MarginLoss] = {
+    "logistic": MarginLoss(lambda x: np.logaddexp(0, -x), lambda x: -1 / (1 + np.exp(x))),
+    "exponential": MarginLoss(lambda x: np.exp(-x), lambda x: -np.exp(-x)),
+    "square": MarginLoss(lambda x: (1 - x) ** 2, lambda x: 2 * (x - 1), turn=1.0),
+    "truncated square": MarginLoss(
+        lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
+    ),
+    "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
+    "Matsushita": MarginLoss(lambda x: np.hypot(1, x) - x, lambda x: x / np.hypot(1, x) - 1),
+    # Slopes between -3/2 and -1/2: the share of (2) stays between 1/4 and 3/4.
+    "two slopes": MarginLoss(
+        lambda x: -x + 0.5 * np.hypot(1, x), lambda x: -1 + 0.5 * x / np.hypot(1, x)
+    ),
+}
