@@ -9,6 +9,8 @@ so the build fails.
 from __future__ import annotations
 
 import ast
+import base64
+import gzip
 import inspect
 import json
 import pkgutil
@@ -387,8 +389,8 @@ def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:
     """Put a script beside each notebook that can be downloaded, which saves it from a disk too."""
     if not exception:
         for path in Path(app.outdir).glob("_downloads/*/*.ipynb"):
-            name, text = json.dumps(path.name), json.dumps(path.read_text("utf-8"))
-            script = f"saveNotebook({name}, {text});\n"
+            packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
+            script = f"saveNotebook({json.dumps(path.name)}, '{packed}');\n"
             path.with_name(f"{path.name}.js").write_text(script, "utf-8")
 
 

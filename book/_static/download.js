@@ -1,9 +1,11 @@
 // A browser shows a notebook that lies on a disk instead of saving it. A script may be loaded from
 // there, though: beside each notebook lies one that carries it (tools/how_made.py).
 (() => {
-  window.saveNotebook = (name, text) => {
+  window.saveNotebook = async (name, packed) => {
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([text], { type: "application/x-ipynb+json" }));
+    link.href = URL.createObjectURL(await new Response(unpacked).blob());
     link.download = name;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

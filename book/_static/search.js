@@ -79,6 +79,7 @@
     const code = /[\p{Ll}_.][\p{Lu}_.]/u.test(query) && entry.title.split(".").includes(query.trim());
     if (entry.kind === "api" && !code) return score / 20;
     if (`${entry.names} `.includes(`${wanted} `)) {
+      if (entry.kind === "claim") score = 30; // equal names are equally good
       score += 50 + (100 * wanted.length) / entry.names.length + (entry.where ? 0 : 40);
     }
     score += 5 * Math.log2(`${entry.words} `.split(`${wanted} `).length);

@@ -151,7 +151,8 @@ OVERFLOW = """() => {
 # What scrolls or is cut, and how much of it: a formula or table, by the box that holds it.
 CUT_OFF = """() => {
   const holds = e =>
-    /auto|scroll|hidden/.test(getComputedStyle(e).overflowX) ? e : holds(e.parentElement);
+    e === document.body || /auto|scroll|hidden/.test(getComputedStyle(e).overflowX)
+      ? e : holds(e.parentElement);
   const found = [];
   for (const e of document.querySelectorAll(".bd-article :is(mjx-container, table)")) {
     if (!e.checkVisibility() || e.closest("table table")) continue;
