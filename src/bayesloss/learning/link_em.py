@@ -60,7 +60,8 @@ _ANYWHERE = 3  # rounds in which weights go all the way
 _STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
 _SHORTER = 0.7  # part of the way before up to which it is shorter
 _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
-_STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence
+_STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
+_FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 _STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
 _FEW = 4096  # so many of them at least
@@ -128,8 +129,9 @@ def fit_links(
         discrepancy ask for.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
-        datum in a round; see also :func:`maximise_weights`. With held-out scores it also ends when
-        three rounds found the log evidence clearly lower, and goes back to where it was highest.
+        datum in a round; see also :func:`maximise_weights`. With held-out scores and few data
+        a column it also ends when three rounds found the log evidence clearly lower, and goes back
+        to where it was highest.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
@@ -205,7 +207,7 @@ def fit_links(
                 watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
-            if held_out is not None:
+            if held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]:
                 best.look(active, walk, fitted_to, links)
             active = [k for k in active if links[k].gain >= tol and best.age[k] < _PATIENCE]
             if not active or len(history["log_evidence"]) > max_iter:
