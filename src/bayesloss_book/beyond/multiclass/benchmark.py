@@ -21,8 +21,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from bayesloss.learning.centred_isgp import CentredISGP
@@ -123,8 +123,8 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
     }
     if n <= _MOST_APART:
         with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # thirty rounds will do
-        apart = LinkgisticClassifier(C=C, tol=_TOL, multi_class="ovr").fit(X, y)
+            warnings.simplefilter("ignore", ConvergenceWarning)  # thirty rounds will do
+            apart = LinkgisticClassifier(C=C, tol=_TOL, multi_class="ovr").fit(X, y)
         found["one-vs-rest"] = apart.predict_log_proba(X_test)
     rows = np.arange(len(y_test))
     measures: dict[str, float] = {}
