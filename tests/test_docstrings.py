@@ -14,6 +14,7 @@ SHOWN_BY = {
     "EvidenceMaximum": "maximise_evidence",
     "FittedLink": "LinkgisticClassifier",
     "Posterior": "laplace",
+    "WeightedDraws": "weigh_draws",
 }
 MODULES = [
     found.name

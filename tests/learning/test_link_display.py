@@ -23,6 +23,9 @@ def test_curve_and_band(model):
     display = LinkDisplay.from_estimator(model, ax=ax, level=0.8)
     (line,) = ax.lines
     np.testing.assert_array_equal(line.get_ydata(), model.link_.inverse_link(display.scores))
+    band = model.link_.inverse_link_band(display.scores, level=0.8)
+    np.testing.assert_array_equal([display.low, display.high], band)
+    assert (display.low < display.high).all()
     # Far out the law of the probability is so skewed that its mean is beyond its quantiles.
     inner = (display.probability > 0.01) & (display.probability < 0.99)
     assert (display.low < display.probability)[inner].all()

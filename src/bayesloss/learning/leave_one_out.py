@@ -32,7 +32,7 @@ from torch import Tensor
 
 from bayesloss.learning.copies import agreement
 from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs
-from bayesloss.learning.linear_scores import LinearScores, gram, sampled
+from bayesloss.learning.linear_scores import LinearScores, gram, mean_curvature, sampled
 from bayesloss.learning.sketched_leverages import sketched_leverages
 
 __all__ = ["LeaveOneOut"]
@@ -139,7 +139,7 @@ class LeaveOneOut:
         labels = self._data.labels[problem]
         # As if the penalty counted once, and all log probabilities less.
         slope = torch.where(labels == 1, slopes[1], slopes[0]) / strength
-        curvature = _curvature(slopes) / strength
+        curvature = mean_curvature(slopes) / strength
         if not bool((curvature > 0).any()):
             return scores
         form = self._stale(problem, curvature)
@@ -220,7 +220,7 @@ class LeaveOneOut:
         """
         if self._groups is not None or self._wide:
             return
-        curvatures = {k: _curvature(slopes[k]) / float(strength[k]) for k in problems}
+        curvatures = {k: mean_curvature(slopes[k]) / float(strength[k]) for k in problems}
         forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
         together = max(1, _CELLS // len(self._centre) ** 2)
         for some in (forming[i : i + together] for i in range(0, len(forming), together)):
@@ -325,14 +325,6 @@ class LeaveOneOut:
         H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
         H.diagonal().add_(1e-12)
         return torch.linalg.cholesky(H), scale
-
-
-def _curvature(slopes: Tensor) -> Tensor:
-    """The mean of the squared slope over the labels: -s_0 s_1, of shape (n,).
-
-    Their probabilities are those that make the mean slope zero.
-    """
-    return (-slopes[0] * slopes[1]).clamp_min(0)
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from bayesloss.learning.inputs import DenseInputs, Inputs, as_inputs
 from bayesloss.learning.lbfgs import Memory, step_sizes
 
-__all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "sampled"]
+__all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "mean_curvature", "sampled"]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
 _HESSIAN = 4096  # data from which a Hessian is
@@ -200,6 +200,19 @@ class LinearScores:
         if self.vectors is None:
             return scaled
         return (self.vectors.mT @ scaled[:, :, None])[:, :, 0]
+
+
+def mean_curvature(slopes: Tensor) -> Tensor:
+    """Minus the second derivative of a log probability in its score, on average over the label.
+
+    The label's probabilities are those that make the mean slope zero: it is -s_0 s_1.
+
+    Parameters
+    ----------
+    slopes : Tensor of shape (2, ...)
+        Of the log probabilities of the labels 0 and 1.
+    """
+    return (-slopes[0] * slopes[1]).clamp_min(0)
 
 
 def gram(inputs: Tensor) -> Tensor:

@@ -33,7 +33,12 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
-from bayesloss.learning.linear_scores import LinearScores, WeightFit, maximise_weights
+from bayesloss.learning.linear_scores import (
+    LinearScores,
+    WeightFit,
+    maximise_weights,
+    mean_curvature,
+)
 from bayesloss.learning.link_tables import (
     HermiteTable,
     enough_nodes,
@@ -181,7 +186,7 @@ def fit_links(
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             rounds = len(history["log_evidence"]) + 1
-            if isinstance(held_out, LeaveOneOut):
+            if held_out is not None:
                 held_out.prepare(active, slopes, walk.fit_strength)
             for k in active:
                 seen = walk.scores[k]
@@ -301,7 +306,7 @@ def _fit_fixed_link(
     beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
     scores = data.scores(beta, offset)
     if adapts:
-        data = data.adapted(_curvature(loss.log_probabilities(scores)[1]))
+        data = data.adapted(mean_curvature(loss.log_probabilities(scores)[1]))
     sign = (2 * data.labels - 1).to(data.centre.dtype)
     fit = maximise_weights(
         data,
@@ -508,11 +513,3 @@ def _raise_weights(
         scores=scores,
         strength=strength,
     )
-
-
-def _curvature(slopes: Tensor) -> Tensor:
-    """The mean of the squared slope over the labels, whose probabilities make the mean slope zero.
-
-    From slopes of the labels 0 and 1, of shape (2, ...).
-    """
-    return (-slopes[0] * slopes[1]).clamp_min(0)

@@ -346,7 +346,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("expected a sample weight above zero, got none")
         together = _group_numbers(groups, len(inputs))
         if not counted.all():
-            inputs, y, weight = inputs.rows(_chosen(counted)), y[counted], weight[counted]
+            inputs, y, weight = inputs.rows(torch.from_numpy(counted)), y[counted], weight[counted]
             together = None if together is None else together[counted]
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
@@ -360,7 +360,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             keys = [codes] if together is None else [codes, together]
             kept, weight = merged(inputs.equal(), weight, *keys)
             if len(kept) < len(inputs) or weight.max() > 1:
-                inputs, codes = inputs.rows(_chosen(kept)), codes[kept]
+                inputs, codes = inputs.rows(torch.from_numpy(kept)), codes[kept]
                 together = None if together is None else together[kept]
         positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
         self.joint_ = len(self.classes_) > 2 and self._together
@@ -644,11 +644,6 @@ def all_or_nothing(model: BaseEstimator) -> Iterator[None]:
         vars(model).clear()
         vars(model).update(before)
         raise
-
-
-def _chosen(rows: NDArray) -> Tensor:
-    """Row numbers, or a mask, as a tensor."""
-    return torch.from_numpy(rows)
 
 
 def _device(name: str) -> torch.device:

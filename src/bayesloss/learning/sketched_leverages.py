@@ -89,7 +89,7 @@ def sketched_leverages(
     return _combined(sketch, formula)
 
 
-def _solve(product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> tuple[Tensor, int]:
+def _solve(product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Tensor:
     """Conjugate gradients for all columns of b, in units in which the diagonal is 1."""
     x, r = torch.zeros_like(b), b.clone()
     z = r / diagonal[:, None]

@@ -9,8 +9,8 @@ probabilities become log odds where it asks for a score, as CalArena does. With 
 method gets probabilities; scikit-learn's get the log odds of each class against the rest.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from betacal import BetaCalibration
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
+_Method = TypeVar("_Method")
 
 OURS = "link"
 _SMALLEST = float(np.finfo(np.float64).eps)  # as scikit-learn's log loss has it
@@ -198,10 +199,7 @@ def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
     ImportError
         If it needs the extra ``calibrators``, which is not installed.
     """
-    methods = _STANDARD | _EXTRA
-    if method not in methods:
-        raise ValueError(f"expected a method of {METHODS}, got {method!r}")
-    return methods[method](scores, y, probability)
+    return _named_method(_STANDARD | _EXTRA, method)(scores, y, probability)
 
 
 def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
@@ -228,10 +226,14 @@ def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
     ImportError
         If it needs the extra ``calibrators``, which is not installed.
     """
-    methods = _MANY_STANDARD | _MANY_EXTRA
+    return _named_method(_MANY_STANDARD | _MANY_EXTRA, method)(p, y)
+
+
+def _named_method(methods: Mapping[str, _Method], method: str) -> _Method:
+    """One of the methods, or an error that lists them."""
     if method not in methods:
-        raise ValueError(f"expected a method of {MANY}, got {method!r}")
-    return methods[method](p, y)
+        raise ValueError(f"expected a method of {tuple(methods)}, got {method!r}")
+    return methods[method]
 
 
 def _probabilities(scores: Array, probability: bool) -> Array:

@@ -1,16 +1,9 @@
 """The figures show what they say they show."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from bayesloss_book.learning.drawn_losses import figures, losses
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def lines(axis):

@@ -1,16 +1,8 @@
 """The figures show what they say they show."""
 
-import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 
 from bayesloss_book.learning.isgp import figures as isgp_figures
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
 
 
 def lines(axis):

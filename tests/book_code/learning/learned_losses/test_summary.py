@@ -111,7 +111,8 @@ def test_figures_show_every_row():
     readings = figures.draw_readings(results)
     assert len(readings.axes) == 2
     points = readings.axes[0].get_lines()[1].get_xdata()
-    np.testing.assert_allclose(points, 100 - summary.printed()["mnist"] + 0.3, rtol=1e-5, atol=1e-8)
+    expected = (100 - summary.printed()["mnist"] + 0.3).astype(float)
+    np.testing.assert_allclose(points.astype(float), expected, rtol=1e-5, atol=1e-8)
     path = figures.draw_paths(made_up_paths()).axes[0].get_lines()[0].get_ydata()
     assert path[3] == pytest.approx(98.5)
     gaps = summary.gaps(results, [("ISGP", "logistic")])
