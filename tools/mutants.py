@@ -4,7 +4,8 @@ Candidates come from the syntax of `src/bayesloss` alone, never from the tests: 
 proportion, then one of the faults that a line can have (a sign, a factor, a comparison, one more or
 less, a dropped term, arguments in each other's place, sine for cosine). Each is put into a copy of
 the tree. First the module's own tests run there, then those of the library's modules that import
-it, the nearest first, then those of the book's; the first failure ends it.
+it, the nearest first, then those of the book's; the first failure ends it. Each file of tests runs
+in a fork of a process that has imported what takes long.
 
     python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
 

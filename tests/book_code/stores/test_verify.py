@@ -97,6 +97,13 @@ def test_tolerances_are_of_stores_that_there_are():
     assert set(command.ELSEWHERE) <= stores
 
 
+def test_every_time_has_a_tolerance():
+    results = ROOT / "data" / "results"
+    for path in results.glob("*.csv"):
+        if any(name.endswith("_seconds") for name in path.open().readline().strip().split(",")):
+            assert any(key.startswith("*_seconds") for key in command.TIMES.get(path.stem, ())), path
+
+
 def test_a_folder_without_stores_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         command.main([str(tmp_path)])
