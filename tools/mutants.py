@@ -214,7 +214,7 @@ def test_files(root: Path, module: str) -> Iterator[str]:
     while ring:
         for file in ring:
             path = Path(file)
-            inside = path.relative_to("src", *path.parts[1:2])
+            inside = path.relative_to(Path("src", *path.parts[1:2]))
             house = "tests" if path.parts[1] == "bayesloss" else "tests/book_code"
             test = f"{house}/{inside.parent.as_posix()}/test_{inside.name}".replace("/./", "/")
             if (root / test).is_file():
