@@ -209,3 +209,36 @@ def test_a_worker_killed_in_the_middle_changes_nothing(monkeypatch):
         found.append(LinkCalibrator().fit(Dx, Dlabels).predict_proba(x[:9])[:, 1])
         assert len(calls) > 4
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_rows_that_are_made_of_more_than_a_worker_holds():
+    """Scores of 1 GB of inputs, a worker with 700 MB: nothing is kept, but one block is too much."""
+    distributed = pytest.importorskip("distributed")
+    n, columns = 125_000, 1000
+    x, y, labels, _ = drawn(n=n)
+    how = {"n_basis": 8, "average_hyperparameters": False}
+    expected = [
+        ISGPRegressor(**how).fit(x[:, None], y).predict(x[:9, None]),
+        LinkCalibrator().fit(x, labels).predict_proba(x[:9])[:, 1],
+    ]
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, memory_limit="700MB", dashboard_address=None
+        ) as here,
+        distributed.Client(here) as client,
+        dask.config.set(scheduler=client),
+    ):
+        limit = sum(each["memory_limit"] for each in client.scheduler_info()["workers"].values())
+        Dx, Dy, Dlabels = in_blocks(x, y, labels, size=n // 20)
+        inputs = Dx[:, None] * da.from_array(np.ones(columns), chunks=columns)
+        assert inputs.nbytes > 1.4 * limit
+        scores = inputs.mean(axis=1)
+        found = [
+            ISGPRegressor(**how).fit(scores[:, None], Dy).predict(x[:9, None]),
+            LinkCalibrator().fit(scores, Dlabels).predict_proba(x[:9])[:, 1],
+        ]
+        with pytest.raises(RuntimeError, match=r"smaller blocks.*\(KilledWorker"):
+            LinkCalibrator().fit(inputs.rechunk(n).mean(axis=1), labels)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -35,6 +35,7 @@ __all__ = [
     "on_client",
 ]
 
+_LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
 _MERGED = 16  # blocks whose results are merged where they are, before they travel
 
 
@@ -265,14 +266,15 @@ def _computed(parts: list[Any]) -> list[Any]:
     Raises
     ------
     RuntimeError
-        If Dask gave up: workers died, or ran out of memory.
+        If Dask gave up: workers died or ran out of memory, or none was left for a while that
+        ``distributed.scheduler.no-workers-timeout`` sets.
     """
     from dask.base import compute
 
     try:
         return list(compute(*parts))
     except Exception as error:
-        if type(error).__name__ not in ("KilledWorker", "MemoryError", "CancelledError"):
+        if not _LOST & {kind.__name__ for kind in type(error).__mro__}:
             raise
         raise RuntimeError(
             "workers died, or ran out of memory, on one block more often than Dask tries: cut the "

@@ -26,7 +26,7 @@ from torch import Tensor
 from bayesloss.arrays import as_float64
 from bayesloss.callers import warn_caller
 from bayesloss.learning.condensing import joined, triangle
-from bayesloss.learning.dask_inputs import is_dask
+from bayesloss.learning.dask_inputs import array_of, is_dask
 from bayesloss.learning.estimators import all_or_nothing, by_blocks, remember_columns
 from bayesloss.learning.evidence import EvidenceMaximum, maximise_condensed
 from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
@@ -360,9 +360,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if is_dask(X):
             from bayesloss.learning.dask_rows import DaskRows
 
-            self._one_feature(X)
             remember_columns(self, X)
-            return DaskRows.of(X, y, sample_weight, "X").map(_floats)
+            x = self._one_feature(array_of(X, "X"))
+            return DaskRows.of(x, y, sample_weight, "X").map(_floats)
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
@@ -370,7 +370,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             sample_weight, features, dtype=np.float64, ensure_non_negative=True
         )
         counted = weight > 0
-        x = self._one_feature(features)[:, 0]
+        x = self._one_feature(features)
         return Rows(x[counted], target.astype(np.float64)[counted], weight[counted])
 
     def _one_feature(self, X: Any) -> Any:
@@ -378,12 +378,13 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} expects X with one feature, of shape (n, 1), got {X.shape}"
             )
-        return X
+        return X[:, 0]
 
     def _new_input(self, X: ArrayLike) -> torch.Tensor:
         check_is_fitted(self)
-        values = self._one_feature(validate_data(self, X, reset=False, dtype=np.float64))
-        x = self._standard_input(values[:, 0])
+        x = self._standard_input(
+            self._one_feature(validate_data(self, X, reset=False, dtype=np.float64))
+        )
         edge = 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:

@@ -46,7 +46,8 @@ class Rows:
 
     def map(self, function: Callable, *args: Any) -> "Rows":
         """Rows with another x and y, which a function of ``(x, y, *args)`` gives."""
-        return Rows(*function(self.x, self.y, *args), self.weight)
+        x, y = function(self.x, self.y, *args)
+        return Rows(x, y, self.weight)
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
         """Points and their weights, (m,) each, with the weight on either side of some of them.
