@@ -213,7 +213,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(monkeypatch):
 
 @pytest.mark.slow
 def test_rows_that_are_made_of_more_than_a_worker_holds():
-    """Scores of 1 GB of inputs, a worker with 700 MB: nothing is kept, but one block is too much."""
+    """Scores of 1 GB of inputs, a worker of 700 MB: blocks come and go, but one is too much."""
     distributed = pytest.importorskip("distributed")
     n, columns = 125_000, 1000
     x, y, labels, _ = drawn(n=n)
