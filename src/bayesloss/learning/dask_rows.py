@@ -8,7 +8,7 @@ Order statistics are found as by sorting, and no block is sorted. The bits of a 
 integer, have its order; so floats that share their first bits lie together. One pass counts them by
 their first 16 bits. The cells that hold an asked level, and their neighbours, are divided by the
 next 8 bits, and again, until few rows are left in them: then by all. The points that are asked for
-come out exactly, in three passes or four.
+come out exactly, in three to five passes.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Cells = tuple[NDArray[np.int64], Array]
 
 _FIRST, _NEXT = 16, 8  # bits that a pass divides cells by
-_FEW = 2**16  # rows whose cells are divided by all bits that are left
+_FEW = 2**14  # rows whose cells are divided by all bits that are left
 _SIGN = np.int64(63)
 _REST = np.int64(2**63 - 1)
 

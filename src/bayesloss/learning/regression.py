@@ -460,9 +460,9 @@ def _moments(
     x: Array, y: Array, weight: Array, standardise: Callable[[Array, Array], tuple[Tensor, Tensor]]
 ) -> Tensor:
     """The sums of 1, x, y, x^2, x y and y^2."""
-    u, v = standardise(x, y)
-    each = torch.stack([torch.ones_like(u), u, v, u**2, u * v, v**2])
-    return each @ torch.from_numpy(weight)
+    (u, v), w = standardise(x, y), torch.from_numpy(weight)
+    wu, wv = w * u, w * v
+    return torch.stack([w.sum(), wu.sum(), wv.sum(), wu @ u, wu @ v, wv @ v])
 
 
 def _triangle(
