@@ -53,6 +53,7 @@ __all__ = [
     "Objective",
     "at_smoothness",
     "evidence_gradient",
+    "maximise_condensed",
     "maximise_evidence",
 ]
 
@@ -172,8 +173,6 @@ def _expected_log_joint(joint: LogJoint, q: Posterior) -> Tensor:
     return bound.fit(*moments) + log_prior
 
 
-@torch.inference_mode(False)  # the search differentiates, wherever it is called
-@torch.enable_grad()
 def maximise_evidence(
     prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
@@ -242,6 +241,38 @@ def maximise_evidence(
     0.1
     """
     x, y, sample_weight = check_data(x, y, sample_weight)
+    with fixed_threads(1), torch.inference_mode(False):
+        data = likelihood.condense(prior.features, x, y, sample_weight)
+    return maximise_condensed(
+        prior,
+        likelihood,
+        data,
+        x,
+        smoothness=smoothness,
+        bounds=bounds,
+        objective=objective,
+        max_iter=max_iter,
+    )
+
+
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
+@torch.enable_grad()
+def maximise_condensed(
+    prior: SourcePrior[TrigonometricKernel],
+    likelihood: L,
+    data: Observations,
+    x: Tensor,
+    *,
+    smoothness: Sequence[float] = (8.0, 2.0),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    objective: Objective = "bound",
+    max_iter: int = 200,
+) -> EvidenceMaximum[L]:
+    """The same for data that the likelihood has condensed with the features of the prior.
+
+    Those depend on c and M alone. Of x only the range counts; all else is as for
+    :func:`maximise_evidence`.
+    """
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     if not smoothness:
@@ -251,7 +282,6 @@ def maximise_evidence(
     limits = np.stack([_transform(low), _transform(high)], axis=1)
     priors = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
-        data = likelihood.condense(prior.features, x, y, sample_weight)
         zeros = torch.zeros_like(data.targets)
         if objective == "bound" and likelihood.expected_log_density(zeros, zeros, data) is None:
             raise ValueError(
