@@ -95,6 +95,19 @@ def test_families_are_compared_with_the_sigmoid():
     assert found.loc["curve", (200, "mean")] == 0
 
 
+def test_data_sets_are_means_over_their_sets():
+    found = summary.by_data(summary.long(made_up(LOSSES)), "sigmoid")
+    assert found[200].to_dict() == {"mnist": pytest.approx(-0.25), "votes": 0}
+
+
+def test_where_a_rival_wins():
+    rows = summary.long(made_up({key: LOSSES[key] for key in list(LOSSES)[1:]}))
+    found = summary.beaten(rows, by=0.1)
+    assert found.index.tolist() == [("mnist", 200)]
+    assert found.iloc[0].to_dict() == {"rival": "sigmoid", "lead": pytest.approx(0.5)}
+    assert summary.beaten(rows, by=0.6).empty
+
+
 def test_coverage_is_of_curves_alone():
     wide = made_up(LOSSES)
     wide["link: coverage"] = 0.9
