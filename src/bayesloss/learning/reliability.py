@@ -199,7 +199,7 @@ class ReliabilityDisplay:
     Examples
     --------
     Predictions that are too sure of themselves: the true log odds are 0.7 of those predicted, and
-    the calibration error is 0.057. With 80 cases the diagonal is within the band everywhere.
+    the calibration error is 0.058. With 80 cases the diagonal is within the band everywhere.
 
     >>> import numpy as np
     >>> from scipy.special import expit, logit
@@ -213,8 +213,8 @@ class ReliabilityDisplay:
     ...     low, high = found.calibrator.predict_interval(at)
     ...     within = bool(((low <= at) & (at <= high)).all())
     ...     print(f"{within}, error up to {found.calibration_error.high:.2f}")
-    True, error up to 0.17
-    False, error up to 0.06
+    True, error up to 0.19
+    False, error up to 0.07
     >>> drawn = ReliabilityDisplay(found, y, p).plot(n_bins=10)  # doctest: +SKIP
     """
 

@@ -133,6 +133,8 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     """Ours less a rival by data set, in thousandths of a nat: left of 0 ours is ahead.
 
+    The data sets on which it is ahead least, or behind, are at the top.
+
     Parameters
     ----------
     gaps : DataFrame
@@ -141,7 +143,7 @@ def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
         Its name.
     """
     gaps = 1e3 * gaps.dropna(how="all")
-    gaps = gaps.loc[gaps.mean(axis=1).sort_values(ascending=False).index]
+    gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
     figure, axis = subplots(figsize=(5.6, 1.2 + 0.21 * len(gaps)))
     axis.axvline(0, color="black", linewidth=1)
     shades = [COLOURS["held out"], COLOURS["ISGP"]]

@@ -4,11 +4,14 @@ Score sets of the same data share their cases, so their results go up and down t
 errors are those of a mean over clusters, one for each data set.
 """
 
+import os
+
 import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.beyond.calibration.scores import TUNED, kind
+from bayesloss_book.stores.results import load_results
 
 __all__ = [
     "KEYS",
@@ -18,6 +21,7 @@ __all__ = [
     "by_family",
     "coverage",
     "draws_part",
+    "everything",
     "excess",
     "improvement",
     "long",
@@ -51,6 +55,17 @@ def long(*stores: pd.DataFrame) -> pd.DataFrame:
     rows["kind"] = rows["data"].map(kind)
     rows["tuned"] = [key in TUNED for key in rows[SET].itertuples(index=False, name=None)]
     return rows
+
+
+def everything(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """All stored cells of two classes, as `long` has them."""
+    stores = (
+        ("calibrators", "calibrators_extra"),
+        ("calibrators_more", "calibrators_more_extra"),
+        ("calibrators_tables",),
+    )
+    parts = [long(*(load_results(folder, name) for name in names)) for names in stores]
+    return pd.concat(parts, ignore_index=True)
 
 
 def excess(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:

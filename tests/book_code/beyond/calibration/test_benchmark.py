@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss
 
-from bayesloss_book.beyond.calibration import benchmark, rivals
+from bayesloss_book.beyond.calibration import benchmark, rivals, tables
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
@@ -33,6 +33,16 @@ def test_later_cells_are_other_sizes_and_real_tables():
     sizes = {50, 200, 1_000, 5_000, 20_000}
     assert {cell["n"] for cell in later if cell["data"] == "flights"} == sizes
     assert max(cell["n"] for cell in later if cell["data"] == "mnist") == 20_000
+
+
+def test_the_larger_tables_and_the_mixed_parts_have_one_draw():
+    found = benchmark.table_cells()
+    assert {cell["data"] for cell in found} == set(tables.LARGER)
+    assert len(found) == 5 * 7 * len(tables.LARGER)  # sizes and classifiers
+    mixed = benchmark.shuffled_cells()
+    assert {(cell["data"], cell["task"]) for cell in mixed} == {("kmnist", "odd")}
+    assert {cell["n"] for cell in mixed} == {50, 200, 1_000, 5_000, 20_000}
+    assert {cell["number"] for cell in found + mixed} == {0}
 
 
 def test_seconds_are_measured_where_asked_for():

@@ -70,8 +70,8 @@ def test_bound_has_means_over_draws():
 def test_where_shows_the_worst_data_at_the_top():
     gaps = pd.DataFrame({1_000: [0.002, -0.003], 20_000: [0.001, np.nan]}, index=["a", "b"])
     axis = figures.draw_where(gaps, "spline").axes[0]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["a", "b"]
-    np.testing.assert_allclose(axis.lines[1].get_xdata(), [2, -3])
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "a"]
+    np.testing.assert_allclose(axis.lines[1].get_xdata(), [-3, 2])
 
 
 def test_reliability_is_of_predictions_that_are_too_sure():
