@@ -20,8 +20,7 @@ LEVELS = np.concatenate([DEPTHS.numpy(), 1 - DEPTHS.numpy()])
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    patient = {"distributed.comm.timeouts.connect": "5 minutes"}  # on a busy machine
-    with dask.config.set({"scheduler": "synchronous", **patient}):
+    with dask.config.set(scheduler="synchronous"):
         yield
 
 
