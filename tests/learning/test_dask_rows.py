@@ -135,6 +135,19 @@ def test_labels_and_targets_may_be_in_memory():
     np.testing.assert_allclose(proba, LinkCalibrator().fit(x, labels).predict_proba(x), rtol=1e-6)
 
 
+def test_a_data_frame_stays_where_it_is():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    x, y, labels, _ = drawn(n=120)
+    frame = dd.from_pandas(pd.DataFrame({"a": x}), npartitions=3)
+    Dy, Dlabels = (dd.from_pandas(pd.Series(each), npartitions=3) for each in (y, labels))
+    many, one = ISGPRegressor(n_basis=8).fit(frame, Dy), ISGPRegressor(n_basis=8)
+    assert many.feature_names_in_.tolist() == ["a"]
+    expected = one.fit(x[:, None], y).predict(x[:, None])
+    np.testing.assert_allclose(many.predict(frame).compute(), expected, rtol=1e-6)
+    proba = LinkCalibrator().fit(frame["a"], Dlabels).predict_proba(frame["a"]).compute()
+    np.testing.assert_allclose(proba, LinkCalibrator().fit(x, labels).predict_proba(x), rtol=1e-6)
+
+
 def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
     x, y, labels, weight = drawn(n=40)
     X = x[:, None]
