@@ -20,8 +20,7 @@ LEVELS = np.concatenate([DEPTHS.numpy(), 1 - DEPTHS.numpy()])
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    patient = {"distributed.comm.timeouts.connect": "5 minutes"}  # on a busy machine
-    with dask.config.set({"scheduler": "synchronous", **patient}):
+    with dask.config.set(scheduler="synchronous"):
         yield
 
 
@@ -133,6 +132,19 @@ def test_labels_and_targets_may_be_in_memory():
     many = ISGPRegressor(n_basis=8).fit(DX, list(y))
     assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     proba = LinkCalibrator().fit(DX, labels).predict_proba(x)
+    np.testing.assert_allclose(proba, LinkCalibrator().fit(x, labels).predict_proba(x), rtol=1e-6)
+
+
+def test_a_data_frame_stays_where_it_is():
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    x, y, labels, _ = drawn(n=120)
+    frame = dd.from_pandas(pd.DataFrame({"a": x}), npartitions=3)
+    Dy, Dlabels = (dd.from_pandas(pd.Series(each), npartitions=3) for each in (y, labels))
+    many, one = ISGPRegressor(n_basis=8).fit(frame, Dy), ISGPRegressor(n_basis=8)
+    assert many.feature_names_in_.tolist() == ["a"]
+    expected = one.fit(x[:, None], y).predict(x[:, None])
+    np.testing.assert_allclose(many.predict(frame).compute(), expected, rtol=1e-6)
+    proba = LinkCalibrator().fit(frame["a"], Dlabels).predict_proba(frame["a"]).compute()
     np.testing.assert_allclose(proba, LinkCalibrator().fit(x, labels).predict_proba(x), rtol=1e-6)
 
 

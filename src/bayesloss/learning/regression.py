@@ -210,14 +210,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
                 f"expected inputs that vary by more than {np.finfo(np.float64).tiny:.3g}, got "
                 f"{2 * self._x_scale:.3g}: rescale them"
             )
-        # As yet the target spans [-1, 1], too: squares and products keep their range and digits.
-        self._y_location, self._y_scale = y_ends.sum() / 2, float(np.diff(y_ends)[0]) / 2
-        total, *sums = rows.fold(_moments, self.standardise).tolist()
-        x_mean, y_mean, x_square, product, y_square = (value / total for value in sums)
-        x_spread = math.sqrt(x_square - x_mean**2)
-        y_spread = math.sqrt(y_square - y_mean**2)
-        correlation = (product - x_mean * y_mean) / (x_spread * y_spread)
-        self._y_location += self._y_scale * y_mean
+        total, target = rows.fold(_sums).tolist()
+        self._y_location = target / total
+        # As yet a power of two near the scale keeps squares and products in floating point's range.
+        self._y_scale = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
+        sums = rows.fold(_moments, self.standardise).tolist()
+        x_mean, x_square, product, y_square = (value / total for value in sums)
+        x_spread, y_spread = math.sqrt(x_square - x_mean**2), math.sqrt(y_square)
+        correlation = product / (x_spread * y_spread)
         self._y_scale *= y_spread
         self.increasing_ = self._direction(correlation, total)
         if not self.increasing_:
@@ -456,13 +456,18 @@ def _floats(x: Array, y: NDArray) -> tuple[Array, Array]:
     return x, y.astype(np.float64)
 
 
+def _sums(x: Array, y: Array, weight: Array) -> Array:
+    """The sums of 1 and y."""
+    return np.array([weight.sum(), (weight * y).sum()])
+
+
 def _moments(
     x: Array, y: Array, weight: Array, standardise: Callable[[Array, Array], tuple[Tensor, Tensor]]
-) -> Tensor:
-    """The sums of 1, x, y, x^2, x y and y^2."""
-    (u, v), w = standardise(x, y), torch.from_numpy(weight)
-    wu, wv = w * u, w * v
-    return torch.stack([w.sum(), wu.sum(), wv.sum(), wu @ u, wu @ v, wv @ v])
+) -> Array:
+    """The sums of x, x^2, x y and y^2."""
+    u, v = (values.numpy() for values in standardise(x, y))
+    wu = weight * u
+    return np.array([wu.sum(), wu @ u, wu @ v, (weight * v**2).sum()])
 
 
 def _triangle(
