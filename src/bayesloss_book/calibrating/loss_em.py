@@ -203,7 +203,7 @@ def draw_tilts(
 
     All are masses of the same cells, of shape (K,); a cell's mass over its width is drawn.
     """
-    figure, axis = subplots(figsize=(5.6, 4.0))
+    figure, axis = subplots(figsize=(5.6, 4.4))
     width = float(states[1] - states[0])
     axis.fill_between(states, p / width, color=COLOURS["Linear"], alpha=0.25, label="posterior")
     lines = zip(tilted.items(), (":", "--", "-"), ("PAVA", "ISGP", "GP"), strict=True)
@@ -212,7 +212,7 @@ def draw_tilts(
     axis.axvline(critical, color="black", linewidth=0.8)
     axis.text(critical - 3, 0.009, "critical\ntemperature", ha="right")
     axis.set(xlim=(220, 400), ylim=(0, None), xlabel="temperature in °C", ylabel="density")
-    axis.legend(loc="upper right")
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
