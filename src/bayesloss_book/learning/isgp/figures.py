@@ -102,7 +102,7 @@ def draw_cost(
             ]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
-    axis.axhline(n_basis / 2, color=COLOURS["data"], linewidth=1, linestyle=":")
+    axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
     axis.set(
         yscale="log",
         ylim=(0.25, 1e5),

@@ -139,12 +139,12 @@ def measure(
 
 
 def run(folder: str | os.PathLike[str]) -> None:
-    """Two sources, two sizes, two periods and two smoothnesses, twenty data sets of each."""
+    """Two sources, two sizes, three periods and two smoothnesses, twenty data sets of each."""
     cells = [
         {"source": source, "n": n, "filled": filled, "a": a, "seed": seed}
         for source in SOURCES
         for n in (100, 1000)
-        for filled in (0.5, 1.0)
+        for filled in (0.25, 0.5, 1.0)
         for a in (1.2, 2.0)
         for seed in range(20)
     ]
