@@ -1,12 +1,16 @@
 """The constant in the basis, and what is measured with and without it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from bayesloss import TrigonometricKernel
 from bayesloss_book.learning.isgp import flat_places
+from bayesloss_book.stores.results import load_provenance, load_results
 
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 SMALL = flat_places.WithConstant(TrigonometricKernel(a=1.5, c=0.4, n_basis=6), 0.7)
 
 
@@ -54,3 +58,10 @@ def test_unknown_priors_are_refused():
     x, y = flat_places.labels("line", 10, 0)
     with pytest.raises(ValueError, match="expected a prior of .* got 'GP'"):
         flat_places.fit("GP", x, y, filled=0.5, a=1.2)
+
+
+def test_stored_results_are_whole():
+    stored = load_results(RESULTS, "flat_places")
+    assert len(stored) == 480
+    runs = load_provenance(RESULTS, "flat_places")["runs"]
+    assert not any("dirty" in run["commit"] for run in runs)
