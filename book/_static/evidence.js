@@ -94,29 +94,6 @@
     }
   }
 
-  // What the verdicts of the page mean, beneath the first chip of its text.
-  const MEANS = {
-    "holds as corrected": "once a sign, a term or a condition is put right",
-    fails: "what it says is false",
-    "reproduced in pattern": "the pattern, not each number",
-    "not reproduced": "not even the pattern",
-    "under-specified": "it depends on a setting that the paper does not give",
-  };
-
-  function addKey() {
-    const chips = [...document.querySelectorAll(".bd-article a.chip[aria-controls]")]
-      .filter((chip) => !chip.closest("#evidence"));
-    const badges = new Map(chips.map((chip) => {
-      const badge = chip.lastElementChild;
-      return [badge.textContent.trim(), badge];
-    }));
-    const says = Object.keys(MEANS).filter((verdict) => badges.has(verdict))
-      .flatMap((verdict) => [" ", badges.get(verdict).cloneNode(true), ` ${MEANS[verdict]}.`]);
-    chips[0]?.closest("p, li, table").after(
-      make("div", { class: "chip-key" }, "Our verdict on a claim of the paper; press it for the check.", ...says),
-    );
-  }
-
   // A box for which the text has no chip gets one where it stands.
   function fold(cell) {
     const boxes = [...cell.querySelectorAll(".claim[id]")];
@@ -125,6 +102,22 @@
     if (bare.length === 0) return;
     const row = make("p", { class: "chips" }, ...bare.map(chip));
     cell.querySelector(".cell_output").insertBefore(row, outputOf(bare[0]));
+  }
+
+  // What the signs mean, above the first chip's paragraph: those that the page has.
+  function explain() {
+    const chips = [...document.querySelectorAll(".bd-article a.chip:not(#evidence *)")];
+    if (chips.length === 0) return;
+    const verdicts = new Map();
+    for (const { lastElementChild: verdict } of chips) {
+      verdicts.set(verdict.className, verdict.cloneNode(true));
+    }
+    const signs = [...verdicts.values()].flatMap((verdict) => [verdict, " "]);
+    const legend = make("p", { class: "legend" }, "What became of the paper's claims: ", ...signs);
+    legend.append("A click on one opens its check.");
+    let block = chips[0];
+    while (!block.parentElement.matches("section")) block = block.parentElement;
+    block.before(legend);
   }
 
   // The section "Evidence" is one bar in Read.
@@ -208,7 +201,7 @@
     const cells = document.querySelectorAll(".bd-article .cell");
     if (cells.length === 0) return;
     bind();
-    addKey();
+    explain();
     cells.forEach(fold);
     foldSection();
     addSwitch();
