@@ -2,15 +2,18 @@
 
 Labels come from a known source, at inputs that are uniform on [-3, 3]. Two priors of the same
 k(0, 0) = 1 look at them: the waves of basis (14), and the waves with half of the variance beside a
-constant with the other half, so that f need not change its sign.
+constant with the other half, so that f need not change its sign. Laplace's approximation says what
+they have learned; annealed importance sampling, what the exact posteriors would say.
 """
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import expit
 from torch import Tensor
 
 from bayesloss.learning.basis import Basis
@@ -18,17 +21,23 @@ from bayesloss.learning.isgp import ISGP
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 
 __all__ = [
     "PRIORS",
     "SOURCES",
     "WithConstant",
+    "exact",
+    "excess",
     "fit",
     "grid",
+    "joint_density",
     "labels",
     "measure",
+    "measure_exact",
     "run",
+    "run_exact",
     "source_draws",
 ]
 
@@ -81,10 +90,10 @@ def labels(source: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
     return x, (uniform < torch.sigmoid(SOURCES[source](x))).to(x.dtype)
 
 
-def fit(
+def joint_density(
     prior: str, x: Tensor, y: Tensor, *, filled: float, a: float, n_basis: int = 32
-) -> Posterior:
-    """Laplace's posterior; the data are shared between the nodes of a grid.
+) -> LogJoint:
+    """The log joint density of parameters and labels, these shared between the nodes of a grid.
 
     Parameters
     ----------
@@ -104,8 +113,38 @@ def fit(
     source, likelihood = ISGP(kernel, gamma=0.01), Bernoulli()
     nodes = torch.linspace(-_REACH, _REACH, 301, dtype=x.dtype)
     data = likelihood.spread(source.features, x, y, torch.ones_like(x), nodes)
-    joint = LogJoint(source, likelihood, data)
-    return approximate(joint, find_mode(joint, source.start(nodes)), with_bound=False)
+    return LogJoint(source, likelihood, data)
+
+
+def fit(prior: str, x: Tensor, y: Tensor, **setting: Any) -> Posterior:
+    """Laplace's posterior; the setting is that of :func:`joint_density`."""
+    joint = joint_density(prior, x, y, **setting)
+    start = joint.prior.start(torch.linspace(-_REACH, _REACH, 301, dtype=x.dtype))
+    return approximate(joint, find_mode(joint, start), with_bound=False)
+
+
+def exact(joint: LogJoint, *, n_chains: int, n_temperatures: int, seed: int) -> AnnealedSample:
+    """Weighted draws from the exact posterior, in units of the prior's deviations."""
+    prior, data = joint.prior, joint.data
+
+    def log_likelihood(z: Tensor) -> Tensor:
+        nu = prior.coefficients(prior.location + prior.precision.rsqrt() * z) @ data.features.T
+        one, zero = (torch.nn.functional.logsigmoid(sign * nu) for sign in (1, -1))
+        return (data.targets * one + (1 - data.targets) * zero) @ data.weights
+
+    return annealed_importance_sampling(
+        log_likelihood,
+        len(prior.location),
+        n_chains=n_chains,
+        n_temperatures=n_temperatures,
+        seed=seed,
+    )
+
+
+def excess(source: str, said: NDArray[np.float64]) -> float:
+    """The log loss of probabilities on the grid beyond the truth's, in nats a datum."""
+    p = torch.sigmoid(SOURCES[source](grid())).numpy()
+    return float((p * np.log(p / said) + (1 - p) * np.log((1 - p) / (1 - said))).mean())
 
 
 def source_draws(posterior: Posterior, n: int = 400) -> NDArray[np.float64]:
@@ -130,11 +169,41 @@ def measure(
     found: dict[str, float] = {}
     for prior in PRIORS:
         nu = source_draws(fit(prior, x, y, filled=filled, a=a, n_basis=n_basis))
-        said, p = (1 / (1 + np.exp(-nu))).mean(axis=0), 1 / (1 + np.exp(-true))
-        excess = p * np.log(p / said) + (1 - p) * np.log((1 - p) / (1 - said))
         low, high = np.quantile(nu, [0.025, 0.975], axis=0)
-        found[f"{prior}_excess"] = float(excess.mean())
+        found[f"{prior}_excess"] = excess(source, expit(nu).mean(axis=0))
         found[f"{prior}_covered"] = float(((low <= true) & (true <= high)).mean())
+    return found
+
+
+def measure_exact(
+    *,
+    source: str,
+    n: int,
+    filled: float,
+    a: float,
+    seed: int,
+    n_basis: int,
+    n_chains: int,
+    n_temperatures: int,
+) -> dict[str, float]:
+    """What both priors lose on one data set, if their posteriors are exact.
+
+    Returns
+    -------
+    dict
+        For each prior ``excess``, as above; the ``evidence`` in nats, and the ``size`` of the
+        weighted sample in draws of equal weight.
+    """
+    x, y = labels(source, n, seed)
+    found: dict[str, float] = {}
+    for prior in PRIORS:
+        joint = joint_density(prior, x, y, filled=filled, a=a, n_basis=n_basis)
+        sample = exact(joint, n_chains=n_chains, n_temperatures=n_temperatures, seed=seed)
+        Gamma = joint.prior.location + joint.prior.precision.rsqrt() * sample.points
+        said = sample.weights @ torch.sigmoid(joint.prior.source(grid(), Gamma))
+        found[f"{prior}_excess"] = excess(source, said.numpy())
+        found[f"{prior}_evidence"] = sample.log_evidence
+        found[f"{prior}_size"] = sample.effective_size
     return found
 
 
@@ -149,3 +218,17 @@ def run(folder: str | os.PathLike[str]) -> None:
         for seed in range(20)
     ]
     run_cells(measure, cells, folder, "flat_places", parameters={"n_basis": 32}, n_jobs=1)
+
+
+def run_exact(folder: str | os.PathLike[str]) -> None:
+    """The first five data sets of one setting: a line, 1,000 labels, half of the period."""
+    fixed = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
+    chains = {"n_chains": 48, "n_temperatures": 120}
+    run_cells(
+        measure_exact,
+        [{"seed": seed} for seed in range(5)],
+        folder,
+        "flat_places_exact",
+        parameters=fixed | chains,
+        n_jobs=1,
+    )

@@ -54,6 +54,28 @@ def test_labels_follow_the_source():
     assert abs(float(((y - p) * x).mean())) < 4 * float((x**2 * p * (1 - p)).mean().sqrt()) / 200
 
 
+def test_exact_posterior_is_that_of_a_sum():
+    """Three parameters and a grid of 80 points each way, in units of the prior's deviations."""
+    x, y = flat_places.labels("line", 60, 2)
+    joint = flat_places.joint_density("waves", x, y, filled=0.5, a=1.2, n_basis=2)
+    sample = flat_places.exact(joint, n_chains=256, n_temperatures=60, seed=0)
+    line = torch.linspace(-5, 5, 80, dtype=torch.float64)
+    cube = torch.cartesian_prod(line, line, line)
+    scale = joint.prior.precision.rsqrt()
+    at = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    nu = joint.prior.source(x, joint.prior.location + scale * cube)
+    fit = torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).sum(dim=1)
+    mass = fit - 0.5 * (cube**2).sum(dim=1) - 1.5 * np.log(2 * np.pi) + 3 * np.log(10 / 79)
+    # Four standard errors; the data are on a grid there and not here, a hundredth of a nat.
+    assert abs(sample.log_evidence - float(mass.logsumexp(0))) < 4 * sample.error + 0.01
+    expected = torch.softmax(mass, 0) @ torch.sigmoid(
+        joint.prior.source(at, joint.prior.location + scale * cube)
+    )
+    p = torch.sigmoid(joint.prior.source(at, joint.prior.location + scale * sample.points))
+    error = ((p - expected) ** 2).T @ sample.weights / sample.effective_size
+    assert bool(((sample.weights @ p - expected).abs() < 4 * error.sqrt()).all())
+
+
 def test_unknown_priors_are_refused():
     x, y = flat_places.labels("line", 10, 0)
     with pytest.raises(ValueError, match="expected a prior of .* got 'GP'"):
