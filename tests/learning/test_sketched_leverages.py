@@ -48,6 +48,7 @@ def test_error_is_as_stated(ridge, largest):
 
 def test_many_signs_find_the_leverages(monkeypatch):
     monkeypatch.setattr(module, "_SIGNS", 4096)
+    monkeypatch.setattr(module, "_SEEN", 60 * 4096)
     monkeypatch.setattr(module, "_SOLVED", 1e-6)
     X = text(n=60, d=40)
     mass = 0.25 * np.random.default_rng(1).random(len(X))
