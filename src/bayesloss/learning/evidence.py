@@ -23,7 +23,7 @@ little more, see :meth:`bayesloss.learning.likelihoods.Bernoulli.expected_log_de
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar, get_args
 
 import numpy as np
@@ -65,7 +65,10 @@ _RANGES = {
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
 }  # the likelihood's own follow
-_FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
+# Nats by which the objective may still rise when a hyper-parameter grows e-fold. The likelihood's
+# own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
+# they move by that.
+_FLAT = 1e-2
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
@@ -87,6 +90,8 @@ class EvidenceMaximum(Generic[L]):
         Evaluations of the objective and its gradient, over all starts.
     at_bound : tuple of str
         The hyper-parameters that ended at the edge of their range.
+    data : Observations
+        As the likelihood condensed them.
     """
 
     posterior: Posterior
@@ -95,6 +100,7 @@ class EvidenceMaximum(Generic[L]):
     values: list[float]
     n_evaluations: int
     at_bound: tuple[str, ...]
+    data: Observations = field(repr=False)
 
 
 def _transform(values: Sequence[float]) -> np.ndarray:
@@ -293,6 +299,7 @@ def maximise_evidence(
             for name, value, edges in zip(ranges, best.theta.numpy(), limits, strict=True)
             if np.isclose(value, edges).any()
         ),
+        data=data,
     )
 
 
@@ -322,6 +329,10 @@ def _search(
     theta = torch.from_numpy(_transform([as_number(value) for value in values]))
     best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
     start, n_evaluations = prior.start(x), 0
+    units = np.ones(len(theta))
+    units[-len(likelihood.hyper_parameters) or len(units) :] = min(
+        1.0, math.sqrt(2 / float(data.weights.sum()))
+    )
 
     def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, n_evaluations
@@ -338,7 +349,7 @@ def _search(
         if value > best.value:
             # The part of the gradient that does not push against an edge of the range.
             uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
-            slope = float(np.abs(uphill).max())
+            slope = float(np.abs(uphill * units).max())
             best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
         return -value, -gradient.numpy()
 

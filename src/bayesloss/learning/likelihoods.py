@@ -186,7 +186,7 @@ class Gaussian(Likelihood):
         block, many of them cell by cell first, see :mod:`bayesloss.learning.condensing`: memory
         does not grow with n, and what follows costs the same however many data there are.
         """
-        weight = torch.ones_like(y) if sample_weight is None else sample_weight
+        weight = y.new_ones(1).expand(len(y)) if sample_weight is None else sample_weight
         folded = triangle(features, x, y, weight)
         size = folded.shape[1] - 1
         # Directions that the data do not move, to rounding error, are of no use to anyone: on half

@@ -10,6 +10,7 @@ training inputs the curve goes on straight (:mod:`bayesloss.learning.straight_en
 
 import math
 import warnings
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -30,7 +31,6 @@ from bayesloss.learning.likelihoods import Gaussian
 from bayesloss.learning.range_map import RangeMap
 from bayesloss.learning.straight_ends import with_straight_ends
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.threads import fixed_threads
 
 __all__ = ["SEARCH_RANGES", "ISGPRegressor"]
 
@@ -41,6 +41,7 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
+_PART = 2**17  # data that are looked at together
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 
 
@@ -180,23 +181,26 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
-        weight = _check_sample_weight(
-            sample_weight, features, dtype=np.float64, ensure_non_negative=True
-        )
-        counted = weight > 0
-        x, weight = self._one_feature(features)[counted], weight[counted]
-        target = target.astype(np.float64)[counted]
+        # Of many data there are no copies; a weight of 1 is one number, whatever their number.
+        target = target.astype(np.float64, copy=False)
+        counted, weight, counts = slice(None), np.broadcast_to(1.0, len(target)), None
+        if sample_weight is not None:
+            weight = _check_sample_weight(
+                sample_weight, features, dtype=np.float64, ensure_non_negative=True
+            )
+            counted = weight > 0
+            target, weight = target[counted], weight[counted]
+            counts = torch.from_numpy(weight)
+        x = np.require(self._one_feature(features)[counted], requirements=["C", "W"])
         if not len(x) or x.min() == x.max():
             raise ValueError(f"expected at least 2 distinct inputs, got {min(len(x), 1)}")
         if np.ptp(target) == 0:
             raise ValueError(f"expected a target that varies, got {len(target)} times {target[0]}")
 
         self.range_map_ = (
-            RangeMap.fit(torch.from_numpy(x), torch.from_numpy(weight))
-            if self.robust_range
-            else RangeMap()
+            RangeMap.fit(torch.from_numpy(x), counts) if self.robust_range else RangeMap()
         )
-        x = self.range_map_(torch.from_numpy(x)).numpy()
+        x = self._mapped(torch.from_numpy(x))
         self._x_location = x.max() / 2 + x.min() / 2
         self._x_scale = x.max() / 2 - x.min() / 2
         if self._x_scale < np.finfo(np.float64).tiny:
@@ -210,22 +214,33 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
                 f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
                 f"{2 * spread:.3g}: rescale it"
             )
-        self._y_location = np.average(target, weights=weight)
-        self._y_scale = np.sqrt(np.average((target - self._y_location) ** 2, weights=weight))
+        self._y_location = _averaged(lambda part, w: np.average(target[part], weights=w), weight)
+        self._y_scale = np.sqrt(
+            _averaged(
+                lambda part, w: np.average((target[part] - self._y_location) ** 2, weights=w),
+                weight,
+            )
+        )
         # Powers of two near the scales keep squares and products within floating point's range.
-        near = _power_of_two(self._x_scale)
-        correlation = _correlation(x / near, target / _power_of_two(self._y_scale), weight)
+        near, near_y = _power_of_two(self._x_scale), _power_of_two(self._y_scale)
+        mean = _averaged(lambda part, w: np.average(x[part] / near, weights=w), weight)
+        variance = _averaged(
+            lambda part, w: np.average((x[part] / near - mean) ** 2, weights=w), weight
+        )
+        spread = np.sqrt(variance) / (self._x_scale / near)
+        correlation = _correlation(
+            lambda part: np.stack([x[part] / near, target[part] / near_y]), weight
+        )
         self.increasing_ = self._direction(correlation, weight.sum())
         if not self.increasing_:
             self._y_scale = -self._y_scale
 
-        x_data = torch.from_numpy((x - self._x_location) / self._x_scale)
-        y_data = torch.from_numpy((target - self._y_location) / self._y_scale)
-        counts = torch.from_numpy(weight)
+        x_data = torch.from_numpy(x - self._x_location).div_(self._x_scale)
+        y_data = torch.from_numpy(target - self._y_location).div_(self._y_scale)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = maximise_evidence(
-                *self._beginning(correlation, x / near, self._x_scale / near, weight),
+                *self._beginning(correlation, spread),
                 x_data,
                 y_data,
                 sample_weight=counts,
@@ -238,7 +253,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.converged_ = found.converged
         self.n_iter_ = found.n_evaluations
         self.likelihood_ = found.likelihood
-        self.mixture_ = self._mixture(found, x_data, y_data, counts)
+        self.mixture_ = self._mixture(found)
         if self.robust_range:
             self.mixture_ = with_straight_ends(self.mixture_)
         noise = float(self.mixture_.weights @ self.mixture_.noise_variances)
@@ -373,6 +388,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         return x
 
+    def _mapped(self, x: torch.Tensor) -> NDArray[np.float64]:
+        """The inputs brought near, part by part."""
+        if self.range_map_.is_identity:
+            return x.numpy()
+        return torch.cat([self.range_map_(part) for part in x.split(_PART)]).numpy()
+
     def standardise(
         self, x: NDArray[np.float64], y: NDArray[np.float64]
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -380,17 +401,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return self._standard_input(x), torch.from_numpy((y - self._y_location) / self._y_scale)
 
     def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
-        mapped = self.range_map_(as_float64(x)).numpy()
+        mapped = self._mapped(as_float64(x))
         return torch.from_numpy((mapped - self._x_location) / self._x_scale)
 
-    def _mixture(
-        self, found: EvidenceMaximum[Gaussian], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
-    ) -> PosteriorMixture:
+    def _mixture(self, found: EvidenceMaximum[Gaussian]) -> PosteriorMixture:
         if not self.average_hyperparameters:
             return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
-        with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
-            data = found.likelihood.condense(found.posterior.prior.features, x, y, w)
-        return average_hyperparameters(found.posterior, data)
+        with torch.inference_mode(False):  # the average differentiates
+            return average_hyperparameters(found.posterior, found.data)
 
     def _direction(self, correlation: float, n: float) -> bool:
         if self.increasing != "auto":
@@ -403,16 +421,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         return correlation >= 0
 
-    def _beginning(
-        self,
-        correlation: float,
-        x: NDArray[np.float64],
-        scale: float,
-        weight: NDArray[np.float64],
-    ) -> tuple[SourcePrior, Gaussian]:
+    def _beginning(self, correlation: float, spread: float) -> tuple[SourcePrior, Gaussian]:
         """A prior and a likelihood where the search may begin: those of the straight line."""
-        location = np.average(x, weights=weight)
-        spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / scale
         explained = min(abs(correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
         variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
@@ -426,8 +436,24 @@ def _power_of_two(value: float) -> float:
     return 2.0 ** (math.frexp(value)[1] - 1)
 
 
+def _averaged(
+    statistic: Callable[[slice, NDArray[np.float64]], Any], weight: NDArray[np.float64]
+) -> Any:
+    """The mean, by weight, of what a statistic makes of parts of the data and their weights."""
+    parts = [slice(begin, begin + _PART) for begin in range(0, len(weight), _PART)]
+    total = weight.sum()
+    return sum(weight[part].sum() / total * statistic(part, weight[part]) for part in parts)
+
+
 def _correlation(
-    x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64]
+    rows: Callable[[slice], NDArray[np.float64]], weight: NDArray[np.float64]
 ) -> float:
-    covariance = np.cov(np.stack([x, y]), aweights=weight, ddof=0)
+    """Of the two rows, (2, any), that are given part by part."""
+    mean = _averaged(lambda part, w: np.average(rows(part), axis=1, weights=w), weight)
+
+    def about(part: slice, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        gap = np.average(rows(part), axis=1, weights=w) - mean
+        return np.cov(rows(part), aweights=w, ddof=0) + np.outer(gap, gap)
+
+    covariance = _averaged(about, weight)
     return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
