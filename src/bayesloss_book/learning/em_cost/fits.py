@@ -34,7 +34,18 @@ from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import load_images
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["PROBLEMS", "STORES", "Problem", "cells", "fit", "measure", "run", "table", "text"]
+__all__ = [
+    "PROBLEMS",
+    "STORES",
+    "Problem",
+    "cells",
+    "fit",
+    "measure",
+    "readable",
+    "run",
+    "table",
+    "text",
+]
 
 _N_TEST = 5000
 _WORDS = 50_000
@@ -257,22 +268,46 @@ def _store(cell: Mapping[str, Any]) -> str:
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the repetitions, a row a problem and method of ours, the rival's beside them."""
+    """Medians of the repetitions: a row a problem and method of ours, what others do beside it.
+
+    ``seconds`` are those of the processor, ``MB`` what the fit takes beyond the data, ``loss`` is
+    that of data held out; ``ratio`` is of the seconds. NaN where a rival was not measured.
+    """
     middle = results.groupby(["problem", "method"], sort=False).median(numeric_only=True)
     rows = []
-    for problem in dict.fromkeys(results["problem"]):
-        at = middle.loc[problem]
-        rivals = [method for method in at.index if method not in OURS]
-        for method in [method for method in at.index if method in OURS]:
-            row = {"problem": problem, "method": method, "seconds": at["cpu_seconds"][method]}
-            if rivals:
-                other = at.loc[rivals[0]]
-                row |= {"rival": rivals[0], "rival's": other["cpu_seconds"]}
-                row["ratio"] = row["seconds"] / other["cpu_seconds"]
-                row["rival's loss"] = other["loss"]
-            row |= {"loss": at["loss"][method], "MB beyond": at["beyond_mb"][method]}
-            rows.append(row | {"rounds": at["rounds"][method]})
+    for problem in PROBLEMS:
+        at = middle[middle.index.get_level_values("problem") == problem].droplevel(0)
+        ours = at[at.index.isin(OURS)]
+        rivals = at[~at.index.isin(OURS)]
+        other = rivals.iloc[0] if len(rivals) else pd.Series(math.nan, at.columns)
+        for method, mine in ours.iterrows():
+            rows.append(
+                {
+                    "problem": problem + (", one by one" if method == OURS[1] else ""),
+                    "seconds": mine["cpu_seconds"],
+                    "others' seconds": other["cpu_seconds"],
+                    "ratio": mine["cpu_seconds"] / other["cpu_seconds"],
+                    "loss": mine["loss"],
+                    "others' loss": other["loss"],
+                    "MB": mine["beyond_mb"],
+                }
+            )
     return pd.DataFrame(rows)
+
+
+def readable(beside: pd.DataFrame) -> pd.DataFrame:
+    """The table of :func:`table`, rounded, as text."""
+
+    def text_of(value: float, digits: int) -> str:
+        if math.isnan(value):
+            return "not measured"
+        return f"{value:.{digits}f}" if value == 0 or abs(value) > 1e-3 else f"{value:.0e}"
+
+    digits = {"seconds": 2, "others' seconds": 2, "ratio": 1, "loss": 3, "others' loss": 3, "MB": 0}
+    shown = {
+        name: [text_of(value, number) for value in beside[name]] for name, number in digits.items()
+    }
+    return pd.DataFrame(shown, index=pd.Index(beside["problem"], name=None))
 
 
 if __name__ == "__main__":
