@@ -45,6 +45,7 @@ __all__ = [
     "run",
     "table",
     "text",
+    "topics",
 ]
 
 _N_TEST = 5000
