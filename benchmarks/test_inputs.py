@@ -1,4 +1,4 @@
-"""What sparse inputs and inputs of Dask cost, beside what people use and beside memory.
+"""What inputs of Dask cost beside inputs in memory; for sparse ones see `test_fits`.
 
 Run by ``make bench``. Dask's blocks are in this process, computed one after another: what is
 measured is the cost of cutting every pass into tasks, not that of a network.
@@ -6,36 +6,10 @@ measured is the cost of cutting every pass into tasks, not that of a network.
 
 import numpy as np
 import pytest
-from scipy import sparse
-from scipy.sparse.linalg import norm
-from sklearn.linear_model import LogisticRegression
 
 from bayesloss import ISGPRegressor, LinkCalibrator, LinkgisticClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-@pytest.fixture(scope="module")
-def text():
-    """20,000 documents of unit length and 100 words from 50,000: 2 in 1000 numbers are stored."""
-    n, d, m = 20_000, 50_000, 100
-    rng = np.random.default_rng(0)
-    odds = np.sqrt(1 / np.arange(1, d + 1))
-    words = rng.choice(d, n * m, p=odds / odds.sum())
-    X = sparse.csr_array((np.ones(n * m), (np.repeat(np.arange(n), m), words)), (n, d))
-    seen = np.bincount(X.indices, minlength=d)
-    X.data = (1 + np.log(X.data)) * (np.log((1 + n) / (1 + seen)) + 1)[X.indices]
-    X = sparse.csr_array(sparse.diags_array(1 / norm(X, axis=1)) @ X)
-    score = X @ rng.standard_t(3, d)
-    score = 3 * (score - score.mean()) / score.std()
-    return X, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
-
-
-@pytest.mark.benchmark(group="sparse text, 20,000 x 50,000")
-@pytest.mark.parametrize("C", [1.0, 10.0])
-@pytest.mark.parametrize("model", [LogisticRegression, LinkgisticClassifier])
-def test_sparse(benchmark, text, model, C):
-    benchmark.pedantic(model(C=C).fit, text, rounds=1, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group="20,000 x 50: in memory, and in 4 blocks of Dask")

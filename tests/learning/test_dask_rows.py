@@ -59,7 +59,7 @@ def test_points_near_asked_levels_are_exact(kind, monkeypatch):
     weight = rng.integers(1, 4, 3000).astype(float)
     asked = np.array([0.5, 0.25, 2.0**-9, 1 - 2.0**-9, 0.01, 1 - 1 / 32])
     for few in (2**14, 0):
-        monkeypatch.setattr("bayesloss.learning.dask_rows._FEW", few)
+        monkeypatch.setattr("bayesloss.learning.order_statistics._FEW", few)
         rows = DaskRows.of(*in_blocks(x, x, weight, size=450), "x")
         points, mass = rows.distribution(asked)
         assert mass.sum() == weight.sum() and (np.diff(points) > 0).all()

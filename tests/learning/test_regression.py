@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 from bayesloss import ISGPRegressor
+from bayesloss.learning import regression as module
 from bayesloss.learning.trigonometric_kernel import _products
 
 # Not shrunk: a fit takes a tenth of a second, and a counterexample is as good as any.
@@ -582,6 +583,42 @@ class TestWarnings:
             model = ISGPRegressor(n_basis=8, max_iter=1).fit(*simulate())
         assert not model.converged_
         assert caught[0].filename == __file__
+
+    def test_the_noise_of_many_data_is_found_to_a_part_of_its_error(self):
+        """A slope of 15 nats says nothing where ten million data make the top that sharp."""
+        rng = np.random.default_rng(1)
+        X = rng.uniform(-1, 1, (2000, 1))
+        y = np.tanh(3 * X[:, 0]) + 0.2 * rng.normal(size=2000)
+        model = ISGPRegressor(n_basis=16, average_hyperparameters=False)
+        model.fit(X, y, sample_weight=np.full(2000, 5e3))
+        assert model.converged_
+        residual = np.mean((y - model.predict(X)) ** 2)
+        # The coefficients' own uncertainty adds 17 / 10^7; the standard error is (2 / 10^7)^1/2.
+        assert model.noise_variance_ == pytest.approx(residual, rel=1e-4)
+
+
+class TestManyData:
+    def test_moments_part_by_part_are_those_of_all(self, monkeypatch):
+        rng = np.random.default_rng(0)
+        x, y = rng.normal(size=(2, 1000))
+        y += x + np.linspace(0, 3, 1000)  # parts have means of their own
+        weight = rng.integers(1, 4, 1000).astype(float)
+        monkeypatch.setattr(module, "_PART", 64)
+        correlation = module._correlation(lambda part: np.stack([x[part], y[part]]), weight)
+        repeated = weight.astype(int)
+        expected = np.corrcoef(np.repeat(x, repeated), np.repeat(y, repeated))[0, 1]
+        assert correlation == pytest.approx(expected, rel=1e-12)
+        mean = module._averaged(lambda part, w: np.average(y[part], weights=w), weight)
+        assert mean == pytest.approx(np.repeat(y, repeated).mean(), rel=1e-12)
+
+    def test_inputs_that_may_not_be_written_to_stay_as_they_are(self):
+        X, y = simulate(50)
+        before = X.copy()
+        X.flags.writeable = y.flags.writeable = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ISGPRegressor(n_basis=8).fit(X, y)
+        np.testing.assert_array_equal(X, before)
 
 
 class TestErrors:

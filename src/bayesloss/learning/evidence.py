@@ -66,7 +66,10 @@ _RANGES = {
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
 }  # the likelihood's own follow
-_FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
+# Nats by which the objective may still rise when a hyper-parameter grows e-fold. The likelihood's
+# own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
+# they move by that.
+_FLAT = 1e-2
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
@@ -352,6 +355,10 @@ def _search(
     theta = torch.from_numpy(_transform([as_number(value) for value in values]))
     best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
     start, n_evaluations = prior.start(x), 0
+    units = np.ones(len(theta))
+    units[-len(likelihood.hyper_parameters) or len(units) :] = min(
+        1.0, math.sqrt(2 / float(data.weights.sum()))
+    )
 
     def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, n_evaluations
@@ -368,7 +375,7 @@ def _search(
         if value > best.value:
             # The part of the gradient that does not push against an edge of the range.
             uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
-            slope = float(np.abs(uphill).max())
+            slope = float(np.abs(uphill * units).max())
             best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
         return -value, -gradient.numpy()
 

@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesloss.learning.order_statistics import points_at
+
 __all__ = ["Rows", "extremes", "largest", "size"]
 
 Array = NDArray[np.float64]
+
+_PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory
 
 
 class Rows:
@@ -42,7 +46,9 @@ class Rows:
         merge : callable
             Makes one of a list of what the function says of some rows each.
         """
-        return function(self.x, self.y, self.weight, *args)
+        parts = [slice(at, at + _PART) for at in range(0, len(self.x), _PART)] or [slice(None)]
+        said = [function(self.x[at], self.y[at], self.weight[at], *args) for at in parts]
+        return said[0] if len(said) == 1 else merge(said)
 
     def map(self, function: Callable, *args: Any) -> "Rows":
         """Rows with another x and y, which a function of ``(x, y, *args)`` gives."""
@@ -53,9 +59,11 @@ class Rows:
         """Points and their weights, (m,) each, with the weight on either side of some of them.
 
         Those are the points nearest to the levels ``depths``, their neighbours, and the extremes.
-        Others may be drawn together. In memory none are.
+        Others may be drawn together; of fewer than a million rows none are.
         """
-        return self.x, self.weight
+        if len(self.x) <= _PART:
+            return self.x, self.weight
+        return points_at(self.fold, depths)
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:
