@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning import range_map as module
 from bayesloss.learning.range_map import RangeMap, robust_reach
 
 
@@ -170,19 +169,3 @@ class TestRobustReach:
         counts[-1] = 30
         assert robust_reach(x, counts) > 900
         assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)
-
-
-@pytest.mark.parametrize("sigma", [1, 3])
-def test_of_many_data_neighbours_stand_for_each_other(monkeypatch, sigma):
-    """The same map, but for the levels: they move by 4 in 2^14 at most, and so do quantiles."""
-    x = log_normal(sigma, n=100_000)
-    exact = RangeMap.fit(x)(x)
-    monkeypatch.setattr(module, "_MANY", 2**14)
-    monkeypatch.setattr(module, "_ENDS", 2**8)
-    few, weight = module._neighbours(x)
-    assert len(few) < 2**13
-    assert float(weight.sum()) == len(x)
-    assert (few.min(), few.max()) == (x.min(), x.max())
-    near = RangeMap.fit(x)(x)
-    # A level of 1 / 16 that is off by 2e-4 moves its normal quantile by 2e-3.
-    assert float((near - exact).abs().max() / (exact.max() - exact.min())) < 0.01

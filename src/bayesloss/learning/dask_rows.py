@@ -77,7 +77,7 @@ class DaskRows(Rows):
         return DaskRows([call(function, block, args) for block in self._blocks])
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
-        """Points and their weights, see :class:`Rows`; others than the asked ones are drawn together."""
+        """Points and their weights, see :class:`Rows`: the asked ones, others drawn together."""
         return points_at(self.fold, depths)
 
 
