@@ -166,7 +166,7 @@ class RangeMap:
         t = (t - self.centre) / self.width
         cell, rise, run, left, right = self._cell(self.values, t)
         # With theta = (s - s_k) / ds the spline is a quotient of quadratics; solve for theta.
-        y = ((t - self.values[cell]) / rise).clamp(0, 1)
+        y = _share((t - self.values[cell]) / rise)
         mean = rise / run
         bend = left + right - 2 * mean
         a = mean - left + y * bend
@@ -192,7 +192,7 @@ class RangeMap:
         """The values t and the derivatives dt/ds."""
         knots, values, slopes = self.knots, self.values, self.slopes
         cell, rise, run, left, right = self._cell(knots, s)
-        theta = ((s - knots[cell]) / run).clamp(0, 1)
+        theta = _share((s - knots[cell]) / run)
         mean, cross = rise / run, theta * (1 - theta)
         below = mean + (left + right - 2 * mean) * cross
         t = values[cell] + rise * (mean * theta**2 + left * cross) / below
@@ -209,6 +209,11 @@ class RangeMap:
         cell = (torch.searchsorted(ladder, at.detach()) - 1).clamp(0, len(ladder) - 2)
         rise, run = self.values.diff()[cell], self.knots.diff()[cell]
         return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
+
+
+def _share(x: Tensor) -> Tensor:
+    """Hold x in [0, 1]. Not by clamp, whose gradient at its bounds, the knots, is a convention."""
+    return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
 
 
 def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
