@@ -83,7 +83,7 @@ def test_unknown_priors_are_refused():
 
 
 def test_stored_results_are_whole():
-    stored = load_results(RESULTS, "flat_places")
-    assert len(stored) == 480
-    runs = load_provenance(RESULTS, "flat_places")["runs"]
-    assert not any("dirty" in run["commit"] for run in runs)
+    for name, size in (("flat_places", 480), ("flat_places_exact", 3)):
+        assert len(load_results(RESULTS, name)) == size
+        runs = load_provenance(RESULTS, name)["runs"]
+        assert not any("dirty" in run["commit"] for run in runs)
