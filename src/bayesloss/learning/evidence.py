@@ -70,7 +70,6 @@ _RANGES = {
 # own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
 # they move by that.
 _FLAT = 1e-2
-_STARTS = 3  # of the search, each where the last one ended
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
@@ -300,7 +299,8 @@ def maximise_condensed(
             f"none of {len(searches)} searches found a mode of the posterior: the data may have no "
             "trend in the direction asked for, or lie outside the kernel's domain"
         )
-    converged = _is_flat(best)
+    # Rounding errors grow with the number of data, and so does what the evidence can resolve.
+    converged = best.slope < _FLAT + 1e-6 * abs(best.value)
     if not converged:
         warn_caller(
             f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
@@ -337,11 +337,6 @@ class _Search:
     slope: float
     message: str
     n_evaluations: int
-
-
-def _is_flat(found: _Search) -> bool:
-    # Rounding errors grow with the number of data, and so does what the evidence can resolve.
-    return found.slope < _FLAT + 1e-6 * abs(found.value)
 
 
 def _search(
@@ -384,17 +379,14 @@ def _search(
             best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
         return -value, -gradient.numpy()
 
-    for _ in range(_STARTS):
-        result = minimize(
-            negative,
-            np.clip(best.theta.numpy(), limits[:, 0], limits[:, 1]),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=limits,
-            options={"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10},
-        )
-        if best.mode is None or _is_flat(best):
-            break  # or else its picture of the curvature may be at fault, and it begins anew
+    result = minimize(
+        negative,
+        np.clip(theta.numpy(), limits[:, 0], limits[:, 1]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10},
+    )
     return replace(
         best,
         message=str(result.message),
