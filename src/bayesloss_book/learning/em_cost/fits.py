@@ -149,7 +149,8 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "a curve through 10,000,000": lambda: _curve(10**7),
 }
 
-STORES = ("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves")
+# What the page shows. Ten classes together take many minutes: `make bench` has them, or `run`.
+STORES = ("fit_cost", "fit_cost_sparse", "fit_cost_curves")
 OURS = ("linkgistic", "one against the rest", "ISGP")
 
 
