@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
@@ -163,6 +164,61 @@ def test_zeros_and_ones_and_infinite_log_odds():
                 assert abs(p[0, 1] - seen.mean()) < 3 * error
     p = model.predict_proba(np.linspace(0, 1, 101))[:, 1]
     assert (np.diff(p) > 0).all()
+
+
+def log_odds(model, scores):
+    """Of both columns: where the second is 1 within rounding the first still tells."""
+    p = model.predict_proba(scores)
+    return np.log(p[:, 1]) - np.log(p[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_is_certain_where_no_case_was(dtype):
+    """A later 0 and 1, where there were none, that turn out wrong: the loss is finite."""
+    s, y = cases(100)
+    model = LinkCalibrator().fit(expit(s).astype(dtype), y)
+    later = np.array([0, 1e-30, 1e-6, 0.5, 1 - 1e-6, 1], dtype)
+    odds = log_odds(model, later)
+    assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
+    low, high = model.predict_interval(later)
+    assert ((low > 0) & (low < high)).all() and (high <= 1).all()
+    real = LinkCalibrator(scale="real").fit(s, y)
+    odds = log_odds(real, [-np.inf, -1e9, 0, 1e9, np.inf])
+    assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
+
+
+def test_the_band_goes_as_far_as_the_curve():
+    """Beyond the nodes of the table, too; cases in so short a range say little of what is there."""
+    s, y = cases(5000, spread=0.02)
+    model = LinkCalibrator().fit(s, y)
+    far = s.max() * np.array([1e2, 1e3, 1e4])
+    low, high = (logit(end) for end in model.predict_interval(far))
+    assert ((low < log_odds(model, far)) & (log_odds(model, far) < high)).all()
+    assert (np.diff(high - low) > 0).all()
+    mean = model.sample_proba(far).mean(axis=0)
+    np.testing.assert_allclose(mean, model.predict_proba(far)[:, 1], rtol=0.05)
+
+
+@pytest.mark.parametrize(("spread", "by_cases"), [(1.5, False), (0.02, True)])
+def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
+    """Scores for given log odds x of the sigmoid, by Brent's method; all on one straight line."""
+    s, y = cases(300, spread=spread)
+    model = LinkCalibrator().fit(s, y)
+    seen = model.map_(np.array([s.min(), s.max()]))
+    # Three half periods, of which the cases fill 0.8; or as many log odds as cases speak of.
+    far, doubt = model.centre_ + 3 / 0.8 * (seen[1] - seen[0]) / 2, np.log(301)
+    assert (doubt > far) == by_cases
+    far = max(far, doubt)
+
+    def score(x):
+        return brentq(lambda s: model.map_(np.array([s]))[0] - x, -1e9, 1e9, xtol=1e-9)
+
+    k = np.array([0.5, 1, 1.5, 2])
+    before, end, *beyond = log_odds(
+        model, [score(x) for x in (far - 0.3, far, *(far + np.expm1(k)))]
+    )
+    # The mean of straight paths, in log odds, bends a little; so far out hardly.
+    np.testing.assert_allclose(beyond, end + (end - before) / 0.3 * k, rtol=2e-3)
 
 
 def test_the_shrinkage_is_towards_the_base_rate_when_scores_tell_nothing():

@@ -1,11 +1,14 @@
 """Tests of the map from scores to log odds, by scipy's optimiser and by hand."""
 
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 
-from bayesloss.learning.score_map import ScoreMap, fit_sigmoid
+from bayesloss.learning.score_map import ScoreMap, fit_sigmoid, last_log_odds
 
 
 def cases(n=300, seed=0):
@@ -83,3 +86,51 @@ def test_a_slope_that_runs_the_wrong_way_is_made_small_and_positive():
     middle = np.array([np.average(-z, weights=weight)])
     straight = fit_sigmoid(-z, y, weight)
     assert found(middle)[0] == pytest.approx(straight.offset + straight.slope * middle[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_last_log_odds_are_halfway_from_0_and_1_to_their_neighbours(dtype):
+    """With numbers of the format as fractions, and a logarithm of 800 digits."""
+    expected = []
+    for value in (0, 1):
+        neighbour = Fraction(float(np.nextafter(dtype(value), dtype(0.5))))
+        p = (value + neighbour) / 2
+        with localcontext(prec=800):
+            expected.append(float((Decimal(p.numerator) / Decimal((1 - p).numerator)).ln()))
+    np.testing.assert_allclose(last_log_odds(dtype), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_later_0_or_1_counts_as_the_last_number_of_its_format(dtype):
+    """The same map, learned from log odds, at log odds that end where the format does."""
+    z, y, weight = cases()
+    p = ScoreMap.fit(expit(z), y, weight, probabilities=True)
+    odds = ScoreMap.fit(z, y, weight, probabilities=False)
+    ends = {np.float32: (-150, -25), np.float64: (-1075, -54)}[dtype]  # as powers of two
+    expected = odds(np.log(2) * np.array([ends[0], -ends[1]]))
+    np.testing.assert_allclose(p(np.array([0, 1], dtype)), expected, rtol=1e-6)
+    last = np.array([0, np.nextafter(dtype(0), dtype(1)), np.nextafter(dtype(1), dtype(0)), 1])
+    grid = np.sort(np.concatenate([last.astype(dtype), expit(z).astype(dtype)]))
+    assert (np.diff(p(np.unique(grid))) > 0).all()
+
+
+def test_a_later_0_has_its_place_where_only_ones_were_seen():
+    z, y, weight = cases()
+    z[:40] = np.inf
+    found = ScoreMap.fit(expit(z), y, weight, probabilities=True)
+    values = found(np.array([0.0, 5e-324, 1e-300, 0.5, 1.0]))
+    assert np.isfinite(values).all() and (np.diff(values) > 0).all()
+    # The end above is that of the ones which were seen: a float's end is farther out.
+    assert found.ends(np.array([np.inf]), *last_log_odds(np.float64))[0] == found.ends.top < 37
+
+
+def test_later_infinite_scores_of_any_scale_are_farther_out_than_finite_ones():
+    z, y, weight = cases()
+    ends = []
+    for unit in (1e-300, 1e-9, 1.0, 1e9, 1e150, 1e299):
+        found = ScoreMap.fit(unit * z, y, weight, probabilities=False)
+        values = found(np.array([-np.inf, -1e6 * unit, 0, 1e6 * unit, np.inf]))
+        assert np.isfinite(values).all() and (np.diff(values) > 0).all()
+        ends.append(values[[0, -1]])
+    # Scores of 1e299 end at the format's end, and not at 1e150 of their ranges.
+    np.testing.assert_allclose(ends[:-1], np.tile(ends[0], (5, 1)), rtol=1e-6)

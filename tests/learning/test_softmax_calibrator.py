@@ -112,6 +112,23 @@ def test_zeros_add_half_the_least_share_to_every_probability():
     )
 
 
+@pytest.mark.parametrize(("dtype", "power"), [(np.float32, -150), (np.float64, -1022)])
+def test_a_later_zero_counts_as_the_last_number_of_its_format(dtype, power):
+    """As log probabilities, that end where the format does. The temperature is small: it shows."""
+    p, y, _ = cases(400, lambda z: 0.5 * z)
+    sure = p**40 / (p**40).sum(axis=1, keepdims=True)
+    model = SoftmaxCalibrator().fit(sure, y)
+    assert model.temperature_ < 0.05 and sure.min() > 0
+    on_logs = SoftmaxCalibrator(scale="real").fit(np.log(sure), y)
+    later = np.array([[0, 0.5, 0.25, 0.25], [0, 0, 0, 1]])
+    expected = on_logs.predict_proba(
+        np.where(later > 0, np.log(later + (later == 0)), power * np.log(2))
+    )
+    found = model.predict_proba(later.astype(dtype))
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert found.min() > 1 / 400 / 4 / 20
+
+
 def test_beyond_the_data_sources_go_on_increasing():
     p, y, _ = cases(500, lambda z: 0.5 * z)
     model = SoftmaxCalibrator(scale="real").fit(np.log(p), y)

@@ -11,7 +11,9 @@ pass over them the cost does not grow with their number.
 
 Every path of nu is strictly increasing, and so is the mean of sigmoid(nu(x)) over paths. Beyond one
 half period on either side of the data paths go on as straight lines, each with its own mean slope:
-back to the sigmoid, with a band that widens.
+back to the sigmoid, with a band that widens. Not for ever: beyond three half periods x goes on by
+the logarithm of the distance, unless x is less than ``log(1 + n)`` away from 0, for n cases speak
+of log odds up to there. So no score, however far out, makes anything certain.
 """
 
 import math
@@ -98,6 +100,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     -----
     The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, and infinite
     where they are log odds of 0 and 1. The answer is deterministic.
+
+    A probability of exactly 0 or 1 gets the place that cases with it had in the fit. If there were
+    none it is read as the last number that its own format, of 16, 32 or 64 bits, tells from 0 or 1.
+    Far beyond all that was seen log odds grow by logarithms only: what is learned from n cases
+    makes nothing certain.
 
     Examples
     --------
@@ -222,7 +229,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         )
         counted = weight > 0
         return (
-            Rows(values[counted], labels[counted], weight[counted]),
+            Rows(values[counted].astype(np.float64, copy=False), labels[counted], weight[counted]),
             None if groups is None else np.asarray(groups)[counted],
         )
 
@@ -265,13 +272,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         at = [(1 - level) / 2, 0.5, (1 + level) / 2]
         lowest, median, highest = np.quantile(self._paths, at, axis=0)
         ends = (median + _WIDER * (end - median) for end in (lowest, highest))
-        low, high = (expit(np.interp(x, self._nodes, end)) for end in ends)
+        low, high = (expit(_interpolated(x, self._nodes, end)) for end in ends)
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
         """Probabilities of ``classes_[1]`` under 256 curves of the posterior: of shape (256, n)."""
         x = self._position(scores).numpy()
-        return expit(np.stack([np.interp(x, self._nodes, path) for path in self._paths]))
+        return expit(np.stack([_interpolated(x, self._nodes, path) for path in self._paths]))
 
     def _fit_curve(self, rows: Rows, total: float, low: float, high: float) -> None:
         self.centre_ = (low + high) / 2
@@ -304,6 +311,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
             )
         self._tabulate(priors[0], 1 / c)
+        doubt = math.log1p(self.power_ * total)
+        self._trusted = (
+            min(self._nodes[0], -doubt - self.centre_),
+            max(self._nodes[-1], doubt - self.centre_),
+        )
 
     def _tabulate(self, prior: CentredISGP, edge: float) -> None:
         """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
@@ -345,7 +357,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "
                 f"those that the calibrator was fitted to {self._in_unit_interval:.0%}"
             )
-        return torch.from_numpy(self.map_(values) - self.centre_)
+        x = self.map_(values) - self.centre_
+        inside = x.clip(*self._trusted)
+        return torch.from_numpy(inside + np.sign(x - inside) * np.log1p(np.abs(x - inside)))
 
     def _check_scale(self, values: Array) -> None:
         inside = (values >= 0) & (values <= 1)
@@ -395,6 +409,13 @@ def _shares(
     return NormalBernoulli.shares(x, torch.from_numpy(y), torch.from_numpy(weight), nodes)
 
 
+def _interpolated(x: Array, nodes: Array, values: Array) -> Array:
+    """Straight lines between nodes, and beyond them."""
+    beyond = x - x.clip(nodes[0], nodes[-1])
+    slopes = np.diff(values)[[0, -1]] / np.diff(nodes)[[0, -1]]
+    return np.interp(x, nodes, values) + beyond * np.where(beyond < 0, *slopes)
+
+
 @lru_cache(maxsize=4)
 def _noise(size: int) -> Tensor:
     """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
@@ -403,7 +424,7 @@ def _noise(size: int) -> Tensor:
 
 
 def _as_scores(scores: ArrayLike) -> Array:
-    """Scores as floats of shape (n,).
+    """Scores as floats of shape (n,), of 64 bits if they came with no fewer.
 
     Raises
     ------
@@ -413,7 +434,8 @@ def _as_scores(scores: ArrayLike) -> Array:
     values = np.asarray(scores)
     if np.iscomplexobj(values):
         raise ValueError("expected real scores, got complex ones")
-    values = values.astype(np.float64)
+    if values.dtype not in (np.float16, np.float32):
+        values = values.astype(np.float64)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1 or len(values) == 0:

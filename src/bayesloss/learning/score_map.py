@@ -3,7 +3,9 @@ r"""From a classifier's scores to log odds that a sigmoid gives: what a calibrat
 Three strictly increasing steps.
 
 1. Probabilities become log odds. Those of 0 and 1 are infinite: a classifier that votes, or whose
-   floats run out. As a sample's censored tails they get a place on a normal quantile plot.
+   floats run out. As a sample's censored tails they get a place on a normal quantile plot. If the
+   sample had none, a later one gets that of the last number which its format tells from 0 or 1:
+   :func:`last_log_odds`.
 2. Tails come near. One map leaves the bulk as it is, wherever the bulk lies, and has logarithms
    beyond; another, :class:`~bayesloss.learning.range_map.RangeMap`, makes the scores as nearly
    normal as it can. Neither has seen a label; the one with the likelier sigmoid is taken.
@@ -26,13 +28,14 @@ from bayesloss.callers import warn_caller
 from bayesloss.learning.range_map import DEPTHS, RangeMap
 from bayesloss.learning.rows import Rows, extremes, largest
 
-__all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid"]
+__all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid", "last_log_odds"]
 
 Array = NDArray[np.float64]
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
 _DEPTHS = np.append(DEPTHS.numpy(), _TAIL)  # what steps 1 and 2 ask of the scores, at either end
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
+_FARTHEST = 2.0**500  # in ranges: where infinite scores lie that are no probabilities
 _NEWTON_STEPS = 100
 _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
 
@@ -65,7 +68,8 @@ class ScoreMap:
     probabilities : bool
         Whether scores are probabilities.
     ends : callable
-        Takes infinite values to finite ones.
+        Takes infinite values to finite ones: values of shape (n,), and the least and the greatest
+        that they may have where there were no infinite ones.
     tails : callable
         Takes values of shape (n,) on the real line to z, in which the sigmoid is one.
     sigmoid : Sigmoid
@@ -73,7 +77,7 @@ class ScoreMap:
     """
 
     probabilities: bool
-    ends: Callable[[Array], Array]
+    ends: "_Ends"
     tails: Callable[[Array], Array]
     sigmoid: Sigmoid
 
@@ -110,8 +114,14 @@ class ScoreMap:
         return best._upright(rows)
 
     def __call__(self, scores: Array) -> Array:
-        """The log odds that the sigmoid gives to scores of shape (n,)."""
-        z = self.tails(self.ends(_real(scores, self.probabilities)))
+        """The log odds that the sigmoid gives to scores of shape (n,), finite ones.
+
+        Probabilities of 0 and 1, where none were learned from, are read in the precision in which
+        they come.
+        """
+        values = _real(scores.astype(np.float64, copy=False), self.probabilities)
+        limits = last_log_odds(scores.dtype) if self.probabilities else ()
+        z = self.tails(self.ends(values, *limits))
         return self.sigmoid.offset + self.slope * z
 
     @property
@@ -127,6 +137,23 @@ class ScoreMap:
         total, middle = rows.map(_with_x, self.tails).fold(_first_moment)
         turn = (self.sigmoid.slope - self.slope) * float(middle / total)
         return replace(self, sigmoid=replace(self.sigmoid, offset=self.sigmoid.offset + turn))
+
+
+def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
+    """The log odds below and above which a probability is rounded to 0 and to 1.
+
+    Halfway from 0 to the next number of the format, and from 1 to the one before: -745.1 and 37.4
+    for numbers of 64 bits, -104.0 and 17.3 for those of 32.
+
+    Parameters
+    ----------
+    dtype : dtype
+        Of floats.
+    """
+    info = np.finfo(dtype)
+    # Logarithms are halved, since half of the least number is none.
+    p, q = (math.log(gap) - math.log(2) for gap in (info.smallest_subnormal, info.epsneg))
+    return p - math.log1p(-math.exp(p)), math.log1p(-math.exp(q)) - q
 
 
 def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
@@ -224,7 +251,8 @@ def _with_x(x: Array, y: Array, function: Callable[[Array], Array]) -> tuple[Arr
 class _Ends:
     """The identity from low to high; beyond, the line shrinks to end at bottom and top.
 
-    Where there were no infinite values, bottom or top are infinite, and nothing shrinks.
+    Where there were no infinite values, bottom or top are infinite, and nothing shrinks: a later
+    one is put farther out than scores can be, on their scale.
     """
 
     low: float
@@ -252,7 +280,12 @@ class _Ends:
             high + rate * (ndtri(1 - above / 2) - z[1]) if above > 0 else math.inf,
         )
 
-    def __call__(self, values: Array) -> Array:
+    def __call__(self, values: Array, least: float = -math.inf, most: float = math.inf) -> Array:
+        far = min(_FARTHEST * ((self.high - self.low) or 1.0), np.finfo(np.float64).max / 4)
+        values = values.clip(
+            max(least, self.low - far) if self.bottom == -math.inf else -math.inf,
+            min(most, self.high + far) if self.top == math.inf else math.inf,
+        )
         if self.bottom == -math.inf and self.top == math.inf:
             return values
         inside = np.clip(values, self.low, self.high)

@@ -60,6 +60,7 @@ _N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 2
 _FILLED = 0.5  # the part of a kernel's period that a class's u fill
 _STEPS = 500
 _WIDER = 1.2  # what the band's half widths are multiplied by
+_TINY = float(np.finfo(np.float64).tiny)
 _ROWS = 1_000  # that bands are computed for at a time
 
 
@@ -289,7 +290,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         """The temperature; the log probabilities l."""
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
-            self._floor = max(0.5 * float(scores[scores > 0].min()), np.finfo(np.float64).tiny)
+            self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
         self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
         logits = torch.from_numpy(self._logits(scores))
         found = minimize_scalar(
@@ -342,11 +343,14 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def _logits(self, scores: Array) -> Array:
         """Log probabilities, or scores as they are."""
+        # A 0 stands for what its format rounds to 0.
+        least = max(float(np.finfo(scores.dtype).smallest_subnormal) / 2, _TINY)
+        scores = scores.astype(np.float64, copy=False)
         if self.scale_ == "real":
             return scores
         if not _distributions(scores):
             raise ValueError("expected rows that are distributions: at least 0, of sum 1")
-        return np.log(np.maximum(scores, np.finfo(np.float64).tiny) + self._floor)
+        return np.log(np.maximum(scores, least) + self._floor)
 
     def _tempered(self, scores: Array) -> Array:
         """Log probabilities l after the temperature and the vote, of zero sum in each row."""
@@ -359,7 +363,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return logits @ torch.from_numpy(self.matrix_).T + torch.from_numpy(self.intercept_)
 
     def _as_scores(self, scores: ArrayLike) -> Array:
-        values: Array = check_array(scores, dtype=np.float64)
+        values: Array = check_array(scores, dtype=[np.float64, np.float32])
         if values.shape[1] != len(self.classes_):
             raise ValueError(
                 f"expected a column a class, {len(self.classes_)} of them, got {values.shape[1]}"
