@@ -91,6 +91,12 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         The part that a case counts for, below 1 where cases of a group resemble each other.
     converged_ : bool
 
+    Notes
+    -----
+    No probability that is predicted is 0: as if one case more were spread over the classes. A score
+    of 0, if there were none in the fit, counts as the last number that its format, of 32 or 64
+    bits, tells from 0.
+
     Examples
     --------
     >>> from sklearn.datasets import load_digits
@@ -343,7 +349,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def _logits(self, scores: Array) -> Array:
         """Log probabilities, or scores as they are."""
-        # A 0 stands for what its format rounds to 0.
+        # A 0 stands for what its format rounds to 0, or for the least normal number of 64 bits.
         least = max(float(np.finfo(scores.dtype).smallest_subnormal) / 2, _TINY)
         scores = scores.astype(np.float64, copy=False)
         if self.scale_ == "real":
