@@ -47,6 +47,7 @@ from bayesloss.learning.link_tables import (
 )
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.variational import nearest
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -172,6 +173,7 @@ def fit_links(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
     fitted_to = walk.scores.clone()
+    few = held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]
     best = _BestRounds(len(links))
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
@@ -202,7 +204,7 @@ def fit_links(
                 choose = rounds & (rounds - 1) == 0
                 # E-step
                 penalty = 0.5 * data.ridge * walk.penalty(k)
-                _update_link(links[k], data, likelihood, k, seen, penalty, choose)
+                _update_link(links[k], data, likelihood, k, seen, penalty, choose, few)
             record(
                 "log_evidence",
                 active,
@@ -212,7 +214,7 @@ def fit_links(
                 watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
-            if held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]:
+            if few:
                 best.look(active, walk, fitted_to, links)
             active = [k for k in active if links[k].gain >= tol and best.age[k] < _PATIENCE]
             if not active or len(history["log_evidence"]) > max_iter:
@@ -429,6 +431,7 @@ def _update_link(
     scores: Tensor,
     penalty: float,
     choose: bool,
+    few: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -451,8 +454,11 @@ def _update_link(
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
-    link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
+    if few and mode.converged and link.prior.n_twins > 1:
+        link.posterior = nearest(joint, mode)[0]
+    else:
+        link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     value = link.posterior.log_evidence / data.total - penalty
     link.value, link.gain = value, abs(value - link.value)
 
