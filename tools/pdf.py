@@ -32,8 +32,9 @@ from pypdf.generic import NameObject, TextStringObject
 HTML = notebooks.ROOT / "_build" / "html"
 # Each volume, and whether it has the evidence.
 VOLUMES = {"bayesloss.pdf": False, "bayesloss-evidence.pdf": True}
-# What the volume to read has of the part "Reference".
-TO_READ = ("book/reference/notation", "book/reference/bibliography")
+# What the volume to read has of these parts: what is argued, not what is looked up.
+LOOKED_UP = ("Guide", "Reference", "Appendix")
+TO_READ = ("book/guide/ten_minutes", "book/reference/notation", "book/reference/bibliography")
 # What it leaves out of a page: what Read hides on a screen, and what is folded.
 EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence"
 
@@ -42,8 +43,8 @@ NO_BROWSER = (
     "On Debian: apt install chromium"
 )
 # On A4, in CSS pixels: what the margins leave, at the scale of the print.
-SCALE = 0.8
-MARGIN_MM = 18
+SCALE = 0.7
+MARGIN_MM = 16
 WIDTH = round((210 - 2 * MARGIN_MM) / 25.4 * 96 / SCALE)
 
 # What is wider than the paper is made smaller until it fits, the inner parts first: a formula
@@ -86,7 +87,7 @@ def chapters(root: Path = notebooks.ROOT) -> list[tuple[str, str]]:
 
 def to_read(pages: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the pages that the volume to read has."""
-    return [(part, name) for part, name in pages if part != "Reference" or name in TO_READ]
+    return [(part, name) for part, name in pages if part not in LOOKED_UP or name in TO_READ]
 
 
 def assemble(
@@ -118,7 +119,7 @@ def assemble(
     ids = Counter(tag["id"] for article in articles.values() for tag in article.find_all(id=True))
 
     def anchor(name: str, own: str) -> str:
-        """Return an id that is one page's only; scripts keep finding those that always were."""
+        """Return an id that is one page's only."""
         return own if own and ids[own] == 1 else f"{name}--{own}"
 
     contents, body, headings, last = [], [], [], ""
@@ -127,7 +128,9 @@ def assemble(
         _prepare(article)
         for tag in article.find_all(id=True):
             if not tag.find_parent("svg"):
-                tag["id"] = anchor(name, tag["id"])
+                own, tag["id"] = tag["id"], anchor(name, tag["id"])
+                for script in article.find_all("script") if tag["id"] != own else ():
+                    script.string = script.string.replace(f'"{own}"', f'"{tag["id"]}"')
         for tag in article.find_all(["a", "img"]):
             key = "href" if tag.name == "a" else "src"
             address = urlsplit(tag.get(key, ""))
@@ -156,9 +159,11 @@ def assemble(
             f"<p><a href='#{top}'>{escape(chapter)}</a> <span data-page='{top}'></span></p>"
         )
         body.append(f"<div id='{top}'>{article}</div>")
+    shown = "check" if evidence else "read"
     head = _head(soups[pages[0][1]], PurePosixPath(pages[0][1]).parent, html.name)
     document = (
-        "<!DOCTYPE html><html lang='en' data-theme='light'><head><meta charset='utf-8'>"
+        f"<!DOCTYPE html><html lang='en' data-theme='light' data-show='{shown}'>"
+        "<head><meta charset='utf-8'>"
         f"<title>{escape(title)}</title>{head}</head><body><main class='bd-content print-book'>"
         f"<header><h1 role='none'>{escape(title)}</h1><nav>{''.join(contents)}</nav></header>"
         f"{''.join(body)}</main></body></html>"
@@ -176,7 +181,8 @@ def _prepare(article: Tag) -> None:
             details["open"] = ""
             if "hide" in details.get("class", []):
                 details.summary.decompose()
-    for tag in article.select("a.headerlink, button, noscript"):
+    # A slider's script looks for its button, which print hides.
+    for tag in article.select("a.headerlink, button:not(.cell_output button), noscript"):
         tag.decompose()
 
 

@@ -104,6 +104,22 @@
     cell.querySelector(".cell_output").insertBefore(row, outputOf(bare[0]));
   }
 
+  // What the signs mean, above the first chip's paragraph: those that the page has.
+  function explain() {
+    const chips = [...document.querySelectorAll(".bd-article a.chip:not(#evidence *)")];
+    if (chips.length === 0) return;
+    const verdicts = new Map();
+    for (const { lastElementChild: verdict } of chips) {
+      verdicts.set(verdict.className, verdict.cloneNode(true));
+    }
+    const signs = [...verdicts.values()].flatMap((verdict) => [verdict, " "]);
+    const legend = make("p", { class: "legend" }, "What became of the paper's claims: ", ...signs);
+    legend.append("A click on one opens its check.");
+    let block = chips[0];
+    while (!block.parentElement.matches("section")) block = block.parentElement;
+    block.before(legend);
+  }
+
   // The section "Evidence" is one bar in Read.
   function foldSection() {
     const section = document.getElementById("evidence");
@@ -185,6 +201,7 @@
     const cells = document.querySelectorAll(".bd-article .cell");
     if (cells.length === 0) return;
     bind();
+    explain();
     cells.forEach(fold);
     foldSection();
     addSwitch();

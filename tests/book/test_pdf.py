@@ -58,6 +58,22 @@ def test_folded_text_is_open_and_hidden_code_is_gone(document):
     assert all(details.has_attr("open") for details in document[0].find_all("details"))
 
 
+def test_a_slider_that_two_pages_have_is_found_by_its_script_on_both(tmp_path):
+    html = tmp_path / "html"
+    (html / "book").mkdir(parents=True)
+    slider = (
+        '<div class="cell_output"><div id="slider"><button>Go</button></div>'
+        '<script>document.getElementById("slider")</script></div>'
+    )
+    for name in ("one", "two"):
+        (html / "book" / f"{name}.html").write_text(PAGE.format(title=name, body=slider))
+    text, _ = pdf.assemble(html, [("", "book/one"), ("Part", "book/two")], "All")
+    for article in BeautifulSoup(text, "html.parser").find_all("article"):
+        own = article.select_one(".cell_output > div")
+        assert own["id"] != "slider" and own.button
+        assert f'getElementById("{own["id"]}")' in article.script.string
+
+
 def test_the_volume_to_read_leaves_the_evidence_to_the_other(tmp_path):
     html = tmp_path / "html"
     (html / "book").mkdir(parents=True)
@@ -80,9 +96,10 @@ def test_the_volume_to_read_leaves_the_evidence_to_the_other(tmp_path):
     assert headings == ["One", "Evidence"]
 
 
-def test_of_the_reference_the_volume_to_read_has_little():
+def test_what_is_looked_up_is_not_in_the_volume_to_read():
     names = [name for _, name in pdf.to_read(pdf.chapters())]
     assert "book/learning/laplace" in names and "book/reference/notation" in names
+    assert "book/guide/ten_minutes" in names and "book/guide/cluster" not in names
     assert "book/reference/scorecard" not in names
     assert {name for _, name in pdf.chapters()} > set(names)
 

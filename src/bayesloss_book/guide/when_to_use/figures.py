@@ -1,4 +1,4 @@
-"""The figure on what to use when."""
+"""Figures on what to use when."""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -8,7 +8,7 @@ from matplotlib.pyplot import subplots
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
-__all__ = ["draw_contest"]
+__all__ = ["draw_curves", "draw_probabilities", "draw_seconds"]
 
 STYLES = {  # colour, marker
     "linkgistic": (COLOURS["ISGP"], "o"),
@@ -18,41 +18,60 @@ STYLES = {  # colour, marker
     "boosting": (COLOURS["accent"], "v"),
     "ISGP": (COLOURS["ISGP"], "o"),
     "GP": (COLOURS["GP"], "X"),
+    "logistic CV": (COLOURS["Linear"], "s"),
 }
 
 
-def draw_contest(results: pd.DataFrame) -> Figure:
-    """Log loss less that of logistic regression, and error over isotonic regression's, by table."""
-    losses = averages(results[results["task"] == "classification"], "log_loss")
-    errors = averages(results[results["task"] == "regression"], "rmse")
-    figure, (left, right) = subplots(1, 2, figsize=(10.2, 8.0))
-    _draw(left, 1e3 * losses.sub(losses["logistic CV"], axis=0))
-    left.axvline(0, color="black", linewidth=0.8)
-    left.set_xscale("symlog", linthresh=10)
-    left.xaxis.set_major_formatter("{x:.0f}")
-    left.set(title="classification", xlabel="log loss less logistic CV's (thousandths of a nat)")
-    _draw(right, errors.div(errors["isotonic"], axis=0).drop(columns="isotonic"))
-    right.axvline(1, color="black", linewidth=0.8)
-    right.set_xscale("log", base=2)
-    right.xaxis.set_major_formatter("{x:g}")
-    right.set(title="regression", xlabel="root mean squared error over isotonic regression's")
+def draw_probabilities(results: pd.DataFrame) -> Figure:
+    """The classifiers' log losses less that of logistic regression, a row a table."""
+    losses = averages(results, "log_loss")
+    figure, axis = subplots(figsize=(7.2, 8.4))
+    gaps = 1e3 * losses.sub(losses["logistic CV"], axis=0)
+    _draw(axis, gaps.drop(columns="logistic CV"), at=0)
+    axis.set_xscale("symlog", linthresh=10)
+    axis.xaxis.set_major_formatter("{x:.0f}")
+    axis.set(xlabel="log loss less logistic CV's (thousandths of a nat)")
     return figure
 
 
-def _draw(axis: Axes, table: pd.DataFrame) -> None:
+def draw_curves(results: pd.DataFrame) -> Figure:
+    """The regressors' errors over isotonic regression's, a row a table."""
+    errors = averages(results, "rmse")
+    figure, axis = subplots(figsize=(7.2, 6.4))
+    _draw(axis, errors.div(errors["isotonic"], axis=0).drop(columns="isotonic"), at=1)
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set(xlabel="root mean squared error over isotonic regression's")
+    return figure
+
+
+def draw_seconds(results: pd.DataFrame) -> Figure:
+    """How long a fit and its predictions take, over the rows that it was trained on."""
+    figure, axes = subplots(2, 1, figsize=(7.2, 7.0))
+    for axis, task in zip(axes, ("classification", "regression"), strict=True):
+        chosen = results[results["task"] == task]
+        for method, taken in chosen.groupby("method", sort=False):
+            if method in STYLES:
+                colour, marker = STYLES[method]
+                median = taken.groupby("rows")["seconds"].median()
+                axis.plot(median, marker, color=colour, markersize=5, alpha=0.85, label=method)
+        axis.set(title=task, xscale="log", yscale="log", ylabel="seconds")
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.xaxis.set_minor_formatter("")
+        axis.legend(fontsize=9, ncols=3)
+    axes[-1].set(xlabel="training rows")
+    return figure
+
+
+def _draw(axis: Axes, table: pd.DataFrame, *, at: float) -> None:
+    """A row of dots for each table, and a line where a method is level with what it is held to."""
+    places = [-i for i in range(len(table))]
     for method, (colour, marker) in STYLES.items():
         if method in table:
-            places = [-i for i in range(len(table))]
-            axis.plot(
-                table[method],
-                places,
-                marker,
-                color=colour,
-                markersize=4.5,
-                alpha=0.85,
-                label=method,
-            )
+            dots = {"color": colour, "markersize": 5, "alpha": 0.85, "label": method}
+            axis.plot(table[method], places, marker, **dots)
+    axis.axvline(at, color="black", linewidth=1)
     names = [data.replace("_", " ") for data in table.index]
-    axis.set_yticks([-i for i in range(len(table))], names, fontsize=8)
+    axis.set_yticks(places, names, fontsize=9)
     axis.set_ylim(-len(table) + 0.5, 0.5)
-    axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.03), ncols=3, fontsize=8)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, fontsize=9)

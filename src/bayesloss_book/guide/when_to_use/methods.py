@@ -23,7 +23,12 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss import (
+    CalibratedClassifier,
+    ISGPRegressor,
+    LinkgisticClassifier,
+    LinkgisticClassifierCV,
+)
 from bayesloss_book.baselines import recipe
 from bayesloss_book.guide.when_to_use.tables import (
     CLASSIFICATION,
@@ -96,7 +101,7 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
     data : str
         A table of :mod:`~bayesloss_book.guide.when_to_use.tables`.
     method : str
-        One of `CLASSIFIERS` or `REGRESSORS`.
+        One of `CLASSIFIERS` or `REGRESSORS`, or "linkgistic CV".
     seed : int
         Of the split or of the data, and of the method.
 
@@ -128,10 +133,17 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
 
 
 def classifier(method: str, seed: int) -> Pipeline:
-    """One of `CLASSIFIERS` behind a scaler, not fitted; raises ValueError for another name."""
+    """One of `CLASSIFIERS`, or "linkgistic CV", behind a scaler, not fitted.
+
+    Raises
+    ------
+    ValueError
+        If there is no such method.
+    """
     logistic = LogisticRegression(max_iter=_MAX_ITER)
     models: dict[str, Any] = {
         "linkgistic": LinkgisticClassifier(random_state=seed),
+        "linkgistic CV": LinkgisticClassifierCV(),
         "paper's recipe": recipe(random_state=seed),
         "logistic": logistic,
         "logistic CV": LogisticRegressionCV(
