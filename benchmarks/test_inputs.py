@@ -1,4 +1,4 @@
-"""What sparse inputs and inputs of Dask cost, beside what people use and beside memory.
+"""What inputs of Dask cost beside inputs in memory; for sparse ones see `test_fits`.
 
 Run by ``make bench``. Dask's blocks are in this process, computed one after another: what is
 measured is the cost of cutting every pass into tasks, not that of a network.
@@ -6,36 +6,10 @@ measured is the cost of cutting every pass into tasks, not that of a network.
 
 import numpy as np
 import pytest
-from scipy import sparse
-from scipy.sparse.linalg import norm
-from sklearn.linear_model import LogisticRegression
 
-from bayesloss import LinkgisticClassifier
+from bayesloss import ISGPRegressor, LinkCalibrator, LinkgisticClassifier
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-@pytest.fixture(scope="module")
-def text():
-    """20,000 documents of unit length and 100 words from 50,000: 2 in 1000 numbers are stored."""
-    n, d, m = 20_000, 50_000, 100
-    rng = np.random.default_rng(0)
-    odds = np.sqrt(1 / np.arange(1, d + 1))
-    words = rng.choice(d, n * m, p=odds / odds.sum())
-    X = sparse.csr_array((np.ones(n * m), (np.repeat(np.arange(n), m), words)), (n, d))
-    seen = np.bincount(X.indices, minlength=d)
-    X.data = (1 + np.log(X.data)) * (np.log((1 + n) / (1 + seen)) + 1)[X.indices]
-    X = sparse.csr_array(sparse.diags_array(1 / norm(X, axis=1)) @ X)
-    score = X @ rng.standard_t(3, d)
-    score = 3 * (score - score.mean()) / score.std()
-    return X, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
-
-
-@pytest.mark.benchmark(group="sparse text, 20,000 x 50,000")
-@pytest.mark.parametrize("C", [1.0, 10.0])
-@pytest.mark.parametrize("model", [LogisticRegression, LinkgisticClassifier])
-def test_sparse(benchmark, text, model, C):
-    benchmark.pedantic(model(C=C).fit, text, rounds=1, warmup_rounds=1)
 
 
 @pytest.mark.benchmark(group="20,000 x 50: in memory, and in 4 blocks of Dask")
@@ -52,3 +26,21 @@ def test_blocks(benchmark, blocks):
     with dask.config.set(scheduler="synchronous"):
         X, y = (da.from_array(each, chunks=(len(X) // blocks, *each.shape[1:])) for each in (X, y))
         benchmark.pedantic(LinkgisticClassifier().fit, (X, y), rounds=1, warmup_rounds=1)
+
+
+@pytest.mark.benchmark(group="1,000,000 rows of one number: in memory, and in 8 blocks of Dask")
+@pytest.mark.parametrize("blocks", [None, 8])
+@pytest.mark.parametrize("kind", [LinkCalibrator, ISGPRegressor])
+def test_one_number_a_row(benchmark, kind, blocks):
+    rng = np.random.default_rng(0)
+    x = rng.standard_t(2, 1_000_000)  # far enough out for a map, the dearer case
+    y = np.arctan(x) + 0.3 * rng.normal(size=len(x))
+    data = (x, (y > 0).astype(int)) if kind is LinkCalibrator else (x[:, None], y)
+    if blocks is None:
+        benchmark.pedantic(kind().fit, data, rounds=1)
+        return
+    da = pytest.importorskip("dask.array")
+    dask = pytest.importorskip("dask")
+    with dask.config.set(scheduler="synchronous"):
+        cut = [da.from_array(each, chunks=(len(x) // blocks, *each.shape[1:])) for each in data]
+        benchmark.pedantic(kind().fit, cut, rounds=1)

@@ -4,7 +4,8 @@ Candidates come from the syntax of `src/bayesloss` alone, never from the tests: 
 proportion, then one of the faults that a line can have (a sign, a factor, a comparison, one more or
 less, a dropped term, arguments in each other's place, sine for cosine). Each is put into a copy of
 the tree. First the module's own tests run there, then those of the library's modules that import
-it, the nearest first, then those of the book's; the first failure ends it.
+it, the nearest first, then those of the book's; the first failure ends it. Each file of tests runs
+in a fork of a process that has imported what takes long.
 
     python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
 
@@ -15,6 +16,7 @@ takes more is `slow`: look at it.
 
 import argparse
 import ast
+import importlib
 import json
 import os
 import random
@@ -27,6 +29,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -210,7 +214,7 @@ def test_files(root: Path, module: str) -> Iterator[str]:
     while ring:
         for file in ring:
             path = Path(file)
-            inside = path.relative_to("src", *path.parts[1:2])
+            inside = path.relative_to(Path("src", *path.parts[1:2]))
             house = "tests" if path.parts[1] == "bayesloss" else "tests/book_code"
             test = f"{house}/{inside.parent.as_posix()}/test_{inside.name}".replace("/./", "/")
             if (root / test).is_file():
@@ -223,27 +227,36 @@ def test_files(root: Path, module: str) -> Iterator[str]:
     yield from book
 
 
+# Imported once, for all runs: they take longer than most tests do.
+HEAVY = (
+    "hypothesis matplotlib.pyplot pandas scipy.integrate scipy.optimize scipy.stats sympy torch "
+    "sklearn.gaussian_process sklearn.isotonic sklearn.linear_model "
+    "sklearn.utils.estimator_checks yaml"
+)
+
+
 def run(copy: Path, test: str, seconds: float) -> tuple[str, str, str]:
-    """One test file: what came out, the first test that failed, and what it said."""
-    environment = os.environ | {
-        "PYTHONPATH": f"{copy / 'src'}:{copy / 'tools'}",
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1",
-        "PYTHONHASHSEED": "0",
-    }
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--benchmark-disable", test],
-        cwd=copy, env=environment, capture_output=True, text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2),
-    )  # fmt: skip
-    if done.returncode < 0:
+    """One test file, in a fork: what came out, the first test that failed, and what it said."""
+    log = copy / "log"
+    if (child := os.fork()) == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
+        file = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.chdir(copy)
+        sys.path[:0] = paths = [str(copy / "src"), str(copy / "tools")]
+        os.environ["PYTHONPATH"] = ":".join(paths)  # of what the tests start
+        sys.dont_write_bytecode = True
+        options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "--benchmark-disable"]
+        os._exit(int(pytest.main([*options, test])))
+    _, status = os.waitpid(child, 0)
+    said = log.read_text("utf-8", errors="replace")
+    if os.WIFSIGNALED(status):
         return "slow", test, ""
-    if done.returncode == 0:
+    if os.WEXITSTATUS(status) == 0:
         return "passed", "", ""
-    which = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-    told = [line for line in done.stdout.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)]
+    which = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
+    told = [line for line in said.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)]
     return "caught", which[1] if which else test, "\n".join(told[:25])
 
 
@@ -265,6 +278,9 @@ def main() -> int:
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
+    os.environ |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    for name in HEAVY.split():
+        importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         for name in filter(None, listed):

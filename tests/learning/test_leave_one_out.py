@@ -120,6 +120,31 @@ def test_leverages_from_a_sample_of_rows(monkeypatch, C):
     assert float(ratio.mean()) == pytest.approx(1, abs=0.03)
 
 
+def test_rows_that_are_sure_to_be_drawn_bias_no_leverage(monkeypatch):
+    """300 rows of 6,000 are so long that all of them are drawn: they have 38 % of the chances.
+
+    On average over orders of the rows a leverage is the exact one. Were the chances of all rows
+    taken for equal in the correction of the inverse, it would be 2.5 % less.
+    """
+    monkeypatch.setattr(leave_one_out, "_DRAWN", 640)
+    curvature = torch.full((6000,), 0.2, dtype=torch.float64)
+    ratios = []
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        z = generator.normal(size=(6000, 40))
+        z[generator.permutation(6000)[:300]] *= math.sqrt(40)
+        labels = (generator.random((1, 6000)) < 0.5).astype(np.int64)
+        data = LinearScores(*(torch.from_numpy(a) for a in (z, labels, np.ones(6000))), 0.5)
+        Z = data.Z - data.centre
+        H = 0.2 * Z.T @ Z
+        H.diagonal().add_(data.ridge * data.total)
+        held = LeaveOneOut(data, seed=0)
+        found = held._squares(held._inputs, held._root(curvature))
+        ratios.append(float((found / ((Z @ torch.linalg.inv(H)) * Z).sum(1)).mean()))
+    # Four standard errors, which are 0.003.
+    torch.testing.assert_close(float(np.mean(ratios)), 1.0, rtol=0, atol=0.012)
+
+
 @pytest.mark.usefixtures("exact")
 def test_a_weighted_datum_is_left_out_whole():
     """As a fit without it has it; leaving out one of its two copies moves half as far."""

@@ -583,6 +583,40 @@ class TestWarnings:
         assert not model.converged_
         assert caught[0].filename == __file__
 
+    def test_the_noise_of_many_data_is_found_to_a_part_of_its_error(self):
+        """A slope of 15 nats says nothing where ten million data make the top that sharp."""
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-1, 1, (2000, 1))
+        y = np.tanh(3 * X[:, 0]) + 0.2 * rng.normal(size=2000)
+        model = ISGPRegressor(n_basis=16, average_hyperparameters=False)
+        model.fit(X, y, sample_weight=np.full(2000, 5e3))
+        assert model.converged_
+        residual = np.mean((y - model.predict(X)) ** 2)
+        # The coefficients' own uncertainty adds 17 / 10^7; the standard error is (2 / 10^7)^1/2.
+        assert model.noise_variance_ == pytest.approx(residual, rel=1e-4)
+
+
+class TestManyData:
+    def test_a_fit_part_by_part_is_that_of_all(self, monkeypatch):
+        rng = np.random.default_rng(0)
+        X = rng.standard_t(2, size=(1000, 1))  # the range map has far values to look at
+        y = np.tanh(X[:, 0]) + np.linspace(0, 1, 1000) + 0.1 * rng.normal(size=1000)
+        weight = rng.integers(1, 4, 1000).astype(float)
+        model = ISGPRegressor(n_basis=16, average_hyperparameters=False)
+        whole = model.fit(X, y, weight).predict(X)
+        monkeypatch.setattr("bayesloss.learning.rows._PART", 64)
+        # Only the order of summing differs; the search then stops a rounding error elsewhere.
+        np.testing.assert_allclose(model.fit(X, y, weight).predict(X), whole, rtol=0, atol=1e-6)
+
+    def test_inputs_that_may_not_be_written_to_stay_as_they_are(self):
+        X, y = simulate(50)
+        before = X.copy()
+        X.flags.writeable = y.flags.writeable = False
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ISGPRegressor(n_basis=8).fit(X, y)
+        np.testing.assert_array_equal(X, before)
+
 
 class TestErrors:
     X, y = simulate(20)

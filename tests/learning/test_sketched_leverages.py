@@ -48,12 +48,34 @@ def test_error_is_as_stated(ridge, largest):
 
 def test_many_signs_find_the_leverages(monkeypatch):
     monkeypatch.setattr(module, "_SIGNS", 4096)
+    monkeypatch.setattr(module, "_SEEN", 60 * 4096)
     monkeypatch.setattr(module, "_SOLVED", 1e-6)
     X = text(n=60, d=40)
     mass = 0.25 * np.random.default_rng(1).random(len(X))
-    result = found(X, mass, 0.5)
-    # 60 relative errors of standard deviation (2 / 4096)^1/2 = 0.022, less with the formula's help.
-    np.testing.assert_allclose(result, exact(X, mass, 0.5), rtol=4 * 0.022)
+    own, expected = (mass * h for h in (found(X, mass, 0.5).numpy(), exact(X, mass, 0.5)))
+    # 60 errors of labels of variance u (1 - u) / 4096, less with the formula's help.
+    assert (np.abs(own - expected) < 4 * np.sqrt(expected * (1 - expected) / 4096)).all()
+
+
+@pytest.mark.parametrize(("ridge", "largest"), [(1.0, 0.1), (0.1, 0.12), (0.01, 0.25)])
+def test_what_leaves_a_datum_out_has_no_pole(ridge, largest):
+    """Of their own scores data have 7, 28 and 58 per cent; 1 - u decides what is left of them."""
+    X = text()
+    mass = 0.25 * np.random.default_rng(1).random(len(X))
+    h, true = found(X, mass, ridge).numpy(), exact(X, mass, ridge)
+    error = np.log(h / (1 - mass * h)) - np.log(true / (1 - mass * true))
+    assert np.sqrt((error**2).mean()) < largest
+    assert abs(error.mean()) < 0.1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_data_are_no_trouble(n):
+    X = text(n=3)
+    result = found(X[:n], np.full(n, 0.25), 1.0)
+    assert bool(result.isfinite().all())
+    # One datum is its own centre. Of its own score no datum has more than all of it.
+    assert bool((result >= 0).all())
+    assert float(0.25 * result.max()) < 1
 
 
 def test_without_a_penalty_and_with_columns_of_zeros_all_is_finite():

@@ -97,6 +97,19 @@ def test_zeros_do_not_make_anything_impossible():
     assert p[sure, 0].mean() == pytest.approx((y[sure] == 0).mean(), abs=0.03)
 
 
+def test_zeros_add_half_the_least_share_to_every_probability():
+    """So that votes are log probabilities that the caller could have formed."""
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([0.2] * 3, 300)
+    votes = np.array([rng.multinomial(10, row) for row in truth]) / 10
+    y = (rng.random((300, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    found = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
+    scores = np.log(votes + 0.05)
+    np.testing.assert_allclose(
+        found, SoftmaxCalibrator().fit(scores, y).predict_proba(scores), rtol=1e-10
+    )
+
+
 def test_beyond_the_data_sources_go_on_increasing():
     p, y, _ = cases(500, lambda z: 0.5 * z)
     model = SoftmaxCalibrator(scale="real").fit(np.log(p), y)

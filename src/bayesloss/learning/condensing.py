@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["few_rows", "triangle"]
+__all__ = ["few_rows", "joined", "triangle"]
 
 _ROWS = 4096  # data folded in at a time
 _MANY = 2**16  # data from which cells pay, and that are spread over them at a time
@@ -45,8 +45,13 @@ def triangle(features: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, weight:
     """
     found = x.new_zeros((0, features(x[:1]).shape[1] + 1))
     for rows in few_rows(features, x, y, weight):
-        found = torch.linalg.qr(torch.cat([found, rows]), mode="r").R
+        found = joined([found, rows])
     return found
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """The triangular factor of rows, (any, F + 1) each, such as the triangles of parts of them."""
+    return torch.linalg.qr(torch.cat(parts), mode="r").R
 
 
 def few_rows(
@@ -56,8 +61,7 @@ def few_rows(
 
     Parameters as for :func:`triangle`.
     """
-    low, high = float(x.min()), float(x.max())
-    if len(x) >= _MANY and high > low:
+    if len(x) >= _MANY and (low := float(x.min())) < (high := float(x.max())):
         for cells in _CELLS:
             smooth, coefficients = _interpolated(features, x, low, high, cells)
             if bool(smooth.all()):

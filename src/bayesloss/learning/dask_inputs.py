@@ -14,20 +14,29 @@ Dask is imported only where one of its collections comes in.
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
 from bayesloss.learning.copies import hashed
 from bayesloss.learning.inputs import DenseInputs, Inputs
 
-__all__ = ["DaskInputs", "blocks_of", "by_blocks", "is_dask", "on_client"]
+__all__ = [
+    "DaskInputs",
+    "aligned",
+    "array_of",
+    "blocks_of",
+    "folded",
+    "is_dask",
+    "on_client",
+]
 
-_SUMMED = 16  # blocks whose results are summed where they are, before they travel
+_LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
+_MERGED = 16  # blocks whose results are merged where they are, before they travel
 
 
 def is_dask(values: Any) -> bool:
@@ -61,6 +70,11 @@ class DaskInputs(Inputs):
         """From an array of shape (n, d) in blocks of known sizes."""
         X = X.rechunk({1: -1}).astype(np.float64)
         return cls(list(X.to_delayed().ravel()), list(X.chunks[0]), X.shape[1])
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many rows each block has."""
+        return tuple(int(size) for size in np.diff(self._ends))
 
     @property
     def stored(self) -> int:
@@ -155,16 +169,11 @@ class DaskInputs(Inputs):
         return _computed(self._calls(what, args))
 
     def _total(self, what: str, *args: Any, rows: tuple[Tensor, ...]) -> Tensor:
-        from dask.delayed import delayed
-
-        parts, add = self._calls(what, args, rows), delayed(sum)
-        while len(parts) > 1:
-            parts = [add(parts[i : i + _SUMMED]) for i in range(0, len(parts), _SUMMED)]
-        return _computed(parts)[0]
+        return folded(self._calls(what, args, rows), sum)
 
 
-def blocks_of(X: Any) -> tuple[DaskInputs, list[str] | None]:
-    """The inputs, and the names of the columns, of a Dask array or DataFrame.
+def blocks_of(X: Any) -> DaskInputs:
+    """The inputs of a Dask array or DataFrame.
 
     Raises
     ------
@@ -172,66 +181,83 @@ def blocks_of(X: Any) -> tuple[DaskInputs, list[str] | None]:
         If X has another number of dimensions than two, blocks of unknown sizes, or a value that is
         not finite.
     """
-    names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-    if hasattr(X, "to_dask_array"):
-        X = X.to_dask_array(lengths=True)
-    if getattr(X, "ndim", None) != 2:
+    X = array_of(X, "X")
+    if X.ndim != 2:
         raise ValueError(
-            f"expected a Dask array or DataFrame of shape (n, n_features), got {type(X).__name__} "
-            f"with {getattr(X, 'ndim', 'no')} dimensions"
+            "expected a Dask array or DataFrame of shape (n, n_features), got one of "
+            f"{X.ndim} dimensions"
         )
-    _check_sizes(X, "X")
     inputs = DaskInputs.of(X)
     largest = inputs.largest()
     if not np.isfinite(largest):
         raise ValueError(
             f"expected finite inputs, got one that is {'NaN' if np.isnan(largest) else 'infinity'}"
         )
-    return inputs, names
+    return inputs
 
 
-def on_client(values: Any, inputs: DaskInputs, name: str) -> Any:
-    """One value a row, computed if they are a Dask collection.
+def array_of(values: Any, name: str) -> Any:
+    """A Dask collection as an array in blocks of known sizes.
 
     Raises
     ------
     ValueError
-        If their blocks are not those of the inputs.
+        If the collection is no array, or an array in blocks of unknown sizes.
     """
-    if not is_dask(values):
-        return values
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
-    _check_sizes(values, name)
-    expected = tuple(int(size) for size in np.diff(inputs._ends))
-    if tuple(values.chunks[0]) != expected:
+    if not hasattr(values, "chunks"):
         raise ValueError(
-            f"expected {name} in the blocks of X, of {_brief(expected)} rows, got "
-            f"{_brief(values.chunks[0])}: if row by row it belongs to X, use "
-            f"{name}.rechunk((X.chunks[0],))"
+            f"expected {name} to be a Dask array or DataFrame, got {type(values).__name__}"
         )
-    return _computed([values])[0]
+    if np.isnan(np.concatenate([np.asarray(each, dtype=float) for each in values.chunks])).any():
+        raise ValueError(
+            f"expected {name} in blocks of known sizes, got unknown ones: call "
+            f"{name}.compute_chunk_sizes() first"
+        )
+    return values
 
 
-def by_blocks(method: Callable, X: Any, columns: int | None, dtype: Any) -> Any:
-    """What a method says of each block of rows, lazily, as a Dask array.
+def aligned(values: Any, sizes: tuple[int, ...], name: str, of: str = "X") -> Any:
+    """One value a row, as a Dask array in blocks of these sizes, those of another collection.
 
-    Parameters
-    ----------
-    method : callable
-        Takes an array of shape (n_b, d).
-    X : Dask array or DataFrame
-    columns : int or None
-        Of what comes out; None for one value a row.
-    dtype : dtype
+    Raises
+    ------
+    ValueError
+        If there are not as many, or they are a Dask collection in other blocks.
     """
-    if hasattr(X, "to_dask_array"):
-        method, X = partial(_named, method, list(X.columns)), X.to_dask_array()
-    X = X.rechunk({1: -1})
-    if columns is None:
-        return X.map_blocks(method, drop_axis=1, dtype=dtype, meta=np.empty(0, dtype))
-    meta = np.empty((0, 0), dtype)
-    return X.map_blocks(method, chunks=(X.chunks[0], (columns,)), dtype=dtype, meta=meta)
+    if not is_dask(values):
+        from dask.array import from_array
+
+        values = column_or_1d(values)
+        if len(values) != sum(sizes):
+            raise ValueError(f"expected {sum(sizes)} {name}, one a row of {of}, got {len(values)}")
+        return from_array(values, chunks=(sizes,))
+    values = array_of(values, name)
+    if values.shape[1:] not in ((), (1,)):
+        raise ValueError(f"expected one of {name} a row of {of}, got shape {values.shape}")
+    if values.chunks[0] != sizes:
+        raise ValueError(
+            f"expected {name} in the blocks of {of}, of {_brief(sizes)} rows, got "
+            f"{_brief(values.chunks[0])}: if row by row it belongs to {of}, use "
+            f"{name}.rechunk(({of}.chunks[0],))"
+        )
+    return values.reshape(-1)
+
+
+def on_client(values: Any, inputs: DaskInputs, name: str) -> Any:
+    """One value a row, computed if they are a Dask collection; errors as for :func:`aligned`."""
+    return _computed([aligned(values, inputs.sizes, name)])[0] if is_dask(values) else values
+
+
+def folded(parts: list[Any], merge: Callable) -> Any:
+    """What comes of Delayed parts: some are merged where they are, then those, in a fixed order."""
+    from dask.delayed import delayed
+
+    join = delayed(merge)
+    while len(parts) > 1:
+        parts = [join(parts[i : i + _MERGED]) for i in range(0, len(parts), _MERGED)]
+    return _computed(parts)[0]
 
 
 def _computed(parts: list[Any]) -> list[Any]:
@@ -240,19 +266,20 @@ def _computed(parts: list[Any]) -> list[Any]:
     Raises
     ------
     RuntimeError
-        If Dask gave up: workers died, or ran out of memory.
+        If Dask gave up: workers died or ran out of memory, or none was left for a while that
+        ``distributed.scheduler.no-workers-timeout`` sets.
     """
     from dask.base import compute
 
     try:
         return list(compute(*parts))
     except Exception as error:
-        if type(error).__name__ not in ("KilledWorker", "MemoryError", "CancelledError"):
+        if not _LOST & {kind.__name__ for kind in type(error).__mro__}:
             raise
         raise RuntimeError(
-            "workers died, or ran out of memory, on one block more often than Dask tries: cut X "
-            "into smaller blocks, X.rechunk(('auto', -1)), or give workers more memory; nothing "
-            f"is fitted ({type(error).__name__}: {error})"
+            "workers died, or ran out of memory, on one block more often than Dask tries: cut the "
+            "data into smaller blocks, as by X.rechunk(('auto', -1)), or give workers more memory; "
+            f"nothing is fitted ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -274,22 +301,8 @@ def _largest(block: NDArray[np.float64]) -> float:
     return float(np.abs(block).max(initial=0.0))
 
 
-def _named(method: Callable, names: list[str], block: NDArray[np.float64]) -> Any:
-    from pandas import DataFrame
-
-    return method(DataFrame(block, columns=names))
-
-
 def _take(block: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
     return block[numbers]
-
-
-def _check_sizes(values: Any, name: str) -> None:
-    if np.isnan(np.concatenate([np.asarray(each, dtype=float) for each in values.chunks])).any():
-        raise ValueError(
-            f"expected {name} in blocks of known sizes, got unknown ones: call "
-            f"{name}.compute_chunk_sizes() first"
-        )
 
 
 def _brief(sizes: tuple[int, ...]) -> str:

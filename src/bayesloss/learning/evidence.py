@@ -53,6 +53,7 @@ __all__ = [
     "Objective",
     "at_smoothness",
     "evidence_gradient",
+    "maximise_condensed",
     "maximise_evidence",
 ]
 
@@ -65,7 +66,10 @@ _RANGES = {
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
 }  # the likelihood's own follow
-_FLAT = 1e-2  # nats by which the objective may still rise when a hyper-parameter grows e-fold
+# Nats by which the objective may still rise when a hyper-parameter grows e-fold. The likelihood's
+# own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
+# they move by that.
+_FLAT = 1e-2
 _NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
@@ -172,8 +176,6 @@ def _expected_log_joint(joint: LogJoint, q: Posterior) -> Tensor:
     return bound.fit(*moments) + log_prior
 
 
-@torch.inference_mode(False)  # the search differentiates, wherever it is called
-@torch.enable_grad()
 def maximise_evidence(
     prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
@@ -242,6 +244,38 @@ def maximise_evidence(
     0.1
     """
     x, y, sample_weight = check_data(x, y, sample_weight)
+    with fixed_threads(1), torch.inference_mode(False):
+        data = likelihood.condense(prior.features, x, y, sample_weight)
+    return maximise_condensed(
+        prior,
+        likelihood,
+        data,
+        x,
+        smoothness=smoothness,
+        bounds=bounds,
+        objective=objective,
+        max_iter=max_iter,
+    )
+
+
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
+@torch.enable_grad()
+def maximise_condensed(
+    prior: SourcePrior[TrigonometricKernel],
+    likelihood: L,
+    data: Observations,
+    x: Tensor,
+    *,
+    smoothness: Sequence[float] = (8.0, 2.0),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    objective: Objective = "bound",
+    max_iter: int = 200,
+) -> EvidenceMaximum[L]:
+    """The same for data that the likelihood has condensed with the features of the prior.
+
+    Those depend on c and M alone. Of x only the range counts; all else is as for
+    :func:`maximise_evidence`.
+    """
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     if not smoothness:
@@ -251,7 +285,6 @@ def maximise_evidence(
     limits = np.stack([_transform(low), _transform(high)], axis=1)
     priors = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
-        data = likelihood.condense(prior.features, x, y, sample_weight)
         zeros = torch.zeros_like(data.targets)
         if objective == "bound" and likelihood.expected_log_density(zeros, zeros, data) is None:
             raise ValueError(
@@ -322,6 +355,10 @@ def _search(
     theta = torch.from_numpy(_transform([as_number(value) for value in values]))
     best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
     start, n_evaluations = prior.start(x), 0
+    units = np.ones(len(theta))
+    units[-len(likelihood.hyper_parameters) or len(units) :] = min(
+        1.0, math.sqrt(2 / float(data.weights.sum()))
+    )
 
     def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best, n_evaluations
@@ -338,7 +375,7 @@ def _search(
         if value > best.value:
             # The part of the gradient that does not push against an edge of the range.
             uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
-            slope = float(np.abs(uphill).max())
+            slope = float(np.abs(uphill * units).max())
             best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
         return -value, -gradient.numpy()
 

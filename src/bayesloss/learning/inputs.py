@@ -195,7 +195,7 @@ class SparseInputs(Inputs):
 
     def largest(self) -> float:
         """The largest of all numbers, in absolute value."""
-        return float(np.abs(self.Z.data).max(initial=0.0))
+        return max(float(self.Z.data.max(initial=0.0)), -float(self.Z.data.min(initial=0.0)))
 
     def sum(self, weight: Tensor) -> Tensor:
         """Weighted sums of the columns, (d,)."""

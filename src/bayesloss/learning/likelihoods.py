@@ -187,12 +187,16 @@ class Gaussian(Likelihood):
         does not grow with n, and what follows costs the same however many data there are.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
-        folded = triangle(features, x, y, weight)
+        return self.of_triangle(triangle(features, x, y, weight), float(weight.sum()))
+
+    @staticmethod
+    def of_triangle(folded: Tensor, total: float) -> Observations:
+        """The data whose weighted (features, y) have this triangular factor, and this weight."""
         size = folded.shape[1] - 1
         # Directions that the data do not move, to rounding error, are of no use to anyone: on half
         # a period more than a third of them. What is left of the target there is residual.
         left, values, right = torch.linalg.svd(folded[:, :size], full_matrices=False)
-        kept = values > torch.finfo(x.dtype).eps * values[0]
+        kept = values > torch.finfo(values.dtype).eps * values[0]
         left, values, right = left[:, kept], values[kept], right[kept]
         explained = left.T @ folded[:, size]
         residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
@@ -200,7 +204,7 @@ class Gaussian(Likelihood):
         return Observations(
             features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),
             targets=targets,
-            weights=torch.full_like(targets, float(weight.sum()) / len(targets)),
+            weights=torch.full_like(targets, total / len(targets)),
         )
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
@@ -292,15 +296,29 @@ class Bernoulli(Likelihood):
         nodes : Tensor of shape (G,)
             Equally spaced, ascending, covering x.
         """
+        return self.on_grid(features, nodes, self.shares(x, y, sample_weight, nodes))
+
+    @staticmethod
+    def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
+        """The weight, and that of ones, that comes to each node: (2, G), sums over the data."""
         last = len(nodes) - 1
         position = ((x - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp(0, last)
         cell = position.to(torch.int64).clamp(max=last - 1)
         share = position - cell
-        weights, ones = (
-            torch.bincount(cell, values * (1 - share), minlength=len(nodes))
-            + torch.bincount(cell + 1, values * share, minlength=len(nodes))
-            for values in (sample_weight, sample_weight * y)
+        return torch.stack(
+            [
+                torch.bincount(cell, values * (1 - share), minlength=len(nodes))
+                + torch.bincount(cell + 1, values * share, minlength=len(nodes))
+                for values in (sample_weight, sample_weight * y)
+            ]
         )
+
+    @staticmethod
+    def on_grid(
+        features: Callable[[Tensor], Tensor], nodes: Tensor, shares: Tensor
+    ) -> Observations:
+        """The data whose :meth:`shares` these are."""
+        weights, ones = shares
         kept = weights > 0
         return Observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
 

@@ -15,7 +15,6 @@ back to the sigmoid, with a band that widens.
 """
 
 import math
-import warnings
 from functools import lru_cache
 from typing import Any, ClassVar, Self
 
@@ -36,10 +35,14 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
+from bayesloss.callers import warn_caller
 from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.composite_power import composite_power
+from bayesloss.learning.dask_inputs import is_dask
+from bayesloss.learning.estimators import all_or_nothing, by_blocks
 from bayesloss.learning.link_em import grid_size
 from bayesloss.learning.link_tables import HermiteTable
+from bayesloss.learning.rows import Rows, extremes, largest
 from bayesloss.learning.score_map import ScoreMap
 from bayesloss.learning.smoothness import NormalBernoulli, SmoothnessAverage, average_priors
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
@@ -59,6 +62,7 @@ _SMOOTHNESS = (1.3, 2.0, 5.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _PERIODS = 3  # that tables cover
+_MANY = 100  # kinds of labels that are told apart before they are refused
 _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
@@ -128,10 +132,12 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        scores : array-like of shape (n,) or (n, 1)
-        y : array-like of shape (n,)
+        scores : array-like or Dask collection of shape (n,) or (n, 1)
+            A Dask array or DataFrame stays where it is, see
+            :mod:`bayesloss.learning.dask_rows`.
+        y : array-like or Dask collection of shape (n,)
             Labels of two kinds; a larger score should speak for the one that sorts last.
-        sample_weight : array-like of shape (n,), optional
+        sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each case counts.
         groups : array-like of shape (n,), optional
             Which cases belong together, such as several of one patient. By as much as their errors
@@ -146,7 +152,10 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         ------
         ValueError
             If there is one class only, or more than two, a score is NaN, or lies outside [0, 1]
-            where it should be a probability.
+            where it should be a probability, or a Dask collection has blocks of unknown sizes or
+            others than those of y, or comes with groups.
+        RuntimeError
+            If Dask's workers died or ran out of memory.
 
         Warns
         -----
@@ -156,16 +165,12 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             If a search for a mode did not converge.
         """
         self._validate_params()
-        values = _as_scores(scores)
-        labels = column_or_1d(y, warn=True)
-        check_consistent_length(values, labels)
-        check_classification_targets(labels)
-        weight = _check_sample_weight(
-            sample_weight, values, dtype=np.float64, ensure_non_negative=True
-        )
-        counted = weight > 0
-        values, labels, weight = values[counted], labels[counted], weight[counted]
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        with all_or_nothing(self):
+            self._fit(*self._read(scores, y, sample_weight, groups))
+        return self
+
+    def _fit(self, rows: Rows, groups: NDArray | None) -> None:
+        self.classes_ = rows.fold(_kinds, merge=_union)
         if len(self.classes_) != 2:
             raise ValueError(
                 "expected cases of two classes, got "
@@ -175,34 +180,65 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                     else f"{len(self.classes_)}"
                 )
             )
+        check_classification_targets(self.classes_)
+        rows = rows.map(_coded, self.classes_[1])
+        n, total, inside = rows.fold(_survey).tolist()
+        low, high = rows.fold(extremes, merge=largest)[:2] * [-1, 1]
+        if math.isnan(low):
+            raise ValueError("expected scores, got NaN")
         self.scale_ = self.scale
         if self.scale == "auto":
-            inside = ((values >= 0) & (values <= 1)).all()
-            self.scale_ = "probability" if inside else "real"
-        self._check_scale(values)
-        self._in_unit_interval = float(((values >= 0) & (values <= 1)).mean())
-        ones = codes.astype(np.float64)
-        self.map_ = ScoreMap.fit(values, ones, weight, self.scale_ == "probability")
-        x = self.map_(values)
+            self.scale_ = "probability" if inside == n else "real"
+        self._check_scale(np.array([low, high]))
+        self._in_unit_interval = inside / n
+        self.map_ = ScoreMap.of(rows, n, self.scale_ == "probability")
         self._warn_of_direction()
         self.power_ = 1.0
         if groups is not None:
-            check_consistent_length(counted, groups)
-            logits = np.stack([np.zeros_like(x), x], axis=1)
-            self.power_ = composite_power(logits, codes, weight, np.asarray(groups)[counted])
-        self._fit_curve(torch.from_numpy(x), torch.from_numpy(ones), torch.from_numpy(weight))
-        return self
+            x = self.map_(rows.x)
+            logits, codes = np.stack([np.zeros_like(x), x], axis=1), rows.y.astype(np.int64)
+            self.power_ = composite_power(logits, codes, rows.weight, groups)
+        self._fit_curve(rows, total, *self.map_(np.array([low, high])).tolist())
 
+    def _read(
+        self, scores: Any, y: Any, sample_weight: Any, groups: Any
+    ) -> tuple[Rows, NDArray | None]:
+        """The cases that count, and their groups."""
+        if is_dask(scores):
+            from bayesloss.learning.dask_rows import DaskRows
+
+            if groups is not None:
+                raise ValueError(
+                    "expected no groups where scores are a Dask collection, got some: compute the "
+                    "scores, and give them as an array"
+                )
+            return DaskRows.of(scores, y, sample_weight, "scores"), None
+        values = _as_scores(scores)
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(values, labels, groups)
+        check_classification_targets(labels)
+        weight = _check_sample_weight(
+            sample_weight, values, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        return (
+            Rows(values[counted], labels[counted], weight[counted]),
+            None if groups is None else np.asarray(groups)[counted],
+        )
+
+    @by_blocks
     def predict_proba(self, scores: ArrayLike) -> Array:
         """The probabilities of both classes, averaged over the posterior: of shape (n, 2)."""
         odds = self._table(self._position(scores))[0].numpy()
         return np.stack([expit(-odds), expit(odds)], axis=1)
 
+    @by_blocks
     def predict(self, scores: ArrayLike) -> NDArray:
         """The more probable class, of shape (n,)."""
         odds = self._table(self._position(scores))[0].numpy()
         return self.classes_[(odds > 0).astype(int)]
 
+    @by_blocks
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """A central interval of the probability of ``classes_[1]``, a little wider than posterior.
 
@@ -237,8 +273,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         x = self._position(scores).numpy()
         return expit(np.stack([np.interp(x, self._nodes, path) for path in self._paths]))
 
-    def _fit_curve(self, x: Tensor, y: Tensor, weight: Tensor) -> None:
-        low, high = float(x.min()), float(x.max())
+    def _fit_curve(self, rows: Rows, total: float, low: float, high: float) -> None:
         self.centre_ = (low + high) / 2
         half = (high - low) / 2
         c = _FILLED / half if half > 0 else 1.0
@@ -254,24 +289,19 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         ]
         likelihood = NormalBernoulli()
         edge = half or 1.0
-        size = grid_size(priors[0], 2 * edge, float(weight.sum()))
-        data = likelihood.spread(
-            priors[0].features,
-            x - self.centre_,
-            y,
-            weight * self.power_,
-            torch.linspace(-edge, edge, size, dtype=torch.float64),
-        )
+        size = grid_size(priors[0], 2 * edge, total)
+        nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
+        shares = self.power_ * rows.fold(_shares, self.map_, self.centre_, nodes)
+        data = likelihood.on_grid(priors[0].features, nodes, shares)
         self.average_: SmoothnessAverage = average_priors(
             priors, likelihood, data, start=priors[-1].location
         )
         self.converged_ = self.average_.converged
         if not self.converged_:
-            warnings.warn(
+            warn_caller(
                 "Newton's method found no mode of the posterior to full precision; look at "
                 "average_.posteriors before you rely on the band",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         self._tabulate(priors[0], 1 / c)
 
@@ -311,11 +341,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             and len(values) >= 1 / _FEW
             and inside.all()
         ):
-            warnings.warn(
+            warn_caller(
                 f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "
-                f"those that the calibrator was fitted to {self._in_unit_interval:.0%}",
-                UserWarning,
-                stacklevel=3,
+                f"those that the calibrator was fitted to {self._in_unit_interval:.0%}"
             )
         return torch.from_numpy(self.map_(values) - self.centre_)
 
@@ -334,18 +362,37 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def _warn_of_direction(self) -> None:
         if math.isinf(self.map_.sigmoid.error):
-            warnings.warn(
-                "all scores are equal: every case gets the same probability",
-                UserWarning,
-                stacklevel=3,
-            )
+            warn_caller("all scores are equal: every case gets the same probability")
         elif self.map_.sigmoid.slope < -2 * self.map_.sigmoid.error:
-            warnings.warn(
+            warn_caller(
                 f"scores run the wrong way: the larger, the rarer is {self.classes_[1]}. The "
-                "curve increases all the same and will be nearly flat; give the negative scores",
-                UserWarning,
-                stacklevel=3,
+                "curve increases all the same and will be nearly flat; give the negative scores"
             )
+
+
+def _kinds(x: Array, y: NDArray, weight: Array) -> NDArray:
+    """The labels; of more than a hundred kinds not all."""
+    return np.unique(y)[:_MANY]
+
+
+def _union(parts: list[NDArray]) -> NDArray:
+    return np.unique(np.concatenate(parts))[:_MANY]
+
+
+def _coded(x: Array, y: NDArray, one: Any) -> tuple[Array, Array]:
+    return x, (y == one).astype(np.float64)
+
+
+def _survey(x: Array, y: Array, weight: Array) -> Array:
+    """The number of cases, their weight, and how many scores are within [0, 1]."""
+    return np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
+
+
+def _shares(
+    scores: Array, y: Array, weight: Array, to_log_odds: ScoreMap, centre: float, nodes: Tensor
+) -> Tensor:
+    x = torch.from_numpy(to_log_odds(scores) - centre)
+    return NormalBernoulli.shares(x, torch.from_numpy(y), torch.from_numpy(weight), nodes)
 
 
 @lru_cache(maxsize=4)

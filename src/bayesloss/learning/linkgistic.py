@@ -9,8 +9,6 @@ M-step sees the posterior as two tables of one variable.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -37,7 +35,8 @@ from torch import Tensor
 
 from bayesloss.callers import warn_caller
 from bayesloss.learning.copies import merged
-from bayesloss.learning.dask_inputs import DaskInputs, blocks_of, by_blocks, is_dask, on_client
+from bayesloss.learning.dask_inputs import DaskInputs, blocks_of, is_dask, on_client
+from bayesloss.learning.estimators import all_or_nothing, by_blocks, remember_columns
 from bayesloss.learning.fitted_link import FittedLink
 from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs, canonical, centred_scores
 from bayesloss.learning.isgp import SourcePrior
@@ -375,16 +374,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, groups: Any
     ) -> tuple[DaskInputs, NDArray, Any]:
         """The same for a Dask collection: what is one number a row comes here."""
-        inputs, names = blocks_of(X)
+        inputs = blocks_of(X)
         if groups is not None:
             raise ValueError(
                 "expected no groups where X is a Dask collection, got some: fit to a sample of "
                 "whole groups that is in memory, or set leave_one_out=False and give none"
             )
-        self.n_features_in_ = inputs.shape[1]
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if names is not None:
-            self.feature_names_in_ = np.array(names, dtype=object)
+        remember_columns(self, X)
         labels = column_or_1d(on_client(y, inputs, "y"))
         if len(labels) != len(inputs):
             raise ValueError(f"expected {len(inputs)} labels, one a row of X, got {len(labels)}")
@@ -454,6 +450,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         )
         return fit, far
 
+    @by_blocks
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log odds of each class against the rest, nu averaged over its posterior.
 
@@ -472,19 +469,15 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         UserWarning
             If a score lies outside the kernel's period.
         """
-        if is_dask(X):
-            columns = len(self.links_) if len(self.links_) > 1 else None
-            return by_blocks(self.decision_function, X, columns, np.float64)
         return self._log_odds(X)
 
+    @by_blocks
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probabilities of the classes, nu averaged over its posterior: of (n, n_classes).
 
         For more than two classes those of one-vs-rest are scaled to sum to 1; those of a joint
         model are at the mode of the posterior.
         """
-        if is_dask(X):
-            return by_blocks(self.predict_proba, X, len(self.classes_), np.float64)
         odds = self._log_odds(X)
         if odds.ndim == 1:
             return np.stack([expit(-odds), expit(odds)], axis=1)
@@ -493,30 +486,26 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         positive = expit(odds)
         return positive / positive.sum(axis=1, keepdims=True)
 
+    @by_blocks
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The logarithms of the probabilities, exact also where those are tiny."""
-        if is_dask(X):
-            return by_blocks(self.predict_log_proba, X, len(self.classes_), np.float64)
         odds = self._log_odds(X)
         if odds.ndim == 1:
             return np.stack([log_expit(-odds), log_expit(odds)], axis=1)
         positive = odds if self.joint_ else log_expit(odds)
         return log_softmax(positive, axis=1)
 
+    @by_blocks
     def scores(self, X: ArrayLike) -> NDArray[np.float64]:
         """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
         check_is_fitted(self)
-        if is_dask(X):
-            columns = len(self.coef_) if len(self.coef_) > 1 else None
-            return by_blocks(self.scores, X, columns, np.float64)
         inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
         scores = centred_scores(inputs, self.coef_, self.centre_).T
         return scores[:, 0] if len(self.coef_) == 1 else scores
 
+    @by_blocks
     def predict(self, X: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        if is_dask(X):
-            return by_blocks(self.predict, X, None, self.classes_.dtype)
         odds = self._log_odds(X)
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
@@ -632,18 +621,6 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 "the kernel's period ends: the learned link says nothing there",
             )
         return scores
-
-
-@contextmanager
-def all_or_nothing(model: BaseEstimator) -> Iterator[None]:
-    """Leave the model as it was if its fit fails."""
-    before = dict(vars(model))
-    try:
-        yield
-    except BaseException:
-        vars(model).clear()
-        vars(model).update(before)
-        raise
 
 
 def _device(name: str) -> torch.device:

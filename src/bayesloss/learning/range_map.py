@@ -34,13 +34,17 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 
-__all__ = ["RangeMap", "robust_reach"]
+__all__ = ["DEPTHS", "RangeMap", "robust_reach"]
 
 _LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
 _STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
 _FAR = 5.0  # what lies this much farther out than the rest would shorten the rest
 _FEW = 0.01  # the part of the data that may lie far out
 _BULK = 1 / 16  # letter values of at least this depth make up the bulk
+_EVEN = torch.linspace(0, 0.5, 17, dtype=torch.float64)  # depths of a normal quantile plot
+
+# Depths at either end that the map asks for: of data it sees the points nearest to these levels.
+DEPTHS = torch.cat([_EVEN, 0.5 ** torch.arange(1.0, 65.0, dtype=torch.float64)])
 
 
 def _nothing() -> Tensor:
@@ -162,7 +166,7 @@ class RangeMap:
         t = (t - self.centre) / self.width
         cell, rise, run, left, right = self._cell(self.values, t)
         # With theta = (s - s_k) / ds the spline is a quotient of quadratics; solve for theta.
-        y = ((t - self.values[cell]) / rise).clamp(0, 1)
+        y = _share((t - self.values[cell]) / rise)
         mean = rise / run
         bend = left + right - 2 * mean
         a = mean - left + y * bend
@@ -188,7 +192,7 @@ class RangeMap:
         """The values t and the derivatives dt/ds."""
         knots, values, slopes = self.knots, self.values, self.slopes
         cell, rise, run, left, right = self._cell(knots, s)
-        theta = ((s - knots[cell]) / run).clamp(0, 1)
+        theta = _share((s - knots[cell]) / run)
         mean, cross = rise / run, theta * (1 - theta)
         below = mean + (left + right - 2 * mean) * cross
         t = values[cell] + rise * (mean * theta**2 + left * cross) / below
@@ -205,6 +209,11 @@ class RangeMap:
         cell = (torch.searchsorted(ladder, at.detach()) - 1).clamp(0, len(ladder) - 2)
         rise, run = self.values.diff()[cell], self.knots.diff()[cell]
         return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
+
+
+def _share(x: Tensor) -> Tensor:
+    """Hold x in [0, 1]. Not by clamp, whose gradient at its bounds, the knots, is a convention."""
+    return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
 
 
 def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
@@ -306,7 +315,7 @@ def _between(level: Tensor) -> Tensor:
 
 def _straighten(v: Tensor, level: Tensor, z: Tensor) -> tuple[float, float]:
     """The xi and lam whose arcsinh makes the normal quantile plot of v straightest, on a grid."""
-    low, high = _at_depths(level, torch.linspace(0, 0.5, 17, dtype=v.dtype))
+    low, high = _at_depths(level, _EVEN)
     even = torch.cat([low, high]).unique()
     k = torch.cat([low[2:], high[2:], _letter_values(level)]).unique()
     xi = torch.cat([2 * v[0] - v[even], v[even], 2 * v[-1] - v[even]])  # and beyond the extremes

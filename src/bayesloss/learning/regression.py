@@ -10,6 +10,7 @@ training inputs the curve goes on straight (:mod:`bayesloss.learning.straight_en
 
 import math
 import warnings
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -20,14 +21,19 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor
 
 from bayesloss.arrays import as_float64
 from bayesloss.callers import warn_caller
-from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
+from bayesloss.learning.condensing import joined, triangle
+from bayesloss.learning.dask_inputs import array_of, is_dask
+from bayesloss.learning.estimators import all_or_nothing, by_blocks, remember_columns
+from bayesloss.learning.evidence import EvidenceMaximum, maximise_condensed
 from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.likelihoods import Gaussian
-from bayesloss.learning.range_map import RangeMap
+from bayesloss.learning.likelihoods import Gaussian, Observations
+from bayesloss.learning.range_map import DEPTHS, RangeMap
+from bayesloss.learning.rows import Rows, extremes, largest, size
 from bayesloss.learning.straight_ends import with_straight_ends
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.threads import fixed_threads
@@ -40,6 +46,10 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
+
+_LEVELS = np.concatenate([DEPTHS.numpy(), 1 - DEPTHS.numpy()])  # that the range map asks for
+
+Array = NDArray[np.float64]
 
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 
@@ -153,9 +163,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
+        X : array-like or Dask collection of shape (n, 1)
+            A Dask array or DataFrame stays where it is, see
+            :mod:`bayesloss.learning.dask_rows`.
+        y : array-like or Dask collection of shape (n,)
+        sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each datum counts; data of weight zero are left out.
 
         Returns
@@ -166,8 +178,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If X has another number of columns than one, a value is not finite, fewer than two
-            inputs are distinct, all targets are equal, or either varies by less or more than
-            floating-point numbers can tell.
+            inputs are distinct, all targets are equal, either varies by less or more than
+            floating-point numbers can tell, or blocks of a Dask collection have unknown sizes or
+            others than those of y.
+        RuntimeError
+            If Dask's workers died or ran out of memory.
 
         Warns
         -----
@@ -177,58 +192,48 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             If ``increasing="auto"`` and the direction is in doubt.
         """
         self._validate_params()
-        features, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
-        )
-        weight = _check_sample_weight(
-            sample_weight, features, dtype=np.float64, ensure_non_negative=True
-        )
-        counted = weight > 0
-        x, weight = self._one_feature(features)[counted], weight[counted]
-        target = target.astype(np.float64)[counted]
-        if not len(x) or x.min() == x.max():
-            raise ValueError(f"expected at least 2 distinct inputs, got {min(len(x), 1)}")
-        if np.ptp(target) == 0:
-            raise ValueError(f"expected a target that varies, got {len(target)} times {target[0]}")
+        with all_or_nothing(self):
+            self._fit(self._read(X, y, sample_weight))
+        return self
 
-        self.range_map_ = (
-            RangeMap.fit(torch.from_numpy(x), torch.from_numpy(weight))
-            if self.robust_range
-            else RangeMap()
-        )
-        x = self.range_map_(torch.from_numpy(x)).numpy()
-        self._x_location = x.max() / 2 + x.min() / 2
-        self._x_scale = x.max() / 2 - x.min() / 2
+    def _fit(self, rows: Rows) -> None:
+        x_ends, y_ends = rows.fold(extremes, merge=largest).reshape(2, 2) * [-1, 1]
+        _check_ends(x_ends, y_ends, rows)
+        self.range_map_ = RangeMap()
+        if self.robust_range:
+            points, weight = rows.distribution(_LEVELS)
+            self.range_map_ = RangeMap.fit(torch.from_numpy(points), torch.from_numpy(weight))
+        low, high = self.range_map_(torch.from_numpy(x_ends)).numpy() / 2
+        self._x_location, self._x_scale = low + high, high - low
         if self._x_scale < np.finfo(np.float64).tiny:
             raise ValueError(
                 f"expected inputs that vary by more than {np.finfo(np.float64).tiny:.3g}, got "
                 f"{2 * self._x_scale:.3g}: rescale them"
             )
-        spread = target.max() / 2 - target.min() / 2
-        if not _SPREADS[0] < spread < _SPREADS[1]:
-            raise ValueError(
-                f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
-                f"{2 * spread:.3g}: rescale it"
-            )
-        self._y_location = np.average(target, weights=weight)
-        self._y_scale = np.sqrt(np.average((target - self._y_location) ** 2, weights=weight))
-        # Powers of two near the scales keep squares and products within floating point's range.
-        near = _power_of_two(self._x_scale)
-        correlation = _correlation(x / near, target / _power_of_two(self._y_scale), weight)
-        self.increasing_ = self._direction(correlation, weight.sum())
+        total, target = rows.fold(_sums).tolist()
+        self._y_location = target / total
+        # As yet a power of two near the scale keeps squares and products in floating point's range.
+        self._y_scale = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
+        sums = rows.fold(_moments, self.standardise).tolist()
+        x_mean, x_square, product, y_square = (value / total for value in sums)
+        x_spread, y_spread = math.sqrt(x_square - x_mean**2), math.sqrt(y_square)
+        correlation = product / (x_spread * y_spread)
+        self._y_scale *= y_spread
+        self.increasing_ = self._direction(correlation, total)
         if not self.increasing_:
             self._y_scale = -self._y_scale
 
-        x_data = torch.from_numpy((x - self._x_location) / self._x_scale)
-        y_data = torch.from_numpy((target - self._y_location) / self._y_scale)
-        counts = torch.from_numpy(weight)
+        prior, likelihood = self._beginning(correlation, x_spread)
+        with fixed_threads(1), torch.inference_mode(False):  # the search differentiates
+            folded = rows.fold(_triangle, self.standardise, prior.features, merge=joined)
+            data = likelihood.of_triangle(folded, total)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = maximise_evidence(
-                *self._beginning(correlation, x / near, self._x_scale / near, weight),
-                x_data,
-                y_data,
-                sample_weight=counts,
+            found = maximise_condensed(
+                prior,
+                likelihood,
+                data,
+                torch.tensor([-1.0, 1.0], dtype=torch.float64),
                 bounds=SEARCH_RANGES,
                 max_iter=self.max_iter,
             )
@@ -238,16 +243,16 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.converged_ = found.converged
         self.n_iter_ = found.n_evaluations
         self.likelihood_ = found.likelihood
-        self.mixture_ = self._mixture(found, x_data, y_data, counts)
+        self.mixture_ = self._mixture(found, data)
         if self.robust_range:
             self.mixture_ = with_straight_ends(self.mixture_)
         noise = float(self.mixture_.weights @ self.mixture_.noise_variances)
         self.noise_variance_ = float(self._y_scale**2 * noise)
-        units = weight.sum() * math.log(abs(self._y_scale))
+        units = total * math.log(abs(self._y_scale))
         self.log_evidence_ = self.posterior_.log_evidence - units
         self.evidence_bound_ = self.posterior_.evidence_bound - units
-        return self
 
+    @by_blocks
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -274,6 +279,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         mean = self._y_location + self._y_scale * mean
         return (mean, abs(self._y_scale) * np.sqrt(variance)) if return_std else mean
 
+    @by_blocks
     def predict_interval(
         self,
         X: ArrayLike,
@@ -349,8 +355,26 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         nu = self.mixture_.sample_source(x, n_samples, generator).numpy().T
         return self._y_location + self._y_scale * nu
 
-    def _one_feature(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        if X.shape[1] != 1:
+    def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
+        """The data that count."""
+        if is_dask(X):
+            from bayesloss.learning.dask_rows import DaskRows
+
+            remember_columns(self, X)
+            x = self._one_feature(array_of(X, "X"))
+            return DaskRows.of(x, y, sample_weight, "X").map(_floats)
+        features, target = validate_data(
+            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+        )
+        weight = _check_sample_weight(
+            sample_weight, features, dtype=np.float64, ensure_non_negative=True
+        )
+        counted = weight > 0
+        x = self._one_feature(features)
+        return Rows(x[counted], target.astype(np.float64)[counted], weight[counted])
+
+    def _one_feature(self, X: Any) -> Any:
+        if X.ndim != 2 or X.shape[1] != 1:
             raise ValueError(
                 f"{type(self).__name__} expects X with one feature, of shape (n, 1), got {X.shape}"
             )
@@ -383,14 +407,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         mapped = self.range_map_(as_float64(x)).numpy()
         return torch.from_numpy((mapped - self._x_location) / self._x_scale)
 
-    def _mixture(
-        self, found: EvidenceMaximum[Gaussian], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
-    ) -> PosteriorMixture:
+    def _mixture(self, found: EvidenceMaximum[Gaussian], data: Observations) -> PosteriorMixture:
         if not self.average_hyperparameters:
             return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
         with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
-            data = found.likelihood.condense(found.posterior.prior.features, x, y, w)
-        return average_hyperparameters(found.posterior, data)
+            return average_hyperparameters(found.posterior, data)
 
     def _direction(self, correlation: float, n: float) -> bool:
         if self.increasing != "auto":
@@ -403,16 +424,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         return correlation >= 0
 
-    def _beginning(
-        self,
-        correlation: float,
-        x: NDArray[np.float64],
-        scale: float,
-        weight: NDArray[np.float64],
-    ) -> tuple[SourcePrior, Gaussian]:
+    def _beginning(self, correlation: float, spread: float) -> tuple[SourcePrior, Gaussian]:
         """A prior and a likelihood where the search may begin: those of the straight line."""
-        location = np.average(x, weights=weight)
-        spread = np.sqrt(np.average((x - location) ** 2, weights=weight)) / scale
         explained = min(abs(correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
         variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
@@ -422,12 +435,46 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return _PRIORS[self.prior](kernel), Gaussian(1 / (1 - explained**2))
 
 
-def _power_of_two(value: float) -> float:
-    return 2.0 ** (math.frexp(value)[1] - 1)
+def _check_ends(x: Array, y: Array, rows: Rows) -> None:
+    """Refuse data whose extremes are not finite, or do not differ."""
+    for name, ends in (("X", x), ("y", y)):
+        if np.isnan(ends).any() or (np.isinf(ends).any() and ends[0] <= ends[1]):
+            raise ValueError(f"expected finite {name}, got NaN or infinity")
+    if x[0] >= x[1]:
+        raise ValueError(f"expected at least 2 distinct inputs, got {int(x[0] == x[1])}")
+    if y[0] == y[1]:
+        raise ValueError(f"expected a target that varies, got {rows.fold(size)} times {y[0]}")
+    spread = y[1] / 2 - y[0] / 2
+    if not _SPREADS[0] < spread < _SPREADS[1]:
+        raise ValueError(
+            f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
+            f"{2 * spread:.3g}: rescale it"
+        )
 
 
-def _correlation(
-    x: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64]
-) -> float:
-    covariance = np.cov(np.stack([x, y]), aweights=weight, ddof=0)
-    return float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
+def _floats(x: Array, y: NDArray) -> tuple[Array, Array]:
+    return x, y.astype(np.float64)
+
+
+def _sums(x: Array, y: Array, weight: Array) -> Array:
+    """The sums of 1 and y."""
+    return np.array([weight.sum(), (weight * y).sum()])
+
+
+def _moments(
+    x: Array, y: Array, weight: Array, standardise: Callable[[Array, Array], tuple[Tensor, Tensor]]
+) -> Array:
+    """The sums of x, x^2, x y and y^2."""
+    u, v = (values.numpy() for values in standardise(x, y))
+    wu = weight * u
+    return np.array([wu.sum(), wu @ u, wu @ v, (weight * v**2).sum()])
+
+
+def _triangle(
+    x: Array,
+    y: Array,
+    weight: Array,
+    standardise: Callable[[Array, Array], tuple[Tensor, Tensor]],
+    features: Callable[[Tensor], Tensor],
+) -> Tensor:
+    return triangle(features, *standardise(x, y), torch.from_numpy(weight))

@@ -12,10 +12,7 @@ what calibration could save, and what only a better classifier could. For the Br
 d(r, p) = (r - p)^2 and H(r) = r (1 - r); for the log loss d is Kullback and Leibler's divergence
 and H the entropy, in nats.
 
-What may be concluded? A band that leaves the diagonal shows miscalibration there. A band that has
-the diagonal within it everywhere shows only that the cases are too few to tell, to the width of the
-band: read the upper end of the calibration error's interval. And the posterior shrinks towards
-curves that are nearly sigmoids of the log odds.
+What may be concluded from a band: see :class:`ReliabilityDisplay`.
 """
 
 from dataclasses import dataclass
@@ -187,14 +184,38 @@ class ReliabilityDisplay:
     band_ : matplotlib Artist
     figure_ : matplotlib Figure
 
+    Notes
+    -----
+    What may be concluded? Where the band leaves the diagonal the predictions are miscalibrated, as
+    far as one level holds at one prediction: of many predictions looked at, some leave by chance.
+
+    A curve that has the diagonal within its band everywhere need *not* be calibrated. The cases are
+    too few to tell it from the diagonal, and that is all. Ask how large the error may be: the upper
+    end of ``reliability.calibration_error`` answers. Its lower end is above 0 whatever the truth,
+    since no draw of a curve is the diagonal itself, and so shows nothing.
+
+    The posterior leans towards curves that are sigmoids of the log odds, the more the fewer cases.
+
     Examples
     --------
+    Predictions that are too sure of themselves: the true log odds are 0.7 of those predicted, and
+    the calibration error is 0.058. With 80 cases the diagonal is within the band everywhere.
+
     >>> import numpy as np
+    >>> from scipy.special import expit, logit
     >>> from bayesloss import ReliabilityDisplay, reliability
-    >>> p = np.linspace(0.05, 0.95, 40)
-    >>> y = (np.arange(40) % 3 == 0).astype(int)
-    >>> display = ReliabilityDisplay(reliability(y, p), y, p)
-    >>> drawn = display.plot(n_bins=5)  # doctest: +SKIP
+    >>> for n in (80, 10_000):
+    ...     rng = np.random.default_rng(0)
+    ...     p = rng.uniform(0.01, 0.99, n)
+    ...     y = rng.random(n) < expit(0.7 * logit(p))
+    ...     found = reliability(y, p)
+    ...     at = np.linspace(p.min(), p.max(), 50)
+    ...     low, high = found.calibrator.predict_interval(at)
+    ...     within = bool(((low <= at) & (at <= high)).all())
+    ...     print(f"{within}, error up to {found.calibration_error.high:.2f}")
+    True, error up to 0.19
+    False, error up to 0.07
+    >>> drawn = ReliabilityDisplay(found, y, p).plot(n_bins=10)  # doctest: +SKIP
     """
 
     def __init__(

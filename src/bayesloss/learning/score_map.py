@@ -12,9 +12,9 @@ Three strictly increasing steps.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,13 +22,17 @@ from numpy.typing import NDArray
 from scipy.special import expit, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.range_map import RangeMap
+from bayesloss.callers import warn_caller
+from bayesloss.learning.range_map import DEPTHS, RangeMap
+from bayesloss.learning.rows import Rows, extremes, largest
 
 __all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid"]
 
 Array = NDArray[np.float64]
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
+_DEPTHS = np.append(DEPTHS.numpy(), _TAIL)
+_LEVELS = np.concatenate([_DEPTHS, 1 - _DEPTHS])  # what steps 1 and 2 ask of the scores
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _NEWTON_STEPS = 100
 _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
@@ -89,16 +93,22 @@ class ScoreMap:
         probabilities : bool
             Whether scores are probabilities.
         """
-        values = _real(scores, probabilities)
-        ends = _Ends.fit(values, weight)
-        values = ends(values)
+        return cls.of(Rows(scores, y, weight), len(scores), probabilities)
+
+    @classmethod
+    def of(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreMap":
+        """The same from n rows, wherever they lie."""
+        rows = rows.map(_with_x, partial(_real, probabilities=probabilities))
+        values, weight = rows.distribution(_LEVELS)
+        ends = _Ends.fit(values, weight, n)
+        values, rows = ends(values), rows.map(_with_x, ends)
         kinds: list[Callable[[Array], Array]] = [_LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
         if not learned.is_identity:
             kinds.append(_Learned(learned))
-        found = [cls(probabilities, ends, f, fit_sigmoid(f(values), y, weight)) for f in kinds]
+        found = [cls(probabilities, ends, f, _sigmoid(rows.map(_with_x, f))) for f in kinds]
         best = max(found, key=lambda candidate: candidate.sigmoid.log_likelihood)
-        return best._upright(best.tails(values), weight)
+        return best._upright(rows)
 
     def __call__(self, scores: Array) -> Array:
         """The log odds that the sigmoid gives to scores of shape (n,)."""
@@ -111,9 +121,12 @@ class ScoreMap:
         error = self.sigmoid.error
         return max(self.sigmoid.slope, _FLAT * error if math.isfinite(error) else 1.0)
 
-    def _upright(self, z: Array, weight: Array) -> "ScoreMap":
+    def _upright(self, rows: Rows) -> "ScoreMap":
         """The middle of the data keeps its log odds where the slope is made positive."""
-        turn = (self.sigmoid.slope - self.slope) * float(np.average(z, weights=weight))
+        if self.slope == self.sigmoid.slope:
+            return self
+        total, middle = rows.map(_with_x, self.tails).fold(_first_moment)
+        turn = (self.sigmoid.slope - self.slope) * float(middle / total)
         return replace(self, sigmoid=replace(self.sigmoid, offset=self.sigmoid.offset + turn))
 
 
@@ -133,51 +146,79 @@ def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
     ConvergenceWarning
         If Newton's method did not converge.
     """
-    total = float(weight.sum())
-    positive = float(weight @ y)
-    target = np.where(y == 1, (positive + 1) / (positive + 2), 1 / (total - positive + 2))
-    rate = float(weight @ target) / total
+    return _sigmoid(Rows(z, y, weight))
+
+
+def _sigmoid(rows: Rows) -> Sigmoid:
+    """The same from rows, wherever they lie."""
+    low, high = rows.fold(extremes, merge=largest)[:2] * [-1, 1]
+    centre, half = low / 2 + high / 2, (high / 2 - low / 2) or 1.0
+    rows = rows.map(_standard, centre, half)  # squares of 1e200 are no numbers
+    total, positive, first, second = rows.fold(_moments)
+    target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
+    rate = (positive * target[1] + (total - positive) * target[0]) / total
     level = math.log(rate / (1 - rate))
-    unit = float(np.abs(z).max())  # squares of 1e200 are no numbers
-    u = z / unit if unit > 0 else z
-    middle = float(weight @ u) / total
-    u = u - middle
-    spread = math.sqrt(float(weight @ u**2) / total)
+    middle = first / total
+    spread = math.sqrt(max(second / total - middle**2, 0.0))
     if spread <= 1e-12:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
         return Sigmoid(level, 0.0, math.inf, -total * entropy)
-    u /= spread
-
-    def loss(theta: Array) -> float:
-        nu = theta[0] + theta[1] * u
-        return float(weight @ (np.logaddexp(0, nu) - target * nu))
-
+    rows = rows.map(_standard, middle, spread)
+    centre, half = centre + half * middle, half * spread
     theta = np.array([level, 0.0])
-    value = loss(theta)
+
+    def sums(theta: Array) -> tuple[float, Array, Array]:
+        """What the loss and its first and second derivatives are."""
+        value, *rest = rows.fold(_loss, theta, target)
+        pull, along, bend, cross, square = rest
+        return value, np.array([pull, along]), np.array([[bend, cross], [cross, square]])
+
+    value, gradient, hessian = sums(theta)
     for _ in range(_NEWTON_STEPS):
-        p = expit(theta[0] + theta[1] * u)
-        pull, bend = weight * (target - p), weight * (p * (1 - p))
-        gradient = np.array([pull.sum(), pull @ u])
-        cross = bend @ u
-        hessian = np.array([[bend.sum(), cross], [cross, bend @ u**2]])
         step = np.linalg.solve(hessian + 1e-12 * total * np.eye(2), gradient)
         gain = float(gradient @ step)
         if gain < 1e-12 * total:
             break
         fraction = 1.0
-        while (new := loss(theta + fraction * step)) > value and fraction > 1e-6:
+        while (new := sums(theta + fraction * step))[0] > value and fraction > 1e-6:
             fraction /= 2
-        theta, value = theta + fraction * step, new
+        theta, (value, gradient, hessian) = theta + fraction * step, new
     else:
-        warnings.warn(
+        warn_caller(
             f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
             "to gain; the scores' tails may be too long for it",
             ConvergenceWarning,
-            stacklevel=2,
         )
-    slope = float(theta[1]) / spread  # in these units
-    error = 1 / (spread * math.sqrt(total * rate * (1 - rate)))
-    return Sigmoid(float(theta[0]) - slope * middle, slope / unit, error / unit, -value)
+    slope = float(theta[1]) / half
+    error = 1 / (half * math.sqrt(total * rate * (1 - rate)))
+    return Sigmoid(float(theta[0]) - slope * centre, slope, error, -value)
+
+
+def _loss(u: Array, y: Array, weight: Array, theta: Array, target: tuple[float, float]) -> Array:
+    """Minus the log likelihood, the slopes of the log likelihood, and minus its curvatures."""
+    t = np.where(y == 1, target[1], target[0])
+    nu = theta[0] + theta[1] * u
+    p = expit(nu)
+    pull, bend = weight * (t - p), weight * (p * (1 - p))
+    value = weight @ (np.logaddexp(0, nu) - t * nu)
+    return np.array([value, pull.sum(), pull @ u, bend.sum(), bend @ u, bend @ u**2])
+
+
+def _moments(u: Array, y: Array, weight: Array) -> Array:
+    """The sums of 1, y, u and u^2."""
+    return np.array([weight.sum(), weight @ y, weight @ u, weight @ u**2])
+
+
+def _standard(z: Array, y: Array, centre: float, unit: float) -> tuple[Array, Array]:
+    return (z - centre) / unit, y
+
+
+def _first_moment(z: Array, y: Array, weight: Array) -> Array:
+    return np.array([weight.sum(), weight @ z])
+
+
+def _with_x(x: Array, y: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+    return function(x), y
 
 
 @dataclass(frozen=True)
@@ -193,8 +234,8 @@ class _Ends:
     top: float
 
     @classmethod
-    def fit(cls, values: Array, weight: Array) -> "_Ends":
-        """The line through the ends of the finite values in a normal quantile plot is read.
+    def fit(cls, values: Array, weight: Array, n: int) -> "_Ends":
+        """The line through the ends of the finite values, of n, in a normal quantile plot is read.
 
         At the middle of the mass beyond.
         """
@@ -202,7 +243,7 @@ class _Ends:
         below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
-        least = 0.5 / len(values)
+        least = 0.5 / n
         z = ndtri([max(below, least), 1 - max(above, least)])
         rate = max((high - low) / (z[1] - z[0]) if high > low else 0.0, _VOTE)
         return cls(

@@ -1,22 +1,28 @@
-"""Where loss-EM ends: the power plant in closed form, and random problems in bulk."""
+"""Where loss-EM ends: power plants in closed form and by Gaussians, random problems in bulk."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
+from bayesloss.calibrating.families import gaussians
+from bayesloss.calibrating.loss_em import tilted_posterior
+from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant
 from bayesloss_book.figures import COLOURS
 
 __all__ = [
     "ALGORITHMS",
+    "draw_gaussian_plants",
     "draw_plant_traps",
     "draw_shares",
     "draw_tilts",
     "end_points",
+    "gaussian_plants",
     "plant_limits",
     "random_problems",
     "shares",
@@ -28,7 +34,7 @@ _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero
 
 
 def plant_limits(
-    algorithm: str, M: np.ndarray, shutdown: float, meltdown: float
+    algorithm: str, M: np.ndarray, shutdown: float | np.ndarray, meltdown: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Between which probabilities of a meltdown "off" and "on" are both fixed points.
 
@@ -55,6 +61,56 @@ def plant_limits(
         on_until = threshold / (threshold + shrink * (1 - threshold))
     # At M = meltdown the states of a meltdown lose all mass: "on" is fixed, whatever happens.
     return threshold, np.where(shrink == 0, 1.0, on_until)
+
+
+def gaussian_plants(
+    plant: PowerPlant, criticals: Sequence[float], prices: Sequence[float], M: float
+) -> pd.DataFrame:
+    """What deciding by Gaussians costs too much, on plants that differ from one by two numbers.
+
+    A Gaussian that was inferred for "off" is that of variational inference, and one that was
+    inferred for "on" does not depend on the price. So there is one search for each critical
+    temperature, and M-steps are thresholds on the tail as in :func:`plant_limits`. The tail after
+    "on" is no larger than that after "off", so that one M-step ends a run.
+
+    Parameters
+    ----------
+    plant : PowerPlant
+        Its posterior and its cost of a meltdown.
+    criticals, prices : sequence of float
+        Critical temperatures in whole quarters of a degree, and costs of a shutdown.
+    M : float
+        More than the cost of a meltdown.
+
+    Returns
+    -------
+    DataFrame
+        A row for each critical temperature and price: the excess risk d_L of variational
+        inference, of loss-EM from "off" and from "on", and of the posterior's moments.
+    """
+    states, p = plant.states, plant.posterior
+    family, price = gaussians(states), np.asarray(prices, float)
+    share = price / plant.meltdown
+    off_from, _ = plant_limits("loss-EM", np.array([M]), price, plant.meltdown)
+    variational, moments = family.nearest(p.log()).q, family.moment_matching(p).q
+    tables = []
+    for critical in criticals:
+        hot = states > critical
+        losses = torch.where(hot, plant.meltdown, 0.0).double()[:, None]
+        after_on = family.nearest(tilted_posterior(p, losses, 0, M).log()).q
+        truth, of_off, of_on, of_moments = (
+            float(q[hot].sum()) for q in (p, variational, after_on, moments)
+        )
+        shuts = {
+            "variational inference": of_off > share,
+            "loss-EM from off": of_off >= off_from,
+            "loss-EM from on": of_on > off_from,
+            "moments": of_moments > share,
+        }
+        excess = np.abs(plant.meltdown * truth - price)
+        wrong = {name: excess * (off != (truth > share)) for name, off in shuts.items()}
+        tables.append(pd.DataFrame({"critical": critical, "price": price, **wrong}))
+    return pd.concat(tables).set_index(["critical", "price"])
 
 
 def random_problems(
@@ -147,7 +203,7 @@ def draw_tilts(
 
     All are masses of the same cells, of shape (K,); a cell's mass over its width is drawn.
     """
-    figure, axis = subplots(figsize=(5.6, 4.0))
+    figure, axis = subplots(figsize=(5.6, 4.4))
     width = float(states[1] - states[0])
     axis.fill_between(states, p / width, color=COLOURS["Linear"], alpha=0.25, label="posterior")
     lines = zip(tilted.items(), (":", "--", "-"), ("PAVA", "ISGP", "GP"), strict=True)
@@ -156,7 +212,7 @@ def draw_tilts(
     axis.axvline(critical, color="black", linewidth=0.8)
     axis.text(critical - 3, 0.009, "critical\ntemperature", ha="right")
     axis.set(xlim=(220, 400), ylim=(0, None), xlabel="temperature in °C", ylabel="density")
-    axis.legend(loc="upper right")
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
 
 
@@ -188,24 +244,59 @@ def draw_plant_traps(shutdown: float, meltdown: float, probability: float) -> Fi
     return figure
 
 
+def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
+    """Which plants of :func:`gaussian_plants` are decided wrongly, by whom."""
+    wrong = (table > 0).unstack("critical")
+    critical = table.index.unique("critical")
+    price = table.index.unique("price")
+    figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
+    listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
+    parts = (
+        (axes[0], wrong["variational inference"], "GP", "variational inference is wrong"),
+        (axes[0], listening, "ISGP", "mended by loss-EM from off"),
+        (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
+    )
+    for axis, region, colour, _ in parts:
+        axis.contourf(
+            critical,
+            price,
+            region.astype(float),
+            levels=[0.5, 1.5],
+            colors=[COLOURS[colour]],
+            alpha=0.35 if colour != "ISGP" else 0.9,
+        )
+    for axis in axes:
+        handles = [
+            Patch(color=COLOURS[colour], alpha=0.35 if colour != "ISGP" else 0.9, label=label)
+            for its, _, colour, label in parts
+            if its is axis
+        ]
+        axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        axis.plot(345, 5, "o", color="black", markersize=5)
+        axis.set(yscale="log", ylabel="cost of shutdown")
+        axis.set_yticks([0.5, 1, 2, 5, 10, 20], ["0.5", "1", "2", "5", "10", "20"])
+    axes[-1].set(xlabel="critical temperature in °C")
+    return figure
+
+
 def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
-    """The shares of :func:`shares`, from a random start and from the worst, against M."""
+    """The shares of :func:`shares`, from a random start, against M.
+
+    The smallest M, if it is the largest loss, has an open mark; algorithms stand a little apart.
+    """
     figure, axes = subplots(len(tables), 1, figsize=(5.6, 6.8), sharex=True, sharey=True)
     colours = dict(zip(ALGORITHMS, ("ISGP", "GP", "PAVA"), strict=True))
-    for axis, (title, table) in zip(axes, tables.items(), strict=True):
-        for algorithm, marker in zip(ALGORITHMS, "osD", strict=True):
-            for start, dashes in (("random", "-"), ("worst action", ":")):
-                axis.plot(
-                    table.index,
-                    table[algorithm, start],
-                    dashes,
-                    marker=marker,
-                    markersize=4,
-                    color=COLOURS[colours[algorithm]],
-                    label=algorithm if start == "random" else None,
-                )
-        axis.set(xscale="log", ylabel="share of bad ends", title=title, ylim=(0, 1))
-        axis.set_xticks([1, 2, 5, 20, 100], ["1", "2", "5", "20", "100"])
+    styles = zip(ALGORITHMS, ("o-", "s--", "D:"), (1 / 1.04, 1, 1.04), strict=True)
+    for algorithm, style, apart in styles:
+        for axis, (title, table) in zip(axes, tables.items(), strict=True):
+            x, y = table.index * apart, table[algorithm, "random"]
+            colour = COLOURS[colours[algorithm]]
+            faces = np.where(table.index <= 1, "none", colour)
+            axis.plot(x, y, style[1:], color=colour)
+            axis.scatter(x, y, s=25, marker=style[0], facecolors=faces, edgecolors=colour)
+            axis.plot([], [], style, markersize=5, color=colour, label=algorithm)
+            axis.set(xscale="log", ylabel="share of bad ends", title=title, ylim=(0, 0.7))
+            axis.set_xticks([1, 2, 5, 20, 100], ["1", "2", "5", "20", "100"])
     axes[-1].set(xlabel="M / largest loss")
     axes[0].legend()
     return figure

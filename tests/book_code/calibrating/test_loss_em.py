@@ -1,13 +1,18 @@
 """Loss-EM in bulk: the vectorised runs and the closed forms are what the algorithms do."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
+from bayesloss.calibrating.families import gaussians
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em, mixed_loss_em
 from bayesloss_book.calibrating import loss_em as page
+from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, approximations
 
 RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))
 
@@ -59,6 +64,23 @@ def test_problems():
     np.testing.assert_allclose(p.sum(dim=1), 1)
     assert float((losses == 1).double().mean()) == pytest.approx(0.1, abs=0.02)
     assert float(losses[losses < 1].max()) <= 0.2
+
+
+def test_gaussian_plants_end_where_the_library_does():
+    plant, criticals, prices, M = PowerPlant(), (320.0, 345.0), (1.0, 5.0, 12.0), 101.0
+    table = page.gaussian_plants(plant, criticals, prices, M)
+    family, fits = gaussians(plant.states), approximations(plant)
+    for critical, price in table.index:
+        other = replace(plant, critical=critical, shutdown=price)
+        row, risks = table.loc[critical, price], (100 * plant.tail(critical), price)
+        for start, name in enumerate(("loss-EM from on", "loss-EM from off")):
+            run = loss_em(other.posterior, other.losses, M, start=start, family=family)
+            assert row[name] == pytest.approx(risks[run.action] - min(risks), abs=1e-3)
+        for fit, name in (("min KL(q‖p)", "variational inference"), ("min KL(p‖q)", "moments")):
+            off = int(100 * norm.sf(critical, *fits[fit]) > price)
+            assert row[name] == pytest.approx(risks[off] - min(risks), abs=1e-3)
+    assert (table > 0).any().all() and (table == 0).any().all()  # each is right here, wrong there
+    assert len(page.draw_gaussian_plants(table).axes) == 2
 
 
 def test_figures_draw():

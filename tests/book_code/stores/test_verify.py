@@ -97,6 +97,13 @@ def test_tolerances_are_of_stores_that_there_are():
     assert set(command.ELSEWHERE) <= stores
 
 
+def test_every_time_has_a_tolerance():
+    for path in (ROOT / "data" / "results").glob("*.csv"):
+        header = path.read_text("utf-8").partition("\n")[0].split(",")
+        if any(name.endswith("_seconds") for name in header):
+            assert "*_seconds *" in command.TIMES.get(path.stem, {}), path
+
+
 def test_a_folder_without_stores_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         command.main([str(tmp_path)])

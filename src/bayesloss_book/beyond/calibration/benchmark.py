@@ -4,12 +4,14 @@ A cell is a draw of n cases from a set of scores; all methods of a store see the
 row compares them, and a store has the methods in its parameters: `STANDARD` in ``calibrators``, and
 those that need the extra ``calibrators`` in ``calibrators_extra``. Other sizes and the real tables
 came later, with processor seconds; they are in ``calibrators_more`` and ``calibrators_more_extra``.
+Last came the larger tables, every method in ``calibrators_tables``. ``calibrators_shuffled`` has
+Kuzushiji-MNIST with its two parts mixed: so that what is learned holds in the test cases.
 """
 
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any
 
@@ -21,7 +23,7 @@ from bayesloss import LinkCalibrator
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, score_sets
-from bayesloss_book.beyond.calibration.tables import TABLES
+from bayesloss_book.beyond.calibration.tables import LARGER, TABLES
 from bayesloss_book.stores.results import run_cells
 
 __all__ = [
@@ -33,18 +35,23 @@ __all__ = [
     "measure",
     "measure_one",
     "more_cells",
+    "planned",
     "run",
+    "shuffled_cells",
+    "table_cells",
 ]
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
 MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes; the last of curves only
-_REAL = {50: 2, 200: 2, 1_000: 2, 5_000: 2, 20_000: 1}  # and of real tables
+_REAL = {50: 2, 200: 2, 1_000: 2, 5_000: 2, 20_000: 1}  # and of real tables; of larger ones one
 STORES: dict[str, dict[str, Any]] = {
     "calibrators": {"methods": list(rivals.STANDARD)},
     "calibrators_extra": {"methods": list(rivals.EXTRA)},
     "calibrators_more": {"methods": list(rivals.STANDARD), "timed": True},
     "calibrators_more_extra": {"methods": list(rivals.EXTRA), "timed": True},
+    "calibrators_tables": {"methods": list(rivals.METHODS), "timed": True},
+    "calibrators_shuffled": {"methods": list(rivals.METHODS), "shuffled": True},
 }
 
 SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
@@ -58,18 +65,18 @@ _EXPECTED = 4  # of the rarer class among n cases, or they make no cell
 
 
 def cells(
-    *, sizes: Sequence[int] = SIZES, draws: int = DRAWS, real: bool = False
+    *, sizes: Sequence[int] = SIZES, draws: int = DRAWS, real: Collection[str] = ()
 ) -> list[dict[str, Any]]:
     """All cells: of the first draw of every set at every size, then of the second, and so on.
 
-    The sets are the real tables, or all others.
+    The sets are those of the real tables that are named, or else all but the real tables.
     """
     return [
         {**one._asdict(), "n": n, "number": number}
         for number in range(draws)
         for one in score_sets()
         for n in sizes
-        if (kind(one.data) == "real") == real
+        if (one.data in real if real else kind(one.data) != "real")
         and n <= _cases(one.data)
         and n * _RARE.get(one.data, 1.0) >= _EXPECTED
     ]
@@ -79,18 +86,39 @@ def more_cells() -> list[dict[str, Any]]:
     """The cells of the later stores: draws of `MORE`, and real tables at five sizes."""
     found = [
         cell
-        for real, draws in ((False, MORE), (True, _REAL))
+        for real, draws in (((), MORE), (TABLES, _REAL))
         for cell in cells(sizes=tuple(draws), real=real)
         if cell["number"] < draws[cell["n"]]
     ]
     return sorted(found, key=lambda cell: cell["number"])  # stable
 
 
+def table_cells() -> list[dict[str, Any]]:
+    """One draw of each size of the larger tables."""
+    return cells(sizes=tuple(_REAL), draws=1, real=LARGER)
+
+
+def shuffled_cells() -> list[dict[str, Any]]:
+    """One draw of each size of odd and even classes of Kuzushiji-MNIST."""
+    wanted = ("kmnist", "odd")
+    return [c for c in cells(sizes=tuple(_REAL), draws=1) if (c["data"], c["task"]) == wanted]
+
+
+def planned(store: str) -> list[dict[str, Any]]:
+    """The cells of a store."""
+    later = {
+        "calibrators_more": more_cells,
+        "calibrators_more_extra": more_cells,
+        "calibrators_tables": table_cells,
+        "calibrators_shuffled": shuffled_cells,
+    }
+    return later.get(store, cells)()
+
+
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
     """Measure what is missing in all stores, resumable. One worker, or seconds mean little."""
     for name, parameters in STORES.items():
-        wanted = more_cells() if "more" in name else cells()
-        run_cells(measure, wanted, folder, name, parameters=parameters, n_jobs=n_jobs)
+        run_cells(measure, planned(name), folder, name, parameters=parameters, n_jobs=n_jobs)
 
 
 def measure(
@@ -102,6 +130,7 @@ def measure(
     n: int,
     number: int,
     timed: bool = False,
+    shuffled: bool = False,
 ) -> dict[str, float]:
     """Calibrate one draw by every method, and measure the probabilities of the test cases.
 
@@ -115,13 +144,15 @@ def measure(
         Cases to calibrate on, and the number of the draw.
     timed : bool
         Whether processor seconds are among the measures.
+    shuffled : bool
+        As for `scores.draw`.
 
     Returns
     -------
     dict
         What `measure_one` finds, as "method: measure".
     """
-    cases = draw(data, task, model, n, number)
+    cases = draw(data, task, model, n, number, shuffled=shuffled)
     known = kind(data) == "curve"
     return {
         f"{method}: {name}": value
@@ -236,6 +267,6 @@ def _cases(data: str) -> int:
     """How many cases a set has to calibrate on, at most."""
     if data in CURVES:
         return 1_000_000
-    if data in TABLES:
-        return TABLES[data].sizes[1]
+    if kind(data) == "real":
+        return (TABLES | LARGER)[data].sizes[1]
     return SMALL[data][2] if data in SMALL else 50_000

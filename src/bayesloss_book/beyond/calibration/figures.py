@@ -6,14 +6,24 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from scipy.special import expit
+from numpy.typing import NDArray
+from scipy.special import expit, logit
 
-from bayesloss import LinkCalibrator
+from bayesloss import LinkCalibrator, ReliabilityDisplay
 from bayesloss_book.beyond.calibration import rivals, summary
 from bayesloss_book.beyond.calibration.scores import CURVES, draw
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["STYLES", "draw_benchmark", "draw_bound", "draw_coverage", "draw_idea"]
+__all__ = [
+    "STYLES",
+    "draw_benchmark",
+    "draw_bound",
+    "draw_coverage",
+    "draw_idea",
+    "draw_reliability",
+    "draw_where",
+    "too_sure",
+]
 
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),
@@ -32,6 +42,7 @@ STYLES = {  # colour, marker, line
     "structured matrix": (COLOURS["data"], "*", "--"),
 }
 
+_TRUE_SLOPE = 0.7  # of predictions that are too sure
 _FLOOR = 0.1  # of means on a logarithmic axis, in thousandths
 
 
@@ -116,6 +127,55 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
     axis.yaxis.set_major_formatter("{x:g}")
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
+    """Ours less a rival by data set, in thousandths of a nat: left of 0 ours is ahead.
+
+    The data sets on which it is ahead least, or behind, are at the top.
+
+    Parameters
+    ----------
+    gaps : DataFrame
+        Of `summary.by_data`, with the sizes to show as columns.
+    rival : str
+        Its name.
+    """
+    gaps = 1e3 * gaps.dropna(how="all")
+    gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
+    figure, axis = subplots(figsize=(5.6, 1.2 + 0.21 * len(gaps)))
+    axis.axvline(0, color="black", linewidth=1)
+    shades = [COLOURS["held out"], COLOURS["ISGP"]]
+    for n, colour, marker in zip(gaps, shades, "oD", strict=True):
+        places = range(len(gaps))
+        axis.plot(gaps[n], places, marker, color=colour, linestyle="", label=f"{n:,} cases")
+    axis.set_yticks(range(len(gaps)), gaps.index)
+    axis.set_xscale("symlog", linthresh=1)
+    axis.set_xticks([-100, -10, -1, 0, 1, 10], ["-100", "-10", "-1", "0", "1", "10"])
+    axis.set(xlabel=f"log loss less that of {rival} (thousandths)", ylim=(-1, len(gaps)))
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def too_sure(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Predictions and labels whose true log odds are 0.7 of those predicted."""
+    rng = np.random.default_rng(seed)
+    p = rng.uniform(0.01, 0.99, n)
+    return p, rng.random(n) < expit(_TRUE_SLOPE * logit(p))
+
+
+def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
+    """The same predictions, too sure of themselves, judged by few cases and by many."""
+    figure, axes = subplots(len(sizes), 1, figsize=(5.6, 4.6 * len(sizes)))
+    for axis, n in zip(axes, sizes, strict=True):
+        p, y = too_sure(n, seed)
+        ReliabilityDisplay.from_predictions(y, p, ax=axis)
+        at = np.linspace(p.min(), p.max(), 200)
+        truth = expit(_TRUE_SLOPE * logit(at))
+        axis.plot(at, truth, "--", color=COLOURS["GP"], label="truth")
+        axis.set(title=f"{n:,} cases")
+        axis.legend(loc="upper left")
     return figure
 
 

@@ -6,8 +6,8 @@ every test label is known. *Small sets*: scikit-learn's, split anew for each dra
 scores themselves are simulated, so that the curve a calibrator should find is known, too.
 
 All that is here was fixed before any calibrator saw it; the real tables were added when results on
-the other sets were known. `TUNED` are the eight sets on which the settings of `LinkCalibrator` were
-chosen; they are reported apart.
+the other sets were known, `tables.TABLES` by size and subject, `tables.LARGER` by a rule. `TUNED`
+are the eight sets on which the settings of `LinkCalibrator` were chosen; they are reported apart.
 """
 
 import os
@@ -123,6 +123,7 @@ TUNED = frozenset(
     for model in ("random forest", "boosting", "naive Bayes", "linear SVM")
 )
 
+_REAL = tables.TABLES | tables.LARGER
 _N_TRAIN = 6_000
 _N_POOL = 50_000  # of simulated tables
 _N_TEST = 20_000  # simulated test cases
@@ -201,7 +202,7 @@ def score_sets() -> list[ScoreSet]:
     return [
         *(ScoreSet(data, task, model) for data, task in tasks for model in MODELS),
         *(ScoreSet(name, "curve", "curve") for name in CURVES),
-        *(ScoreSet(data, "real", model) for data in tables.TABLES for model in MODELS),
+        *(ScoreSet(data, "real", model) for data in _REAL for model in MODELS),
     ]
 
 
@@ -216,14 +217,14 @@ def kind(data: str) -> str:
     names = {name: "image" for name, _ in IMAGES}
     names |= dict.fromkeys(TABLES, "table") | dict.fromkeys(SMALL, "small")
     names |= dict.fromkeys(tables.MIXTURES, "table") | dict.fromkeys(CURVES, "curve")
-    names |= dict.fromkeys((*tables.TABLES, *tables.MANY), "real")
+    names |= dict.fromkeys((*_REAL, *tables.MANY), "real")
     if data not in names:
         raise ValueError(f"expected data of {sorted(names)}, got {data!r}")
     return names[data]
 
 
 @lru_cache(maxsize=2)  # the cells of one draw follow each other
-def draw(data: str, task: str, model: str, n: int, number: int) -> Draw:
+def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: bool = False) -> Draw:
     """The cases of one cell.
 
     Parameters
@@ -235,6 +236,8 @@ def draw(data: str, task: str, model: str, n: int, number: int) -> Draw:
         fewer is drawn again.
     number : int
         Of the draw. The same number of another size has cases of its own.
+    shuffled : bool
+        Whether cases to calibrate on and test cases are dealt out anew, from both together.
 
     Raises
     ------
@@ -253,6 +256,10 @@ def draw(data: str, task: str, model: str, n: int, number: int) -> Draw:
         else:
             part = number if kind(data) == "small" else 0
             s, y, s_test, truth, probability = _scores(data, task, model, part)
+            if shuffled:
+                order = np.random.default_rng(0).permutation(len(s) + len(s_test))
+                s, s_test = np.split(np.concatenate([s, s_test])[order], [len(s)])
+                y, truth = np.split(np.concatenate([y, truth])[order], [len(y)])
             if n > len(s):
                 raise ValueError(f"expected at most {len(s)} cases of {data}, got n = {n}")
             rows = rng.choice(len(s), n, replace=False)
@@ -324,8 +331,8 @@ def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:
         y = (labels % 2 == 1).astype(np.float64)  # odd digits; of breast cancers the benign
         return tables.split(X, y, (n_train, n_pool), part)
     if kind(data) == "real":
-        X, labels = tables.load(tables.TABLES[data])
-        return tables.split(X, labels.astype(np.float64), tables.TABLES[data].sizes, part)
+        X, labels = tables.load(_REAL[data])
+        return tables.split(X, labels.astype(np.float64), _REAL[data].sizes, part)
     X, y, X_test, y_test = images(data)
     y, y_test = ((z % 2 == 1) if task == "odd" else (z == int(task)) for z in (y, y_test))
     y, y_test = y.astype(np.float64), y_test.astype(np.float64)

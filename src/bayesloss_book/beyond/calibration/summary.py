@@ -4,18 +4,24 @@ Score sets of the same data share their cases, so their results go up and down t
 errors are those of a mean over clusters, one for each data set.
 """
 
+import os
+
 import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.beyond.calibration.scores import TUNED, kind
+from bayesloss_book.stores.results import load_results
 
 __all__ = [
     "KEYS",
     "against",
+    "beaten",
+    "by_data",
     "by_family",
     "coverage",
     "draws_part",
+    "everything",
     "excess",
     "improvement",
     "long",
@@ -49,6 +55,17 @@ def long(*stores: pd.DataFrame) -> pd.DataFrame:
     rows["kind"] = rows["data"].map(kind)
     rows["tuned"] = [key in TUNED for key in rows[SET].itertuples(index=False, name=None)]
     return rows
+
+
+def everything(folder: str | os.PathLike[str]) -> pd.DataFrame:
+    """All stored cells of two classes, as `long` has them."""
+    stores = (
+        ("calibrators", "calibrators_extra"),
+        ("calibrators_more", "calibrators_more_extra"),
+        ("calibrators_tables",),
+    )
+    parts = [long(*(load_results(folder, name) for name in names)) for names in stores]
+    return pd.concat(parts, ignore_index=True)
 
 
 def excess(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
@@ -154,6 +171,33 @@ def by_family(rows: pd.DataFrame, other: str = "sigmoid") -> pd.DataFrame:
     gap = found[OURS] - found[other]
     parts = gap.groupby(level=["model", "n"]).apply(mean_and_error).unstack()
     return parts[["mean", "error"]].unstack("n").swaplevel(axis=1).sort_index(axis=1)
+
+
+def by_data(rows: pd.DataFrame, rival: str) -> pd.DataFrame:
+    """Log loss of ours less a rival's, the mean over sets: a row a data set, a column a size."""
+    found = excess(rows)
+    return (found[OURS] - found[rival]).groupby(level=["data", "n"]).mean().unstack("n")
+
+
+def beaten(rows: pd.DataFrame, *, by: float) -> pd.DataFrame:
+    """Where a rival wins: data sets and sizes on which one is ahead of ours, on average.
+
+    Parameters
+    ----------
+    rows : DataFrame
+    by : float
+        The least lead that counts, in nats.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by data set and size: the ``rival`` that is furthest ahead, chosen after the fact
+        among all, and its ``lead``, the largest first.
+    """
+    found = excess(rows)
+    lead = -found.drop(columns=OURS).sub(found[OURS], axis=0).groupby(level=["data", "n"]).mean()
+    best = pd.DataFrame({"rival": lead.idxmax(axis=1), "lead": lead.max(axis=1)})
+    return best[best["lead"] > by].sort_values("lead", ascending=False)
 
 
 def coverage(rows: pd.DataFrame) -> pd.DataFrame:

@@ -6,17 +6,28 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, divergence_map
+from bayesloss_book.calibrating.decision_theory.power_plant import (
+    PowerPlant,
+    divergence_map,
+    predictive_divergence,
+)
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["LABELS", "STYLES", "draw_decision_map", "draw_figure_1", "draw_thresholds"]
+__all__ = [
+    "LABELS",
+    "STYLES",
+    "draw_decision_map",
+    "draw_figure_1",
+    "draw_finer",
+    "draw_thresholds",
+]
 
 # Colour and dashes of each distribution; the dashes are those of the paper's figure.
 STYLES = {
     "posterior": (COLOURS["ISGP"], "-"),
     "min KL(q‖p)": (COLOURS["GP"], ":"),
     "min KL(p‖q)": (COLOURS["PAVA"], "--"),
-    "min d_L(p‖q)": (COLOURS["accent"], "-."),
+    "right tail": (COLOURS["accent"], "-."),
 }
 # The text calls the Gaussians q₁ to q₃.
 LABELS = {name: f"q{'₁₂₃'[k - 1]}: {name}" if k else name for k, name in enumerate(STYLES)}
@@ -79,7 +90,7 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
     means = torch.linspace(240, 380, 141, dtype=torch.float64)
     deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
     values = divergence_map(plant, means, deviations).numpy()
-    figure, axis = subplots(figsize=(5.6, 4.2))
+    figure, axis = subplots(figsize=(5.6, 4.8))
     axis.contourf(
         means.numpy(),
         deviations.numpy(),
@@ -95,5 +106,27 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
     axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center")
     axis.text(258, 9, "stay on", ha="center")
     axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
-    axis.legend(loc="upper left")
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # off the border
+    return figure
+
+
+def draw_finer(
+    counts: tuple[int, ...], p: tuple[float, float] = (0.103, 0.5), p_threshold: float = 0.5
+) -> Figure:
+    """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded.
+
+    See :func:`~bayesloss_book.calibrating.decision_theory.power_plant.predictive_divergence`.
+    """
+    means = np.linspace(-1, 1, 2001)
+    figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
+    for axis, n_inputs in zip(axes, counts, strict=True):
+        inputs = (2 * np.arange(n_inputs) + 1) / n_inputs - 1
+        q = [(mean, p[1]) for mean in means]
+        values = predictive_divergence(q, p, inputs, p_threshold)
+        best = means[values < values.min() + 1e-12]
+        axis.axvspan(best.min(), best.max(), color=COLOURS["ISGP"], alpha=0.25, linewidth=0)
+        axis.plot(means, values, color=COLOURS["ISGP"])
+        axis.axvline(p[0], color="black", linewidth=0.8)
+        axis.set(ylabel="$d_L$", title=f"{n_inputs} input{'s' if n_inputs > 1 else ''}")
+    axes[-1].set(xlabel="mean of q")
     return figure

@@ -139,7 +139,7 @@ def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
     return {
         "min KL(q‖p)": in_degrees(family.nearest(p.log()).parameters),
         "min KL(p‖q)": in_degrees(family.moment_matching(p).parameters),
-        "min d_L(p‖q)": tail_matching(plant),
+        "right tail": tail_matching(plant),
     }
 
 

@@ -47,7 +47,9 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
     places = model.x[problem.support]
     curves.plot(places, torch.full_like(places, floor + 0.12), "|", color="black", markersize=9)
     curves.set(xlabel="input x", ylabel="prediction", ylim=(floor, 2.7))
-    curves.legend(loc="upper left")
+    handles, names = curves.get_legend_handles_labels()
+    shown = [name.replace("d_L", "$d_L$") for name in names]
+    curves.legend(handles, shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     names = list(STYLES)
     colours = [STYLES[name][0] for name in names]
     bars.bar(range(3), table.loc[names, "posterior risk"], color=colours)
@@ -100,5 +102,7 @@ def draw_costs(stored: pd.DataFrame) -> Figure:
     axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
     axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$")
     axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")
-    axis.legend()
+    handles, names = axis.get_legend_handles_labels()
+    shown = [name.replace("d_L", "$d_L$") for name in names]
+    axis.legend(handles, shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure

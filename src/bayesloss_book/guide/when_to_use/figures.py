@@ -68,8 +68,8 @@ def _draw(axis: Axes, table: pd.DataFrame, *, at: float) -> None:
     places = [-i for i in range(len(table))]
     for method, (colour, marker) in STYLES.items():
         if method in table:
-            dots = {"color": colour, "markersize": 5, "alpha": 0.85, "label": method}
-            axis.plot(table[method], places, marker, **dots)
+            (dots,) = axis.plot(table[method], places, marker, color=colour, label=method)
+            dots.set(markersize=5, alpha=0.85)
     axis.axvline(at, color="black", linewidth=1)
     names = [data.replace("_", " ") for data in table.index]
     axis.set_yticks(places, names, fontsize=9)

@@ -1,1 +1,1 @@
-"""The chapter on what EM costs: its figure; what is measured is linkgistic's."""
+"""The chapter on what EM costs: its figure, and whole fits beside rivals."""

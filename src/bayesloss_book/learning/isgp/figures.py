@@ -9,6 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.learning.isgp.flat_places import (
+    PRIORS,
+    SOURCES,
+    fit,
+    grid,
+    labels,
+    source_draws,
+)
 from bayesloss_book.learning.isgp.prior import (
     best_root,
     cumulants,
@@ -20,6 +28,7 @@ from bayesloss_book.random_sources import Array, inverse_source, make_prior
 
 __all__ = [
     "draw_cost",
+    "draw_fits",
     "draw_flat_spot",
     "draw_origin",
     "draw_paths",
@@ -88,18 +97,38 @@ def draw_cost(
         for share, dashes in ((0.0, "-"), (constant, "--")):
             scaled = kernel.scaled(1 - share)
             cost = [
-                level_cost(scaled, rho, tolerance=tolerance, constant=share) for rho in fractions
+                level_cost(scaled, rho, tolerance=tolerance, constant=share) / 2
+                for rho in fractions
             ]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
-    axis.axhspan(0, n_basis, color="black", alpha=0.07, linewidth=0)
+    axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
     axis.set(
         yscale="log",
-        ylim=(0.5, 1e5),
+        ylim=(0.25, 1e5),
         xlabel="part of the period on which $f$ is near 1",
-        ylabel="least $w^\\top\\Lambda^{-1}w$",
+        ylabel="least price in nats",
     )
     figure.legend(loc="outside upper center", ncols=2)
+    return figure
+
+
+def draw_fits(source: str, *, n: int, a: float, filled: Sequence[float], seed: int) -> Figure:
+    """Posteriors of nu with and without a constant in the basis, a panel for each period."""
+    figure, axes = subplots(len(filled), 1, figsize=(5.8, 3.4 * len(filled)), sharex=True)
+    x, y = labels(source, n, seed)
+    styles = dict(zip(PRIORS, (("GP", "-"), ("ISGP", "--")), strict=True))
+    names = {"waves": "waves only, (14)", "constant": "with a constant"}
+    for axis, part in zip(axes, filled, strict=True):
+        for prior, (colour, dashes) in styles.items():
+            nu = source_draws(fit(prior, x, y, filled=part, a=a))
+            band = np.quantile(nu, [0.025, 0.975], axis=0)
+            axis.fill_between(grid(), *band, color=COLOURS[colour], alpha=0.2, linewidth=0)
+            axis.plot(grid(), nu.mean(axis=0), dashes, color=COLOURS[colour], label=names[prior])
+        axis.plot(grid(), SOURCES[source](grid()), ":", color=COLOURS["data"], label="truth")
+        axis.set(ylabel="$\\nu$", title=f"the data fill {part:.0%} of the period")
+    axes[0].legend(loc="upper left")
+    axes[-1].set(xlabel="score $x$")
     return figure
 
 

@@ -58,11 +58,14 @@ def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
     return figure
 
 
-def draw_fall(rounds: Sequence[Round]) -> Figure:
-    """The log evidence round by round, and what each M-step gained."""
-    figure, (left, right) = subplots(2, 1, figsize=(5.4, 5.6))
-    left.plot([found.value for found in rounds], "o-", color=COLOURS["ISGP"], ms=4)
-    left.set(xlabel="round", ylabel="nats", title="Laplace's log evidence, less the penalty")
+def draw_fall(rounds: Sequence[Round], limits: Sequence[float]) -> Figure:
+    """The log evidence round by round, its upper limits, and what each M-step gained."""
+    figure, (left, right) = subplots(2, 1, figsize=(5.4, 6.2))
+    values = [found.value for found in rounds]
+    left.plot(values, "o-", color=COLOURS["ISGP"], ms=4, label="by Laplace")
+    left.plot(limits, "v:", color=COLOURS["accent"], ms=5, label="no monotone link has more")
+    left.set(xlabel="round", ylabel="nats", title="log evidence, less the penalty")
+    left.legend(fontsize="small")
     gains = [found.rise for found in rounds[1:]]
     right.semilogy(range(1, len(rounds)), gains, "s-", color=COLOURS["GP"], ms=4)
     right.set(xlabel="round", ylabel="nats", title="rise of Q in the M-step before")

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, xlogy
 from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 from torch import Tensor
 
 from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.laplace import LogJoint, Posterior
+from bayesloss.learning.laplace import Posterior
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
@@ -28,15 +29,17 @@ from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = [
+    "KINKED",
     "Round",
     "Task",
     "ascents",
     "atoms",
     "bent_draws",
-    "bound_below",
+    "best_monotone",
     "by_round",
     "cancer",
     "digit",
+    "drawn",
     "joint_of_atoms",
     "kinked",
     "learn",
@@ -44,6 +47,8 @@ __all__ = [
     "reach",
     "shifted",
 ]
+
+KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
@@ -71,7 +76,7 @@ def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
     """Log odds that rise slowly below zero and steeply above, in three standard normal inputs."""
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n + n_test, 3))
-    x = X @ np.array([2.0, -2.0, 1.0])
+    x = X @ KINKED
     odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
     y = (generator.random(n + n_test) < expit(odds)).astype(np.int64)
     return Task(X[:n], y[:n], X[n:], y[n:], odds[n:])
@@ -196,12 +201,41 @@ def reach(problem: Task, C: float = 1.0) -> float:
     return float(learn(problem, rounds=0, C=C, n_basis=2)[0].scores.abs().max())
 
 
-def bound_below(found: Round, y: NDArray[np.int64]) -> float:
-    """How far Laplace's log evidence lies above the lower bound by the same Gaussian, in nats."""
-    prior, likelihood = found.posterior.prior, Bernoulli()
-    rows = likelihood.condense(prior.features, found.scores, torch.from_numpy(y).double())
-    joint, mode = LogJoint(prior, likelihood, rows), found.posterior.mode
-    return float(joint.log_evidence(mode) - joint.evidence_bound(mode))
+def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame:
+    """What the labels say of draws from Laplace's posterior q, one row a draw, in nats.
+
+    "log likelihood" is log p(y | Gamma), whose mean is Q. "log weight" is log p(y, Gamma) - log q,
+    with q mixed with its twin at -w. The mean of the weights is an unbiased estimate of the
+    evidence p(y), so by Markov's inequality it exceeds e^t p(y) with a probability below e^-t.
+    """
+    prior, q = found.posterior.prior, found.posterior
+    Gamma = q.sample(n, torch.Generator().manual_seed(seed))
+    nu = prior.source(found.scores, Gamma)
+    fit = torch.nn.functional.logsigmoid(torch.where(torch.from_numpy(y) == 1, nu, -nu)).sum(dim=1)
+
+    def log_q(points: Tensor) -> Tensor:
+        z = torch.linalg.solve(q.root, (points - q.mode).T)
+        return -0.5 * (z**2).sum(dim=0) - torch.linalg.slogdet(q.root).logabsdet
+
+    twin = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1)
+    proposal = torch.logaddexp(log_q(Gamma), log_q(twin)) - math.log(2)
+    distance = (prior.precision * (Gamma - prior.location) ** 2).sum(dim=1)
+    # The factors of 2 pi are the same in prior and proposal.
+    log_prior = 0.5 * (prior.precision.log().sum() - distance)
+    columns = {"log likelihood": fit, "log weight": fit + log_prior - proposal}
+    return pd.DataFrame({name: values.numpy() for name, values in columns.items()})
+
+
+def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
+    """The largest log likelihood that any increasing link gives the labels, in nats.
+
+    No prior on increasing links has more evidence. By isotonic regression, which is the best fit
+    of increasing probabilities under the log loss, too.
+    """
+    _, place = scores.unique(return_inverse=True)
+    counts, ones = np.bincount(place), np.bincount(place, y)
+    share = isotonic_regression(ones / counts, sample_weight=counts)
+    return float((xlogy(ones, share) + xlogy(counts - ones, 1 - share)).sum())
 
 
 def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from bayesloss_book.learning.linkgistic.rounds import Round
 __all__ = ["link_slider"]
 
 _WIDTH, _HEIGHT, _REACH = 600, 300, 2.5  # the picture; scores shown, in their standard deviations
+_DOTTED = f'stroke="{COLOURS["Linear"]}" stroke-dasharray="2 4" stroke-width="2"'
 _SCRIPT = """
 (() => {
   const box = document.getElementById("link-slider");
@@ -27,11 +28,11 @@ _SCRIPT = """
   const show = () => {
     const k = +slider.value, data = frames[k].dataset;
     frames.forEach((g, i) => { g.style.display = i === k ? "" : "none"; });
-    for (const name of ["round", "value", "length"]) {
+    for (const name of ["round", "loss", "value"]) {
       box.querySelector(`[data-value=${name}]`).textContent = data[name];
     }
     slider.setAttribute("aria-valuetext",
-      `round ${data.round}, log evidence ${data.value} nats, weights of length ${data.length}`);
+      `round ${data.round}, log loss on new data ${data.loss}, log evidence ${data.value} nats`);
   };
   const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
   const step = () => {
@@ -52,9 +53,16 @@ _SCRIPT = """
 
 
 def link_slider(
-    rounds: Sequence[Round], shown: Sequence[int], x: ArrayLike, odds: ArrayLike
+    rounds: Sequence[Round],
+    shown: Sequence[int],
+    x: ArrayLike,
+    odds: ArrayLike,
+    *,
+    fixed: tuple[float, float],
+    losses: Sequence[float],
+    others: tuple[float, float],
 ) -> HTMLTable:
-    """The learned inverse link after some rounds, with its 95 % band, and the truth.
+    """The learned inverse link after some rounds, with its 95 % band, a fixed link, and the truth.
 
     Scores are shown in units of their standard deviation, because their scale is not identified.
 
@@ -65,6 +73,12 @@ def link_slider(
         Increasing indices into the rounds.
     x, odds : array-like of shape (n,)
         The true scores, in units of their own standard deviation, and the true log odds there.
+    fixed : tuple of float
+        Logistic regression's log odds at a score of zero, and their rise by a standard deviation.
+    losses : sequence of float
+        Log losses on new data, in nats a datum, one for each round shown.
+    others : tuple of float
+        Those of logistic regression and of the true probabilities.
 
     Raises
     ------
@@ -76,23 +90,28 @@ def link_slider(
             f"expected rounds increasing from 0 to {len(rounds) - 1}, got {list(shown)}"
         )
     t = np.linspace(-_REACH, _REACH, 81)
-    frames = "".join(_frame(rounds[k], k, t, first=k == shown[0]) for k in shown)
+    frames = "".join(
+        _frame(rounds[k], k, loss, t, first=k == shown[0])
+        for k, loss in zip(shown, losses, strict=True)
+    )
     x, odds = np.asarray(x, dtype=float), np.asarray(odds, dtype=float)
     order = np.argsort(x)
     truth = expit(np.interp(t, x[order], odds[order]))
+    logistic = curve(_points(t, expit(fixed[0] + fixed[1] * t)), _DOTTED)
     content = picture(
         "link-slider",
         "<label>round of EM: <span data-value='round'></span>"
         f"<input type='range' min='0' max='{len(shown) - 1}' step='1' value='0' "
-        "style='width:100%'></label><p><button type='button'>Play</button> Log evidence "
-        "<output data-value='value'></output> nats, weights of length "
-        "<output data-value='length'></output>.</p>",
-        f"{frames}{curve(_points(t, truth), DASHED)}",
+        "style='width:100%'></label><p><button type='button'>Play</button> Log loss on new data "
+        f"<output data-value='loss'></output> nats; logistic regression {others[0]:.3f}, truth "
+        f"{others[1]:.3f}. Log evidence <output data-value='value'></output> nats.</p>",
+        f"{logistic}{frames}{curve(_points(t, truth), DASHED)}",
         (_WIDTH, _HEIGHT),
-        "The learned inverse link with its band, and the true one, dashed",
+        "The learned inverse link with its band, the true one, dashed, and the sigmoid, dotted",
         legend(
             [
                 (f"2px solid {COLOURS['ISGP']}", "learned, with its 95 % band"),
+                (f"2px dotted {COLOURS['Linear']}", "logistic regression"),
                 ("2px dashed currentColor", "truth"),
             ]
         )
@@ -101,13 +120,13 @@ def link_slider(
         across=Axis("score, in its standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
         up=Axis("probability", 0, 1, [0, 0.5, 1]),
     )
-    text = "A slider for the rounds of EM; log evidence in nats: " + ", ".join(
-        f"{rounds[k].value:.0f} in round {k}" for k in shown
+    text = "A slider for the rounds of EM; log loss on new data: " + ", ".join(
+        f"{loss:.3f} in round {k}" for k, loss in zip(shown, losses, strict=True)
     )
     return HTMLTable(content, text)
 
 
-def _frame(found: Round, number: int, t: NDArray[np.float64], *, first: bool) -> str:
+def _frame(found: Round, number: int, loss: float, t: NDArray[np.float64], *, first: bool) -> str:
     x = torch.from_numpy(t) * found.scores.std()
     draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
     u = expit(found.posterior.prior.source(x, draws).numpy())
@@ -117,7 +136,7 @@ def _frame(found: Round, number: int, t: NDArray[np.float64], *, first: bool) ->
     # Coordinates in double quotes: what compares pages knows them by these.
     return (
         f"<g data-frame='{number}' data-round='{number}' data-value='{found.value:.1f}' "
-        f"data-length='{float(found.beta.norm()):.2f}'{'' if first else ' style=display:none'}>"
+        f"data-loss='{loss:.3f}'{'' if first else ' style=display:none'}>"
         f'<path d="M{band}Z" fill="{colour}" opacity="0.3"/>'
         + curve(_points(t, u.mean(axis=0)), f'stroke="{colour}" stroke-width="2"')
         + "</g>"

@@ -54,9 +54,9 @@ def draw_skew() -> Figure:
     x, truth = skewed_truth()
     log, skewed = LOSSES["log"], LOSSES["skewed log"]
     curves = {
-        "truth; a line under the skewed log loss": (truth, "-", "GP", 2.4),
-        "best line under the log loss": (best_line(log, log), "-", "ISGP", 1.8),
-        "the same, charged by the skewed log loss": (best_line(skewed, log), ":", "data", 2.2),
+        "truth: a line under the skewed link": (truth, "-", "GP", 2.4),
+        "best line under the logit": (best_line(log, log), "-", "ISGP", 1.8),
+        "the same, errors charged by the skewed loss": (best_line(skewed, log), ":", "data", 2.2),
     }
     for label, (u, dashes, colour, width) in curves.items():
         style = {"color": COLOURS[colour], "linewidth": width, "linestyle": dashes}
@@ -121,8 +121,8 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     axis.set(xlim=(0, 10), ylim=(0, 6))
     axis.axis("off")
     _node(axis, (1.7, 1.0), "probability $u$", u)
-    _node(axis, (5.0, 5.0), "prediction $x$", x)
-    _node(axis, (8.3, 1.0), "canonical prediction $a$", by_source, direct)
+    _node(axis, (5.0, 5.0), "score $x$", x)
+    _node(axis, (8.3, 1.0), "canonical score $a$", by_source, direct)
     if not torch.allclose(by_source, direct, atol=1e-9):
         raise ValueError("expected a source whose inverse is found: the diagram does not commute")
     _arrow(axis, (2.2, 1.7), (4.2, 4.3), r"composite link $\chi$", (2.0, 3.2), "ISGP")

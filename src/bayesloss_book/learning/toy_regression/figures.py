@@ -21,7 +21,7 @@ _SYMBOLS = {"a": "$a - 1$", "b": "$b$", "mu": r"$\mu$", "alpha": r"$\alpha$", "g
 
 def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> Figure:
     """Figure 3: one data set, one panel a prior, with the bands of nu and of a new target."""
-    figure, axes = subplots(1, len(fits), figsize=(8.0, 3.3), sharex=True, sharey=True)
+    figure, axes = subplots(len(fits), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     x = grid()
     for letter, axis, (name, found) in zip("abc", axes, fits.items(), strict=False):
         found_bands, colour = bands(found.posterior, x), COLOURS[name]
@@ -30,9 +30,9 @@ def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> F
         axis.plot(x, found_bands["nu"], color=colour, label="mean")
         axis.plot(x, data.source(x), "--", color="black", linewidth=1, label="truth")
         axis.plot(data.x, data.y, ".", color=COLOURS["data"], markersize=4, label="data")
-        axis.set(title=f"{letter}) {name}", xlabel="$x$")
-        axis.legend(loc="upper left", fontsize=8)
-    axes[0].set(ylabel=r"$\nu(x)$")
+        axis.set(title=f"{letter}) {name}", ylabel=r"$\nu(x)$")
+        axis.legend(loc="upper left")
+    axes[-1].set(xlabel="$x$")
     return figure
 
 
@@ -41,7 +41,7 @@ def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = 
 
     Beyond the data's range the truth is no longer drawn, and one period is marked.
     """
-    figure, axes = subplots(3, 1, figsize=(7.6, 6.8), sharex=True)
+    figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True)
     x, inner = grid(reach, 401), grid()
     shown, colour = bands(found.posterior, x), COLOURS["ISGP"]
     truth = {"color": "black", "linestyle": "--", "linewidth": 1}
@@ -67,7 +67,7 @@ def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = 
     for axis in axes:
         if reach > REACH:
             axis.axvspan(-PERIOD / 2, PERIOD / 2, color=COLOURS["bound"], alpha=0.08, lw=0)
-        axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=8)
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return figure
 
 

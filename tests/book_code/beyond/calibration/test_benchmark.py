@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss
 
-from bayesloss_book.beyond.calibration import benchmark, rivals
+from bayesloss_book.beyond.calibration import benchmark, rivals, tables
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
@@ -33,6 +33,16 @@ def test_later_cells_are_other_sizes_and_real_tables():
     sizes = {50, 200, 1_000, 5_000, 20_000}
     assert {cell["n"] for cell in later if cell["data"] == "flights"} == sizes
     assert max(cell["n"] for cell in later if cell["data"] == "mnist") == 20_000
+
+
+def test_the_larger_tables_and_the_mixed_parts_have_one_draw():
+    found = benchmark.table_cells()
+    assert {cell["data"] for cell in found} == set(tables.LARGER)
+    assert len(found) == 5 * 7 * len(tables.LARGER)  # sizes and classifiers
+    mixed = benchmark.shuffled_cells()
+    assert {(cell["data"], cell["task"]) for cell in mixed} == {("kmnist", "odd")}
+    assert {cell["n"] for cell in mixed} == {50, 200, 1_000, 5_000, 20_000}
+    assert {cell["number"] for cell in found + mixed} == {0}
 
 
 def test_seconds_are_measured_where_asked_for():
@@ -111,15 +121,13 @@ def test_a_row_is_every_method_on_the_same_cases():
 
 @pytest.mark.parametrize("name", benchmark.STORES)
 def test_stores_hold_every_cell_from_a_clean_tree(name):
-    """The later ones as far as they were measured: the page says how far."""
+    """Those of later sizes as far as they were measured; every real table is whole."""
     rows = load_results(RESULTS, name)
     columns = ["data", "task", "model", "n", "number"]
     stored = set(rows[columns].itertuples(index=False, name=None))
-    later = "more" in name
-    cells = benchmark.more_cells() if later else benchmark.cells()
-    planned = {tuple(cell[key] for key in columns) for cell in cells}
-    if later:
-        planned = {cell for cell in planned if cell[4] == 0 and cell[1] != "real" and cell[3] < 1e5}
+    planned = {tuple(cell[key] for key in columns) for cell in benchmark.planned(name)}
+    if "more" in name:
+        planned = {c for c in planned if c[1] == "real" or (c[4] == 0 and c[3] < 1e5)}
     assert planned <= stored
     provenance = load_provenance(RESULTS, name)
     assert provenance["parameters"] == benchmark.STORES[name]

@@ -65,3 +65,19 @@ def test_bound_has_means_over_draws():
     )
     axes = figures.draw_bound(judged).axes
     assert axes[2].lines[-1].get_ydata().tolist() == [0.5, 0.5]
+
+
+def test_where_shows_the_worst_data_at_the_top():
+    gaps = pd.DataFrame({1_000: [0.002, -0.003], 20_000: [0.001, np.nan]}, index=["a", "b"])
+    axis = figures.draw_where(gaps, "spline").axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "a"]
+    np.testing.assert_allclose(axis.lines[1].get_xdata(), [-3, 2])
+
+
+def test_reliability_is_of_predictions_that_are_too_sure():
+    p, y = figures.too_sure(20_000, 0)
+    sure = p > 0.9  # E sigmoid(0.7 logit p) there is about 0.89, below the mean prediction 0.95
+    assert p[sure].mean() - y[sure].mean() > 0.04  # its standard error is below 0.01
+    axes = figures.draw_reliability((60, 200), 0).axes
+    assert [axis.get_title() for axis in axes[:2]] == ["60 cases", "200 cases"]
+    assert all(len(axis.collections) == 1 for axis in axes[:2])

@@ -76,6 +76,20 @@ def test_small_sets_are_held_out_and_split_by_the_draw():
     assert not np.array_equal(first.test_scores, second.test_scores)
 
 
+def test_shuffled_parts_hold_the_same_cases():
+    """Each test case is of either part, by about as much as its share; four standard errors."""
+    plain = draw("digits", "odd", "logistic", 1_000, 0)
+    mixed = draw("digits", "odd", "logistic", 1_000, 0, shuffled=True)
+    cases = [
+        sorted(zip([*d.scores, *d.test_scores], [*d.y, *d.truth], strict=True))
+        for d in (plain, mixed)
+    ]
+    assert cases[0] == cases[1]  # n is the whole pool
+    share = np.isin(mixed.test_scores, plain.test_scores).mean()
+    m, total = len(plain.test_scores), len(plain.test_scores) + 1_000
+    assert abs(share - m / total) < 4 * np.sqrt(m / total * (1 - m / total) / m) + 0.02  # ties
+
+
 def test_scores_come_from_the_cache_the_second_time(monkeypatch):
     first = draw("digits", "odd", "logistic", 50, 0)
     scores._scores.cache_clear()

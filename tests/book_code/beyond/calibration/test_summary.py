@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from bayesloss_book.beyond.calibration import summary
-from bayesloss_book.stores.results import load_results
 
 
 def made_up(losses, n=200):
@@ -95,6 +94,19 @@ def test_families_are_compared_with_the_sigmoid():
     assert found.loc["curve", (200, "mean")] == 0
 
 
+def test_data_sets_are_means_over_their_sets():
+    found = summary.by_data(summary.long(made_up(LOSSES)), "sigmoid")
+    assert found[200].to_dict() == {"mnist": pytest.approx(-0.25), "votes": 0}
+
+
+def test_where_a_rival_wins():
+    rows = summary.long(made_up({key: LOSSES[key] for key in list(LOSSES)[1:]}))
+    found = summary.beaten(rows, by=0.1)
+    assert found.index.tolist() == [("mnist", 200)]
+    assert found.iloc[0].to_dict() == {"rival": "sigmoid", "lead": pytest.approx(0.5)}
+    assert summary.beaten(rows, by=0.6).empty
+
+
 def test_coverage_is_of_curves_alone():
     wide = made_up(LOSSES)
     wide["link: coverage"] = 0.9
@@ -124,14 +136,11 @@ def test_seconds_are_medians_over_cells():
 def test_the_readme_says_what_is_stored():
     """Mean excess log loss of ours and of the next best, in thousandths of a nat."""
     root = Path(__file__).resolve().parents[4]
-    results = root / "data" / "results"
-    rows = summary.long(
-        load_results(results, "calibrators"), load_results(results, "calibrators_extra")
-    )
-    means = 1e3 * summary.table(rows).xs("mean", axis=1, level=1)
+    rows = summary.everything(root / "data" / "results")
+    means = 1e3 * summary.table(rows).xs("mean", axis=1, level=1)[[200, 1_000, 5_000, 20_000]]
     ours, rivals = means.loc["link"], means.drop("link").min()
     said = (root / "README.md").read_text(encoding="utf-8")
     for values in (ours, rivals):
-        a, b, c = (f"{value:.1f}" for value in values)
-        assert f"{a}, {b} and {c}" in said
+        a, b, c, d = (f"{value:.1f}" for value in values)
+        assert f"{a}, {b}, {c} and {d}" in said
     assert f"{len(rows[['data', 'task', 'model']].drop_duplicates())} sets of scores" in said

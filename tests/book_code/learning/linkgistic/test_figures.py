@@ -39,8 +39,9 @@ def test_link(model):
 
 
 def test_fall(rounds):
-    left, right = figures.draw_fall(rounds).axes
+    left, right = figures.draw_fall(rounds, [0.0, -1.0, -2.0, -3.0]).axes
     assert left.lines[0].get_ydata().tolist() == [found.value for found in rounds]
+    assert left.lines[1].get_ydata().tolist() == [0.0, -1.0, -2.0, -3.0]
     assert right.lines[0].get_ydata().tolist() == [found.rise for found in rounds[1:]]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import expit, logsumexp
+from scipy.special import expit, logsumexp, xlogy
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
@@ -83,17 +83,44 @@ class TestLearn:
         for found in rounds:
             assert found.value == pytest.approx(found.posterior.log_evidence - _penalty(found))
 
-    def test_bound_below(self, rounds):
-        """On the data themselves: no grid."""
-        y = torch.from_numpy(SMALL.y).double()
-        found = rounds[-1]
-        plain = laplace(
-            found.posterior.prior, Bernoulli(), found.scores, y, start=found.posterior.mode
-        )
-        gap = plain.log_evidence - plain.evidence_bound
-        # The modes with and without the grid are a thousandth of a deviation apart.
-        assert em.bound_below(found, SMALL.y) == pytest.approx(gap, abs=0.05)
-        assert gap > 0
+    def test_draws_weigh_the_evidence(self):
+        """Three parameters: the evidence and the mean log likelihood by quadrature."""
+        found = em.learn(SMALL, rounds=0, C=10.0, n_basis=2)[0]
+        q, y = found.posterior, torch.from_numpy(SMALL.y)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+        cube = torch.cartesian_prod(*[torch.from_numpy(nodes)] * 3)
+        weight = torch.cartesian_prod(*[torch.from_numpy(weights / weights.sum())] * 3).prod(1)
+
+        def fit(Gamma):
+            nu = q.prior.source(found.scores, Gamma)
+            return torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).sum(1)
+
+        around = q.mode + cube @ q.root.T
+        normal = torch.distributions.MultivariateNormal(q.mode, scale_tril=_lower(q.root))
+        prior = torch.distributions.Normal(q.prior.location, q.prior.precision.rsqrt())
+        ratio = fit(around) + prior.log_prob(around).sum(1) - normal.log_prob(around)
+        evidence = float(torch.logsumexp(ratio + weight.log(), 0)) + math.log(2)  # both twins
+        found_draws = em.drawn(found, SMALL.y, 4000, seed=1)
+        weights = np.exp(found_draws["log weight"] - evidence)
+        assert abs(weights.mean() - 1) < 4 * weights.sem()
+        assert weights.sem() < 0.05
+        expected, fits = float(weight @ fit(around)), found_draws["log likelihood"]
+        assert abs(fits.mean() - expected) < 4 * fits.sem()
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_no_monotone_link_is_better(self, seed):
+        """A dozen data, two of them at one score: the best of all steps in thousandths."""
+        generator = np.random.default_rng(seed)
+        x = np.append(generator.normal(size=11), 0.3).round(1)
+        y = (generator.random(12) < expit(x)).astype(np.int64)
+        levels = np.linspace(0, 1, 1001)
+        best = np.zeros(1001)  # of the data so far, if the last probability is this level
+        for score in np.unique(x):
+            at = y[x == score]
+            best = np.maximum.accumulate(best)
+            best = best + xlogy(at.sum(), levels) + xlogy((1 - at).sum(), 1 - levels)
+        # A probability off by half a thousandth costs a few 1e-6 nats.
+        assert em.best_monotone(torch.from_numpy(x), y) == pytest.approx(best.max(), abs=1e-4)
 
     def test_every_m_step_rises(self, rounds):
         assert math.isnan(rounds[0].rise)
@@ -108,6 +135,10 @@ class TestLearn:
         found = em.learn(SMALL, rounds=0, prior="gp", **QUICK)[0]
         assert isinstance(found.posterior.prior, GP)
         assert float(found.posterior.prior.kernel.variance) > 1
+
+
+def _lower(root):
+    return torch.linalg.cholesky(root @ root.T)
 
 
 def _penalty(found):

@@ -16,6 +16,7 @@ from bayesloss_book.learning.linkgistic.slider import link_slider
 
 SMALL = kinked(300, 0, n_test=200)
 SHOWN = (0, 1, 3)
+NUMBERS = {"fixed": (-0.5, 2.0), "losses": (0.5, 0.4, 0.3), "others": (0.61, 0.25)}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def rounds():
 @pytest.fixture(scope="module")
 def text(rounds):
     x = SMALL.X_test @ np.array([2.0, -2.0, 1.0]) / 3
-    return link_slider(rounds, SHOWN, x, SMALL.odds)._repr_html_()
+    return link_slider(rounds, SHOWN, x, SMALL.odds, **NUMBERS)._repr_html_()
 
 
 def test_carries_everything_it_needs(text):
@@ -46,19 +47,18 @@ def test_has_a_labelled_slider_a_button_and_a_described_picture(text):
 def test_frames_are_the_rounds(rounds, text):
     frames = BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     assert [int(values["data-round"]) for values in frames] == list(SHOWN)
+    assert [values["data-loss"] for values in frames] == ["0.500", "0.400", "0.300"]
+    assert "logistic regression 0.610, truth 0.250" in text
     for values, k in zip(frames, SHOWN, strict=True):
         assert float(values["data-value"]) == pytest.approx(rounds[k].value, abs=0.051)
-        assert float(values["data-length"]) == pytest.approx(
-            float(rounds[k].beta.norm()), abs=0.0051
-        )
 
 
 def test_curves_are_drawn_to_scale(rounds, text):
     """The last frame's mean and the truth, read back."""
     curves = re.findall(r'<path d="M([^"]*)" fill="none"', text)
-    mean, truth = (
+    fixed, mean, truth = (
         np.array([[float(v) for v in point.split()] for point in path.split("L")])
-        for path in curves[-2:]
+        for path in (curves[0], *curves[-2:])
     )
     t = mean[:, 0] / 600 * 5 - 2.5
     found = rounds[3]
@@ -66,6 +66,7 @@ def test_curves_are_drawn_to_scale(rounds, text):
     u = expit(found.posterior.prior.source(torch.from_numpy(t) * found.scores.std(), draws).numpy())
     # 200 draws against 2000, and pixels.
     np.testing.assert_allclose(1 - mean[:, 1] / 300, u.mean(axis=0), atol=0.03)
+    np.testing.assert_allclose(1 - fixed[:, 1] / 300, expit(-0.5 + 2 * t), atol=0.001)
     odds = np.where(t < 0, 0.9 * t, 7.5 * t) - 0.5  # the true score is three times t
     inner = np.abs(t) < 1.5
     np.testing.assert_allclose(1 - truth[inner, 1] / 300, expit(odds[inner]), atol=0.03)
@@ -74,7 +75,7 @@ def test_curves_are_drawn_to_scale(rounds, text):
 @pytest.mark.parametrize("shown", [(), (-1, 2), (2, 2), (3, 1), (0, 4)])
 def test_impossible_rounds_are_refused(rounds, shown):
     with pytest.raises(ValueError, match="expected rounds increasing from 0 to 3"):
-        link_slider(rounds, shown, [0.0, 1.0], [0.0, 1.0])
+        link_slider(rounds, shown, [0.0, 1.0], [0.0, 1.0], **NUMBERS)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")
@@ -83,14 +84,14 @@ def test_script_shows_one_frame_and_plays(text):
     script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
     stub = f"""
       const frames = [0, 1, 3].map(n => ({{
-        dataset: {{round: String(n), value: "v" + n, length: "l" + n}}, style: {{}}}}));
+        dataset: {{round: String(n), value: "v" + n, loss: "l" + n}}, style: {{}}}}));
       let input, click, tick = null;
       const setInterval = f => {{ tick = f; return 7; }};
       const clearInterval = () => {{ tick = null; }};
       const slider = {{value: "0", setAttribute: (k, v) => {{ slider[k] = v; }},
                        addEventListener: (_, f) => {{ input = f; }}}};
       const button = {{textContent: "Play", addEventListener: (_, f) => {{ click = f; }}}};
-      const outputs = {{round: {{}}, value: {{}}, length: {{}}}};
+      const outputs = {{round: {{}}, value: {{}}, loss: {{}}}};
       const box = {{
         querySelectorAll: () => frames,
         querySelector: s => s === "input" ? slider : s === "button" ? button
@@ -110,5 +111,5 @@ def test_script_shows_one_frame_and_plays(text):
     done = subprocess.run(["node", "-e", stub], capture_output=True, text=True, check=True)
     log, said, value = json.loads(done.stdout)
     assert log == ["100", "010", "Pause", "001", "Play", True, "100"]
-    assert said == "round 1, log evidence v1 nats, weights of length l1"
+    assert said == "round 1, log loss on new data l1, log evidence v1 nats"
     assert value == "v0"

@@ -1,0 +1,89 @@
+"""The constant in the basis, and what is measured with and without it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss import TrigonometricKernel
+from bayesloss_book.learning.isgp import flat_places
+from bayesloss_book.stores.results import load_provenance, load_results
+
+RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+SMALL = flat_places.WithConstant(TrigonometricKernel(a=1.5, c=0.4, n_basis=6), 0.7)
+
+
+@pytest.mark.parametrize("x", [-2.0, 0.0, 1.3])
+def test_psi_is_the_integral_of_the_products(x):
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    z = torch.from_numpy(x / 2 * (1 + nodes))
+    phi = SMALL.basis(z).numpy()
+    expected = x / 2 * (phi.T * weights) @ phi
+    found = SMALL.psi(torch.tensor([x], dtype=torch.float64))[0]
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_both_priors_have_one_variance():
+    waves = TrigonometricKernel(a=1.2, c=0.2, n_basis=32)
+    zero = torch.zeros(1, dtype=torch.float64)
+    both = flat_places.WithConstant(waves.scaled(0.5), 0.5).variance_at(zero)
+    assert float(both) == pytest.approx(float(waves.variance_at(zero))) == pytest.approx(1)
+
+
+def test_excess_is_what_new_labels_cost():
+    """Of 400,000 new labels, within four standard errors."""
+    found = flat_places.measure(source="kink", n=100, filled=0.5, a=1.2, seed=1, n_basis=8)
+    x, y = flat_places.labels("kink", 100, 1)
+    posterior = flat_places.fit("waves", x, y, filled=0.5, a=1.2, n_basis=8)
+    said = torch.sigmoid(torch.from_numpy(flat_places.source_draws(posterior))).mean(dim=0).numpy()
+    true = torch.sigmoid(flat_places.SOURCES["kink"](flat_places.grid())).numpy()
+    generator = np.random.default_rng(0)
+    at = generator.integers(len(true), size=400_000)
+    new = generator.random(len(at)) < true[at]
+    cost = np.where(new, np.log(true[at] / said[at]), np.log((1 - true[at]) / (1 - said[at])))
+    assert abs(cost.mean() - found["waves_excess"]) < 4 * cost.std() / np.sqrt(len(cost))
+    assert found["waves_excess"] > 8 * cost.std() / np.sqrt(len(cost))
+
+
+def test_labels_follow_the_source():
+    x, y = flat_places.labels("line", 40_000, 3)
+    p = torch.sigmoid(x)
+    assert float(x.min()) >= -3
+    assert float(x.max()) <= 3
+    assert abs(float(((y - p) * x).mean())) < 4 * float((x**2 * p * (1 - p)).mean().sqrt()) / 200
+
+
+def test_exact_posterior_is_that_of_a_sum():
+    """Three parameters and a grid of 80 points each way, in units of the prior's deviations."""
+    x, y = flat_places.labels("line", 60, 2)
+    joint = flat_places.joint_density("waves", x, y, filled=0.5, a=1.2, n_basis=2)
+    sample = flat_places.exact(joint, n_chains=256, n_temperatures=60, seed=0)
+    line = torch.linspace(-5, 5, 80, dtype=torch.float64)
+    cube = torch.cartesian_prod(line, line, line)
+    scale = joint.prior.precision.rsqrt()
+    at = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    nu = joint.prior.source(x, joint.prior.location + scale * cube)
+    fit = torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).sum(dim=1)
+    mass = fit - 0.5 * (cube**2).sum(dim=1) - 1.5 * np.log(2 * np.pi) + 3 * np.log(10 / 79)
+    # Four standard errors; the data are on a grid there and not here, a hundredth of a nat.
+    assert abs(sample.log_evidence - float(mass.logsumexp(0))) < 4 * sample.error + 0.01
+    expected = torch.softmax(mass, 0) @ torch.sigmoid(
+        joint.prior.source(at, joint.prior.location + scale * cube)
+    )
+    p = torch.sigmoid(joint.prior.source(at, joint.prior.location + scale * sample.points))
+    error = ((p - expected) ** 2).T @ sample.weights / sample.effective_size
+    assert bool(((sample.weights @ p - expected).abs() < 4 * error.sqrt()).all())
+
+
+def test_unknown_priors_are_refused():
+    x, y = flat_places.labels("line", 10, 0)
+    with pytest.raises(ValueError, match="expected a prior of .* got 'GP'"):
+        flat_places.fit("GP", x, y, filled=0.5, a=1.2)
+
+
+def test_stored_results_are_whole():
+    for name, size in (("flat_places", 480), ("flat_places_exact", 3)):
+        assert len(load_results(RESULTS, name)) == size
+        runs = load_provenance(RESULTS, name)["runs"]
+        assert not any("dirty" in run["commit"] for run in runs)
