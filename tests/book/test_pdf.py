@@ -14,10 +14,16 @@ PAGE = """<html><head>
 
 
 @pytest.fixture
-def document(tmp_path):
+def html(tmp_path):
+    """Return the folder of a built book without pages."""
+    folder = tmp_path / "html"
+    (folder / "book").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def document(html):
     """Return one document of two small pages, and its headings."""
-    html = tmp_path / "html"
-    (html / "book").mkdir(parents=True)
     one = (
         '<a href="#top">1</a><a href="two.html#top">2</a><a href="two.html#only">3</a>'
         '<a href="two.html">4</a><a href="../genindex.html">5</a><a href="https://a.org/">6</a>'
@@ -58,9 +64,7 @@ def test_folded_text_is_open_and_hidden_code_is_gone(document):
     assert all(details.has_attr("open") for details in document[0].find_all("details"))
 
 
-def test_a_slider_that_two_pages_have_is_found_by_its_script_on_both(tmp_path):
-    html = tmp_path / "html"
-    (html / "book").mkdir(parents=True)
+def test_a_slider_that_two_pages_have_is_found_by_its_script_on_both(html):
     slider = (
         '<div class="cell_output"><div id="slider"><button>Go</button></div>'
         '<script>document.getElementById("slider")</script></div>'
@@ -74,9 +78,7 @@ def test_a_slider_that_two_pages_have_is_found_by_its_script_on_both(tmp_path):
         assert f'getElementById("{own["id"]}")' in article.script.string
 
 
-def test_the_volume_to_read_leaves_the_evidence_to_the_other(tmp_path):
-    html = tmp_path / "html"
-    (html / "book").mkdir(parents=True)
+def test_the_volume_to_read_leaves_the_evidence_to_the_other(html):
     box = (
         '<div class="claim claim-holds" id="claim-x"><p class="claim-head"><span>holds</span>'
         " W&amp;N, (1)</p><p>The box.</p></div>"

@@ -86,11 +86,16 @@ def test_weights_count_cases():
     np.testing.assert_allclose(weighted.predict_proba(p), repeated.predict_proba(p), atol=1e-4)
 
 
-def test_zeros_do_not_make_anything_impossible():
+def voted(n):
+    """Shares of ten votes, many of them zero, and labels of three classes."""
     rng = np.random.default_rng(0)
-    truth = rng.dirichlet([0.2] * 3, 2000)
+    truth = rng.dirichlet([0.2] * 3, n)
     votes = np.array([rng.multinomial(10, row) for row in truth]) / 10
-    y = (rng.random((2000, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    return votes, (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+
+
+def test_zeros_do_not_make_anything_impossible():
+    votes, y = voted(2000)
     p = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
     assert p.min() > 1e-4
     sure = votes[:, 0] == 1
@@ -99,10 +104,7 @@ def test_zeros_do_not_make_anything_impossible():
 
 def test_zeros_add_half_the_least_share_to_every_probability():
     """So that votes are log probabilities that the caller could have formed."""
-    rng = np.random.default_rng(0)
-    truth = rng.dirichlet([0.2] * 3, 300)
-    votes = np.array([rng.multinomial(10, row) for row in truth]) / 10
-    y = (rng.random((300, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    votes, y = voted(300)
     found = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
     scores = np.log(votes + 0.05)
     np.testing.assert_allclose(

@@ -23,7 +23,7 @@ _REST = np.int64(2**63 - 1)
 
 
 def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
-    """The points nearest to levels and their neighbours, and others drawn together.
+    """The points nearest to levels at either end, their neighbours, and others drawn together.
 
     Each of the latter stands for the rows between two of the others.
 
@@ -32,17 +32,17 @@ def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
     fold : callable
         As :meth:`bayesloss.learning.rows.Rows.fold`.
     depths : ndarray
-        Levels, in [0, 1].
+        Asked for are the levels ``depths`` and ``1 - depths``, in [0, 1], and the extremes.
 
     Returns
     -------
     points, weights : ndarray of shape (m,)
     """
-    bits = 64 - _FIRST
+    levels, bits = np.concatenate([depths, 1 - depths, [0.0, 1.0]]), 64 - _FIRST
     keys, sums = fold(_count, None, bits, bits, merge=_joined)
     while bits:
         level = sums[0].cumsum() / sums[0].sum()
-        at = np.searchsorted(level, np.append(depths, [0.0, 1.0]))
+        at = np.searchsorted(level, levels)
         near = np.unique((at[:, None] + [-1, 0, 1]).clip(0, len(keys) - 1))
         finer = 0 if sums[1, near].sum() <= _FEW else max(bits - _NEXT, 0)
         inside = fold(_count, keys[near] >> bits, bits, finer, merge=_joined)

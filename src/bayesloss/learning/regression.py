@@ -47,8 +47,6 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
-_LEVELS = np.concatenate([DEPTHS.numpy(), 1 - DEPTHS.numpy()])  # that the range map asks for
-
 Array = NDArray[np.float64]
 
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
@@ -201,7 +199,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         _check_ends(x_ends, y_ends, rows)
         self.range_map_ = RangeMap()
         if self.robust_range:
-            points, weight = rows.distribution(_LEVELS)
+            points, weight = rows.distribution(DEPTHS.numpy())
             self.range_map_ = RangeMap.fit(torch.from_numpy(points), torch.from_numpy(weight))
         low, high = self.range_map_(torch.from_numpy(x_ends)).numpy() / 2
         self._x_location, self._x_scale = low + high, high - low

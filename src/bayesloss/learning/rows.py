@@ -58,8 +58,8 @@ class Rows:
     def distribution(self, depths: Array) -> tuple[Array, Array]:
         """Points and their weights, (m,) each, with the weight on either side of some of them.
 
-        Those are the points nearest to the levels ``depths``, their neighbours, and the extremes.
-        Others may be drawn together; of fewer than a million rows none are.
+        Those are the points nearest to the levels ``depths`` and ``1 - depths``, their neighbours,
+        and the extremes. Others may be drawn together; of fewer than a million rows none are.
         """
         if len(self.x) <= _PART:
             return self.x, self.weight

@@ -31,8 +31,7 @@ __all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid"]
 Array = NDArray[np.float64]
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
-_DEPTHS = np.append(DEPTHS.numpy(), _TAIL)
-_LEVELS = np.concatenate([_DEPTHS, 1 - _DEPTHS])  # what steps 1 and 2 ask of the scores
+_DEPTHS = np.append(DEPTHS.numpy(), _TAIL)  # what steps 1 and 2 ask of the scores, at either end
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _NEWTON_STEPS = 100
 _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slope at all
@@ -99,7 +98,7 @@ class ScoreMap:
     def of(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreMap":
         """The same from n rows, wherever they lie."""
         rows = rows.map(_with_x, partial(_real, probabilities=probabilities))
-        values, weight = rows.distribution(_LEVELS)
+        values, weight = rows.distribution(_DEPTHS)
         ends = _Ends.fit(values, weight, n)
         values, rows = ends(values), rows.map(_with_x, ends)
         kinds: list[Callable[[Array], Array]] = [_LogTails.fit(values, weight)]

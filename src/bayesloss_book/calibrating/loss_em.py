@@ -12,8 +12,8 @@ from torch import Tensor
 
 from bayesloss.calibrating.families import gaussians
 from bayesloss.calibrating.loss_em import tilted_posterior
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.power_plant import PowerPlant
 
 __all__ = [
     "ALGORITHMS",

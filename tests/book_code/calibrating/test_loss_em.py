@@ -12,7 +12,7 @@ from scipy.stats import norm
 from bayesloss.calibrating.families import gaussians
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em, mixed_loss_em
 from bayesloss_book.calibrating import loss_em as page
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, approximations
+from bayesloss_book.power_plant import PowerPlant, approximations
 
 RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))
 

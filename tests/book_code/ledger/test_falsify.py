@@ -24,7 +24,6 @@ NOT_BY_ONE_VALUE = {
     "wn-finite-m-parametric",
     "wn-lemma-6",
     "wn-support-representable",
-    "wn-theorem-5",
     "lhg-choice-rule",
     "lhg-easy-cases",
     "lhg-log-linearisation",

@@ -6,12 +6,12 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory.power_plant import (
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.power_plant import (
     PowerPlant,
     divergence_map,
     predictive_divergence,
 )
-from bayesloss_book.figures import COLOURS
 
 __all__ = [
     "LABELS",
@@ -115,7 +115,7 @@ def draw_finer(
 ) -> Figure:
     """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded.
 
-    See :func:`~bayesloss_book.calibrating.decision_theory.power_plant.predictive_divergence`.
+    See :func:`~bayesloss_book.power_plant.predictive_divergence`.
     """
     means = np.linspace(-1, 1, 2001)
     figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)

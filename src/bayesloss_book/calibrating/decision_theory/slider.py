@@ -11,8 +11,8 @@ import numpy as np
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, tail_matching
 from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
+from bayesloss_book.power_plant import PowerPlant, tail_matching
 
 __all__ = ["power_plant_slider"]
 
@@ -64,7 +64,7 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     plant : PowerPlant
         Its critical temperature, a whole number of degrees, and its costs are where sliders start.
     fits : dict
-        From :func:`~bayesloss_book.calibrating.decision_theory.power_plant.approximations`; the
+        From :func:`~bayesloss_book.power_plant.approximations`; the
         third Gaussian depends on the critical temperature and is found again for each.
 
     Raises

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory import figures
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, approximations
+from bayesloss_book.power_plant import PowerPlant, approximations
 
 PLANT = PowerPlant()
 FITS = approximations(PLANT)

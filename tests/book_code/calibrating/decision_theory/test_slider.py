@@ -9,8 +9,8 @@ import pytest
 from bs4 import BeautifulSoup
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory.power_plant import PowerPlant, approximations
 from bayesloss_book.calibrating.decision_theory.slider import power_plant_slider
+from bayesloss_book.power_plant import PowerPlant, approximations
 
 PLANT = PowerPlant()
 FITS = approximations(PLANT)

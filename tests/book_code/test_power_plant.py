@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.decision_theory import power_plant as page
+from bayesloss_book import power_plant as page
 
 PLANT = page.PowerPlant()
 FITS = page.approximations(PLANT)
