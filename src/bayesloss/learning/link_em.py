@@ -65,6 +65,9 @@ _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences 
 _ANYWHERE = 3  # rounds in which weights go all the way
 _STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
 _SHORTER = 0.7  # part of the way before up to which it is shorter
+# Log odds of the size 4 that move by a part m of it change a loss by at most (4 m)^2 / 8, which is
+# half of tol at this many square roots of tol.
+_MOVED = 0.5
 _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
 _STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
 _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
@@ -134,10 +137,11 @@ def fit_links(
         Whether the first columns of the noise are to move the link most, as points of low
         discrepancy ask for.
     tol : float
-        EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
-        datum in a round; see also :func:`maximise_weights`. With held-out scores and few data
-        a column it also ends when three rounds found the log evidence clearly lower, and goes back
-        to where it was highest.
+        EM ends when no problem's log evidence, less the penalty where scores are in-sample, changes
+        by more than tol nats a datum in a round, nor held-out scores by more than a part
+        sqrt(tol) / 2 of their size; see also :func:`maximise_weights`. With held-out scores and few
+        data a column it also ends when three rounds found the log evidence clearly lower, and goes
+        back to where it was highest.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
@@ -203,7 +207,8 @@ def fit_links(
                 fitted_to[k] = seen
                 choose = rounds & (rounds - 1) == 0
                 # E-step
-                penalty = 0.5 * data.ridge * walk.penalty(k)
+                # Held-out scores keep their size: what their penalty does says nothing of the fit.
+                penalty = 0.0 if held_out is not None else 0.5 * data.ridge * walk.penalty(k)
                 _update_link(links[k], data, likelihood, k, seen, penalty, choose, few)
             record(
                 "log_evidence",
@@ -216,7 +221,12 @@ def fit_links(
             bar.set_postfix(unsettled=len(active))
             if few:
                 best.look(active, walk, fitted_to, links)
-            active = [k for k in active if links[k].gain >= tol and best.age[k] < _PATIENCE]
+            still = _MOVED * math.sqrt(tol)
+            active = [
+                k
+                for k in active
+                if (links[k].gain >= tol or walk.moved[k] >= still) and best.age[k] < _PATIENCE
+            ]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
             tables = {
@@ -251,7 +261,9 @@ def fit_links(
     best.restore(walk, fitted_to, links)
     if active:
         gain = max(links[k].gain for k in active)
-        unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
+        moved = float(walk.moved[active].max())
+        what = f"the evidence by {gain:.2g} a datum" + (f", scores by {moved:.1%}" if moved else "")
+        unsettled.append(f"EM (its last round still changed {what})")
     unsettled += [f"the E-step of problem {k}" for k, link in enumerate(links) if not link.found]
     return LinkFit(
         beta=walk.beta,
@@ -343,7 +355,7 @@ class _Link:
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
-    value: float = -math.inf  # the log evidence less the penalty, in nats a datum
+    value: float = -math.inf  # the log evidence less any penalty, in nats a datum
     gain: float = math.inf  # by how much it changed in the last round
 
 
@@ -359,6 +371,7 @@ class _Walk:
         self.strength = torch.ones_like(beta[:, 0])  # of the penalty
         self.fit_strength = self.strength.clone()  # where the last fits ended
         self.step = self.strength.clone()
+        self.moved = torch.zeros_like(self.strength)  # a part of held-out scores' size
         self._weight, self._ahead = weight, torch.zeros_like(scores)
 
     def penalty(self, k: int) -> float:
@@ -385,6 +398,7 @@ class _Walk:
             slower = step / (1 + step / 2)
             self.step[active] = torch.where(turns & (way > _SHORTER * way_before), slower, step)
         step = self.step[active]
+        self.moved[active] = torch.where(size > 0, step * way / size, 0.0)
         self.fit_strength[active] = self.strength[active] / factor**2
         self.strength[active] *= factor ** (-2 * step)
         self.beta[active] += step[:, None] * (factor[:, None] * fit.beta - self.beta[active])
