@@ -453,15 +453,12 @@ def _update_link(
         high = low + link.prior.kernel.edge
     link.low, link.high = low, high
 
+    labels = data.labels[problem].to(scores.dtype)
+
     def observed(size: int) -> Observations:
-        nodes = torch.linspace(low, high, size, dtype=scores.dtype)
-        return likelihood.spread(
-            link.prior.features,
-            scores.cpu(),
-            data.labels[problem].to(scores.dtype).cpu(),
-            data.weight.cpu(),
-            nodes,
-        )
+        nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
+        shares = likelihood.shares(scores, labels, data.weight, nodes)  # all that leaves the device
+        return likelihood.on_grid(link.prior.features, nodes.cpu(), shares.cpu())
 
     if choose and len(link.rivals) > 1:
         _choose_prior(link, likelihood, observed(_COARSE))
