@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from torch.overrides import TorchFunctionMode
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
+from bayesloss.learning.importance import weigh_draws
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
@@ -26,9 +29,9 @@ def data_of(n=600, d=3, k=2, C=10.0, seed=0):
     return LinearScores(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
 
 
-def prior_of(kind):
+def prior_of(kind, a=1.5):
     def make(scores):
-        kernel = TrigonometricKernel(a=1.5, c=0.5 / float(scores.abs().max()), n_basis=N_BASIS)
+        kernel = TrigonometricKernel(a=a, c=0.5 / float(scores.abs().max()), n_basis=N_BASIS)
         return kind(kernel, gamma=0.01)
 
     return make
@@ -39,9 +42,9 @@ def noise(n_draws=16):
     return torch.randn((n_draws, N_BASIS + 1), dtype=torch.float64, generator=generator)
 
 
-def run(kind=ISGP, loss=None, data=None, **options):
+def run(kind=ISGP, loss=None, data=None, a=1.5, **options):
     options = {"tol": 1e-5, "max_iter": 20, **options}
-    return fit_links(data or data_of(), Bernoulli(loss), prior_of(kind), noise(), **options)
+    return fit_links(data or data_of(), Bernoulli(loss), prior_of(kind, a), noise(), **options)
 
 
 def plain_expectation(prior, loss, Gamma, x, labels):
@@ -163,6 +166,32 @@ def test_a_watcher_sees_every_round():
     assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()
 
 
+class Transfers(TorchFunctionMode):
+    """The sizes of what is sent from a device to the host, or would be if it were one."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.cpu, torch.Tensor.tolist):  # numpy() takes what is there
+            self.sizes.append(args[0].numel())
+        return function(*args, **(kwargs or {}))
+
+
+def test_rounds_send_nothing_of_the_size_of_the_data():
+    """Only counts on a grid leave the device of the data: more rounds, no more large transfers."""
+    large = []
+    data = data_of(n=5000)
+    for rounds in (1, 4):
+        with Transfers() as transfers:
+            found = run(data=data, max_iter=rounds, tol=1e-9, held_out=LeaveOneOut(data, 0))
+        assert len(found.history["log_evidence"]) == rounds + 1
+        large.append(sum(size >= 5000 for size in transfers.sizes))
+        assert len(transfers.sizes) > 2 * rounds
+    assert large[0] == large[1]
+
+
 def test_held_out_scores_keep_their_size():
     """Few data per column: weights do not grow out of the period against a flat link.
 
@@ -177,3 +206,24 @@ def test_held_out_scores_keep_their_size():
     np.testing.assert_allclose(after, before, rtol=1e-3)  # tol
     assert len(found.history["log_evidence"]) > 2
     torch.testing.assert_close(found.scores, data.scores(found.beta, torch.zeros(1).double()))
+
+
+def test_few_rows_a_column_have_the_nearest_gaussian_and_not_laplaces():
+    """Its mean of nu against draws that are weighted to the exact posterior.
+
+    Over the middle of the scores it is 0.24 off, Laplace's 1.0 and up to 1.7; the draws err by 0.1.
+    """
+    D, digit = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(D))[:200]
+    Z, labels = torch.from_numpy(D[rows] / 16), torch.from_numpy((digit[rows] == 3).astype(int))
+    data = LinearScores(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
+    found = run(data=data, a=1.2, held_out=LeaveOneOut(data, 0), tol=1e-4)
+    q, seen = found.posteriors[0], found.seen[0]
+    y = labels.to(seen.dtype)
+    x = torch.linspace(float(seen.min()), float(seen.max()), 9, dtype=seen.dtype)[2:7]
+    draws = weigh_draws(q, seen, y, n_draws=20_000, generator=torch.Generator().manual_seed(0))
+    assert draws.effective_size > 200
+    truth = draws.weights @ q.prior.source(x, draws.Gamma)
+    by_laplace = laplace(q.prior, Bernoulli(), seen, y, start=q.mode).mean(x)
+    assert float((q.mean(x) - truth).abs().mean()) < 0.3
+    assert float((by_laplace - truth).abs().mean()) > 0.6

@@ -185,6 +185,26 @@ def test_leave_one_out_scores_keep_links_from_overconfidence():
     assert loss["held out"] < 0.85 * loss["training"]
 
 
+def test_em_ends_when_only_the_penalty_drifts():
+    """A straight link: the evidence and the scores of held-out data stand still after two rounds.
+
+    What their penalty counts goes on to fall by a tenth a round, and held EM up to its last.
+    """
+    generator = np.random.default_rng(0)
+    weights = generator.normal(size=20)
+    X = generator.normal(size=(5000, 20))
+    y = generator.random(5000) < expit(X @ (2 * weights / np.linalg.norm(weights)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = LinkgisticClassifier(random_state=0).fit(X[:1000], y[:1000])
+    assert model.n_iter_ <= 4
+    with pytest.warns(ConvergenceWarning):
+        longer = LinkgisticClassifier(random_state=0, tol=1e-9).fit(X[:1000], y[:1000])
+    assert longer.n_iter_ > 30
+    losses = [log_loss(y[1000:], m.predict_proba(X[1000:])) for m in (model, longer)]
+    assert abs(losses[0] - losses[1]) < 2e-4  # twice tol
+
+
 class TestChosenPrior:
     def test_few_data_make_a_logistic_regression(self):
         """200 data of a straight link: with a = 1.2 the log loss is worse by 0.03, now by 0.007."""

@@ -47,6 +47,7 @@ from bayesloss.learning.link_tables import (
 )
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.variational import nearest
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
@@ -64,6 +65,9 @@ _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences 
 _ANYWHERE = 3  # rounds in which weights go all the way
 _STRAIGHT = 0.5  # cosine of the angle below which the way to the next fit turns
 _SHORTER = 0.7  # part of the way before up to which it is shorter
+# Log odds of the size 4 that move by a part m of it change a loss by at most (4 m)^2 / 8, which is
+# half of tol at this many square roots of tol.
+_MOVED = 0.5
 _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
 _STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
 _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
@@ -134,9 +138,10 @@ def fit_links(
         discrepancy ask for.
     tol : float
         EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
-        datum in a round; see also :func:`maximise_weights`. With held-out scores and few data
-        a column it also ends when three rounds found the log evidence clearly lower, and goes back
-        to where it was highest.
+        datum in a round; see also :func:`maximise_weights`. With held-out scores it also ends when
+        the log evidence alone does not, nor scores by more than a part sqrt(tol) / 2 of their size.
+        And with few data a column it ends when three rounds found the log evidence clearly lower,
+        and goes back to where it was highest.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
@@ -172,6 +177,7 @@ def fit_links(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
     fitted_to = walk.scores.clone()
+    few = held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]
     best = _BestRounds(len(links))
     history: dict[str, list[Tensor]] = {
         name: [] for name in ("log_evidence", "expected_before", "expected", "change")
@@ -202,7 +208,7 @@ def fit_links(
                 choose = rounds & (rounds - 1) == 0
                 # E-step
                 penalty = 0.5 * data.ridge * walk.penalty(k)
-                _update_link(links[k], data, likelihood, k, seen, penalty, choose)
+                _update_link(links[k], data, likelihood, k, seen, penalty, choose, few)
             record(
                 "log_evidence",
                 active,
@@ -212,9 +218,18 @@ def fit_links(
                 watch(walk.beta.clone(), [link.posterior for link in links])
             bar.update()
             bar.set_postfix(unsettled=len(active))
-            if held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]:
+            if few:
                 best.look(active, walk, fitted_to, links)
-            active = [k for k in active if links[k].gain >= tol and best.age[k] < _PATIENCE]
+            # Held-out scores keep their size. Where they stand still, and the evidence with them,
+            # all that drifts is by how much their penalty counts.
+            still = walk.moved < _MOVED * math.sqrt(tol)
+            active = [
+                k
+                for k in active
+                if links[k].gain >= tol
+                and not (links[k].drift < tol and still[k])
+                and best.age[k] < _PATIENCE
+            ]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
             tables = {
@@ -341,8 +356,10 @@ class _Link:
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
-    value: float = -math.inf  # the log evidence less the penalty, in nats a datum
-    gain: float = math.inf  # by how much it changed in the last round
+    evidence: float = -math.inf  # its logarithm, in nats a datum
+    value: float = -math.inf  # the same less the penalty
+    drift: float = math.inf  # by how much the one and
+    gain: float = math.inf  # the other changed in the last round
 
 
 class _Walk:
@@ -357,6 +374,7 @@ class _Walk:
         self.strength = torch.ones_like(beta[:, 0])  # of the penalty
         self.fit_strength = self.strength.clone()  # where the last fits ended
         self.step = self.strength.clone()
+        self.moved = torch.full_like(self.strength, math.inf)  # a part of held-out scores' size
         self._weight, self._ahead = weight, torch.zeros_like(scores)
 
     def penalty(self, k: int) -> float:
@@ -383,6 +401,7 @@ class _Walk:
             slower = step / (1 + step / 2)
             self.step[active] = torch.where(turns & (way > _SHORTER * way_before), slower, step)
         step = self.step[active]
+        self.moved[active] = torch.where(size > 0, step * way / size, 0.0)
         self.fit_strength[active] = self.strength[active] / factor**2
         self.strength[active] *= factor ** (-2 * step)
         self.beta[active] += step[:, None] * (factor[:, None] * fit.beta - self.beta[active])
@@ -429,6 +448,7 @@ def _update_link(
     scores: Tensor,
     penalty: float,
     choose: bool,
+    few: bool,
 ) -> None:
     """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
     low, high = float(scores.min()), float(scores.max())
@@ -436,25 +456,26 @@ def _update_link(
         high = low + link.prior.kernel.edge
     link.low, link.high = low, high
 
+    labels = data.labels[problem].to(scores.dtype)
+
     def observed(size: int) -> Observations:
-        nodes = torch.linspace(low, high, size, dtype=scores.dtype)
-        return likelihood.spread(
-            link.prior.features,
-            scores.cpu(),
-            data.labels[problem].to(scores.dtype).cpu(),
-            data.weight.cpu(),
-            nodes,
-        )
+        nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
+        shares = likelihood.shares(scores, labels, data.weight, nodes)  # all that leaves the device
+        return likelihood.on_grid(link.prior.features, nodes.cpu(), shares.cpu())
 
     if choose and len(link.rivals) > 1:
         _choose_prior(link, likelihood, observed(_COARSE))
     size = grid_size(link.prior, high - low, data.total)
     joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
     mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
-    link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
     link.Gamma, link.found = mode.Gamma, mode.converged
-    value = link.posterior.log_evidence / data.total - penalty
-    link.value, link.gain = value, abs(value - link.value)
+    if few and mode.converged and link.prior.n_twins > 1:
+        link.posterior = nearest(joint, mode)[0]
+    else:
+        link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
+    evidence = link.posterior.log_evidence / data.total
+    link.evidence, link.drift = evidence, abs(evidence - link.evidence)
+    link.value, link.gain = evidence - penalty, abs(evidence - penalty - link.value)
 
 
 def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:
