@@ -167,7 +167,9 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
                 markersize=6,
                 label=METHODS[name],
             )
-        axis.set(yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)")
+        axis.set(
+            yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)"
+        )
     panels[-1].set_xticks(places, [f"{t:g}" for t in THRESHOLDS.values()])
     panels[-1].set(xlabel="decide +1 above this probability")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)

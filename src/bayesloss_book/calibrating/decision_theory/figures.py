@@ -1,7 +1,6 @@
 """The figures of the page on decisions: LHG figure 1, and what becomes of it elsewhere."""
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
@@ -97,7 +96,8 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
         )
     axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center")
     axis.text(258, 9, "stay on", ha="center")
-    axis.set(xlim=(240, 380), xlabel="mean of q in °C", ylabel="standard deviation of q")
+    axis.set(xlim=(240, 380), ylim=(5, 60))
+    axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # off the border
     return figure
 
