@@ -1,7 +1,8 @@
 """Sphinx extension: the role ``{claim}``, a chip in the text that leads to a claim's box.
 
 ``{claim}`Theorem 8 <wn-theorem-8>` `` shows these words and the ledger's verdict. In a browser
-evidence.js opens the box beneath the paragraph; without scripts the chip is a link.
+evidence.js opens the box beneath the paragraph; without scripts the chip is a link. A number
+alone, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
 """
 
 import html
@@ -30,9 +31,10 @@ class ClaimChip(ReferenceRole):
             )
             return [nodes.Text(self.title)], []
         here = self.env.app.builder.get_relative_uri(self.env.docname, f"book/{claim.page}")
+        named = f"{claim.paper} {self.title}" if self.title[0] == "(" else self.title
         chip = (
             f'<a class="chip" href="{here}#claim-{claim.id}">'
-            f"{html.escape(self.title)} {badge(claim.verdict)}</a>"
+            f"{html.escape(named)} {badge(claim.verdict)}</a>"
         )
         return [nodes.raw("", chip, format="html")], []
 

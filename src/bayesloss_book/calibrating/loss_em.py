@@ -216,12 +216,17 @@ def draw_tilts(
     return figure
 
 
-def draw_plant_traps(shutdown: float, meltdown: float, probability: float) -> Figure:
+def draw_plant_traps(
+    shutdown: float, meltdown: float, probability: float, algorithms: Sequence[str]
+) -> Figure:
     """The probabilities of a meltdown at which the start decides, against M."""
     M = meltdown * np.geomspace(1, 30, 400)
     share = shutdown / meltdown
-    figure, axes = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
-    for axis, algorithm in zip(axes, ALGORITHMS, strict=True):
+    n = len(algorithms)
+    figure, axes = subplots(
+        n, 1, figsize=(5.6, 2.6 * n + 0.6), sharex=True, sharey=True, squeeze=False
+    )
+    for axis, algorithm in zip(axes[:, 0], algorithms, strict=True):
         off_from, on_until = plant_limits(algorithm, M, shutdown, meltdown)
         axis.fill_between(M / meltdown, share, on_until, color=COLOURS["GP"], alpha=0.35)
         axis.fill_between(
@@ -240,7 +245,7 @@ def draw_plant_traps(shutdown: float, meltdown: float, probability: float) -> Fi
         axis.set_title(algorithm)
         axis.text(28, share * 0.62, "Bayes: on", ha="right")
         axis.text(28, 0.6, "Bayes: off", ha="right")
-    axes[-1].set(xlabel="M / cost of meltdown")
+    axes[-1, 0].set(xlabel="M / cost of meltdown")
     return figure
 
 

@@ -21,6 +21,7 @@ import yaml
 from bayesloss_book.html import with_math
 
 __all__ = [
+    "CORRECTIONS",
     "MIME",
     "NOT_YET",
     "TRUE",
@@ -44,6 +45,12 @@ VERDICTS = (
     "under-specified",
     NOT_YET,
 )
+CORRECTIONS = {  # from the lightest to the gravest: what has to be corrected
+    "wording": "a sentence says more than is so, or names the wrong thing",
+    "misprint": "a sign, a letter or a prime in a formula",
+    "condition": "it is so under a condition that is not printed",
+    "formula": "a formula, a constant, a unit or a step is another one",
+}
 TRUE = "must be true"  # expected of a line that can be true or false
 MIME = "application/vnd.bayesloss.claim+json"
 
@@ -66,6 +73,8 @@ class Claim:
         The page that treats it, such as "learning/auto_mpg".
     verdict : str
         One of :data:`VERDICTS`.
+    correction : str
+        What has to be corrected, one of :data:`CORRECTIONS`, if it holds as corrected.
     printed : dict
         Printed numbers, if any.
     doubt : str
@@ -79,6 +88,7 @@ class Claim:
     statement: str
     page: str
     verdict: str
+    correction: str = ""
     printed: dict[str, Any] = field(default_factory=dict)
     doubt: str = ""
 
@@ -90,7 +100,8 @@ def ledger() -> Mapping[str, Claim]:
     Raises
     ------
     ValueError
-        If an id stands twice, or a verdict is not one of :data:`VERDICTS`.
+        If an id stands twice, a verdict is not one of :data:`VERDICTS`, or a correction not one of
+        :data:`CORRECTIONS` where a claim holds as corrected, and none elsewhere.
     """
     text = resources.files("bayesloss_book.ledger").joinpath("claims.yml").read_text("utf-8")
     claims: dict[str, Claim] = {}
@@ -100,6 +111,11 @@ def ledger() -> Mapping[str, Claim]:
             raise ValueError(f"the ledger has two claims {claim.id!r}")
         if claim.verdict not in VERDICTS:
             raise ValueError(f"{claim.id}: expected a verdict of {VERDICTS}, got {claim.verdict!r}")
+        known = CORRECTIONS if claim.verdict == "holds as corrected" else ("",)
+        if claim.correction not in known:
+            raise ValueError(
+                f"{claim.id}: expected a correction of {(*known,)}, got {claim.correction!r}"
+            )
         claims[claim.id] = claim
     return claims
 
@@ -137,7 +153,8 @@ class Finding:
     def plain(self) -> str:
         """The finding as text."""
         claim = ledger()[self.id]
-        lines = [f"{claim.paper}, {claim.where}: {self.verdict}"]
+        graded = f" ({self.correction})" if self.correction else ""
+        lines = [f"{claim.paper}, {claim.where}: {self.verdict}{graded}"]
         for group, rows in self.groups():
             lines += [f"  {group}:"] if group else []
             lines += [f"  {row['what']}: {row['measured']}{self._aside(row)}" for row in rows]
@@ -160,12 +177,17 @@ class Finding:
         place = f' id="claim-{self.id}"' if anchor else ""
         return (
             f'<div class="claim {_css(self.verdict)}"{place}>'
-            f'<p class="claim-head">{badge(self.verdict)} '
+            f'<p class="claim-head">{badge(self.verdict, self.correction)} '
             f"{html.escape(claim.paper)}, {html.escape(claim.where)}</p>"
             f"<p>{with_math(claim.statement)}</p>"
             f'<div class="claim-scroll"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{body}</tbody></table></div>{note}</div>"
         )
+
+    @property
+    def correction(self) -> str:
+        """What has to be corrected, if it holds as corrected."""
+        return ledger()[self.id].correction if self.verdict == "holds as corrected" else ""
 
     def groups(self) -> list[tuple[str, list[dict[str, Any]]]]:
         """The lines under their heads, in order."""
@@ -211,9 +233,18 @@ def findings_in(notebook: Path) -> Iterator[Finding]:
                 yield Finding(**output["data"][MIME])
 
 
-def badge(verdict: str) -> str:
-    """The verdict as HTML, in its colour; the word says it without the colour."""
-    return f'<span class="{_css(verdict)}"><span class="claim-verdict">{verdict}</span></span>'
+def badge(verdict: str, correction: str = "") -> str:
+    """The verdict as HTML, in its colour; the word says it without the colour.
+
+    What has to be corrected, one of :data:`CORRECTIONS`, stands behind it.
+    """
+    graded = (
+        f' <span class="claim-correction" title="{CORRECTIONS[correction]}">{correction}</span>'
+        if correction
+        else ""
+    )
+    shown = f'<span class="claim-verdict">{verdict}</span>{graded}'
+    return f'<span class="{_css(verdict)}">{shown}</span>'
 
 
 def _css(verdict: str) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from bayesloss_book.html import HTMLTable, with_math
 from bayesloss_book.ledger.claims import (
+    CORRECTIONS,
     VERDICTS,
     Claim,
     Finding,
@@ -25,6 +26,7 @@ __all__ = [
     "Found",
     "all_findings",
     "claims_table",
+    "corrections",
     "counts",
     "counts_by_kind",
     "link",
@@ -72,6 +74,20 @@ def counts() -> pd.DataFrame:
     frame["both"] = frame.sum(axis=1)
     frame.loc["all"] = frame.sum()
     return frame
+
+
+def corrections() -> pd.DataFrame:
+    """How many claims of each paper hold once what is corrected: one row a kind, from the lightest.
+
+    See :data:`bayesloss_book.ledger.claims.CORRECTIONS`.
+    """
+    table = Counter((claim.correction, claim.paper) for claim in ledger().values())
+    papers = list(dict.fromkeys(claim.paper for claim in ledger().values()))
+    rows = {kind: [table[kind, paper] for paper in papers] for kind in CORRECTIONS}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=papers)
+    frame["both"] = frame.sum(axis=1)
+    frame.insert(0, "what is corrected", list(CORRECTIONS.values()))
+    return frame.rename_axis("correction")
 
 
 def counts_by_kind() -> pd.DataFrame:
@@ -235,7 +251,8 @@ def _body(claim: Claim, rows: list[dict[str, Any]], root: str) -> str:
         f'<tbody id="{claim.id}" data-paper="{html.escape(claim.paper)}" '
         f'data-kind="{claim.kind}" data-verdict="{claim.verdict}">'
         f'<tr><th colspan="4" scope="rowgroup">{place} '
-        f'{badge(claim.verdict)}</th></tr><tr><td colspan="4">{with_math(claim.statement)}'
+        f"{badge(claim.verdict, claim.correction)}</th></tr>"
+        f'<tr><td colspan="4">{with_math(claim.statement)}'
         f"</td></tr>{compared}{_falsifier(claim)}</tbody>"
     )
 
@@ -252,7 +269,9 @@ def _falsifier(claim: Claim) -> str:
 
 
 def _markdown(claim: Claim, rows: list[dict[str, Any]]) -> str:
-    lines = [f"**{claim.paper}, {claim.where}: {claim.verdict}.** {claim.statement}", ""]
+    graded = f" ({claim.correction})" if claim.correction else ""
+    head = f"{claim.paper}, {claim.where}: {claim.verdict}{graded}."
+    lines = [f"**{head}** {claim.statement}", ""]
     lines += [
         f"* {row['what']}: {row['measured']} ({row['expected']}: {answer(row)})" for row in rows
     ]

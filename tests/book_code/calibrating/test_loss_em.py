@@ -86,4 +86,6 @@ def test_gaussian_plants_end_where_the_library_does():
 def test_figures_draw():
     table = page.shares((1.0, 2.0), n=20, n_states=4, n_actions=3, seed=0, disasters=False)
     assert len(page.draw_shares({"one": table, "two": table}).axes) == 2
-    assert len(page.draw_plant_traps(5.0, 100.0, 0.1).axes) == 3
+    for algorithms in (["loss-EM"], ["linearised", "mixed"]):
+        axes = page.draw_plant_traps(5.0, 100.0, 0.1, algorithms).axes
+        assert [axis.get_title() for axis in axes] == algorithms

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
+    CORRECTIONS,
     MIME,
     NOT_YET,
     TRUE,
@@ -107,6 +109,37 @@ def test_ledger_is_in_order():
     assert all(entry.statement.count("$") % 2 == 0 for entry in entries)
 
 
+def test_a_corrected_claim_says_what_is_corrected():
+    graded = {id: entry.correction for id, entry in ledger().items() if entry.correction}
+    corrected = {id for id, entry in ledger().items() if entry.verdict == "holds as corrected"}
+    assert set(graded) == corrected
+    assert set(graded.values()) == set(CORRECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "correction"),
+    [("holds as corrected", ""), ("holds as corrected", "slip"), ("holds", "misprint")],
+)
+def test_a_grade_that_is_missing_or_unknown_is_refused(monkeypatch, verdict, correction):
+    texts = dict.fromkeys(("paper", "kind", "where", "statement", "page"), "some")
+    entry = {"id": "wn-x", "verdict": verdict, "correction": correction, **texts}
+    monkeypatch.setattr(claims.yaml, "safe_load", lambda text: [entry])
+    with pytest.raises(ValueError, match="wn-x: expected a correction of"):
+        ledger.__wrapped__()
+
+
+def test_the_errata_are_grouped_by_what_is_corrected():
+    _, *groups = re.split(r"^## ", (BOOK / "reference/errata.md").read_text("utf-8"), flags=re.M)
+    gravest = [*CORRECTIONS, "fails"].index
+    shown = []
+    for group in groups:
+        _, *entries = re.split(r"^### ", group, flags=re.M)
+        found = [re.findall(r'findings\["(.+?)"\]', entry) for entry in entries]
+        graded = [[ledger()[id].correction or ledger()[id].verdict for id in ids] for ids in found]
+        shown.append({max(kinds, key=gravest) for kinds in graded if kinds})
+    assert shown == [{kind} for kind in ("fails", *reversed(CORRECTIONS))]
+
+
 @pytest.mark.parametrize(
     ("id", "numbers"), [("wn-table-1", 32), ("wn-table-2", 16), ("lhg-table-4", 45)]
 )
@@ -152,6 +185,13 @@ def test_finding_shows_itself():
     assert "<td>1</td><td>false</td>" in bundle["text/html"]
     assert 'id="claim-wn-table-1"' in bundle["text/html"]
     assert r"\(a &lt; b\)" in bundle["text/html"]
+
+
+def test_a_finding_says_what_is_corrected():
+    bundle = Finding("wn-lemma-7", "holds as corrected", [])._repr_mimebundle_()
+    assert "holds as corrected (misprint)" in bundle["text/plain"]
+    assert '<span class="claim-correction"' in bundle["text/html"]
+    assert ">misprint</span>" in bundle["text/html"]
 
 
 def test_formulas_in_text():

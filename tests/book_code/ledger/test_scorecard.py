@@ -10,6 +10,7 @@ from bayesloss_book.ledger.claims import Claim, Finding, ledger
 from bayesloss_book.ledger.scorecard import (
     all_findings,
     claims_table,
+    corrections,
     counts,
     counts_by_kind,
     quote,
@@ -77,6 +78,16 @@ def test_counts_by_kind_hold_every_claim_once():
     assert (table.drop(columns="all").sum(axis=1) == table["all"]).all()
     false = [c for c in ledger().values() if c.verdict == "fails"]
     assert table["fails"].sum() == len(false)
+
+
+def test_what_is_corrected_is_counted_and_shown(table):
+    assert corrections()["both"].sum() == counts()["both"]["holds as corrected"]
+    shown = {
+        body["id"]: said.get_text()
+        for body in markup(table).find_all("tbody")
+        if (said := body.find(class_="claim-correction"))
+    }
+    assert shown == {c.id: c.correction for c in ledger().values() if c.correction}
 
 
 def test_the_script_is_the_books_own(table):

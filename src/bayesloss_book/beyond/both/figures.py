@@ -165,7 +165,7 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
                 markersize=8,
                 label=METHODS[name],
             )
-        axis.set(yscale="log", ylim=(1e-6, 0.3), ylabel="regret (28)", title=f"{n} labels")
+        axis.set(yscale="log", ylim=(1e-6, 0.3), ylabel="regret, LHG's (28)", title=f"{n} labels")
     panels[-1].set_xticks(places, [f"{ratio} : 1" for ratio in RATIOS])
     panels[-1].set(xlabel="cost of a missed case : cost of a false alarm")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)

@@ -167,7 +167,9 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
                 markersize=6,
                 label=METHODS[name],
             )
-        axis.set(yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret (28)")
+        axis.set(
+            yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)"
+        )
     panels[-1].set_xticks(places, [f"{t:g}" for t in THRESHOLDS.values()])
     panels[-1].set(xlabel="decide +1 above this probability")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
@@ -220,7 +222,7 @@ def draw_kernels(regrets: pd.DataFrame) -> Figure:
     axis.set_yticks(
         range(len(by_kernel)), [f"{length:g}, {height:g}" for length, height in by_kernel.index]
     )
-    axis.set(xscale="log", xlabel="regret (28), mean of 15 cells", ylabel="length scale, amplitude")
+    axis.set(xscale="log", xlabel="regret, mean of 15 cells", ylabel="length scale, amplitude")
     axis.invert_yaxis()
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure

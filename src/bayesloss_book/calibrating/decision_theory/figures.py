@@ -1,17 +1,12 @@
 """The figures of the page on decisions: LHG figure 1, and what becomes of it elsewhere."""
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.power_plant import (
-    PowerPlant,
-    divergence_map,
-    predictive_divergence,
-)
+from bayesloss_book.power_plant import PowerPlant, predictive_divergence
 
 __all__ = [
     "LABELS",
@@ -86,25 +81,22 @@ def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> 
 
 
 def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
-    """The Gaussians that decide as the posterior does, and the three of figure 1."""
-    means = torch.linspace(240, 380, 141, dtype=torch.float64)
-    deviations = torch.linspace(5, 60, 111, dtype=torch.float64)
-    values = divergence_map(plant, means, deviations).numpy()
+    """The Gaussians that decide as the posterior does, and the three of figure 1.
+
+    One with mean m and deviation s shuts down where m + s z is above the critical temperature,
+    with z the quantile of the share of the costs: the border is a straight line.
+    """
+    deviations = np.linspace(5, 60, 2)
+    border = plant.critical - deviations * norm.isf(plant.shutdown / plant.meltdown)
     figure, axis = subplots(figsize=(5.6, 4.8))
-    axis.contourf(
-        means.numpy(),
-        deviations.numpy(),
-        (values.T == 0).astype(float),
-        levels=[0.5, 1.5],
-        colors=[COLOURS["ISGP"]],
-        alpha=0.25,
-    )
+    axis.fill_betweenx(deviations, border, 380, color=COLOURS["ISGP"], alpha=0.25, linewidth=0)
     for (name, (mean, deviation)), marker in zip(fits.items(), "osD", strict=True):
         axis.plot(
             mean, deviation, marker, color=STYLES[name][0], label=LABELS[name], linestyle="none"
         )
     axis.text(345, 45, "shut down,\n$d_L = 0$", ha="center")
     axis.text(258, 9, "stay on", ha="center")
+    axis.set(xlim=(240, 380), ylim=(5, 60))
     axis.set(xlabel="mean of q in °C", ylabel="standard deviation of q")
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)  # off the border
     return figure

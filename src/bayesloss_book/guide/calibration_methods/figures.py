@@ -34,11 +34,11 @@ STYLES = {  # colour, marker, line
 
 def draw_divergence(results: pd.DataFrame) -> Figure:
     """Divergence from the true probabilities against training size, a panel a link and input."""
-    figure, axes = subplots(2, 4, figsize=(9.6, 5.2), sharex=True, sharey=True)
+    figure, axes = subplots(len(LINKS), 2, figsize=(5.8, 9.6), sharex=True, sharey=True)
     simulated = results[results["data"].map(KINDS) == "simulated"]
     stats = simulated.groupby(["data", "task", "method", "size"])["divergence"].agg(["mean", "sem"])
-    for row, kind in zip(axes, INPUTS, strict=True):
-        for axis, link in zip(row, LINKS, strict=True):
+    for column, kind in zip(axes.T, INPUTS, strict=True):
+        for axis, link in zip(column, LINKS, strict=True):
             for method, (colour, marker, line) in STYLES.items():
                 curve = stats.loc[(link, kind, method)]
                 axis.errorbar(
@@ -53,10 +53,10 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
                     label=method,
                 )
             axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
-        row[0].set(ylabel="divergence (nats)")
-    for axis in axes[1]:
-        axis.set(xlabel="training size")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=8)
+        column[-1].set(xlabel="training size")
+    for axis in axes[:, 0]:
+        axis.set(ylabel="divergence (nats)")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
@@ -68,7 +68,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     real = results[results["data"].map(KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
     problems = list(table.index.droplevel("method").unique())
-    figure, axis = subplots(figsize=(7.4, 7.6))
+    figure, axis = subplots(figsize=(6.0, 9.0))
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
         rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
@@ -87,12 +87,12 @@ def draw_real(results: pd.DataFrame) -> Figure:
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
     axis.set_yticks([-i for i in range(len(problems))], [label(p) for p in problems])
-    axis.set(xlabel="log loss less that of logistic regression (thousandths of a nat)")
+    axis.set(xlabel="log loss less that of logistic\nregression (thousandths of a nat)")
     axis.set_ylim(-len(problems) + 0.5, 0.5)
     for i in range(len(problems) - 1):
         axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)
     axis.grid(visible=False, axis="y")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 
@@ -105,11 +105,11 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
     low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
     grid = np.linspace(low, high, 200)
     truth = expit(log_odds(link, grid)[0])
-    figure, axes = subplots(1, 3, figsize=(8.4, 3.2), sharex=True, sharey=True)
+    figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)
         axis.plot(score, p[:n_points], ".", color=STYLES[method][0], markersize=3, alpha=0.6)
         axis.plot(grid, truth, color="black", linewidth=1.4)
-        axis.set(title=method, xlabel="true score", xlim=(low, high))
-    axes[0].set(ylabel="probability")
+        axis.set(title=method, ylabel="probability", xlim=(low, high))
+    axes[-1].set(xlabel="true score")
     return figure

@@ -118,7 +118,7 @@ def draw_fits(source: str, *, n: int, a: float, filled: Sequence[float], seed: i
     figure, axes = subplots(len(filled), 1, figsize=(5.8, 3.4 * len(filled)), sharex=True)
     x, y = labels(source, n, seed)
     styles = dict(zip(PRIORS, (("GP", "-"), ("ISGP", "--")), strict=True))
-    names = {"waves": "waves only, (14)", "constant": "with a constant"}
+    names = {"waves": "waves only", "constant": "with a constant"}
     for axis, part in zip(axes, filled, strict=True):
         for prior, (colour, dashes) in styles.items():
             nu = source_draws(fit(prior, x, y, filled=part, a=a))

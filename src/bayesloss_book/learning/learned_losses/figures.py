@@ -30,7 +30,7 @@ _BUDGETS = {"short": "0.01", "default": "0.0001", "long": "0.000001"}  # toleran
 
 def draw_readings(results: pd.DataFrame) -> Figure:
     """Area above the ROC curve of every method: printed, and measured under every reading."""
-    figure, axes = subplots(1, 2, figsize=(8.0, 4.4), sharey=True)
+    figure, axes = subplots(2, 1, figsize=(5.6, 9.0), sharex=True)
     rows = np.arange(len(METHODS))[::-1]
     for axis, data in zip(axes, DATA, strict=True):
         axis.plot(
@@ -51,20 +51,21 @@ def draw_readings(results: pd.DataFrame) -> Figure:
                 lw=1,
                 label=task,
             )
-        axis.set(xscale="log", title=_TITLES[data], xlabel="100 − AUC, % (log scale)")
+        axis.set(xscale="log", title=_TITLES[data])
         ticks = (0.1, 0.3, 1, 3, 10)
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
         axis.set_xlim(0.04, 12)
-    axes[0].set_yticks(rows, list(METHODS))
+        axis.set_yticks(rows, list(METHODS))
+    axes[-1].set(xlabel="100 − AUC, % (log scale)")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return figure
 
 
 def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figure:
     """AUC of logistic regression against its iterations, and the paper's values as lines."""
-    figure, axis = subplots(figsize=(7.2, 4.0))
+    figure, axis = subplots(figsize=(5.6, 5.4))
     table = paths(paths_stored).loc[data]
     last = ITERATIONS[-1] * 3  # where "converged" stands
     for (task, penalty), row in table.iterrows():
@@ -84,13 +85,13 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
     axis.axhline(values["ISGP"], color="black", lw=1, ls="--")
     for name, label in (("logistic", "printed: logistic"), ("ISGP", "printed: ISGP")):
         beside = axis.get_yaxis_transform()
-        axis.text(1.01, values[name], label, fontsize=8.5, va="center", transform=beside)
+        axis.text(0.02, values[name] - 0.08, label, fontsize="small", va="top", transform=beside)
     axis.set(xscale="log", xlabel="L-BFGS iterations of logistic regression", ylabel="test AUC, %")
     ticks = [*ITERATIONS, last]
     axis.set_xticks(ticks, [*map(str, ITERATIONS), "converged"])
     axis.minorticks_off()
     axis.set_ylim(93, 100.2)
-    axis.legend(loc="lower right", fontsize=8.5)
+    figure.legend(loc="outside upper center", ncols=2, fontsize="small")
     return figure
 
 
@@ -104,7 +105,7 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
     reading : dict
         The task of each data set.
     """
-    figure, axes = subplots(1, len(reading), figsize=(8.0, 3.4), sharey=True)
+    figure, axes = subplots(len(reading), 1, figsize=(5.6, 6.0), sharex=True)
     pair = "ISGP − logistic"
     table = table[table["pair"] == pair]
     there = set(zip(table["penalty"], table["budget"], strict=True))
@@ -130,13 +131,14 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
                 len(rows) - 0.45,
                 "printed ",
                 ha="right",
-                fontsize=8.5,
+                fontsize="small",
             )
-        axis.set(title=f"{_TITLES[data]}, {task}", xlabel="ISGP − logistic, points of AUC")
-        axis.set_ylim(-0.6, len(rows) - 0.1)
+        axis.set(title=f"{_TITLES[data]}, {task}", ylim=(-0.6, len(rows) - 0.1))
     names = [
         f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
         for penalty, budget in rows
     ]
-    np.atleast_1d(axes)[0].set_yticks(places, names)
+    for axis in np.atleast_1d(axes):
+        axis.set_yticks(places, names)
+    axis.set(xlabel="ISGP − logistic, points of AUC")
     return figure

@@ -31,32 +31,32 @@ _SHIFT = {
 
 
 def draw_curves(results: pd.DataFrame) -> Figure:
-    """Figure 2: both accuracies against training size, a column a data set."""
-    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.2), sharex=True)
-    for row, measure in zip(axes, WHOLE, strict=True):
+    """Figure 2: both accuracies against training size, a row a data set."""
+    figure, axes = subplots(len(DATA), 2, figsize=(5.6, 8.0), sharex=True)
+    for column, measure in zip(axes.T, WHOLE, strict=True):
         table = 100 * curves(results, measure)
-        for axis, data in zip(row, DATA, strict=True):
+        for axis, data in zip(column, DATA, strict=True):
             for method in COMPARED:
                 line = table.loc[data, method]
                 _errorbar(axis, line.index, line["mean"], 2 * line["error"].fillna(0), method)
-        row[0].set(ylabel=f"{_NAME[measure]}, %")
+        column[0].set(title=f"{_NAME[measure]}, %")
     _finish(figure, axes)
     return figure
 
 
 def draw_gains(results: pd.DataFrame) -> Figure:
     """What a learned link adds to logistic regression, in percentage points, with two errors."""
-    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.0), sharex=True, sharey="row")
-    for row, measure in zip(axes, WHOLE, strict=True):
+    figure, axes = subplots(len(DATA), 2, figsize=(5.6, 8.0), sharex=True, sharey="col")
+    for column, measure in zip(axes.T, WHOLE, strict=True):
         for method in COMPARED[1:]:
             table = gains(results, measure, method)
             table = table.xs(tuple(SETTING.values()), level=list(SETTING))
-            for axis, data in zip(row, DATA, strict=True):
+            for axis, data in zip(column, DATA, strict=True):
                 line = table.loc[data].sort_index()
                 _errorbar(axis, line.index, line["gain"], 2 * line["error"], method)
-        for axis in row:
+        for axis in column:
             axis.axhline(0, color=COLOURS["data"], linewidth=0.8)
-        row[0].set(ylabel=f"{_NAME[measure]}, points")
+        column[0].set(title=f"{_NAME[measure]}, points")
     _finish(figure, axes)
     return figure
 
@@ -71,10 +71,10 @@ def draw_settings(table: pd.DataFrame) -> Figure:
     """
     settings = sorted(table.reset_index("data").index.unique())
     labels = [_setting(penalty, budget) for penalty, budget in settings]
-    figure, axes = subplots(2, len(DATA), figsize=(7.4, 5.0), sharex="row", sharey=True)
+    figure, axes = subplots(len(DATA), 2, figsize=(5.6, 8.4), sharex="col", sharey=True)
     places = np.arange(len(settings))[::-1]
-    for row, measure in zip(axes, WHOLE, strict=True):
-        for axis, data in zip(row, DATA, strict=True):
+    for column, measure in zip(axes.T, WHOLE, strict=True):
+        for axis, data in zip(column, DATA, strict=True):
             here = table.xs(data, level="data").reindex(settings)
             for shift, method in zip((0.12, -0.12), LEARNED, strict=True):
                 axis.errorbar(
@@ -89,9 +89,10 @@ def draw_settings(table: pd.DataFrame) -> Figure:
             axis.axvline(0, color=COLOURS["data"], linewidth=0.8)
             axis.set(ylim=(-0.6, len(settings) - 0.4))
             axis.set_yticks(places, labels)
-        row[1].set(xlabel=f"gain, {_NAME[measure]}, points")
-    for axis, data in zip(axes[0], DATA, strict=True):
-        axis.set_title(data)
+        column[0].set(title=_NAME[measure])
+        column[-1].set(xlabel="gain, points")
+    for axis, data in zip(axes[:, 0], DATA, strict=True):
+        axis.set(ylabel=data)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
@@ -103,7 +104,7 @@ def _setting(penalty: float, budget: str) -> str:
 
 def draw_losses(results: pd.DataFrame) -> Figure:
     """Log loss on test images (full lines) and on training images (thin lines)."""
-    figure, axes = subplots(1, len(DATA), figsize=(7.4, 3.2), sharey=True)
+    figure, axes = subplots(len(DATA), 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for measure, width in (("log_loss", 1.6), ("train_log_loss", 0.7)):
         table = curves(results, measure)["mean"]
         for axis, data in zip(axes, DATA, strict=True):
@@ -121,26 +122,26 @@ def draw_losses(results: pd.DataFrame) -> Figure:
                     color=_COLOUR[method],
                     label=method if measure == "log_loss" else None,
                 )
-    axes[0].set(ylabel="mean log loss, nats", yscale="log")
+    axes[0].set(title="mean log loss, nats", yscale="log")
     ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
     low, high = axes[0].get_ylim()
     axes[0].set_yticks([t for t in ticks if low < t < high])
     axes[0].yaxis.set_major_formatter("{x:g}")
-    _finish(figure, axes[None])
+    _finish(figure, axes[:, None])
     return figure
 
 
 def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
     """Figure 9: three inverse links with their bands, and the frequencies of dresses.
 
-    Upper row: probabilities; lower row: sources, on which the sigmoid is a straight line.
+    Left: probabilities; right: sources, on which the sigmoid is a straight line.
     """
-    figure, axes = subplots(2, len(METHODS), figsize=(7.4, 5.2), sharex="col", sharey="row")
-    for column, method in zip(axes.T, METHODS, strict=True):
+    figure, axes = subplots(len(METHODS), 2, figsize=(5.6, 8.0), sharex="row", sharey="col")
+    for panels, method in zip(axes, METHODS, strict=True):
         chosen = (results["method"] == method) & (results["penalty"] == penalty)
         row = results[chosen].iloc[0]
         table, groups = curves_of(row), groups_of(row)
-        for axis, name in zip(column, ("link", "source"), strict=True):
+        for axis, name in zip(panels, ("link", "source"), strict=True):
             axis.fill_between(
                 table["x"],
                 table[f"{name}_low"],
@@ -151,7 +152,7 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
             )
             axis.plot(table["x"], table[name], _STYLE[method][1], color=_COLOUR[method])
         error = np.sqrt(groups["ones"] * (1 - groups["ones"]) / groups["count"])
-        column[0].errorbar(
+        panels[0].errorbar(
             groups["score"],
             groups["ones"],
             2 * error,
@@ -160,10 +161,11 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
             markersize=4,
             linewidth=0.8,
         )
-        column[0].set(title=method)
-        column[1].set(xlabel="score $x$")
-    axes[0, 0].set(ylabel="probability of a dress")
-    axes[1, 0].set(ylabel=r"source $\nu(x)$")
+        panels[0].set(ylabel=method)
+    for axis in axes[-1]:
+        axis.set(xlabel="score $x$")
+    axes[0, 0].set(title="probability of a dress")
+    axes[0, 1].set(title=r"source $\nu(x)$")
     return figure
 
 
@@ -184,11 +186,11 @@ def _errorbar(axis: Axes, x: pd.Index, y: pd.Series, error: pd.Series, method: s
 
 
 def _finish(figure: Figure, axes: np.ndarray) -> None:
-    for axis, data in zip(axes[0], DATA, strict=True):
-        axis.set(title=data, xscale="log")
+    for row, data in zip(axes, DATA, strict=True):
+        row[0].set(ylabel=data)
     for axis in axes[-1]:
-        axis.set_xticks([1_000, 10_000, 60_000], ["1,000", "10,000", "60,000"])
+        axis.set(xscale="log", xlabel="thousands of images")
+        axis.set_xticks([1_000, 10_000, 60_000], ["1", "10", "60"])
         axis.minorticks_off()
-        axis.set(xlabel="training images")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    figure.legend(handles, labels, loc="outside upper center", ncols=2)

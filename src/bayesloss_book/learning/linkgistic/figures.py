@@ -63,7 +63,9 @@ def draw_fall(rounds: Sequence[Round], limits: Sequence[float]) -> Figure:
     figure, (left, right) = subplots(2, 1, figsize=(5.4, 6.2))
     values = [found.value for found in rounds]
     left.plot(values, "o-", color=COLOURS["ISGP"], ms=4, label="by Laplace")
-    left.plot(limits, "v:", color=COLOURS["accent"], ms=5, label="no monotone link has more")
+    left.plot(
+        limits, "v:", color=COLOURS["accent"], ms=5, label="limit: the best of all monotone links"
+    )
     left.set(xlabel="round", ylabel="nats", title="log evidence, less the penalty")
     left.legend(fontsize="small")
     gains = [found.rise for found in rounds[1:]]

@@ -149,9 +149,14 @@ def draw_margin_losses(composite: CompositeLoss) -> Figure:
     ):
         plus, minus = one.inverse_source(z), -one.inverse_source(-z)
         axis.plot(
-            z, loss.conjugate(-plus), color=COLOURS["ISGP"], label="Theorem 2 (ii); (6) for $y = 1$"
+            z,
+            loss.conjugate(-plus),
+            color=COLOURS["ISGP"],
+            label="Theorem 2 (ii); W&N's (6) for $y = 1$",
         )
-        axis.plot(z, loss.conjugate(-minus), "--", color=COLOURS["GP"], label="(6) for $y = -1$")
+        axis.plot(
+            z, loss.conjugate(-minus), "--", color=COLOURS["GP"], label="W&N's (6) for $y = -1$"
+        )
         axis.plot(z, loss.conjugate(-z), ":", color=COLOURS["data"], label="$G$ itself")
         axis.set(title=title, xlabel="margin $z$")
     axes[0].set(ylabel="margin loss")

@@ -84,7 +84,7 @@ def draw_slices(
     fits : mapping of str to EvidenceMaximum
         The optima, with the same keys.
     """
-    figure, axes = subplots(2, 3, figsize=(8.0, 4.8), sharey=True)
+    figure, axes = subplots(3, 2, figsize=(5.6, 7.6), sharey=True)
     styles = {"bound": ("-", "ISGP", "lower bound"), "laplace": ("--", "GP", "Laplace's evidence")}
     for name, axis in zip(_SYMBOLS, axes.flat, strict=False):
         for objective, table in tables.items():
@@ -115,8 +115,8 @@ def draw_slices(
     for axis in axes[:, 0]:
         axis.set(ylabel="nats below the optimum")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    axes[1, 2].axis("off")
-    axes[1, 2].legend(handles, labels, loc="center")
+    axes[2, 1].axis("off")
+    axes[2, 1].legend(handles, labels, loc="center")
     return figure
 
 

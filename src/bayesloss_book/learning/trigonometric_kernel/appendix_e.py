@@ -194,13 +194,16 @@ def draw_printed(a: float, b: float, M: int) -> Figure:
     figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.6), sharex=True)
     d = np.linspace(0.01, 2, 400)  # from one period's peak to the next
     upper.plot(
-        d, mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M), color=COLOURS["ISGP"], label="the sum (14)"
+        d,
+        mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M),
+        color=COLOURS["ISGP"],
+        label="the sum, W&N's (14)",
     )
     finite = printed_finite(d, a=a, b=b, M=M).real
     upper.plot(d, finite, "--", color=COLOURS["GP"], label="closed form as printed")
     upper.set(title=f"{M} functions", ylabel="$k$")
     limit = mercer_sum(d, 0, a=a, b=b, c=1, n_basis=1000)
-    lower.plot(d, limit, color=COLOURS["ISGP"], label="the sum (14)")
+    lower.plot(d, limit, color=COLOURS["ISGP"], label="the sum, W&N's (14)")
     infinite = printed_infinite(d, a=a, b=b)
     lower.plot(d, infinite.real, "--", color=COLOURS["GP"], label="as printed, real part")
     lower.plot(d, infinite.imag, ":", color=COLOURS["accent"], label="as printed, imaginary part")
