@@ -18,7 +18,8 @@ rounds lead to is a fixed point, where the link is that of the scores which its 
 had without each datum. Where rounds would go in circles around it, they go a part of the way. With
 few data a column the fixed point can be worse than where rounds began, and the held-out evidence
 knows: it falls. So EM ends when it stays clearly below what it was, with the round where it was
-highest.
+highest. There the mean of Laplace's approximation is poor, too, under a prior whose f and -f are
+one model, and the posterior is the nearest Gaussian instead.
 """
 
 import math
