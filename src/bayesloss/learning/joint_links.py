@@ -43,7 +43,6 @@ from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import (
     LinearScores,
     LogProbability,
-    WeightFit,
     adapted_fit,
     gram,
     maximise_weights,
@@ -207,13 +206,14 @@ def _fit_sources(
     edge = priors[0].kernel.edge
     features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
     found: dict[int, tuple[float, SoftmaxJoint, Mode]] = {}
-    Gamma = None
+    Gamma, several = None, len(priors) - len(race.lost) > 1
     for i in reversed(range(len(priors))):
         if i in race.lost:
             continue
         joint = SoftmaxJoint.of(priors[i], level.cpu(), features, labels, weight)
         start = joint.prior.location if Gamma is None else Gamma
-        mode = find_mode(joint, race.modes.get(i, start), exact=_NEAR)
+        start = race.modes.get(i, start)
+        mode = find_mode(joint, start, exact=_NEAR) if several else find_mode(joint, start)
         if mode.least_curvature > 0:
             Gamma = race.modes[i] = mode.Gamma
             found[i] = float(joint.log_evidence(Gamma, mode.curvature)), joint, mode
@@ -223,7 +223,8 @@ def _fit_sources(
     if race.ends:
         race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
     _, joint, mode = found[first]
-    mode = find_mode(joint, mode.Gamma)
+    if several:
+        mode = find_mode(joint, mode.Gamma)
     evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
     root = joint.root(mode.Gamma, mode.curvature)
     return JointFit(
@@ -322,21 +323,14 @@ def fit_softmax(
     return begin + data.weights(moved[:, :-1]), shift, steep <= tol
 
 
-def _multinomial(data: LinearScores, tol: float) -> tuple[WeightFit, LinearScores]:
-    """The multinomial regression, and the data in the coordinates that served it best."""
+def _curvature(scores: Tensor) -> Tensor:
+    """Of the softmax in the score of a class while others hold still, a mean over classes, (1, n).
 
-    def curvature(scores: Tensor) -> Tensor:
-        p = torch.softmax(scores, dim=0)
-        return p * (1 - p)  # of one class, while the others hold still
-
-    return adapted_fit(
-        data,
-        lambda data: _softmax(data.labels),
-        curvature,
-        tol=tol,
-        max_iter=_STEPS,
-        together=len(data.labels),
-    )
+    In coordinates that classes share, what weights have in common stays what it is as long as
+    labels say nothing of it. Sources would see it; and coordinates for each class would move it.
+    """
+    p = torch.softmax(scores, dim=0)
+    return (p * (1 - p)).mean(0, keepdim=True)
 
 
 def _softmax(
@@ -371,8 +365,8 @@ def _softmax(
 class _Fits:
     """Weights for all data, and without each fold, round after round.
 
-    Where data are many, passes over them are what counts. There a rough fit, and the Hessian of
-    each class at it, show the way; fits without folds begin as far from their last ones as the fit
+    Where data are many, passes over them are what counts. There a rough fit, and the Hessian at it,
+    show the way; fits without folds begin as far from their last ones as the fit
     to all went, and go on together, so that passes are common to them.
 
     Parameters
@@ -392,12 +386,20 @@ class _Fits:
         K, (n, d) = len(data.labels), data.inputs.shape
         at_once = max(1, max(_SPARE, data.inputs.stored // 8) // (K * (n + _VECTORS * d)))
         every = len(self._parts)
-        self._batches = torch.arange(1, every).split(at_once if self._many else 1)
+        batches = torch.arange(1, every).split(at_once if self._many else 1)
+        self._batches = batches if every > 1 else ()
         self._beta = data.centre.new_zeros((every, K, d))
         self._offset = data.centre.new_zeros((every, K))
         self._scores = data.centre.new_zeros((every, K, n))
         if self._many:
-            first, self._data = _multinomial(data, tol)
+            first, self._data = adapted_fit(
+                data,
+                lambda data: _softmax(data.labels),
+                _curvature,
+                tol=tol,
+                max_iter=_STEPS,
+                together=K,
+            )
             self._keep(torch.tensor([0]), first.beta, first.offset, first.scores)
         self.settled = self.fit(None)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.

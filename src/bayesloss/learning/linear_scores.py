@@ -118,7 +118,8 @@ class LinearScores:
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
         if self.vectors is not None and self.lean.ndim == 2:  # each has coordinates of its own
-            some.lean, some.vectors = self.lean[problems], self.vectors[problems]
+            some.lean = self.lean[problems]
+            some.vectors = self.vectors[problems] if len(self.vectors) > 1 else self.vectors
         return some
 
     def times(self, n: int) -> "LinearScores":
@@ -156,15 +157,17 @@ class LinearScores:
 
         Parameters
         ----------
-        curvature : Tensor of shape (K, n)
-            Minus second derivatives of the log probabilities in the scores, not negative.
+        curvature : Tensor of shape (K, n) or (1, n)
+            Minus second derivatives of the log probabilities in the scores, not negative; one row
+            for coordinates that all problems share.
         """
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
         other.vectors = roots[:, :d, :d]
-        other.stretch, other.shift = torch.ones_like(self.stretch), roots[:, d, d]
-        other.lean = self.scale * roots[:, :d, d]
+        other.stretch = torch.ones_like(self.stretch)
+        other.shift = roots[:, d, d].expand(len(self.labels))
+        other.lean = (self.scale * roots[:, :d, d]).expand(len(self.labels), d)
         return other
 
     def leverages(self) -> Tensor:
@@ -176,7 +179,7 @@ class LinearScores:
         if self.vectors is not None:
             turned = self.vectors @ turned
         turned *= self.scale[:, None]
-        squares = self.inputs.along(turned, self.centre).square_().sum(1)
+        squares = self.inputs.squared_lengths(turned, self.centre, 1)[0]
         # None is so small that its weight would be large.
         return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
 
