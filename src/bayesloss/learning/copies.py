@@ -24,7 +24,7 @@ from torch import Tensor
 
 __all__ = ["agreement", "equal_rows", "hashed", "merged"]
 
-_CELLS = 2**22  # numbers hashed at a time
+_CELLS = 2**16  # numbers hashed at a time, which a cache holds
 _ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
 
 
@@ -35,7 +35,11 @@ def equal_rows(rows: Any) -> NDArray[np.int64]:
     odd numbers, to which zeros add nothing. Those of one hash are then compared in full.
     """
     sparse, hashes = issparse(rows), hashed(rows)
-    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    order = np.argsort(hashes)
+    ascending = hashes[order]
+    new = np.append(True, ascending[1:] != ascending[:-1])
+    codes, first = np.empty_like(order), order[new]
+    codes[order] = new.cumsum() - 1
     if len(first) < len(hashes):
         alike = np.flatnonzero(first[codes] != np.arange(len(hashes)))
         found, same = rows[alike], rows[first[codes[alike]]]
@@ -69,7 +73,7 @@ def hashed(rows: Any, mixed: bool = False) -> NDArray[np.uint64]:
         return upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
     return np.concatenate(
         [
-            (bits(part) * factors).sum(axis=1, dtype=np.uint64)
+            np.einsum("nj,j->n", bits(part), factors)
             for part in np.array_split(rows, max(1, rows.size // _CELLS))
         ]
     )
@@ -87,7 +91,7 @@ def merged(
     Parameters
     ----------
     rows : ndarray or sparse matrix of shape (n, d), or ndarray of shape (n,)
-        The latter are numbers that are equal where rows are, see :func:`equal_rows`.
+        The latter are numbers 0, 1, ... that are equal where rows are, see :func:`equal_rows`.
     weight : ndarray of shape (n,)
     *keys : ndarray of shape (n,)
         In which equal rows have to agree, too: labels, groups.
@@ -97,9 +101,13 @@ def merged(
     kept : ndarray of shape (m,)
     weight : ndarray of shape (m,)
     """
-    together = np.stack([rows if rows.ndim == 1 else equal_rows(rows), *keys], axis=1)
+    numbers = rows if rows.ndim == 1 else equal_rows(rows)
+    light = weight.max() <= 1
+    if light and numbers.max() == len(weight) - 1:  # no row has a copy, whatever its labels
+        return np.arange(len(weight)), weight
+    together = np.stack([numbers, *keys], axis=1)
     _, first, codes = np.unique(together, axis=0, return_index=True, return_inverse=True)
-    if len(first) == len(weight) and weight.max() <= 1:
+    if light and len(first) == len(weight):
         return np.arange(len(weight)), weight
     return first, np.bincount(codes.ravel(), weight).astype(np.float64)
 

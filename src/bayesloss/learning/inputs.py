@@ -13,7 +13,6 @@ rank one. Variances are sums over what is stored, and m_j^2 for the rest of colu
 in which nothing cancels.
 """
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -123,7 +122,8 @@ class DenseInputs(Inputs):
 
     def largest(self) -> float:
         """The largest of all numbers, in absolute value."""
-        return float(torch.linalg.vector_norm(self.Z, math.inf))
+        low, high = self.Z.aminmax()
+        return max(float(high), -float(low))
 
     def sum(self, weight: Tensor) -> Tensor:
         """Weighted sums of the columns, (d,)."""

@@ -40,7 +40,13 @@ from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, find_mode
-from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.linear_scores import (
+    LinearScores,
+    LogProbability,
+    adapted_fit,
+    gram,
+    maximise_weights,
+)
 from bayesloss.learning.link_tables import HermiteTable, table_nodes
 from bayesloss.learning.range_map import robust_reach
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
@@ -60,6 +66,12 @@ SOFTMAX = "the multinomial regression"
 _FOLDS = 5
 _PATIENCE = 5  # rounds in turn without a rise: one may be worse, since sources see held-out scores
 _STEPS = 1000  # L-BFGS iterations of a fit of weights
+_MANY = 2**14  # data, beyond which fits of weights share passes, and priors lose
+_SPARE = 2**23  # numbers that fits without folds may take together whatever the inputs' size
+_VECTORS = 20  # of weights, in the memory of a search
+_BEHIND = 10.0  # nats by which a prior has no chance in later rounds
+_NEAR = 1e-6  # nats that a mode may be short of where priors are compared
+_ROWS = 2048  # data in a block of the Hessian
 
 # Takes scores of shape (K, n) to the sources there, and to their slopes.
 Sources = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -134,25 +146,17 @@ def fit_joint_links(
     -------
     JointFit
     """
-    parts, fold = [data.weight], None
+    fold = None
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
-        numbers = range(int(fold.max()) + 1)
-        parts += [torch.where(fold == each, 0.0, data.weight) for each in numbers]
-    beta, level, settled = fit_softmax(data, data.weight, tol)
-    fits = [(beta, level, settled)]
-    fits += [fit_softmax(data, part, tol, beta, level) for part in parts[1:]]
-    # The offsets of the fit to all are the levels of the sources; what is left is part of scores.
-    fits = [(beta, offset - level, settled) for beta, offset, settled in fits]
-    unsettled: set[str] = set() if all(fit[2] for fit in fits) else {SOFTMAX}
+    fits = _Fits(data, fold, tol)
+    unsettled, level = set[str]() if fits.settled else {SOFTMAX}, fits.level
+    race = _Race(len(data.inputs) > _MANY)
     best: JointFit | None = None
     history: list[float] = []
     poor = 0
     while True:
-        scores = data.scores(*fits[0][:2])
-        seen = scores.clone()
-        for each, fit in enumerate(fits[1:]):
-            seen[:, fold == each] = data.scores(*fit[:2])[:, fold == each]
+        seen = fits.held_out()
         # Sources are constant where a few scores lie far out; lines would follow these alone.
         end = 2 * max(robust_reach(row, data.weight.cpu()) for row in seen.cpu())
         near = seen.clamp(-end, end)
@@ -161,7 +165,9 @@ def fit_joint_links(
             level = scale * level  # in nats from here on, as those of the sources
         else:
             scale = common_scale(near, level, data)
-        found = _fit_sources(data, scale * fits[0][0], scale * scores, scale * seen, level, family)
+        found = _fit_sources(
+            data, scale * fits.beta, scale * fits.scores, scale * seen, level, family, race
+        )
         history.append(found.log_evidence)
         rise = math.inf if best is None else found.log_evidence - best.log_evidence
         if best is None or rise > 0:
@@ -169,16 +175,20 @@ def fit_joint_links(
         poor = poor + 1 if rise < tol * data.total else 0
         if not held_out or len(history) > max_iter or poor == _PATIENCE:
             break
-        sources = _tabulated(found, scale)
-        fits = [
-            fit_softmax(data, part, tol, *fit[:2], sources)
-            for part, fit in zip(parts, fits, strict=True)
-        ]
-        if not all(fit[2] for fit in fits):
+        if not fits.fit(_tabulated(found, scale)):
             unsettled.add("the weights")
     if held_out and max_iter and poor < _PATIENCE:
         unsettled.add("EM")
     return replace(best, history=tuple(history), unsettled=(*sorted(unsettled), *best.unsettled))
+
+
+@dataclass(frozen=True)
+class _Race:
+    """Priors by their places in the family: the modes found last, and those that have lost."""
+
+    ends: bool  # whether priors that are far behind lose
+    modes: dict[int, Tensor] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
 
 
 def _fit_sources(
@@ -188,30 +198,39 @@ def _fit_sources(
     seen: Tensor,
     level: Tensor,
     family: Callable[[float], Sequence[SourcePrior]],
+    race: "_Race",
 ) -> JointFit:
     """The sources of held-out scores, with levels that are expected, on their common scale."""
     weight, labels, seen = data.weight.cpu(), data.labels.cpu(), seen.cpu()
     priors = family(max(robust_reach(row, weight) for row in torch.cat([seen, scores.cpu()])))
     edge = priors[0].kernel.edge
     features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
-    best: tuple[float, SourcePrior, Mode, Tensor] | None = None
-    Gamma = None
-    for prior in reversed(priors):
-        joint = SoftmaxJoint.of(prior, level.cpu(), features, labels, weight)
-        mode = find_mode(joint, joint.prior.location if Gamma is None else Gamma)
-        if mode.least_curvature <= 0:
+    found: dict[int, tuple[float, SoftmaxJoint, Mode]] = {}
+    Gamma, several = None, len(priors) - len(race.lost) > 1
+    for i in reversed(range(len(priors))):
+        if i in race.lost:
             continue
-        Gamma = mode.Gamma
-        evidence = float(joint.log_evidence(Gamma, mode.curvature))
-        if best is None or evidence > best[0]:
-            best = evidence, prior, mode, joint.root(Gamma, mode.curvature)
-    if best is None:
+        joint = SoftmaxJoint.of(priors[i], level.cpu(), features, labels, weight)
+        start = joint.prior.location if Gamma is None else Gamma
+        start = race.modes.get(i, start)
+        mode = find_mode(joint, start, exact=_NEAR) if several else find_mode(joint, start)
+        if mode.least_curvature > 0:
+            Gamma = race.modes[i] = mode.Gamma
+            found[i] = float(joint.log_evidence(Gamma, mode.curvature)), joint, mode
+    if not found:
         raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
-    evidence, prior, mode, root = best
+    first = max(found, key=lambda i: found[i][0])
+    if race.ends:
+        race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
+    _, joint, mode = found[first]
+    if several:
+        mode = find_mode(joint, mode.Gamma)
+    evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
+    root = joint.root(mode.Gamma, mode.curvature)
     return JointFit(
         beta=beta,
         scores=scores,
-        prior=prior,
+        prior=joint.each,
         mode=mode.Gamma.reshape(len(level), -1),
         root=root,
         log_evidence=evidence,
@@ -302,6 +321,155 @@ def fit_softmax(
     moved = torch.from_numpy(vector).to(y.device).reshape(K, d + 1)
     shift = level + data.level.rsqrt() * moved[:, -1]
     return begin + data.weights(moved[:, :-1]), shift, steep <= tol
+
+
+def _curvature(scores: Tensor) -> Tensor:
+    """Of the softmax in the score of a class while others hold still, a mean over classes, (1, n).
+
+    In coordinates that classes share, what weights have in common stays what it is as long as
+    labels say nothing of it. Sources would see it; and coordinates for each class would move it.
+    """
+    p = torch.softmax(scores, dim=0)
+    return (p * (1 - p)).mean(0, keepdim=True)
+
+
+def _softmax(
+    labels: Tensor, sources: Sources | None = None, counted: Tensor | None = None
+) -> LogProbability:
+    """The log probability of the labels (K, n), for scores of one or several fits.
+
+    Parameters
+    ----------
+    labels : Tensor of int64 of shape (K, n)
+    sources : callable, optional
+    counted : Tensor of shape (P, n), optional
+        How many times what is said of a datum counts in each fit.
+    """
+
+    def one(scores: Tensor, counted: Tensor | float) -> tuple[Tensor, Tensor]:
+        nu, steps = (scores, 1.0) if sources is None else sources(scores)
+        log_p = nu - nu.logsumexp(0)
+        slopes = (labels - log_p.exp()).mul_(counted).mul_(steps)
+        return log_p.mul_(labels).mul_(counted), slopes
+
+    def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
+        fits = scores.split(len(labels))
+        numbers = [1.0] * len(fits) if counted is None else counted
+        pairs = [one(fit, number) for fit, number in zip(fits, numbers, strict=True)]
+        values, slopes = zip(*pairs, strict=True)
+        return torch.cat(values), torch.cat(slopes)
+
+    return log_probability
+
+
+class _Fits:
+    """Weights for all data, and without each fold, round after round.
+
+    Where data are many, passes over them are what counts. There a rough fit, and the Hessian at it,
+    show the way; fits without folds begin as far from their last ones as the fit
+    to all went, and go on together, so that passes are common to them.
+
+    Parameters
+    ----------
+    data : LinearScores
+    fold : Tensor of int64 of shape (n,), or None
+        Without folds there is the fit to all alone.
+    tol : float
+    """
+
+    def __init__(self, data: LinearScores, fold: Tensor | None, tol: float) -> None:
+        self._data, self._fold, self._tol = data, fold, tol
+        self._many = len(data.inputs) > _MANY
+        folds = range(0 if fold is None else int(fold.max()) + 1)
+        self._parts = [torch.where(fold == each, 0.0, data.weight) for each in folds]
+        self._parts.insert(0, data.weight)
+        K, (n, d) = len(data.labels), data.inputs.shape
+        at_once = max(1, max(_SPARE, data.inputs.stored // 8) // (K * (n + _VECTORS * d)))
+        every = len(self._parts)
+        batches = torch.arange(1, every).split(at_once if self._many else 1)
+        self._batches = batches if every > 1 else ()
+        self._beta = data.centre.new_zeros((every, K, d))
+        self._offset = data.centre.new_zeros((every, K))
+        self._scores = data.centre.new_zeros((every, K, n))
+        if self._many:
+            first, self._data = adapted_fit(
+                data,
+                lambda data: _softmax(data.labels),
+                _curvature,
+                tol=tol,
+                max_iter=_STEPS,
+                together=K,
+            )
+            self._keep(torch.tensor([0]), first.beta, first.offset, first.scores)
+        self.settled = self.fit(None)
+        # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
+        self.level = self._offset[0].clone()
+        self._offset -= self.level
+        self._scores -= self.level[:, None]
+
+    @property
+    def beta(self) -> Tensor:
+        """The weights for all data, (K, d)."""
+        return self._beta[0]
+
+    @property
+    def scores(self) -> Tensor:
+        """The scores with these, (K, n)."""
+        return self._scores[0]
+
+    def held_out(self) -> Tensor:
+        """The scores without the fold of each datum, (K, n)."""
+        if self._fold is None:
+            return self.scores
+        return self._scores.gather(0, (1 + self._fold).expand_as(self._scores[:1]))[0]
+
+    def fit(self, sources: Sources | None) -> bool:
+        """Fit all anew, to the sources if there are any; whether all settled."""
+        state = self._beta, self._offset, self._scores
+        before = [each[0].clone() for each in state]
+        settled = self._one(torch.tensor([0]), sources)
+        if self._many or sources is None:
+            for each, former in zip(state, before, strict=True):
+                each[1:] += each[0] - former
+        for some in self._batches:
+            settled = self._one(some, sources) and settled
+        return settled
+
+    def _one(self, some: Tensor, sources: Sources | None) -> bool:
+        """Fits by their numbers; whether they settled."""
+        if self._many:
+            return self._together(some, sources)
+        (i,) = some.tolist()
+        at = self._beta[i], self._offset[i]
+        beta, offset, settled = fit_softmax(self._data, self._parts[i], self._tol, *at, sources)
+        self._keep(some, beta, offset, self._data.scores(beta, offset))
+        return settled
+
+    def _together(self, some: Tensor, sources: Sources | None) -> bool:
+        """The same, with common passes over the inputs."""
+        data, parts = self._data, torch.stack([self._parts[i] for i in some])
+        less = data.total / parts.sum(1)
+        fit = maximise_weights(
+            data.times(len(some)),
+            _softmax(data.labels, sources, parts / data.weight * less[:, None]),
+            self._beta[some].flatten(0, 1),
+            self._offset[some].flatten(),
+            free_offset=sources is None,
+            tol=self._tol,
+            max_iter=_STEPS,
+            scores=self._scores[some].flatten(0, 1),
+            # The penalty counts on a mean over fewer data.
+            strength=less.repeat_interleave(len(data.labels)),
+            together=len(data.labels),
+        )
+        self._keep(some, fit.beta, fit.offset, fit.scores)
+        return fit.settled(self._tol)
+
+    def _keep(self, some: Tensor, beta: Tensor, offset: Tensor, scores: Tensor) -> None:
+        shape = (len(some), -1)
+        self._beta[some] = beta.unflatten(0, shape)
+        self._offset[some] = offset.unflatten(0, shape)
+        self._scores[some] = scores.unflatten(0, shape)
 
 
 def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
@@ -395,16 +563,17 @@ class SoftmaxJoint(LogJoint):
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)
-        slopes = [Phi @ self.each.jacobian(G) for Phi, G in zip(self.features, parts, strict=True)]
-        D, H = parts.shape[1], torch.diag(self.prior.precision)
-        for k, J in enumerate(slopes):
-            rows = slice(k * D, (k + 1) * D)
-            bend = self.each.curvature(self.features[k].T @ residual[k])
-            H[rows, rows] += J.T @ ((self.weight * p[k] * (1 - p[k]))[:, None] * J) - bend
-            for j in range(k):
-                block = -J.T @ ((self.weight * p[k] * p[j])[:, None] * slopes[j])
-                columns = slice(j * D, (j + 1) * D)
-                H[rows, columns] += block
-                H[columns, rows] += block.T
-        pulls = torch.cat([J.T @ r for J, r in zip(slopes, residual, strict=True)])
-        return pulls - self.prior.precision * (Gamma - self.prior.location), H
+        jacobians = [self.each.jacobian(G) for G in parts]
+        pulls = [Phi.T @ r for Phi, r in zip(self.features, residual, strict=True)]
+        bends = [self.each.curvature(pull) for pull in pulls]
+        H = torch.diag(self.prior.precision) - torch.block_diag(*bends)
+        for begin in range(0, len(self.weight), _ROWS):
+            rows = slice(begin, begin + _ROWS)
+            slopes, own = [], []
+            for Phi, J, chance in zip(self.features, jacobians, p[:, rows], strict=True):
+                root = (self.weight[rows] * chance).sqrt()
+                own.append(root[:, None] * (Phi[rows] @ J))
+                slopes.append(chance.sqrt()[:, None] * own[-1])
+            H += torch.block_diag(*map(gram, own)) - gram(torch.cat(slopes, dim=1))
+        pull = torch.cat([J.T @ s for J, s in zip(jacobians, pulls, strict=True)])
+        return pull - self.prior.precision * (Gamma - self.prior.location), H

@@ -22,13 +22,24 @@ from torch import Tensor
 from bayesloss.learning.inputs import DenseInputs, Inputs, as_inputs
 from bayesloss.learning.lbfgs import Memory, step_sizes
 
-__all__ = ["LinearScores", "WeightFit", "gram", "maximise_weights", "mean_curvature", "sampled"]
+__all__ = [
+    "LinearScores",
+    "WeightFit",
+    "adapted_fit",
+    "gram",
+    "maximise_weights",
+    "mean_curvature",
+    "sampled",
+]
 
 _SAMPLE = 2048  # data from which the covariance is estimated
 _HESSIAN = 4096  # data from which a Hessian is
 _GLANCES = 16  # random directions that tell which data have large leverages
 _WIDE = 2048  # columns beyond which their scales have to do: the covariance would cost d^3
 _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
+_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
+_FEW = 4096  # so many of them at least
+_ROUGH = 5e-4  # tolerance of such a fit
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
@@ -107,7 +118,16 @@ class LinearScores:
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
         if self.vectors is not None and self.lean.ndim == 2:  # each has coordinates of its own
-            some.lean, some.vectors = self.lean[problems], self.vectors[problems]
+            some.lean = self.lean[problems]
+            some.vectors = self.vectors[problems] if len(self.vectors) > 1 else self.vectors
+        return some
+
+    def times(self, n: int) -> "LinearScores":
+        """The same problems n times, one after the other, in the same coordinates."""
+        some = copy.copy(self)
+        some.stretch, some.shift = self.stretch.repeat(n, 1), self.shift.repeat(n)
+        if self.lean.ndim == 2:
+            some.lean = self.lean.repeat(n, 1)
         return some
 
     def centred_on(self, rows: Tensor) -> "LinearScores":
@@ -137,15 +157,17 @@ class LinearScores:
 
         Parameters
         ----------
-        curvature : Tensor of shape (K, n)
-            Minus second derivatives of the log probabilities in the scores, not negative.
+        curvature : Tensor of shape (K, n) or (1, n)
+            Minus second derivatives of the log probabilities in the scores, not negative; one row
+            for coordinates that all problems share.
         """
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
         other.vectors = roots[:, :d, :d]
-        other.stretch, other.shift = torch.ones_like(self.stretch), roots[:, d, d]
-        other.lean = self.scale * roots[:, :d, d]
+        other.stretch = torch.ones_like(self.stretch)
+        other.shift = roots[:, d, d].expand(len(self.labels))
+        other.lean = (self.scale * roots[:, :d, d]).expand(len(self.labels), d)
         return other
 
     def leverages(self) -> Tensor:
@@ -157,7 +179,7 @@ class LinearScores:
         if self.vectors is not None:
             turned = self.vectors @ turned
         turned *= self.scale[:, None]
-        squares = self.inputs.along(turned, self.centre).square_().sum(1)
+        squares = self.inputs.squared_lengths(turned, self.centre, 1)[0]
         # None is so small that its weight would be large.
         return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
 
@@ -189,17 +211,20 @@ class LinearScores:
 
     def weights(self, coordinates: Tensor) -> Tensor:
         """Weights from coordinates, both of shape (K, d)."""
-        turned = coordinates
-        if self.vectors is not None:
-            turned = (self.vectors @ coordinates[:, :, None])[:, :, 0]
-        return self.stretch * self.scale * turned
+        return self.stretch * self.scale * _turned(self.vectors, coordinates)
 
     def slopes(self, gradient: Tensor) -> Tensor:
         """Slopes along the coordinates from a gradient with respect to the weights: the adjoint."""
-        scaled = self.stretch * self.scale * gradient
-        if self.vectors is None:
-            return scaled
-        return (self.vectors.mT @ scaled[:, :, None])[:, :, 0]
+        vectors = None if self.vectors is None else self.vectors.mT
+        return _turned(vectors, self.stretch * self.scale * gradient)
+
+
+def _turned(vectors: Tensor | None, rows: Tensor) -> Tensor:
+    """Matrices (d, d) or (K, d, d) times rows of shape (any * K, d), which take turns."""
+    if vectors is None:
+        return rows
+    columns = rows.unflatten(0, (-1, len(vectors) if vectors.ndim == 3 else 1)).permute(1, 2, 0)
+    return (vectors @ columns).permute(2, 0, 1).flatten(0, 1)
 
 
 def mean_curvature(slopes: Tensor) -> Tensor:
@@ -260,14 +285,15 @@ class WeightFit:
     ----------
     beta : Tensor of shape (K, d)
     offset : Tensor of shape (K,)
-    objective : Tensor of shape (K,)
-        Mean log probability less the penalty, in nats a datum.
-    slope : Tensor of shape (K,)
+    objective : Tensor of shape (P,)
+        Mean log probability less the penalty, in nats a datum. P is K, or less where rows of
+        weights make up a problem together.
+    slope : Tensor of shape (P,)
         The largest derivative of that with respect to a weight, in absolute value.
-    gain : Tensor of shape (K,)
+    gain : Tensor of shape (P,)
         How much the objective would rise if it were quadratic with the curvature expected.
     scores : Tensor of shape (K, n)
-    start : Tensor of shape (K,)
+    start : Tensor of shape (P,)
         The objective where the search began.
     n_iter : int
     """
@@ -297,6 +323,7 @@ def maximise_weights(
     max_iter: int,
     scores: Tensor | None = None,
     strength: Tensor | None = None,
+    together: int = 1,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
 
@@ -322,7 +349,9 @@ def maximise_weights(
     scores : Tensor of shape (K, n), optional
         Those where the search begins, if they are known.
     strength : Tensor of shape (K,), optional
-        How many times the penalty counts for each problem.
+        How many times the penalty counts for each row of weights.
+    together : int
+        So many rows of weights in turn make up one problem: its objective is the sum of theirs.
 
     Returns
     -------
@@ -331,38 +360,45 @@ def maximise_weights(
     share = data.weight / data.total
     ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
 
+    def total(rows: Tensor) -> Tensor:
+        return rows.unflatten(0, (-1, together)).sum(1)
+
     def evaluate(beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
         values, slopes = log_probability(scores)
-        objective = values @ share - 0.5 * ridge * beta.square().sum(1)
+        objective = total(values @ share - 0.5 * ridge * beta.square().sum(1))
         return _Point(beta, offset, scores, objective, slopes * share)
 
     def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Along the coordinates, (K, d + 1); the largest in the weights; the gain in sight."""
+        """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
         gradient = pulled - ridge[:, None] * at.beta
         shift = at.slopes.sum(1)
         if not free_offset:
             shift = torch.zeros_like(shift)
         last = data.shift * shift + (data.lean * gradient).sum(1) * free_offset
         along = torch.cat([data.slopes(gradient), last[:, None]], dim=1)
+        along = along.unflatten(0, (-1, together)).flatten(1)
         slope = torch.maximum(gradient.abs().amax(1), shift.abs())
+        slope = slope.unflatten(0, (-1, together)).amax(1)
         return along, slope, 0.5 * along.square().sum(1)
 
     def search(at: _Point, direction: Tensor, slope: Tensor) -> tuple[_Point, Tensor]:
-        """The best point found along the directions, (K, d + 1), and the steps there."""
+        """The best point found along the directions, (P, any), and the steps there."""
+        direction = direction.unflatten(1, (together, -1)).flatten(0, 1)
         beta = data.weights(direction[:, :-1]) + data.lean * direction[:, -1:]
         offset = data.shift * direction[:, -1]
         change = torch.zeros_like(at.scores)
-        change[moving] = data.scores(beta[moving], offset[moving])
+        change[rows] = data.scores(beta[rows], offset[rows])
         moved = at
 
         def along(step: Tensor) -> tuple[Tensor, Tensor]:
             nonlocal moved
+            step = step.repeat_interleave(together)
             far = step[:, None]
             moved = evaluate(
                 at.beta + far * beta, at.offset + step * offset, at.scores + far * change
             )
             rise = (moved.slopes * change).sum(1) - ridge * (moved.beta * beta).sum(1)
-            return moved.objective, rise
+            return moved.objective, total(rise)
 
         step = step_sizes(along, at.objective, slope)
         return moved, step
@@ -371,13 +407,14 @@ def maximise_weights(
     start, n_iter = at.objective, 0
     pulled = data.pull_back(at.slopes)
     along, slope, gain = gradients(at, pulled)
-    memory = Memory(along)
+    memory, row_numbers = Memory(along), torch.arange(together, device=along.device)
     moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
     while n_iter < max_iter and len(moving):
+        rows = (moving[:, None] * together + row_numbers).flatten()
         direction = torch.zeros_like(along)
         direction[moving] = memory.direction(along)[moving]
         at, step = search(at, direction, (along * direction).sum(1))
-        pulled = pulled.index_copy(0, moving, data.pull_back(at.slopes[moving]))
+        pulled = pulled.index_copy(0, rows, data.pull_back(at.slopes[rows]))
         before = along
         along, slope, gain = gradients(at, pulled)
         memory.add(step[:, None] * direction, before - along)
@@ -396,9 +433,67 @@ def maximise_weights(
     )
 
 
+def adapted_fit(
+    data: LinearScores,
+    log_probability: Callable[[LinearScores], LogProbability],
+    curvature: Callable[[Tensor], Tensor],
+    *,
+    tol: float,
+    max_iter: int,
+    start: WeightFit | None = None,
+    together: int = 1,
+) -> tuple[WeightFit, LinearScores]:
+    """Weights and offsets, and the same data in the coordinates that served the search best.
+
+    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
+    Hessian is like there: then the passes over all data are few, here and where fits to these data
+    follow.
+
+    Parameters
+    ----------
+    data : LinearScores
+    log_probability : callable
+        Takes data to what :func:`maximise_weights` takes.
+    curvature : callable
+        Takes scores (K, n) to minus second derivatives of the log probabilities, (K, n).
+    tol, max_iter, together
+        As in :func:`maximise_weights`.
+    start : WeightFit, optional
+        Where to begin, instead of a rough fit.
+    """
+    few = data.every(max(1, min(_STRIDE, len(data.inputs) // _FEW)))
+    adapts = data.adaptable and (few is not data or tol < _ROUGH)
+    if start is None and adapts:
+        start, _ = adapted_fit(
+            few,
+            log_probability,
+            curvature,
+            tol=max(tol, _ROUGH),
+            max_iter=max_iter,
+            together=together,
+        )
+    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
+    beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
+    scores = data.scores(beta, offset)
+    if adapts:
+        data = data.adapted(curvature(scores))
+    fit = maximise_weights(
+        data,
+        log_probability(data),
+        beta,
+        offset,
+        free_offset=True,
+        tol=tol,
+        max_iter=max_iter,
+        scores=scores,
+        together=together,
+    )
+    return fit, data
+
+
 @dataclass(frozen=True)
 class _Point:
-    """Weights (K, d) and offsets (K,) with their scores, objectives, and weighted slopes (K, n)."""
+    """Weights (K, d) and offsets (K,) with their scores, weighted slopes (K, n), and objectives."""
 
     beta: Tensor
     offset: Tensor

@@ -36,7 +36,9 @@ from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
 from bayesloss.learning.linear_scores import (
     LinearScores,
+    LogProbability,
     WeightFit,
+    adapted_fit,
     maximise_weights,
     mean_curvature,
 )
@@ -73,9 +75,6 @@ _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nat
 _STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
 _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
 _FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
-_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
-_FEW = 4096  # so many of them at least
-_ROUGH = 5e-4  # tolerance of such a fit
 
 
 @dataclass(frozen=True)
@@ -309,32 +308,18 @@ def fit_fixed_link(
 def _fit_fixed_link(
     data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
 ) -> tuple[WeightFit, LinearScores]:
-    """The fit, and the same data in the coordinates that served it best.
+    """The fit, and the same data in the coordinates that served it best."""
 
-    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
-    Hessian is like there: then the passes over all data are few, here and in the M-steps.
-    """
-    few = data.every(max(1, min(_STRIDE, len(data.inputs) // _FEW)))
-    adapts = data.adaptable and (few is not data or tol < _ROUGH)
-    if start is None and adapts:
-        start, _ = _fit_fixed_link(few, loss, max(tol, _ROUGH))
-    beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
-    beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
-    scores = data.scores(beta, offset)
-    if adapts:
-        data = data.adapted(mean_curvature(loss.log_probabilities(scores)[1]))
-    sign = (2 * data.labels - 1).to(data.centre.dtype)
-    fit = maximise_weights(
-        data,
-        lambda scores: loss.log_likelihood(sign, scores),
-        beta,
-        offset,
-        free_offset=True,
-        tol=tol,
-        max_iter=_FIXED_STEPS,
-        scores=scores,
+    def log_probability(data: LinearScores) -> LogProbability:
+        sign = (2 * data.labels - 1).to(data.centre.dtype)
+        return lambda scores: loss.log_likelihood(sign, scores)
+
+    def curvature(scores: Tensor) -> Tensor:
+        return mean_curvature(loss.log_probabilities(scores)[1])
+
+    return adapted_fit(
+        data, log_probability, curvature, tol=tol, max_iter=_FIXED_STEPS, start=start
     )
-    return fit, data
 
 
 @dataclass(frozen=True)

@@ -67,10 +67,14 @@ class HermiteTable:
         inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
         position = (inside - self.low) / self.step
         cell = position.to(torch.int64).clamp_(max=self.cells - 1)
-        t = position - cell
-        zero, one, two, three = self.coefficients[cell + row * self.cells].unbind(-1)
-        slope = (one + t * (2 * two + 3 * t * three)) / self.step
-        value = zero + t * (one + t * (two + t * three))
+        t = position.sub_(cell)
+        zero, one, two, three = self.coefficients[cell.add_(row * self.cells)].unbind(-1)
+        # Horner's rule for both; in place, as new memory costs more than arithmetic.
+        value = (three * t).add_(two)
+        slope = (three * t).add_(value).mul_(t)
+        value.mul_(t).add_(one)
+        slope.add_(value).div_(self.step)
+        value.mul_(t).add_(zero)
         if self.end < math.inf:
             return value, torch.where(x.abs() > self.end, 0.0, slope)
         return value + slope * (x - inside), slope
