@@ -46,10 +46,10 @@ VERDICTS = (
     NOT_YET,
 )
 CORRECTIONS = {  # from the lightest to the gravest: what has to be corrected
-    "wording": "a sentence says more than is so, or names the wrong thing",
+    "wording": "a sentence says too much, or the wrong thing",
     "misprint": "a sign, a letter or a prime in a formula",
     "condition": "it is so under a condition that is not printed",
-    "formula": "a formula, a constant, a unit or a step is another one",
+    "formula": "a formula, constant, unit or step is another one",
 }
 TRUE = "must be true"  # expected of a line that can be true or false
 MIME = "application/vnd.bayesloss.claim+json"
