@@ -305,7 +305,7 @@ def within_errors(
         If there are no estimates, the shapes differ, or an error is negative or not finite.
     """
     found, expected = _compared(estimate, truth)
-    error = np.asarray(error, dtype=float)
+    error = np.asarray(_detached(error), dtype=float)
     if error.shape not in ((), found.shape) or not np.all((error >= 0) & np.isfinite(error)):
         raise ValueError(f"expected a standard error, or one for each estimate, got {error}")
     rounding = 1e-12 * np.abs(expected).max()
@@ -343,12 +343,17 @@ def _true(ok: ArrayLike, what: str) -> bool:
 
 
 def _compared(values: ArrayLike, truth: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    found, expected = np.asarray(values, dtype=float), np.asarray(truth, dtype=float)
+    found, expected = (np.asarray(_detached(given), dtype=float) for given in (values, truth))
     if found.size == 0:
         raise ValueError("expected values to compare, got none")
     if expected.ndim and found.shape != expected.shape:
         raise ValueError(f"expected the truth's shape {expected.shape}, got {found.shape}")
     return found, expected
+
+
+def _detached(values: ArrayLike) -> ArrayLike:
+    """A tensor without what it was computed from, which NumPy would refuse."""
+    return values.detach() if hasattr(values, "detach") else values
 
 
 def _gap(values: ArrayLike, truth: ArrayLike, relative: bool) -> float:

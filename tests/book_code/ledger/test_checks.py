@@ -233,6 +233,13 @@ def test_within_errors(estimate, truth, error, times, outcome):
     assert said == (outcome[0], f"9 draws, {outcome[1]}")
 
 
+def test_tensors_may_carry_gradients():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert within(2 * x, x + x, 1e-10) == (True, "to 1e-10")
+    assert within_errors(x, x.mean(), error=x.std())[0]
+    assert not within(x, 2.0, 0.5)[0]
+
+
 def test_a_standard_error_of_chance():
     """Four standard errors: a miss in 16,000 normal means, none in two hundred."""
     rng = np.random.default_rng(1)
