@@ -14,13 +14,16 @@ measured:
 
 Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page
 nor the ledger can change alone.
+
+An outcome is a pair: a truth value, or many that must all be true, and the evidence. Where it says
+that numbers agree, :func:`within` and :func:`within_errors` give both.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
 
@@ -30,7 +33,11 @@ __all__ = [
     "check_numbers",
     "check_setting",
     "check_statement",
+    "within",
+    "within_errors",
 ]
+
+Outcome = tuple[ArrayLike, str]
 
 
 class LedgerMismatch(AssertionError):
@@ -67,14 +74,15 @@ def check_formula(
         If the verdict is not the ledger's.
     """
     forms = {"as printed": printed} | ({} if corrected is None else {"corrected": corrected})
-    agrees = {name: _agree(values, truth, tolerance) for name, values in forms.items()}
+    gaps = {name: _gap(values, truth, relative=True) for name, values in forms.items()}
+    agrees = {name: gap <= tolerance for name, gap in gaps.items()}
     verdict = "holds" if agrees["as printed"] else "fails"
     if not agrees["as printed"] and agrees.get("corrected"):
         verdict = "holds as corrected"
     rows = [
         {
             "what": f"the formula {name}",
-            "measured": f"within {tolerance:.0e}" if ok else _gap(forms[name], truth),
+            "measured": f"within {_short(tolerance)}" if ok else _size(gaps[name], part=True),
             "expected": by,
             "ok": ok,
         }
@@ -85,10 +93,10 @@ def check_formula(
 
 def check_statement(
     id: str,
-    outcomes: Mapping[str, tuple[bool, str]],
+    outcomes: Mapping[str, Outcome],
     *,
-    corrected: Mapping[str, tuple[bool, str]] | None = None,
-    instead: Mapping[str, tuple[bool, str]] | None = None,
+    corrected: Mapping[str, Outcome] | None = None,
+    instead: Mapping[str, Outcome] | None = None,
     note: str = "",
 ) -> Finding:
     """Check a statement by what it says in particular.
@@ -98,6 +106,7 @@ def check_statement(
     id : str
     outcomes : mapping
         From what must be the case, if the claim is right, to whether it is, and the evidence.
+        Whether it is may be an array, tensor or Series: it must be true everywhere.
     corrected : mapping, optional
         The same for the claim as we would correct it, if that leaves its message.
     instead : mapping, optional
@@ -108,23 +117,26 @@ def check_statement(
     Raises
     ------
     ValueError
-        If there is both a corrected form and something else that is true instead.
+        If there is both a corrected form and something else that is true instead, or an outcome
+        of which nothing was checked.
+    TypeError
+        If an outcome is no truth value.
     LedgerMismatch
         If the verdict is not the ledger's, or what is true instead is not.
     """
-    verdict = "holds" if all(ok for ok, _ in outcomes.values()) else "fails"
     second = corrected if instead is None else instead
+    rows = _outcome_rows(outcomes, "" if second is None else "If it is right as printed")
+    verdict = "holds" if _all_ok(rows) else "fails"
     if second is None:
-        return _settle(Finding(id, verdict, _outcome_rows(outcomes), note))
+        return _settle(Finding(id, verdict, rows, note))
     if corrected is not None and instead is not None:
         raise ValueError(f"{id}: expected one of corrected and instead, got both")
-    rows = _outcome_rows(outcomes, "If it is right as printed")
-    rows += _outcome_rows(second, "True instead" if instead else "If it is right as corrected")
-    if instead and not all(ok for ok, _ in instead.values()):
+    others = _outcome_rows(second, "True instead" if instead else "If it is right as corrected")
+    if instead and not _all_ok(others):
         verdict = "fails, and what is said to be true instead is not"
-    elif corrected and verdict == "fails" and all(ok for ok, _ in corrected.values()):
+    elif corrected and verdict == "fails" and _all_ok(others):
         verdict = "holds as corrected"
-    return _settle(Finding(id, verdict, rows, note))
+    return _settle(Finding(id, verdict, rows + others, note))
 
 
 def check_numbers(
@@ -133,7 +145,7 @@ def check_numbers(
     printed: Mapping[str, float],
     *,
     tolerance: float | Mapping[str, float],
-    pattern: Mapping[str, tuple[bool, str]] | None = None,
+    pattern: Mapping[str, Outcome] | None = None,
     digits: int = 3,
     note: str = "",
 ) -> Finding:
@@ -147,7 +159,8 @@ def check_numbers(
     tolerance : float or mapping of str to float
         The largest difference that counts as agreement, in the unit of the numbers.
     pattern : mapping, optional
-        What the numbers are said to show, whether ours show it, and the evidence.
+        What the numbers are said to show, whether ours show it, and the evidence, as in
+        :func:`check_statement`.
     digits : int
         Significant digits shown.
     note : str
@@ -156,11 +169,11 @@ def check_numbers(
     Raises
     ------
     ValueError
-        If the keys differ.
+        If the keys differ, or there are none.
     LedgerMismatch
         If the verdict is not the ledger's.
     """
-    if set(measured) != set(printed):
+    if not measured or set(measured) != set(printed):
         odd = sorted(set(measured) ^ set(printed))
         raise ValueError(f"{id}: expected the same keys in measured and printed, got alone {odd}")
     rows = []
@@ -174,15 +187,14 @@ def check_numbers(
                 "ok": bool(abs(value - printed[key]) <= allowed),
             }
         )
-    seen = pattern or {}
-    if all(row["ok"] for row in rows):
+    seen = _outcome_rows(pattern, "What the numbers are said to show") if pattern else []
+    if _all_ok(rows):
         verdict = "reproduced"
-    elif seen and all(ok for ok, _ in seen.values()):
+    elif seen and _all_ok(seen):
         verdict = "reproduced in pattern"
     else:
         verdict = "not reproduced"
-    rows += _outcome_rows(seen, "What the numbers are said to show")
-    return _settle(Finding(id, verdict, rows, note, "numbers"))
+    return _settle(Finding(id, verdict, rows + seen, note, "numbers"))
 
 
 def check_setting(
@@ -228,26 +240,146 @@ def check_setting(
     return _settle(Finding(id, verdict, rows, note, "setting"))
 
 
-def _outcome_rows(
-    outcomes: Mapping[str, tuple[bool, str]], group: str = ""
-) -> list[dict[str, Any]]:
+def within(
+    values: ArrayLike, truth: ArrayLike, tolerance: float, how: str = "", *, relative: bool = False
+) -> tuple[bool, str]:
+    """Whether values agree with the truth, and the evidence: an outcome of a check.
+
+    Parameters
+    ----------
+    values, truth : array-like
+        Of one shape, or the truth one number.
+    tolerance : float
+        The largest difference that counts as none.
+    how : str
+        What else the evidence should say, such as "5 data sets".
+    relative : bool
+        Whether the tolerance is a multiple of the largest truth.
+
+    Returns
+    -------
+    ok : bool
+        False where a difference is not a number.
+    evidence : str
+        Such as "5 data sets, to 1e-10", or "5 data sets, off by up to 0.3".
+
+    Raises
+    ------
+    ValueError
+        If there are no values, or the shapes differ, or the tolerance is relative to zero.
+    """
+    gap = _gap(values, truth, relative)
+    scale = " of the largest" if relative else ""
+    if gap <= tolerance:
+        return True, _joined(how, f"to {_short(tolerance)}{scale}")
+    return False, _joined(how, f"off by up to {_size(gap, relative)}{scale}")
+
+
+def within_errors(
+    estimate: ArrayLike, truth: ArrayLike, how: str = "", *, error: ArrayLike, times: float = 4
+) -> tuple[bool, str]:
+    """Whether an estimate agrees with the truth by its standard error: an outcome of a check.
+
+    Parameters
+    ----------
+    estimate, truth : array-like
+        Of one shape, or the truth one number.
+    how : str
+        What else the evidence should say, such as "9,000 draws".
+    error : array-like
+        Standard error of each estimate, or of all. One of zero asks for equality to rounding.
+    times : float
+        The largest difference that counts as chance, in standard errors.
+
+    Returns
+    -------
+    ok : bool
+        False where a difference is not a number.
+    evidence : str
+        Such as "9,000 draws, within 4 standard errors", or "9,000 draws, off by up to 12
+        standard errors".
+
+    Raises
+    ------
+    ValueError
+        If there are no estimates, the shapes differ, or an error is negative or not finite.
+    """
+    found, expected = _compared(estimate, truth)
+    error = np.asarray(_detached(error), dtype=float)
+    if error.shape not in ((), found.shape) or not np.all((error >= 0) & np.isfinite(error)):
+        raise ValueError(f"expected a standard error, or one for each estimate, got {error}")
+    rounding = 1e-12 * np.abs(expected).max()
+    excess = np.maximum(np.abs(found - expected) - rounding, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        furthest = np.where((excess == 0) & (error == 0), 0, excess / error).max()
+    if furthest <= times:
+        return True, _joined(how, f"within {times:g} standard errors")
+    return False, _joined(how, f"off by up to {_size(furthest)} standard errors")
+
+
+def _outcome_rows(outcomes: Mapping[str, Outcome], group: str = "") -> list[dict[str, Any]]:
+    if not outcomes:
+        raise ValueError(f"{group or 'outcomes'}: expected something to be checked, got nothing")
     head = {"group": group} if group else {}
     return [
-        {"what": what, "measured": evidence, "expected": TRUE, "ok": bool(ok)} | head
+        {"what": what, "measured": evidence, "expected": TRUE, "ok": _true(ok, what)} | head
         for what, (ok, evidence) in outcomes.items()
     ]
 
 
-def _agree(values: ArrayLike, truth: ArrayLike, tolerance: float) -> bool:
-    scale = float(np.abs(np.asarray(truth, dtype=float)).max())
-    return bool(np.allclose(values, truth, rtol=0, atol=tolerance * scale))
+def _all_ok(rows: Sequence[Mapping[str, Any]]) -> bool:
+    return all(row["ok"] for row in rows)
 
 
-def _gap(values: ArrayLike, truth: ArrayLike) -> str:
-    """The largest difference as a part of the largest truth, to one digit."""
-    reference = np.asarray(truth, dtype=float)
-    gap = np.abs(np.asarray(values, dtype=float) - reference).max() / np.abs(reference).max()
-    return f"{gap:.0e}" if gap < 0.01 else f"{gap:.0%}"
+def _true(ok: ArrayLike, what: str) -> bool:
+    """Whether an outcome is true everywhere; it must be a truth value, or many."""
+    values = np.asarray(ok)
+    if values.size == 0:
+        raise ValueError(f"{what}: expected something to be checked, got nothing")
+    kinds = {type(value) for value in values.ravel().tolist()}
+    if not kinds <= {bool, np.bool_}:
+        raise TypeError(f"{what}: expected truth values, got {sorted(k.__name__ for k in kinds)}")
+    return bool(values.all())
+
+
+def _compared(values: ArrayLike, truth: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    found, expected = (np.asarray(_detached(given), dtype=float) for given in (values, truth))
+    if found.size == 0:
+        raise ValueError("expected values to compare, got none")
+    if expected.ndim and found.shape != expected.shape:
+        raise ValueError(f"expected the truth's shape {expected.shape}, got {found.shape}")
+    return found, expected
+
+
+def _detached(values: ArrayLike) -> ArrayLike:
+    """A tensor without what it was computed from, which NumPy would refuse."""
+    return values.detach() if hasattr(values, "detach") else values
+
+
+def _gap(values: ArrayLike, truth: ArrayLike, relative: bool) -> float:
+    """The largest difference, or that as a part of the largest truth; NaN if any is."""
+    found, expected = _compared(values, truth)
+    gap, scale = float(np.abs(found - expected).max()), float(np.abs(expected).max())
+    if relative and scale == 0:
+        raise ValueError("expected a truth other than zero for a relative tolerance")
+    return gap / scale if relative else gap
+
+
+def _short(tolerance: float) -> str:
+    return f"{tolerance:g}".replace("e-0", "e-")
+
+
+def _size(gap: float, part: bool = False) -> str:
+    """A difference to one digit or two, so that it is the same on every machine."""
+    if gap < 0.01:
+        return f"{gap:.0e}".replace("e-0", "e-")
+    if part:
+        return f"{gap:.0%}"
+    return f"{gap:.2g}" if gap < 100 else f"{gap:,.0f}"
+
+
+def _joined(how: str, found: str) -> str:
+    return f"{how}, {found}" if how else found
 
 
 def _settle(finding: Finding) -> Finding:

@@ -1,7 +1,9 @@
 """Each check gives the verdict that the evidence gives, and refuses every other."""
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from bayesloss_book.ledger import checks
 from bayesloss_book.ledger.checks import (
@@ -10,6 +12,8 @@ from bayesloss_book.ledger.checks import (
     check_numbers,
     check_setting,
     check_statement,
+    within,
+    within_errors,
 )
 from bayesloss_book.ledger.claims import VERDICTS, Claim
 
@@ -125,3 +129,141 @@ def test_numbers_with_a_tolerance_each(verdict_of):
 def test_unknown_claim_is_refused():
     with pytest.raises(LedgerMismatch, match="no claim 'wn-nonsense'"):
         check_statement("wn-nonsense", {"a": (True, "1")})
+
+
+FRAME = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+
+
+@pytest.mark.parametrize(
+    ("ok", "verdict"),
+    [
+        (np.bool_(True), "holds"),
+        (np.array([True, True]), "holds"),
+        (np.array([[True, True], [True, False]]), "fails"),
+        (torch.tensor(True), "holds"),
+        (torch.tensor([True, False]), "fails"),
+        (FRAME["a"] > 0, "holds"),
+        (FRAME["a"] > 1, "fails"),
+        (FRAME > 0, "holds"),
+        (FRAME < 4, "fails"),
+        (FRAME.astype(object) > 0, "holds"),
+        ([True, np.bool_(False)], "fails"),
+        (np.array([1.0, np.nan]) > 0, "fails"),
+        (np.array([True, np.bool_(True)], dtype=object), "holds"),
+    ],
+)
+def test_true_is_true_everywhere(verdict_of, ok, verdict):
+    finding = check_statement(verdict_of(verdict), {"a": (ok, "1")})
+    assert [row["ok"] for row in finding.rows] == [verdict == "holds"]
+    assert type(finding.rows[0]["ok"]) is bool  # the page stores it as JSON
+
+
+@pytest.mark.parametrize(
+    "ok", [np.nan, 1, "no", pd.Series([True, None]), torch.tensor([1.0]), None]
+)
+def test_what_is_no_truth_value_is_refused(verdict_of, ok):
+    with pytest.raises(TypeError, match="a <= b: expected truth values"):
+        check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
+
+
+@pytest.mark.parametrize("ok", [[], FRAME["a"][:0] > 0, torch.ones(0) > 0])
+def test_nothing_does_not_pass(verdict_of, ok):
+    good = {"a": (True, "1")}
+    with pytest.raises(ValueError, match="a <= b: expected something"):
+        check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
+    with pytest.raises(ValueError, match="outcomes: expected something"):
+        check_statement(verdict_of("holds"), {})
+    with pytest.raises(ValueError, match="corrected: expected something"):
+        check_statement(verdict_of("fails"), {"a": (False, "1")}, corrected={})
+    with pytest.raises(ValueError, match="a <= b: expected something"):
+        check_statement(verdict_of("holds"), good, corrected={"a <= b": (ok, "1")})
+    with pytest.raises(ValueError, match="same keys"):
+        check_numbers(verdict_of("reproduced"), {}, {}, tolerance=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")  # infinite less infinite
+@pytest.mark.parametrize(
+    ("values", "truth", "tolerance", "relative", "outcome"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 1e-10, False, (True, "to 1e-10")),
+        ([1.0, 2.0 + 1e-8], [1.0, 2.0], 1e-6, False, (True, "to 1e-6")),
+        ([0.7, 2.0], [1.0, 2.0], 1e-10, False, (False, "off by up to 0.3")),
+        ([1.3, 2.0], [1.0, 2.0], 0.02, False, (False, "off by up to 0.3")),
+        ([1.0, 2.0 + 3e-8], [1.0, 2.0], 1e-10, False, (False, "off by up to 3e-8")),
+        (np.array([[1.0, -3e4]]), 1.0, 0.5, False, (False, "off by up to 30,001")),
+        (-1e-11, 0, 1e-10, False, (True, "to 1e-10")),
+        (
+            torch.tensor([100.0, 0.5]),
+            torch.tensor([101.0, 0.5]),
+            0.02,
+            True,
+            (True, "to 0.02 of the largest"),
+        ),
+        ([100.0, 0.5], [101.0, 0.5], 0.02, False, (False, "off by up to 1")),
+        ([100.0, 75.0], [100.0, 50.0], 0.02, True, (False, "off by up to 25% of the largest")),
+        ([100.0, 50.1], [100.0, -50.0], 2, True, (True, "to 2 of the largest")),
+        (pd.Series([1.0, np.nan]), [1.0, 2.0], 9.0, False, (False, "off by up to nan")),
+        ([1.0, 2.0], [1.0, np.nan], 9.0, True, (False, "off by up to nan% of the largest")),
+        ([np.inf], [np.inf], 9.0, False, (False, "off by up to nan")),
+    ],
+)
+def test_within(values, truth, tolerance, relative, outcome):
+    assert within(values, truth, tolerance, relative=relative) == outcome
+    said = within(values, truth, tolerance, "two places", relative=relative)
+    assert said == (outcome[0], f"two places, {outcome[1]}")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("estimate", "truth", "error", "times", "outcome"),
+    [
+        ([1.0, 2.0], [1.3, 2.0], 0.1, 4, (True, "within 4 standard errors")),
+        ([1.0, 2.0], [1.5, 2.0], 0.1, 4, (False, "off by up to 5 standard errors")),
+        ([2.0, 1.5], [2.0, 1.0], [9.0, 0.1], 4, (False, "off by up to 5 standard errors")),
+        ([1.5, 2.0], [1.0, 2.0], [0.2, 0.0], 4.5, (True, "within 4.5 standard errors")),
+        ([1.0, 2.0 + 1e-15], [1.0, 2.0], [0.2, 0.0], 4, (True, "within 4 standard errors")),
+        ([1.0, 2.0 + 1e-9], [1.0, 2.0], [0.2, 0.0], 4, (False, "off by up to inf standard errors")),
+        (torch.tensor(1.0), 0, torch.tensor(0.5), 1.5, (False, "off by up to 2 standard errors")),
+        ([np.nan, 2.0], [1.0, 2.0], 0.1, 4, (False, "off by up to nan standard errors")),
+    ],
+)
+def test_within_errors(estimate, truth, error, times, outcome):
+    assert within_errors(estimate, truth, error=error, times=times) == outcome
+    said = within_errors(estimate, truth, "9 draws", error=error, times=times)
+    assert said == (outcome[0], f"9 draws, {outcome[1]}")
+
+
+def test_tensors_may_carry_gradients():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert within(2 * x, x + x, 1e-10) == (True, "to 1e-10")
+    assert within_errors(x, x.mean(), error=x.std())[0]
+    assert not within(x, 2.0, 0.5)[0]
+
+
+def test_a_standard_error_of_chance():
+    """Four standard errors: a miss in 16,000 normal means, none in two hundred."""
+    rng = np.random.default_rng(1)
+    draws = rng.normal(3.0, 2.0, (400, 200))
+    estimate, error = draws.mean(axis=0), draws.std(axis=0) / 20
+    assert within_errors(estimate, 3.0, error=error)[0]
+    assert not within_errors(estimate, 3.0, error=error, times=1)[0]  # a third are further off
+    assert not within_errors(estimate, 4.0, error=error)[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "truth", "message"),
+    [([], [], "got none"), ([1.0], [1.0, 2.0], "shape"), ([[1.0], [2.0]], [1.0, 2.0], "shape")],
+)
+def test_only_like_is_compared(values, truth, message):
+    with pytest.raises(ValueError, match=message):
+        within(values, truth, 1.0)
+    with pytest.raises(ValueError, match=message):
+        within_errors(values, truth, error=1.0)
+
+
+def test_what_cannot_be_a_measure_of_error_is_refused():
+    with pytest.raises(ValueError, match="other than zero"):
+        within([0.0], [0.0], 1e-10, relative=True)
+    for error in (-0.1, np.nan, np.inf, [0.1, 0.1, 0.1]):
+        with pytest.raises(ValueError, match="a standard error"):
+            within_errors([1.0, 2.0], 1.0, error=error)
