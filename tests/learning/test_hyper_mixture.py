@@ -1,6 +1,7 @@
 """Tests of the average over hyper-parameters: exact cases, brute force, Monte Carlo."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.stats import norm
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
 from bayesloss.learning.hyper_mixture import (
     PosteriorMixture,
+    _climb,
     average_hyperparameters,
     importance_weighted_bound,
 )
@@ -141,3 +143,22 @@ class TestAverage:
         data = likelihood.condense(prior.features, x, labels)
         with pytest.raises(TypeError, match="expected a Gaussian likelihood, got Bernoulli"):
             average_hyperparameters(laplace(prior, likelihood, x, labels), data)
+
+
+def test_a_climb_takes_newtons_steps_of_two_deviations_at_most():
+    """To the top of -z'Hz/2 from ten deviations away: no step is longer than two of them."""
+    H = np.array([[2.0, 0.5], [0.5, 1.0]])
+    values, vectors = np.linalg.eigh(H)
+    V = (vectors * values**-0.5) @ vectors.T
+    seen = []
+
+    def climb_at(ratio, zeta, start):
+        seen.append(zeta)
+        return -zeta @ H @ zeta / 2, -H @ zeta, SimpleNamespace(Gamma=start)
+
+    top, _, spread = _climb(climb_at, 0.5, 10 * V @ [0.6, 0.8], torch.zeros(1), V)
+    steps = np.linalg.norm(np.linalg.solve(V, np.diff(seen, axis=0).T), axis=0)
+    # Between them V is taken anew, by differences of the slope at points 0.1 or less apart.
+    assert 1.9 < steps.max() < 2.2
+    assert np.abs(top).max() < 1e-3
+    np.testing.assert_allclose(spread, V, rtol=1e-6)

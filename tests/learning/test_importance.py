@@ -94,5 +94,6 @@ def test_weights_of_data_and_bad_input():
         for *data, w in ((x, y, torch.full_like(x, 2.0)), (*twice, None))
     ]
     torch.testing.assert_close(runs[0].log_ratios, runs[1].log_ratios)
+    assert "tensor" not in repr(runs[0])  # thousands of draws do not fill a screen
     with pytest.raises(ValueError, match="n_draws of at least 2"):
         weigh_draws(q, x, y, n_draws=1)

@@ -5,7 +5,8 @@ out in closed form and the weights on a grid, so that the evidence is known to m
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from bayesloss_book.figures import COLOURS
 
 __all__ = [
     "classification",
+    "compare_losses",
     "draw_evidence",
     "draw_posterior",
     "evidence_table",
@@ -158,6 +160,17 @@ def draw_posterior(n: int, seed: int) -> Figure:
     panel.plot(0, 0, "x", color="black")
     panel.set(xlabel="weight of the cosine", ylabel="weight of the sine", aspect="equal")
     return figure
+
+
+def compare_losses(
+    prior: ISGP, sizes: Sequence[int], seeds: Iterable[int], n_samples: int
+) -> pd.DataFrame:
+    """:func:`losses` on the training labels of :func:`classification`; a row a size and a seed."""
+    rows = {}
+    for n, seed in product(sizes, seeds):
+        x, y, likelihood = classification(n, seed)
+        rows[n, seed] = losses(laplace(prior, likelihood, x, y), x, y, n_samples, seed)
+    return pd.DataFrame(rows).T.rename_axis(["n", "seed"])
 
 
 def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:

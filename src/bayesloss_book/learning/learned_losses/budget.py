@@ -1,7 +1,8 @@
 """The AUC of logistic regression against the iterations that it was given.
 
 The iterations are those of scikit-learn's solver: L-BFGS from zero, on grey values in [0, 1] as
-they are. One path is one cell; where it leads to comes from a solver that gets there faster.
+they are, or scaled as `table_2` can, which is another path. One path is one cell; where it leads to
+comes from a solver that gets there faster.
 """
 
 import os
@@ -13,8 +14,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from bayesloss_book.baselines import BUDGETS, fit_logistic
-from bayesloss_book.image_sets import inputs
-from bayesloss_book.learning.learned_losses.table_2 import DATA, SIZES, TASKS, mean_auc, problems
+from bayesloss_book.learning.learned_losses.table_2 import (
+    DATA,
+    TASKS,
+    mean_auc,
+    problem_data,
+    scaled_cells,
+)
 from bayesloss_book.stores.results import run_cells
 
 __all__ = ["ITERATIONS", "cells", "logistic_path", "measure", "run"]
@@ -39,9 +45,20 @@ def cells() -> list[dict[str, Any]]:
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
+    names = ("data", "task", "penalty", "seed")
+    run_cells(
+        measure,
+        [{n: cell[n] for n in names} for cell in scaled_cells() if cell["method"] == "logistic"],
+        folder,
+        "learned_losses_budget_scaled",
+        parameters={"scaling": "mean deviation"},
+        n_jobs=n_jobs,
+    )
 
 
-def measure(*, data: str, task: str, penalty: float, seed: int) -> dict[str, float]:
+def measure(
+    *, data: str, task: str, penalty: float, seed: int, scaling: str = "pixels"
+) -> dict[str, float]:
     """Test AUC and log loss along the path.
 
     Returns
@@ -50,10 +67,7 @@ def measure(*, data: str, task: str, penalty: float, seed: int) -> dict[str, flo
         ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
         ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
     """
-    X, labels, X_test, test_labels = inputs(data, SIZES[data], "pixels", seed)
-    keep, truth = problems(task, labels)
-    keep_test, truth_test = problems(task, test_labels)
-    X, X_test = X[keep], X_test[keep_test]
+    X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf
 
     def describe(odds: Array, name: str) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import sem
 from sklearn.exceptions import ConvergenceWarning
@@ -21,6 +22,7 @@ __all__ = [
     "against_logistic_regression",
     "compare_losses",
     "fit",
+    "losses_of",
     "scores_of",
     "sensitivity_to_b",
     "sensitivity_to_c",
@@ -34,6 +36,11 @@ def scores_of(model: Any, problem: Task) -> dict[str, float]:
         "log loss": float(log_loss(problem.y_test, probability)),
         "accuracy": float((probability.argmax(axis=1) == problem.y_test).mean()),
     }
+
+
+def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
+    """Log loss of each test datum, nats."""
+    return -np.log(model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test])
 
 
 def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
@@ -68,12 +75,7 @@ def against_logistic_regression(
         truth = np.nan
         if problem.odds is not None:
             truth = float(log_loss(problem.y_test, expit(problem.odds)))
-        losses = {
-            which: -np.log(
-                model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test]
-            )
-            for which, model in models.items()
-        }
+        losses = {which: losses_of(model, problem) for which, model in models.items()}
         saved = {which: losses["fixed link"] - losses[which] for which in ("EM", "left out")}
         rows[name] = {
             **{f"log loss, {which}": scores["log loss"] for which, scores in found.items()},
@@ -93,13 +95,17 @@ def sensitivity_to_c(
 ) -> pd.DataFrame:
     """Test scores against the part of [-1/c, 1/c] that the scores of the fixed link fill.
 
-    The index is that part; c is this part over :func:`reach`.
+    The index is that part; c is this part over :func:`reach`. "+-" is the standard error, over the
+    test data, of how far the log loss is from the first one's.
     """
     most = reach(problem, C)
-    rows = {}
+    rows, first = {}, None
     for part in filled:
         model = fit(problem, C=C, c=part / most, **options)
-        rows[part] = scores_of(model, problem) | {"rounds": model.n_iter_}
+        losses = losses_of(model, problem)
+        first = losses if first is None else first
+        error = float(sem(losses - first))
+        rows[part] = scores_of(model, problem) | {"rounds": model.n_iter_, "+-": error}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("filled")
 
 

@@ -93,6 +93,15 @@ def test_losses_are_ordered():
     assert found["of the averaged probability"] <= found["averaged over sources"] + slack
 
 
+def test_every_data_set_is_one_fitted_alone():
+    prior = toys.small_prior()
+    table = toys.compare_losses(prior, (5, 12), range(2, 4), 300)
+    assert table.index.tolist() == [(5, 2), (5, 3), (12, 2), (12, 3)]
+    x, y, likelihood = toys.classification(12, 2)
+    alone = toys.losses(laplace(prior, likelihood, x, y), x, y, 300, 2)
+    assert table.loc[12, 2].tolist() == pytest.approx(alone.tolist())
+
+
 def test_same_seed_same_data():
     one, other = toys.classification(9, seed=4), toys.classification(9, seed=4)
     assert torch.equal(one[0], other[0])

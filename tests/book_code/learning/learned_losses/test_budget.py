@@ -53,9 +53,10 @@ def test_measures(odd_digits):
     assert found["auc_0200"] == pytest.approx(end, abs=1e-3)
 
 
-def test_stored_paths_are_clean():
-    stored = load_results(RESULTS, "learned_losses_budget")
-    runs = load_provenance(RESULTS, "learned_losses_budget")["runs"]
+@pytest.mark.parametrize("name", ["learned_losses_budget", "learned_losses_budget_scaled"])
+def test_stored_paths_are_clean(name):
+    stored = load_results(RESULTS, name)
+    runs = load_provenance(RESULTS, name)["runs"]
     assert not any(str(run["commit"]).endswith("dirty") for run in runs)
     # Without a penalty there need not be an optimum: MNIST's 0 and 8 can be separated.
     assert (stored[stored["penalty"] == 1]["converged"] == 1).all()

@@ -92,6 +92,37 @@ def test_a_small_cell(method):
     assert table_2.measure(**cell) == pytest.approx(found, nan_ok=True, abs=0)
 
 
+def test_another_unit_is_another_penalty():
+    """(x - m) / s with the penalty r is x with r s^2; no penalty, no difference."""
+    X = table_2.problem_data("digits", "odd vs even", 0)[0]
+    unit = float(np.mean([np.sqrt(np.mean((x - x.mean()) ** 2)) for x in X.T]))
+    (cell,) = table_2.cells("digits", "odd vs even", ("logistic",), budget="long")
+    scaled = table_2.measure(**cell, scaling="mean deviation")
+    # The searches end within their tolerance of one maximum, here to some six digits.
+    same = table_2.measure(**cell | {"penalty": unit**2})
+    assert scaled["log_loss"] == pytest.approx(same["log_loss"], rel=1e-4)
+    assert abs(table_2.measure(**cell)["log_loss"] / same["log_loss"] - 1) > 1e-2
+    with pytest.raises(ValueError, match="got 'inches'"):
+        table_2.measure(**cell, scaling="inches")
+
+
+def test_the_unit_is_that_of_the_images_of_the_task():
+    X, _, _, X_test, _ = table_2.problem_data("digits", "0 vs 8", 0, "mean deviation")
+    assert np.abs(X.mean(axis=0)).max() < 1e-12
+    assert X.std(axis=0).mean() == pytest.approx(1)
+    raw, _, _, raw_test, _ = table_2.problem_data("digits", "0 vs 8", 0)
+    moved = X_test.std(axis=0).sum() / raw_test.std(axis=0).sum()
+    assert moved == pytest.approx(X.std(axis=0).sum() / raw.std(axis=0).sum())
+
+
+@pytest.mark.parametrize("method", ["GLMTron", "SLIsotron"])
+def test_the_unit_is_nothing_to_the_trons(method):
+    (cell,) = table_2.cells("digits", "0 vs 8", (method,))
+    scaled = table_2.measure(**cell, scaling="mean deviation")
+    # Inputs go in in single precision.
+    assert scaled["log_loss"] == pytest.approx(table_2.measure(**cell)["log_loss"], rel=1e-3)
+
+
 def test_a_monotone_link_does_not_change_the_order():
     (cell,) = table_2.cells("digits", "odd vs even", ("ISGP",), budget="short")
     found = table_2.measure(**cell)
@@ -117,11 +148,13 @@ def test_cells_are_what_the_methods_know():
 
 
 def test_stored_results_are_whole_and_clean():
-    stored = load_results(RESULTS, "learned_losses")
-    assert not any(
-        str(run["commit"]).endswith("dirty")
-        for run in load_provenance(RESULTS, "learned_losses")["runs"]
-    )
-    names = ["data", "task", "method", "penalty", "budget", "seed"]
-    wanted = {tuple(cell[n] for n in names) for cell in table_2.paper_cells()}
-    assert {tuple(row) for row in stored[names].itertuples(index=False)} <= wanted
+    for name, cells in (
+        ("learned_losses", table_2.paper_cells()),
+        ("learned_losses_scaled", table_2.scaled_cells()),
+    ):
+        stored = load_results(RESULTS, name)
+        runs = load_provenance(RESULTS, name)["runs"]
+        assert not any(str(run["commit"]).endswith("dirty") for run in runs)
+        names = ["data", "task", "method", "penalty", "budget", "seed"]
+        wanted = {tuple(cell[n] for n in names) for cell in cells}
+        assert {tuple(row) for row in stored[names].itertuples(index=False)} <= wanted

@@ -24,7 +24,13 @@ def by_hand(prior="isgp", **options):
 def test_c_is_the_filled_part():
     table = page.sensitivity_to_c(SMALL, (0.3, 0.6), C=10.0, **QUICK)
     model, loss, accuracy = by_hand(C=10.0, c=0.6 / reach(SMALL, 10.0))
-    assert table.loc[0.6].tolist() == pytest.approx([loss, accuracy, model.n_iter_])
+    p, q = (
+        found.predict_proba(SMALL.X_test)[np.arange(len(SMALL.y_test)), SMALL.y_test]
+        for found in (by_hand(C=10.0, c=0.3 / reach(SMALL, 10.0))[0], model)
+    )
+    error = np.log(p / q).std(ddof=1) / np.sqrt(len(p))
+    assert table.loc[0.6].tolist() == pytest.approx([loss, accuracy, model.n_iter_, error])
+    assert table.loc[0.3, "+-"] == 0
     assert table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
 
 
