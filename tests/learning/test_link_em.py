@@ -5,6 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from torch.overrides import TorchFunctionMode
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
 from bayesloss.learning.importance import weigh_draws
@@ -163,6 +164,32 @@ def test_a_watcher_sees_every_round():
     assert len(seen) == len(found.history["log_evidence"]) == 4
     torch.testing.assert_close(seen[-1][0], found.beta, rtol=0, atol=0)
     assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()
+
+
+class Transfers(TorchFunctionMode):
+    """The sizes of what is sent from a device to the host, or would be if it were one."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.cpu, torch.Tensor.tolist):  # numpy() takes what is there
+            self.sizes.append(args[0].numel())
+        return function(*args, **(kwargs or {}))
+
+
+def test_rounds_send_nothing_of_the_size_of_the_data():
+    """Only counts on a grid leave the device of the data: more rounds, no more large transfers."""
+    large = []
+    data = data_of(n=5000)
+    for rounds in (1, 4):
+        with Transfers() as transfers:
+            found = run(data=data, max_iter=rounds, tol=1e-9, held_out=LeaveOneOut(data, 0))
+        assert len(found.history["log_evidence"]) == rounds + 1
+        large.append(sum(size >= 5000 for size in transfers.sizes))
+        assert len(transfers.sizes) > 2 * rounds
+    assert large[0] == large[1]
 
 
 def test_held_out_scores_keep_their_size():

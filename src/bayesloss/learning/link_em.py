@@ -136,11 +136,11 @@ def fit_links(
         Whether the first columns of the noise are to move the link most, as points of low
         discrepancy ask for.
     tol : float
-        EM ends when no problem's log evidence, less the penalty where scores are in-sample, changes
-        by more than tol nats a datum in a round, nor held-out scores by more than a part
-        sqrt(tol) / 2 of their size; see also :func:`maximise_weights`. With held-out scores and few
-        data a column it also ends when three rounds found the log evidence clearly lower, and goes
-        back to where it was highest.
+        EM ends when no problem's log evidence, less the penalty, changes by more than tol nats a
+        datum in a round; see also :func:`maximise_weights`. With held-out scores it also ends when
+        the log evidence alone does not, nor scores by more than a part sqrt(tol) / 2 of their size.
+        And with few data a column it ends when three rounds found the log evidence clearly lower,
+        and goes back to where it was highest.
     max_iter : int
         The largest number of M-steps; a last E-step follows them.
     family : callable, optional
@@ -206,8 +206,7 @@ def fit_links(
                 fitted_to[k] = seen
                 choose = rounds & (rounds - 1) == 0
                 # E-step
-                # Held-out scores keep their size: what their penalty does says nothing of the fit.
-                penalty = 0.0 if held_out is not None else 0.5 * data.ridge * walk.penalty(k)
+                penalty = 0.5 * data.ridge * walk.penalty(k)
                 _update_link(links[k], data, likelihood, k, seen, penalty, choose, few)
             record(
                 "log_evidence",
@@ -220,11 +219,15 @@ def fit_links(
             bar.set_postfix(unsettled=len(active))
             if few:
                 best.look(active, walk, fitted_to, links)
-            still = _MOVED * math.sqrt(tol)
+            # Held-out scores keep their size. Where they stand still, and the evidence with them,
+            # all that drifts is by how much their penalty counts.
+            still = walk.moved < _MOVED * math.sqrt(tol)
             active = [
                 k
                 for k in active
-                if (links[k].gain >= tol or walk.moved[k] >= still) and best.age[k] < _PATIENCE
+                if links[k].gain >= tol
+                and not (links[k].drift < tol and still[k])
+                and best.age[k] < _PATIENCE
             ]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
@@ -260,9 +263,7 @@ def fit_links(
     best.restore(walk, fitted_to, links)
     if active:
         gain = max(links[k].gain for k in active)
-        moved = float(walk.moved[active].max())
-        what = f"the evidence by {gain:.2g} a datum" + (f", scores by {moved:.1%}" if moved else "")
-        unsettled.append(f"EM (its last round still changed {what})")
+        unsettled.append(f"EM (its last round still changed the evidence by {gain:.2g} a datum)")
     unsettled += [f"the E-step of problem {k}" for k, link in enumerate(links) if not link.found]
     return LinkFit(
         beta=walk.beta,
@@ -340,8 +341,10 @@ class _Link:
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
     found: bool = False  # whether the last search ended at a mode
-    value: float = -math.inf  # the log evidence less any penalty, in nats a datum
-    gain: float = math.inf  # by how much it changed in the last round
+    evidence: float = -math.inf  # its logarithm, in nats a datum
+    value: float = -math.inf  # the same less the penalty
+    drift: float = math.inf  # by how much the one and
+    gain: float = math.inf  # the other changed in the last round
 
 
 class _Walk:
@@ -356,7 +359,7 @@ class _Walk:
         self.strength = torch.ones_like(beta[:, 0])  # of the penalty
         self.fit_strength = self.strength.clone()  # where the last fits ended
         self.step = self.strength.clone()
-        self.moved = torch.zeros_like(self.strength)  # a part of held-out scores' size
+        self.moved = torch.full_like(self.strength, math.inf)  # a part of held-out scores' size
         self._weight, self._ahead = weight, torch.zeros_like(scores)
 
     def penalty(self, k: int) -> float:
@@ -438,15 +441,12 @@ def _update_link(
         high = low + link.prior.kernel.edge
     link.low, link.high = low, high
 
+    labels = data.labels[problem].to(scores.dtype)
+
     def observed(size: int) -> Observations:
-        nodes = torch.linspace(low, high, size, dtype=scores.dtype)
-        return likelihood.spread(
-            link.prior.features,
-            scores.cpu(),
-            data.labels[problem].to(scores.dtype).cpu(),
-            data.weight.cpu(),
-            nodes,
-        )
+        nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
+        shares = likelihood.shares(scores, labels, data.weight, nodes)  # all that leaves the device
+        return likelihood.on_grid(link.prior.features, nodes.cpu(), shares.cpu())
 
     if choose and len(link.rivals) > 1:
         _choose_prior(link, likelihood, observed(_COARSE))
@@ -458,8 +458,9 @@ def _update_link(
         link.posterior = nearest(joint, mode)[0]
     else:
         link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
-    value = link.posterior.log_evidence / data.total - penalty
-    link.value, link.gain = value, abs(value - link.value)
+    evidence = link.posterior.log_evidence / data.total
+    link.evidence, link.drift = evidence, abs(evidence - link.evidence)
+    link.value, link.gain = evidence - penalty, abs(evidence - penalty - link.value)
 
 
 def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:
