@@ -11,6 +11,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss import LinkgisticClassifier, TrigonometricKernel
+from bayesloss.learning import joint_links
 from bayesloss.learning.centred_isgp import CentredISGP
 from bayesloss.learning.joint_links import SoftmaxJoint, fit_joint_links, fit_softmax, folds_of
 from bayesloss.learning.linear_scores import LinearScores
@@ -139,6 +140,63 @@ def test_weights_for_bent_sources():
     slope = torch.autograd.functional.jacobian(objective, beta)
     assert float(slope.abs().max()) < 2e-6
     assert float(objective(beta)) > float(objective(begin[0])) + 1e-3
+
+
+@pytest.mark.parametrize("spare", [0, 2**23])
+def test_fits_with_common_passes(spare, monkeypatch):
+    """One fold at a time or all, against a search for each by itself."""
+    monkeypatch.setattr(joint_links, "_MANY", 0)
+    monkeypatch.setattr(joint_links, "_SPARE", spare)
+    data, _ = problem(n=400, bend=3.0)
+    fold = folds_of(data.labels.argmax(0))
+    parts = [data.weight, *(torch.where(fold == each, 0.0, data.weight) for each in range(5))]
+    fits = joint_links._Fits(data, fold, 1e-8)
+    assert fits.settled
+    assert len(fits._batches) == (1 if spare else 5)
+    apart = (fits.held_out() - fits.scores).abs().max()
+    assert float(apart) > 0.03  # what is compared is not the same for all fits
+
+    def bent(scores):
+        return scores + scores.sin() / 2, 1 + scores.cos() / 2
+
+    # Slopes of 1e-8 over a curvature of at least the penalty's, 1 / (C n) = 6e-4.
+    near = {"rtol": 0, "atol": 1e-4}
+    for i, part in enumerate(parts):
+        beta, offset, _ = fit_softmax(data, part, 1e-8)
+        torch.testing.assert_close(fits._beta[i], beta, **near)
+        found = fits._offset[i] + fits.level  # free up to a constant
+        torch.testing.assert_close(found - found.mean(), offset - offset.mean(), **near)
+    before = fits._beta.clone(), fits._offset.clone()
+    assert fits.fit(bent)
+    for i, (part, *at) in enumerate(zip(parts, *before, strict=True)):
+        beta, offset, _ = fit_softmax(data, part, 1e-8, *at, bent)
+        torch.testing.assert_close(fits._beta[i], beta, **near)
+        torch.testing.assert_close(fits._offset[i], offset, rtol=0, atol=1e-12)
+        rows = fold == i - 1
+        scores = data.scores(beta, offset)[:, rows]
+        torch.testing.assert_close(fits.held_out()[:, rows], scores, rtol=0, atol=1e-3)
+
+
+def test_many_data_have_the_sources_of_few(monkeypatch):
+    """The evidence within half a nat, and the prior that wins; the other is out of the race."""
+    data, _ = problem(n=1500, bend=3.0)
+    calls = []
+
+    def family(reach):
+        return [prior_of(reach), prior_of(reach, 1e-3)]
+
+    def of(prior, *rest):
+        calls.append(float(prior.kernel.variance))
+        return made(prior, *rest)
+
+    few = fit_joint_links(data, family, tol=1e-6)
+    monkeypatch.setattr(joint_links, "_MANY", 0)
+    made = SoftmaxJoint.of
+    monkeypatch.setattr(SoftmaxJoint, "of", of)
+    many = fit_joint_links(data, family, tol=1e-6)
+    assert many.log_evidence == pytest.approx(few.log_evidence, abs=0.5)
+    assert float(many.prior.kernel.variance) == float(few.prior.kernel.variance)
+    assert len(calls) == len(many.history) + 1
 
 
 def test_rounds():

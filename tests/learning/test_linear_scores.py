@@ -150,6 +150,48 @@ def test_constant_columns_get_no_weight():
     assert not fit(nothing, tol=1e-8).beta.any()
 
 
+def test_problems_together():
+    """A problem that is the sum of others has their solutions; one may be seen several times."""
+    data = problem()
+    alone, joined = fit(data, tol=1e-8), fit(data, tol=1e-8, together=3)
+    assert joined.objective.shape == joined.slope.shape == (1,)
+    torch.testing.assert_close(joined.objective[0], alone.objective.sum(), rtol=1e-10, atol=0)
+    largest = float(alone.beta.abs().max())
+    torch.testing.assert_close(joined.beta, alone.beta, rtol=0, atol=1e-4 * largest)
+    labels = data.labels.repeat(2, 1)
+
+    def log_probability(scores):
+        value, first, _ = LogLoss().log_probabilities(scores)
+        return tuple(torch.where(labels == 1, each[1], each[0]) for each in (value, first))
+
+    zero = torch.zeros((6, 5), dtype=torch.float64)
+    strength = torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64)
+    both = maximise_weights(
+        data.times(2), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
+        max_iter=500, strength=strength, together=3,
+    )  # fmt: skip
+    stronger = fit(problem(C=0.7 / 4), tol=1e-8)
+    expected = torch.cat([alone.beta, stronger.beta])
+    torch.testing.assert_close(both.beta, expected, rtol=0, atol=1e-4 * largest)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_coordinates_of_each_problem_or_of_all(rows):
+    """From coordinates to weights, and back along slopes: the one map is the other's adjoint."""
+    data = problem()
+    generator = torch.Generator().manual_seed(0)
+    curvature = torch.rand((rows, 200), dtype=torch.float64, generator=generator)
+    data = data.adapted(curvature).times(2)
+    x, g = torch.randn((2, 6, 5), dtype=torch.float64, generator=generator)
+    torch.testing.assert_close(
+        (data.weights(x) * g).sum(1), (x * data.slopes(g)).sum(1), rtol=1e-10, atol=0
+    )
+    moved = data.weights(x)
+    for k in range(6):
+        of_one = data.vectors[k % len(data.vectors)]
+        torch.testing.assert_close(moved[k], data.scale * (of_one @ x[k]), rtol=1e-10, atol=0)
+
+
 def test_search_reports_what_is_left():
     data = problem()
     short = fit(data, max_iter=2)
