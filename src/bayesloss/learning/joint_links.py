@@ -366,8 +366,8 @@ class _Fits:
     """Weights for all data, and without each fold, round after round.
 
     Where data are many, passes over them are what counts. There a rough fit, and the Hessian at it,
-    show the way; fits without folds begin as far from their last ones as the fit
-    to all went, and go on together, so that passes are common to them.
+    show the way; fits without folds begin as far from their last ones as the fit to all went, and
+    go on together, so that passes are common to them. Of fewer data each search goes by itself.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class LeaveOneOut:
         self._largest = data.inputs.largest()
         self._moderate = self._largest < _MODERATE
         generator = torch.Generator().manual_seed(seed)
-        shape = (len(self._centre), _SKETCH)
+        shape = (0 if self._wide else len(self._centre), _SKETCH)  # none is seen where H is wide
         directions = torch.randn(shape, dtype=data.centre.dtype, generator=generator)
         self._directions = directions.to(data.centre.device) / math.sqrt(_SKETCH)
         self._few = _CHEAP / len(self._centre) ** 2
