@@ -110,7 +110,7 @@ _SECONDS = {"*_seconds *": Within(0.9, absolute=0.05)}
 _COSTS = _SECONDS | {"*_mb *": Within(0.5, absolute=100.0)}
 TIMES: dict[str, Mapping[str, Within]] = {
     "when_to_use_cases": {"value *'time'*": Within(0.9)},
-    **dict.fromkeys(("fit_cost", "fit_cost_sparse", "fit_cost_curves"), _COSTS),
+    **dict.fromkeys(("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves"), _COSTS),
     **dict.fromkeys(("calibrators_more", "calibrators_more_extra"), _SECONDS),
     "calibrators_tables": _SECONDS,
     **dict.fromkeys(("calibrators_many", "calibrators_many_extra"), _SECONDS),

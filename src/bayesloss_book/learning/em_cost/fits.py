@@ -150,7 +150,7 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 }
 
 # What the page shows. Ten classes together take many minutes: `make bench` has them, or `run`.
-STORES = ("fit_cost", "fit_cost_sparse", "fit_cost_curves")
+STORES = ("fit_cost", "fit_cost_ten", "fit_cost_sparse", "fit_cost_curves")
 OURS = ("linkgistic", "one against the rest", "ISGP")
 
 
