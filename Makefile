@@ -31,7 +31,7 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
-    tools/book_search.py tools/claim_chips.py tools/how_made.py $(wildcard data/results/*.json)
+    tools/book_search.py tools/claim_chips.py tools/how_made.py tools/judging_calls.py $(wildcard data/results/*.json)
 
 # MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
 UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js

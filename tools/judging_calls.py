@@ -1,0 +1,80 @@
+"""Sphinx extension: of a cell that judges a claim, the mathematics is shown and the call is folded.
+
+Such a cell computes what a claim is held against, and then calls a check of the ledger. The former
+is the evidence, and stands open where code is shown at all; what the outcomes are called is for
+whoever asks.
+"""
+
+import ast
+import copy
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from bayesloss_book.ledger import checks
+
+# What stands on the bar of a fold, closed and open.
+PROMPTS = ("How it is judged", "Hide how it is judged")
+
+
+def split(source: str) -> tuple[str, str]:
+    """Return the code before the first statement that calls a check, and from there on.
+
+    The first is empty if there is no such statement, or nothing comes before it but imports.
+    """
+    statements = ast.parse(source).body
+    for at, statement in enumerate(statements):
+        if not _judges(statement):
+            continue
+        if all(isinstance(each, ast.Import | ast.ImportFrom) for each in statements[:at]):
+            break
+        lines = source.splitlines()
+        end = statements[at - 1].end_lineno or 0
+        return "\n".join(lines[:end]), "\n".join(lines[end:]).strip("\n")
+    return "", source
+
+
+def _judges(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return False
+    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(isinstance(name, ast.Name) and name.id in _CHECKS for name in calls)
+
+
+_CHECKS = frozenset(name for name in checks.__all__ if name.startswith("check_"))
+
+
+class ShowMathematics(SphinxPostTransform):
+    """Take the mathematics out of the fold that holds a cell's code."""
+
+    default_priority = 200  # after MyST-NB has folded the cells
+    formats = ("html",)
+
+    def run(self, **_: object) -> None:
+        """Split the code of each folded cell that judges."""
+        for cell in list(self.document.findall(nodes.container)):
+            fold = cell.children[0] if cell.get("nb_element") == "cell_code" else None
+            if fold is None or "prompt_show" not in getattr(fold, "attributes", {}):
+                continue
+            for source in fold.findall(nodes.literal_block):
+                shown, folded = split(source.astext())
+                if shown:
+                    mathematics = copy.copy(source.parent)
+                    mathematics["classes"] = [*source.parent["classes"], "mathematics"]
+                    mathematics.children = []
+                    mathematics += _code(source, shown)
+                    source.replace_self(_code(source, folded))
+                    cell.insert(0, mathematics)
+                    fold["prompt_show"], fold["prompt_hide"] = PROMPTS
+                break
+
+
+def _code(like: nodes.literal_block, text: str) -> nodes.literal_block:
+    return nodes.literal_block(text, text, **like.attributes)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Add the transform."""
+    app.add_post_transform(ShowMathematics)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
