@@ -129,7 +129,7 @@ def assemble(
         for tag in article.find_all(id=True):
             if not tag.find_parent("svg"):
                 own, tag["id"] = tag["id"], anchor(name, tag["id"])
-                for script in article.find_all("script") if tag["id"] != own else ():
+                for script in article.find_all("script", string=True) if tag["id"] != own else ():
                     script.string = script.string.replace(f'"{own}"', f'"{tag["id"]}"')
         for tag in article.find_all(["a", "img"]):
             key = "href" if tag.name == "a" else "src"

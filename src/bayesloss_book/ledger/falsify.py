@@ -88,8 +88,16 @@ def falsifiers() -> Mapping[str, Falsifier]:
 
 
 def digest(source: str) -> str:
-    """A digest of a cell's code; comments and layout do not change it."""
-    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()[:12]
+    """A digest of a cell's code; comments, layout and Python's version do not change it."""
+    return hashlib.sha256(repr(_bare(ast.parse(source))).encode()).hexdigest()[:12]
+
+
+def _bare(node: object) -> object:
+    """A syntax tree as lists, without what is empty: versions of Python differ in that alone."""
+    if isinstance(node, ast.AST):
+        fields = [(name, _bare(value)) for name, value in ast.iter_fields(node)]
+        return [type(node).__name__, *(pair for pair in fields if pair[1] not in (None, []))]
+    return [_bare(each) for each in node] if isinstance(node, list) else node
 
 
 def falsify_page(name: str, book: Path) -> dict[str, Falsifier]:
