@@ -35,8 +35,8 @@ def test_divergence_has_a_line_for_each_method_in_each_panel(stored):
         (stored["data"] == "kinked") & (stored["task"] == "skewed") & (stored["method"] == "ISGP")
     ]
     means = chosen.groupby("size")["divergence"].mean()
-    assert lines["ISGP"].get_xdata() == pytest.approx(means.index)
-    assert lines["ISGP"].get_ydata() == pytest.approx(means)
+    assert lines["ISGP"].get_xdata() == pytest.approx(means.index.to_numpy())
+    assert lines["ISGP"].get_ydata() == pytest.approx(means.to_numpy())
 
 
 def test_real_has_a_row_for_each_problem(stored):
