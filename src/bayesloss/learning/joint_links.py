@@ -222,10 +222,10 @@ def _fit_sources(
     first = max(found, key=lambda i: found[i][0])
     if race.ends:
         race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
-    _, joint, mode = found[first]
+    evidence, joint, mode = found[first]
     if several:
         mode = find_mode(joint, mode.Gamma)
-    evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
+        evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
     root = joint.root(mode.Gamma, mode.curvature)
     return JointFit(
         beta=beta,

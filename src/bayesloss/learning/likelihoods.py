@@ -286,7 +286,8 @@ class Bernoulli(Likelihood):
 
         Every g(x_n) is replaced by its linear interpolation, so with spacing h the log likelihood
         is wrong by less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x,
-        a datum. From then on, the number of data no longer matters.
+        a datum. From then on, the number of data no longer matters. Sums on the grid are all that
+        leaves the device of the data.
 
         Parameters
         ----------
@@ -296,7 +297,8 @@ class Bernoulli(Likelihood):
         nodes : Tensor of shape (G,)
             Equally spaced, ascending, covering x.
         """
-        return self.on_grid(features, nodes, self.shares(x, y, sample_weight, nodes))
+        shares = self.shares(x, y, sample_weight, nodes)
+        return self.on_grid(features, nodes.cpu(), shares.cpu())
 
     @staticmethod
     def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:

@@ -441,13 +441,11 @@ def _update_link(
     if low == high:  # constant inputs: one node would do
         high = low + link.prior.kernel.edge
     link.low, link.high = low, high
-
     labels = data.labels[problem].to(scores.dtype)
 
     def observed(size: int) -> Observations:
         nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
-        shares = likelihood.shares(scores, labels, data.weight, nodes)  # all that leaves the device
-        return likelihood.on_grid(link.prior.features, nodes.cpu(), shares.cpu())
+        return likelihood.spread(link.prior.features, scores, labels, data.weight, nodes)
 
     if choose and len(link.rivals) > 1:
         _choose_prior(link, likelihood, observed(_COARSE))
