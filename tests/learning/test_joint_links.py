@@ -13,7 +13,13 @@ from sklearn.model_selection import cross_val_predict
 from bayesloss import LinkgisticClassifier, TrigonometricKernel
 from bayesloss.learning import joint_links
 from bayesloss.learning.centred_isgp import CentredISGP
-from bayesloss.learning.joint_links import SoftmaxJoint, fit_joint_links, fit_softmax, folds_of
+from bayesloss.learning.joint_links import (
+    FoldedFits,
+    SoftmaxJoint,
+    fit_joint_links,
+    fit_softmax,
+    folds_of,
+)
 from bayesloss.learning.linear_scores import LinearScores
 
 K = 3
@@ -79,124 +85,119 @@ def test_derivatives(joint):
 @pytest.mark.parametrize("C", [0.01, 2.0])
 def test_weights_are_scikit_learns(C):
     data, classes = problem(C=C)
-    beta, offset, settled = fit_softmax(data, data.weight, 1e-7)
+    fit, _ = fit_softmax(data, 1e-7)
     other = LogisticRegression(C=C, tol=1e-10, max_iter=10_000)
     other.fit((data.Z - data.centre).numpy(), classes, data.weight.numpy())
-    assert settled
-    np.testing.assert_allclose(beta, other.coef_, rtol=0, atol=2e-5)
-    free = (
-        offset - offset.mean()
-    ).numpy()  # scikit-learn's offsets, too, are free up to a constant
+    assert fit.settled(1e-7)
+    np.testing.assert_allclose(fit.beta, other.coef_, rtol=0, atol=2e-5)
+    # scikit-learn's offsets, too, are free up to a constant
+    free = (fit.offset - fit.offset.mean()).numpy()
     np.testing.assert_allclose(free, other.intercept_ - other.intercept_.mean(), atol=2e-5)
 
 
-def test_weights_without_some_data():
-    """From the fit to all, and with the same penalty on a sum over fewer."""
+@pytest.mark.parametrize("spare", [0, 2**23])
+def test_weights_without_some_data(spare, monkeypatch):
+    """With the same penalty on a sum over fewer; one fold at a time, or all with common passes."""
+    monkeypatch.setattr(joint_links, "_SPARE", spare)
     data, classes = problem()
-    beta, offset, _ = fit_softmax(data, data.weight, 1e-6)
-    kept = np.arange(300) % 5 != 0
-    weight = data.weight * torch.from_numpy(kept)
-    without, _, settled = fit_softmax(data, weight, 1e-7, beta, offset)
-    Z = (data.Z - data.centre).numpy()[kept]
-    other = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000)
-    other.fit(Z, classes[kept], weight.numpy()[kept])
-    assert settled
-    np.testing.assert_allclose(without, other.coef_, rtol=0, atol=2e-5)
+    fold = folds_of(data.labels.argmax(0))
+    fits = FoldedFits(data, fold, 1e-7)
+    assert fits.settled
+    assert len(fits._batches) == (1 if spare else 5)
+    seen = (fits.held_out() + fits.level[:, None]).numpy()
+    for each in range(5):
+        kept = fold.numpy() != each
+        Z = (data.Z - data.centre).numpy()
+        other = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000)
+        other.fit(Z[kept], classes[kept], data.weight.numpy()[kept])
+        expected = other.decision_function(Z[~kept]).T
+        near = seen[:, ~kept] - seen[:, ~kept].mean(0)
+        np.testing.assert_allclose(near, expected - expected.mean(0), rtol=0, atol=2e-4)
 
 
 def test_weights_for_straight_lines():
     """Of slope t: those of a multinomial regression with t^2 C for C, divided by t."""
     t, data, (other, _) = 1.7, problem()[0], problem(C=2.0 * 1.7**2)
-    expected, level, _ = fit_softmax(other, data.weight, 1e-8)
+    expected, _ = fit_softmax(other, 1e-8)
 
     def lines(scores):
-        return t * scores + level[:, None], torch.full_like(scores, t)
+        return t * scores + expected.offset[:, None], torch.full_like(scores, t)
 
-    zero = torch.zeros_like(level)
-    beta, offset, settled = fit_softmax(data, data.weight, 1e-7, expected * 0, zero, lines)
-    assert settled
-    torch.testing.assert_close(offset, zero, rtol=0, atol=0)  # levels are the lines'
-    torch.testing.assert_close(t * beta, expected, rtol=0, atol=1e-5)
+    fits = FoldedFits(data, None, 1e-7)
+    assert fits.fit(lines)
+    # With levels that are the lines', offsets stay.
+    torch.testing.assert_close(
+        fits.scores, data.scores(fits.beta, 0 * fits.level), rtol=0, atol=1e-10
+    )
+    torch.testing.assert_close(t * fits.beta, expected.beta, rtol=0, atol=1e-5)
 
 
-def test_weights_for_bent_sources():
-    """Where the search ends, the objective has no slope: by automatic differentiation."""
-    data, _ = problem(bend=3.0)
-
-    def bent(scores):
-        return scores + scores.sin() / 2, 1 + scores.cos() / 2
-
-    begin = fit_softmax(data, data.weight, 1e-6)
-    zero = torch.zeros_like(begin[1])
-    beta, _, settled = fit_softmax(data, data.weight, 1e-6, begin[0], zero, bent)
-    assert settled
-
-    def objective(beta):
-        x = beta @ (data.Z - data.centre).T
-        log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
-        fit = (data.labels * log_p).sum(0) @ data.weight / data.total
-        return fit - (beta**2).sum() / (2 * 2.0 * data.total)  # C = 2
-
-    slope = torch.autograd.functional.jacobian(objective, beta)
-    assert float(slope.abs().max()) < 2e-6
-    assert float(objective(beta)) > float(objective(begin[0])) + 1e-3
+def bent(scores):
+    return scores + scores.sin() / 2, 1 + scores.cos() / 2
 
 
 @pytest.mark.parametrize("spare", [0, 2**23])
-def test_fits_with_common_passes(spare, monkeypatch):
-    """One fold at a time or all, against a search for each by itself."""
-    monkeypatch.setattr(joint_links, "_MANY", 0)
+def test_weights_for_bent_sources(spare, monkeypatch):
+    """Where searches end, the objectives have no slope: by automatic differentiation."""
     monkeypatch.setattr(joint_links, "_SPARE", spare)
     data, _ = problem(n=400, bend=3.0)
     fold = folds_of(data.labels.argmax(0))
-    parts = [data.weight, *(torch.where(fold == each, 0.0, data.weight) for each in range(5))]
-    fits = joint_links._Fits(data, fold, 1e-8)
-    assert fits.settled
-    assert len(fits._batches) == (1 if spare else 5)
-    apart = (fits.held_out() - fits.scores).abs().max()
-    assert float(apart) > 0.03  # what is compared is not the same for all fits
-
-    def bent(scores):
-        return scores + scores.sin() / 2, 1 + scores.cos() / 2
-
-    # Slopes of 1e-8 over a curvature of at least the penalty's, 1 / (C n) = 6e-4.
-    near = {"rtol": 0, "atol": 1e-4}
-    for i, part in enumerate(parts):
-        beta, offset, _ = fit_softmax(data, part, 1e-8)
-        torch.testing.assert_close(fits._beta[i], beta, **near)
-        found = fits._offset[i] + fits.level  # free up to a constant
-        torch.testing.assert_close(found - found.mean(), offset - offset.mean(), **near)
+    fits = FoldedFits(data, fold, 1e-6)
     before = fits._beta.clone(), fits._offset.clone()
     assert fits.fit(bent)
-    for i, (part, *at) in enumerate(zip(parts, *before, strict=True)):
-        beta, offset, _ = fit_softmax(data, part, 1e-8, *at, bent)
-        torch.testing.assert_close(fits._beta[i], beta, **near)
-        torch.testing.assert_close(fits._offset[i], offset, rtol=0, atol=1e-12)
+    torch.testing.assert_close(fits._offset, before[1], rtol=0, atol=1e-12)
+    for i in range(6):
+        weight = torch.where(fold == i - 1, 0.0, data.weight)
+
+        def objective(beta, weight=weight, offset=fits._offset[i]):
+            x = beta @ (data.Z - data.centre).T + offset[:, None]
+            log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
+            fit = (data.labels * log_p).sum(0) @ weight
+            return (fit - (beta**2).sum() / (2 * 2.0)) / weight.sum()  # C = 2
+
+        slope = torch.autograd.functional.jacobian(objective, fits._beta[i])
+        assert float(slope.abs().max()) < 2e-6
+        assert float(objective(fits._beta[i])) > float(objective(before[0][i])) + 1e-3
         rows = fold == i - 1
-        scores = data.scores(beta, offset)[:, rows]
-        torch.testing.assert_close(fits.held_out()[:, rows], scores, rtol=0, atol=1e-3)
+        scores = data.scores(fits._beta[i], fits._offset[i])[:, rows]
+        torch.testing.assert_close(fits.held_out()[:, rows], scores, rtol=0, atol=1e-10)
 
 
-def test_many_data_have_the_sources_of_few(monkeypatch):
-    """The evidence within half a nat, and the prior that wins; the other is out of the race."""
+def test_coordinates_know_what_classes_have_in_common():
+    """The Hessian there by automatic differentiation: one class's, and the common direction's."""
+    data, _ = problem(n=200)
+    fit, _ = fit_softmax(data, 1e-6)
+    # Bends of the sources are left out: lines of different slopes have none.
+    slopes = torch.tensor([[0.5], [1.0], [2.0]], dtype=torch.float64).expand(3, 200)
+    log_p = (slopes * fit.scores).log_softmax(0)
+    share = data.weight / data.total
+
+    def loss(scores):
+        return -((data.labels * (slopes * scores).log_softmax(0)).sum(0) * share).sum()
+
+    H = torch.autograd.functional.hessian(loss, fit.scores)
+    H = torch.stack([H[:, n, :, n] for n in range(200)]) / share[:, None, None]
+    curvature = joint_links._curvatures(slopes * fit.scores, slopes)
+    torch.testing.assert_close(curvature[:3], H.diagonal(dim1=1, dim2=2).T, rtol=1e-9, atol=1e-12)
+    one = torch.full((3,), 3**-0.5, dtype=torch.float64)
+    torch.testing.assert_close(curvature[3], H @ one @ one, rtol=1e-9, atol=1e-12)
+    assert not joint_links._curvatures(log_p, torch.ones_like(log_p))[3].abs().max() > 1e-15
+
+
+def test_priors_that_fall_behind_are_out_of_the_race(monkeypatch):
+    """The one that wins is the one that wins alone."""
     data, _ = problem(n=1500, bend=3.0)
-    calls = []
-
-    def family(reach):
-        return [prior_of(reach), prior_of(reach, 1e-3)]
+    calls, made = [], SoftmaxJoint.of
 
     def of(prior, *rest):
         calls.append(float(prior.kernel.variance))
         return made(prior, *rest)
 
-    few = fit_joint_links(data, family, tol=1e-6)
-    monkeypatch.setattr(joint_links, "_MANY", 0)
-    made = SoftmaxJoint.of
     monkeypatch.setattr(SoftmaxJoint, "of", of)
-    many = fit_joint_links(data, family, tol=1e-6)
-    assert many.log_evidence == pytest.approx(few.log_evidence, abs=0.5)
-    assert float(many.prior.kernel.variance) == float(few.prior.kernel.variance)
-    assert len(calls) == len(many.history) + 1
+    both = fit_joint_links(data, lambda reach: [prior_of(reach), prior_of(reach, 1e-3)], tol=1e-6)
+    assert len(calls) == len(both.history) + 1
+    alone = fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-6)
+    assert both.log_evidence == pytest.approx(alone.log_evidence, abs=1e-3)
 
 
 def test_rounds():
@@ -269,11 +270,11 @@ def test_sources_increase_and_differ_from_lines():
 def test_covariance_is_that_of_the_curvature():
     data, _ = problem()
     fit = fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-6, held_out=False)
-    offset = fit_softmax(data, data.weight, 1e-6)[1]
+    plain, _ = fit_softmax(data, 1e-7)
     assert fit.root.shape == (K * 10, K * 10)
-    scale = float((fit.beta / fit_softmax(data, data.weight, 1e-6)[0]).median())
+    scale = float((fit.beta / plain.beta).median())
     joint = SoftmaxJoint.of(
-        fit.prior, scale * offset, [fit.prior.features(x) for x in fit.scores], data.labels,
+        fit.prior, scale * plain.offset, [fit.prior.features(x) for x in fit.scores], data.labels,
         data.weight,
     )  # fmt: skip
     curvature = joint.hessian(fit.mode.flatten())

@@ -110,10 +110,10 @@ def test_coordinates_make_all_directions_alike():
     covariance = centred.T @ (centred * (data.weight / data.total)[:, None])
     curvature = data.level.mean() * covariance + data.ridge * torch.eye(5, dtype=torch.float64)
     for k in range(3):
-        units = torch.zeros((5, 3, 5), dtype=torch.float64)
-        units[:, k] = torch.eye(5, dtype=torch.float64)
-        P = torch.stack([data.weights(unit)[k] for unit in units], dim=1)
-        adjoint = torch.stack([data.slopes(unit)[k] for unit in units])
+        units = torch.zeros((5, 3, 6), dtype=torch.float64)
+        units[:, k, :5] = torch.eye(5, dtype=torch.float64)
+        P = torch.stack([data.weights(unit)[k, :5] for unit in units], dim=1)
+        adjoint = torch.stack([data.slopes(unit)[k, :5] for unit in units])
         torch.testing.assert_close(P, adjoint, rtol=1e-12, atol=0)
         identity = torch.eye(5, dtype=torch.float64) * data.level.mean() / data.level[k]
         torch.testing.assert_close(P.T @ curvature @ P, identity, rtol=0, atol=1e-8)
@@ -153,7 +153,7 @@ def test_constant_columns_get_no_weight():
 def test_problems_together():
     """A problem that is the sum of others has their solutions; one may be seen several times."""
     data = problem()
-    alone, joined = fit(data, tol=1e-8), fit(data, tol=1e-8, together=3)
+    alone, joined = fit(data, tol=1e-8), fit(data.joined(), tol=1e-8)
     assert joined.objective.shape == joined.slope.shape == (1,)
     torch.testing.assert_close(joined.objective[0], alone.objective.sum(), rtol=1e-10, atol=0)
     largest = float(alone.beta.abs().max())
@@ -167,29 +167,40 @@ def test_problems_together():
     zero = torch.zeros((6, 5), dtype=torch.float64)
     strength = torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64)
     both = maximise_weights(
-        data.times(2), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
-        max_iter=500, strength=strength, together=3,
+        data.joined(), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
+        max_iter=500, strength=strength,
     )  # fmt: skip
     stronger = fit(problem(C=0.7 / 4), tol=1e-8)
     expected = torch.cat([alone.beta, stronger.beta])
     torch.testing.assert_close(both.beta, expected, rtol=0, atol=1e-4 * largest)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_coordinates_of_each_problem_or_of_all(rows):
-    """From coordinates to weights, and back along slopes: the one map is the other's adjoint."""
+@pytest.mark.parametrize("joined", [False, True])
+def test_coordinates_of_each_problem(joined):
+    """The way back along slopes is the adjoint; and in them the Hessians are the identity."""
     data = problem()
     generator = torch.Generator().manual_seed(0)
+    rows = 4 if joined else 3
     curvature = torch.rand((rows, 200), dtype=torch.float64, generator=generator)
-    data = data.adapted(curvature).times(2)
-    x, g = torch.randn((2, 6, 5), dtype=torch.float64, generator=generator)
-    torch.testing.assert_close(
-        (data.weights(x) * g).sum(1), (x * data.slopes(g)).sum(1), rtol=1e-10, atol=0
-    )
-    moved = data.weights(x)
-    for k in range(6):
-        of_one = data.vectors[k % len(data.vectors)]
-        torch.testing.assert_close(moved[k], data.scale * (of_one @ x[k]), rtol=1e-10, atol=0)
+    data = (data.joined() if joined else data).adapted(curvature)
+    x = torch.randn((2 * rows, 6), dtype=torch.float64, generator=generator)
+    g = torch.randn((6, 6), dtype=torch.float64, generator=generator)
+    there, back = (data.weights(x) * g).sum(), (x * data.slopes(g)).sum()
+    torch.testing.assert_close(there, back, rtol=1e-10, atol=0)
+    inputs = torch.cat([data.Z - data.centre, torch.ones((200, 1), dtype=torch.float64)], dim=1)
+    penalty = torch.diag(torch.tensor([data.ridge] * 5 + [0.0], dtype=torch.float64))
+    for k in range(rows):
+        units = torch.zeros((6, rows, 6), dtype=torch.float64)
+        units[:, k] = torch.eye(6, dtype=torch.float64)
+        moved = torch.stack([data.weights(unit) for unit in units], dim=2)
+        if joined and k < 3:  # less what all classes would have in common
+            own = moved[k] * 3 / 2
+            torch.testing.assert_close(moved.sum(0), 0 * own, rtol=0, atol=1e-12)
+        else:
+            own = math.sqrt(3) * moved[0] if joined else moved[k]
+        weighed = inputs * (data.weight / data.total * curvature[k])[:, None]
+        H = own.T @ (inputs.T @ weighed + penalty) @ own
+        torch.testing.assert_close(H, torch.eye(6).double(), rtol=0, atol=1e-5)  # offset + 1e-6
 
 
 def test_search_reports_what_is_left():

@@ -33,9 +33,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import torch
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
@@ -43,6 +42,7 @@ from bayesloss.learning.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.linear_scores import (
     LinearScores,
     LogProbability,
+    WeightFit,
     adapted_fit,
     gram,
     maximise_weights,
@@ -53,6 +53,7 @@ from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 
 __all__ = [
     "SOFTMAX",
+    "FoldedFits",
     "JointFit",
     "SoftmaxJoint",
     "common_scale",
@@ -64,9 +65,11 @@ __all__ = [
 SOFTMAX = "the multinomial regression"
 
 _FOLDS = 5
-_PATIENCE = 5  # rounds in turn without a rise: one may be worse, since sources see held-out scores
+_PATIENCE = 3  # rounds in turn without a rise: one may be worse, since sources see held-out scores
+# Part of tol to which weights are fitted: those without a fold begin at those of all data, and what
+# is left undone on their way is held out no more.
+_FINER = 0.1
 _STEPS = 1000  # L-BFGS iterations of a fit of weights
-_MANY = 2**14  # data, beyond which fits of weights share passes, and priors lose
 _SPARE = 2**23  # numbers that fits without folds may take together whatever the inputs' size
 _VECTORS = 20  # of weights, in the memory of a search
 _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
@@ -149,9 +152,9 @@ def fit_joint_links(
     fold = None
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
-    fits = _Fits(data, fold, tol)
+    fits = FoldedFits(data, fold, _FINER * tol)
     unsettled, level = set[str]() if fits.settled else {SOFTMAX}, fits.level
-    race = _Race(len(data.inputs) > _MANY)
+    race = _Race()
     best: JointFit | None = None
     history: list[float] = []
     poor = 0
@@ -186,7 +189,6 @@ def fit_joint_links(
 class _Race:
     """Priors by their places in the family: the modes found last, and those that have lost."""
 
-    ends: bool  # whether priors that are far behind lose
     modes: dict[int, Tensor] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
 
@@ -220,8 +222,7 @@ def _fit_sources(
     if not found:
         raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
     first = max(found, key=lambda i: found[i][0])
-    if race.ends:
-        race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
+    race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
     evidence, joint, mode = found[first]
     if several:
         mode = find_mode(joint, mode.Gamma)
@@ -258,79 +259,37 @@ def _tabulated(fit: JointFit, scale: float) -> Sources:
 
 
 def fit_softmax(
-    data: LinearScores,
-    weight: Tensor,
-    tol: float,
-    beta: Tensor | None = None,
-    offset: Tensor | None = None,
-    sources: Sources | None = None,
-) -> tuple[Tensor, Tensor, bool]:
-    """Weights (K, d) and offsets (K,) of a multinomial logistic regression, and if it settled.
-
-    With sources, the weights that are best for those; the offsets stay, since sources have levels.
+    data: LinearScores, tol: float, start: WeightFit | None = None
+) -> tuple[WeightFit, LinearScores]:
+    """A multinomial logistic regression, and the data in the coordinates that served it best.
 
     Parameters
     ----------
     data : LinearScores
-        With coordinates in which a few steps suffice, and the strength of the penalty.
-    weight : Tensor of shape (n,)
-        How many times each datum counts here; zero for those that are left out.
     tol : float
-    beta : Tensor of shape (K, d), optional
-    offset : Tensor of shape (K,), optional
+    start : WeightFit, optional
         Where the search begins.
-    sources : callable, optional
     """
-    K, d = len(data.labels), len(data.centre)
-    begin = data.centre.new_zeros((K, d)) if beta is None else beta
-    level = data.centre.new_zeros(K) if offset is None else offset
-    y, total = data.labels.to(weight.dtype), float(weight.sum())
-    ridge = data.ridge * data.total / total
-    steep = math.inf
-
-    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal steep
-        moved = torch.from_numpy(vector.copy()).to(y.device).reshape(K, d + 1)
-        at = begin + data.weights(moved[:, :-1])
-        shift = level + data.level.rsqrt() * moved[:, -1]
-        nu, steps = data.scores(at, shift), None
-        if sources is not None:
-            nu, steps = sources(nu)
-        log_p = nu - nu.logsumexp(0)
-        slopes = (y - log_p.exp()) * (weight / total)
-        rise = slopes.sum(1) if steps is None else torch.zeros_like(level)
-        gradient = data.pull_back(slopes if steps is None else slopes * steps) - ridge * at
-        steep = max(float(gradient.abs().max()), float(rise.abs().max()))
-        value = float(((y * log_p).sum(0) * weight).sum() / total)
-        value -= 0.5 * ridge * float((at**2).sum())
-        along = torch.cat([data.slopes(gradient), (data.level.rsqrt() * rise)[:, None]], dim=1)
-        return -value, -along.flatten().cpu().numpy()
-
-    def stop(_: np.ndarray) -> None:
-        if steep <= tol:
-            raise StopIteration
-
-    vector = np.zeros(K * (d + 1))
-    negative(vector)
-    if steep > tol:
-        options = {"maxiter": _STEPS, "ftol": 0.0, "gtol": 0.0, "maxls": 30, "maxcor": 20}
-        vector = minimize(
-            negative, vector, jac=True, method="L-BFGS-B", callback=stop, options=options
-        ).x
-        negative(vector)
-    moved = torch.from_numpy(vector).to(y.device).reshape(K, d + 1)
-    shift = level + data.level.rsqrt() * moved[:, -1]
-    return begin + data.weights(moved[:, :-1]), shift, steep <= tol
+    return adapted_fit(
+        data.joined(),
+        lambda data: _softmax(data.labels),
+        lambda scores: _curvatures(scores, torch.ones_like(scores)),
+        tol=tol,
+        max_iter=_STEPS,
+        start=start,
+    )
 
 
-def _curvature(scores: Tensor) -> Tensor:
-    """Of the softmax in the score of a class while others hold still, a mean over classes, (1, n).
+def _curvatures(nu: Tensor, steps: Tensor) -> Tensor:
+    """Of minus the log probability, in the score of each class and in what they have in common.
 
-    In coordinates that classes share, what weights have in common stays what it is as long as
-    labels say nothing of it. Sources would see it; and coordinates for each class would move it.
+    But for what the sources' bends add, it is S (diag p - p p^T) S with S = diag(steps), of which
+    this is the diagonal, and the value along (1, ..., 1) / sqrt(K): that of p is the variance of
+    the steps under p, and vanishes with one step for all.
     """
-    p = torch.softmax(scores, dim=0)
-    return (p * (1 - p)).mean(0, keepdim=True)
+    p = torch.softmax(nu, dim=0)
+    common = (p * (steps - (p * steps).sum(0)).square()).sum(0, keepdim=True) / len(p)
+    return torch.cat([p * (1 - p) * steps.square(), common])
 
 
 def _softmax(
@@ -362,12 +321,11 @@ def _softmax(
     return log_probability
 
 
-class _Fits:
+class FoldedFits:
     """Weights for all data, and without each fold, round after round.
 
-    Where data are many, passes over them are what counts. There a rough fit, and the Hessian at it,
-    show the way; fits without folds begin as far from their last ones as the fit to all went, and
-    go on together, so that passes are common to them. Of fewer data each search goes by itself.
+    Passes over the inputs are common to the fits without folds, which go on together. They begin
+    as far from their last ones as the fit to all went.
 
     Parameters
     ----------
@@ -375,35 +333,30 @@ class _Fits:
     fold : Tensor of int64 of shape (n,), or None
         Without folds there is the fit to all alone.
     tol : float
+
+    Attributes
+    ----------
+    level : Tensor of shape (K,)
+        Offsets of the multinomial regression of all data, which no scores here contain.
+    settled : bool
+        Whether the multinomial regressions did.
     """
 
     def __init__(self, data: LinearScores, fold: Tensor | None, tol: float) -> None:
-        self._data, self._fold, self._tol = data, fold, tol
-        self._many = len(data.inputs) > _MANY
+        self._plain, self._fold, self._tol = data.joined(), fold, tol
         folds = range(0 if fold is None else int(fold.max()) + 1)
         self._parts = [torch.where(fold == each, 0.0, data.weight) for each in folds]
         self._parts.insert(0, data.weight)
         K, (n, d) = len(data.labels), data.inputs.shape
         at_once = max(1, max(_SPARE, data.inputs.stored // 8) // (K * (n + _VECTORS * d)))
+        self._batches = torch.arange(1, len(self._parts)).split(at_once) if folds else ()
+        first, self._data = fit_softmax(data, tol)
         every = len(self._parts)
-        batches = torch.arange(1, every).split(at_once if self._many else 1)
-        self._batches = batches if every > 1 else ()
-        self._beta = data.centre.new_zeros((every, K, d))
-        self._offset = data.centre.new_zeros((every, K))
-        self._scores = data.centre.new_zeros((every, K, n))
-        if self._many:
-            first, self._data = adapted_fit(
-                data,
-                lambda data: _softmax(data.labels),
-                _curvature,
-                tol=tol,
-                max_iter=_STEPS,
-                together=K,
-            )
-            self._keep(torch.tensor([0]), first.beta, first.offset, first.scores)
-        self.settled = self.fit(None)
+        self._beta, self._offset = first.beta.repeat(every, 1, 1), first.offset.repeat(every, 1)
+        self._scores = first.scores.repeat(every, 1, 1)
+        self.settled = self._fit_folds(None) and first.settled(tol)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
-        self.level = self._offset[0].clone()
+        self.level = first.offset
         self._offset -= self.level
         self._scores -= self.level[:, None]
 
@@ -423,34 +376,26 @@ class _Fits:
             return self.scores
         return self._scores.gather(0, (1 + self._fold).expand_as(self._scores[:1]))[0]
 
-    def fit(self, sources: Sources | None) -> bool:
-        """Fit all anew, to the sources if there are any; whether all settled."""
+    def fit(self, sources: Sources) -> bool:
+        """Fit all anew, to sources; whether all settled."""
+        if self._plain.adaptable:
+            self._data = self._plain.adapted(_curvatures(*sources(self.scores)))
         state = self._beta, self._offset, self._scores
         before = [each[0].clone() for each in state]
-        settled = self._one(torch.tensor([0]), sources)
-        if self._many or sources is None:
-            for each, former in zip(state, before, strict=True):
-                each[1:] += each[0] - former
-        for some in self._batches:
-            settled = self._one(some, sources) and settled
-        return settled
+        settled = self._together(torch.tensor([0]), sources)
+        for each, former in zip(state, before, strict=True):
+            each[1:] += each[0] - former
+        return self._fit_folds(sources) and settled
 
-    def _one(self, some: Tensor, sources: Sources | None) -> bool:
-        """Fits by their numbers; whether they settled."""
-        if self._many:
-            return self._together(some, sources)
-        (i,) = some.tolist()
-        at = self._beta[i], self._offset[i]
-        beta, offset, settled = fit_softmax(self._data, self._parts[i], self._tol, *at, sources)
-        self._keep(some, beta, offset, self._data.scores(beta, offset))
-        return settled
+    def _fit_folds(self, sources: Sources | None) -> bool:
+        return all([self._together(some, sources) for some in self._batches])
 
     def _together(self, some: Tensor, sources: Sources | None) -> bool:
-        """The same, with common passes over the inputs."""
+        """Fits by their numbers, with common passes over the inputs; whether they settled."""
         data, parts = self._data, torch.stack([self._parts[i] for i in some])
         less = data.total / parts.sum(1)
         fit = maximise_weights(
-            data.times(len(some)),
+            data,
             _softmax(data.labels, sources, parts / data.weight * less[:, None]),
             self._beta[some].flatten(0, 1),
             self._offset[some].flatten(),
@@ -460,16 +405,12 @@ class _Fits:
             scores=self._scores[some].flatten(0, 1),
             # The penalty counts on a mean over fewer data.
             strength=less.repeat_interleave(len(data.labels)),
-            together=len(data.labels),
         )
-        self._keep(some, fit.beta, fit.offset, fit.scores)
-        return fit.settled(self._tol)
-
-    def _keep(self, some: Tensor, beta: Tensor, offset: Tensor, scores: Tensor) -> None:
         shape = (len(some), -1)
-        self._beta[some] = beta.unflatten(0, shape)
-        self._offset[some] = offset.unflatten(0, shape)
-        self._scores[some] = scores.unflatten(0, shape)
+        self._beta[some] = fit.beta.unflatten(0, shape)
+        self._offset[some] = fit.offset.unflatten(0, shape)
+        self._scores[some] = fit.scores.unflatten(0, shape)
+        return fit.settled(self._tol)
 
 
 def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:

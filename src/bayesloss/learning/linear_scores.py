@@ -9,6 +9,10 @@ by L-BFGS for all k together. The curvature is close to a multiple of the inputs
 the penalty's. In coordinates in which that matrix, estimated from a sample, is the identity, a few
 steps suffice where the plain method takes many, whatever the units of the columns. Where data are
 many, a sample of them says, class by class, more: see :meth:`LinearScores.adapted`.
+
+Problems may also be one, of which the log probability depends on all its scores: a softmax. Its
+Hessian is far from one block a class in one respect: what all weights of a class have in common
+changes little or nothing, whatever the blocks say. So this part has coordinates of its own.
 """
 
 import copy
@@ -71,7 +75,8 @@ class LinearScores:
         self.scale, self.vectors = self._coordinates(float(self.level.mean()))
         self.stretch = (self.level.mean() / self.level).sqrt()[:, None]
         # What a unit of the last coordinate changes: the offsets, and the weights with them.
-        self.shift, self.lean = self.level.rsqrt(), torch.zeros_like(self.centre)
+        self.shift, self.lean = self.level.rsqrt()[:, None], torch.zeros_like(self.centre)
+        self.together = 1  # so many rows of weights in turn make up one problem
 
     def _coordinates(self, level: float) -> tuple[Tensor, Tensor | None]:
         """Scales of the columns, (d,), and what rotates and stretches scaled columns, (d, d)."""
@@ -117,18 +122,15 @@ class LinearScores:
         some = copy.copy(self)
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
-        if self.vectors is not None and self.lean.ndim == 2:  # each has coordinates of its own
-            some.lean = self.lean[problems]
-            some.vectors = self.vectors[problems] if len(self.vectors) > 1 else self.vectors
+        if self.lean.ndim == 2:  # each has coordinates of its own
+            some.lean, some.vectors = self.lean[problems], self.vectors[problems]
         return some
 
-    def times(self, n: int) -> "LinearScores":
-        """The same problems n times, one after the other, in the same coordinates."""
-        some = copy.copy(self)
-        some.stretch, some.shift = self.stretch.repeat(n, 1), self.shift.repeat(n)
-        if self.lean.ndim == 2:
-            some.lean = self.lean.repeat(n, 1)
-        return some
+    def joined(self) -> "LinearScores":
+        """The problems as one, whose objective is the sum of theirs."""
+        one = copy.copy(self)
+        one.together = len(self.labels)
+        return one
 
     def centred_on(self, rows: Tensor) -> "LinearScores":
         """The same problems in coordinates made for some of the rows, a mask of shape (n,)."""
@@ -157,17 +159,16 @@ class LinearScores:
 
         Parameters
         ----------
-        curvature : Tensor of shape (K, n) or (1, n)
-            Minus second derivatives of the log probabilities in the scores, not negative; one row
-            for coordinates that all problems share.
+        curvature : Tensor of shape (K, n), or (K + 1, n) where problems are one
+            Minus second derivatives of the log probabilities in the scores, not negative; the last
+            of K + 1 along the direction in which all scores of a datum change by 1 / sqrt(K).
         """
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
         other.vectors = roots[:, :d, :d]
-        other.stretch = torch.ones_like(self.stretch)
-        other.shift = roots[:, d, d].expand(len(self.labels))
-        other.lean = (self.scale * roots[:, :d, d]).expand(len(self.labels), d)
+        other.stretch = torch.ones_like(roots[:, :1, 0])
+        other.shift, other.lean = roots[:, d, d:], self.scale * roots[:, :d, d]
         return other
 
     def leverages(self) -> Tensor:
@@ -209,22 +210,55 @@ class LinearScores:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
         return self.inputs.pull_back(slopes) - slopes.sum(1, keepdim=True) * self.centre
 
+    @property
+    def blocks(self) -> int:
+        """How many rows of coordinates make up a problem."""
+        shared = self.together > 1 and self.lean.ndim == 2
+        return self.together + 1 if shared else self.together
+
     def weights(self, coordinates: Tensor) -> Tensor:
-        """Weights from coordinates, both of shape (K, d)."""
-        return self.stretch * self.scale * _turned(self.vectors, coordinates)
+        """Weights and offsets from coordinates, the offsets last.
+
+        Parameters
+        ----------
+        coordinates : Tensor of shape (any * blocks, d + 1)
+
+        Returns
+        -------
+        Tensor of shape (any * together, d + 1)
+        """
+        rows = coordinates.unflatten(0, (-1, len(self.shift)))
+        beta, last = rows[..., :-1], rows[..., -1:]
+        beta = self.stretch * self.scale * _turned(self.vectors, beta) + self.lean * last
+        rows = torch.cat([beta, self.shift * last], dim=2).flatten(0, 1)
+        if self.blocks == self.together:
+            return rows
+        rows = rows.unflatten(0, (-1, self.blocks))
+        own, common = rows[:, :-1], rows[:, -1:] / math.sqrt(self.together)
+        return (own - own.mean(1, keepdim=True) + common).flatten(0, 1)
 
     def slopes(self, gradient: Tensor) -> Tensor:
-        """Slopes along the coordinates from a gradient with respect to the weights: the adjoint."""
+        """Slopes along the coordinates from a gradient by weights and offsets: the adjoint."""
+        if self.blocks > self.together:
+            rows = gradient.unflatten(0, (-1, self.together))
+            mean = rows.mean(1, keepdim=True)
+            common = mean * math.sqrt(self.together)
+            gradient = torch.cat([rows - mean, common], dim=1).flatten(0, 1)
+        rows = gradient.unflatten(0, (-1, len(self.shift)))
+        beta, last = rows[..., :-1], rows[..., -1:]
         vectors = None if self.vectors is None else self.vectors.mT
-        return _turned(vectors, self.stretch * self.scale * gradient)
+        along = _turned(vectors, self.stretch * self.scale * beta)
+        last = self.shift * last + (self.lean * beta).sum(2, keepdim=True)
+        return torch.cat([along, last], dim=2).flatten(0, 1)
 
 
 def _turned(vectors: Tensor | None, rows: Tensor) -> Tensor:
-    """Matrices (d, d) or (K, d, d) times rows of shape (any * K, d), which take turns."""
+    """One matrix, (d, d), or one for each row in turn, (K, d, d), times rows (any, K, d)."""
     if vectors is None:
         return rows
-    columns = rows.unflatten(0, (-1, len(vectors) if vectors.ndim == 3 else 1)).permute(1, 2, 0)
-    return (vectors @ columns).permute(2, 0, 1).flatten(0, 1)
+    if vectors.ndim == 2:
+        return rows @ vectors.T
+    return (vectors @ rows.permute(1, 2, 0)).permute(2, 0, 1)
 
 
 def mean_curvature(slopes: Tensor) -> Tensor:
@@ -323,7 +357,6 @@ def maximise_weights(
     max_iter: int,
     scores: Tensor | None = None,
     strength: Tensor | None = None,
-    together: int = 1,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
 
@@ -350,14 +383,12 @@ def maximise_weights(
         Those where the search begins, if they are known.
     strength : Tensor of shape (K,), optional
         How many times the penalty counts for each row of weights.
-    together : int
-        So many rows of weights in turn make up one problem: its objective is the sum of theirs.
 
     Returns
     -------
     WeightFit
     """
-    share = data.weight / data.total
+    share, together = data.weight / data.total, data.together
     ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
 
     def total(rows: Tensor) -> Tensor:
@@ -371,21 +402,18 @@ def maximise_weights(
     def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
         gradient = pulled - ridge[:, None] * at.beta
-        shift = at.slopes.sum(1)
-        if not free_offset:
-            shift = torch.zeros_like(shift)
-        last = data.shift * shift + (data.lean * gradient).sum(1) * free_offset
-        along = torch.cat([data.slopes(gradient), last[:, None]], dim=1)
-        along = along.unflatten(0, (-1, together)).flatten(1)
+        shift = at.slopes.sum(1) if free_offset else torch.zeros_like(offset)
+        along = data.slopes(torch.cat([gradient, shift[:, None]], dim=1))
+        along[:, -1] *= free_offset
+        along = along.unflatten(0, (-1, data.blocks)).flatten(1)
         slope = torch.maximum(gradient.abs().amax(1), shift.abs())
         slope = slope.unflatten(0, (-1, together)).amax(1)
         return along, slope, 0.5 * along.square().sum(1)
 
     def search(at: _Point, direction: Tensor, slope: Tensor) -> tuple[_Point, Tensor]:
         """The best point found along the directions, (P, any), and the steps there."""
-        direction = direction.unflatten(1, (together, -1)).flatten(0, 1)
-        beta = data.weights(direction[:, :-1]) + data.lean * direction[:, -1:]
-        offset = data.shift * direction[:, -1]
+        moves = data.weights(direction.unflatten(1, (data.blocks, -1)).flatten(0, 1))
+        beta, offset = moves[:, :-1], moves[:, -1]
         change = torch.zeros_like(at.scores)
         change[rows] = data.scores(beta[rows], offset[rows])
         moved = at
@@ -441,7 +469,6 @@ def adapted_fit(
     tol: float,
     max_iter: int,
     start: WeightFit | None = None,
-    together: int = 1,
 ) -> tuple[WeightFit, LinearScores]:
     """Weights and offsets, and the same data in the coordinates that served the search best.
 
@@ -455,8 +482,8 @@ def adapted_fit(
     log_probability : callable
         Takes data to what :func:`maximise_weights` takes.
     curvature : callable
-        Takes scores (K, n) to minus second derivatives of the log probabilities, (K, n).
-    tol, max_iter, together
+        Takes scores (K, n) to what :meth:`LinearScores.adapted` takes.
+    tol, max_iter
         As in :func:`maximise_weights`.
     start : WeightFit, optional
         Where to begin, instead of a rough fit.
@@ -465,12 +492,7 @@ def adapted_fit(
     adapts = data.adaptable and (few is not data or tol < _ROUGH)
     if start is None and adapts:
         start, _ = adapted_fit(
-            few,
-            log_probability,
-            curvature,
-            tol=max(tol, _ROUGH),
-            max_iter=max_iter,
-            together=together,
+            few, log_probability, curvature, tol=max(tol, _ROUGH), max_iter=max_iter
         )
     beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
     beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
@@ -486,7 +508,6 @@ def adapted_fit(
         tol=tol,
         max_iter=max_iter,
         scores=scores,
-        together=together,
     )
     return fit, data
 

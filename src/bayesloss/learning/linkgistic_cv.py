@@ -197,18 +197,17 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
     def _joint_path(self, problems: Problems) -> NDArray[np.float64]:
         """The same for one model of all classes."""
         K = len(problems.labels)
-        beta: Tensor | None = None
-        offset: Tensor | None = None
+        fit: WeightFit | None = None
 
         def held_out_losses(data: LinearScores) -> Tensor:
-            nonlocal beta, offset
-            beta, offset, _ = fit_softmax(data, data.weight, self.tol, beta, offset)
-            scores = data.scores(beta, offset)
+            nonlocal fit
+            fit, _ = fit_softmax(data, self.tol, fit)
+            scores = fit.scores
             p = torch.softmax(scores, dim=0)
             held_out = LeaveOneOut(data, 0, problems.groups)
             alone = [held_out(k, scores[k], torch.stack([-p[k], 1 - p[k]])) for k in range(K)]
             seen = torch.lerp(torch.stack(alone), scores, 1 / K)
-            scale = common_scale(seen, torch.zeros_like(offset), data)
+            scale = common_scale(seen, torch.zeros_like(fit.offset), data)
             return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
 
         return self._along(problems, held_out_losses)

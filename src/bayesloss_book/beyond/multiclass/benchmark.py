@@ -26,7 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from bayesloss.learning.centred_isgp import CentredISGP
-from bayesloss.learning.joint_links import JointFit, fit_joint_links, fit_softmax, folds_of
+from bayesloss.learning.joint_links import FoldedFits, JointFit, fit_joint_links, folds_of
 from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.linkgistic import LinkgisticClassifier
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
@@ -148,13 +148,9 @@ def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
 
 def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:
     """Log probabilities of multinomial regression, those at its temperature, and the factor."""
-    beta, offset, _ = fit_softmax(cases, cases.weight, _TOL)
-    held_out, classes = cases.scores(beta, offset), cases.labels.argmax(0)
-    fold = folds_of(classes)
-    for each in range(int(fold.max()) + 1):
-        kept = torch.where(fold == each, 0.0, cases.weight)
-        without, level, _ = fit_softmax(cases, kept, _TOL, beta, offset)
-        held_out[:, fold == each] = cases.scores(without, level)[:, fold == each]
+    classes = cases.labels.argmax(0)
+    fits = FoldedFits(cases, folds_of(classes), _TOL / 10)
+    beta, offset, held_out = fits.beta, fits.level, fits.held_out() + fits.level[:, None]
     odds, rows = held_out.T.numpy(), np.arange(len(classes))
     found = minimize_scalar(
         lambda t: -log_softmax(np.exp(t) * odds, axis=1)[rows, classes.numpy()].sum(),
