@@ -122,7 +122,7 @@ class LinearScores:
         some = copy.copy(self)
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
-        if self.lean.ndim == 2:  # each has coordinates of its own
+        if self.vectors is not None and self.lean.ndim == 2:  # each has coordinates of its own
             some.lean, some.vectors = self.lean[problems], self.vectors[problems]
         return some
 
