@@ -26,7 +26,8 @@ __all__ = ["FittedLink", "mean_slope"]
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for the ends of bands
-_ROWS = 4096  # data in a block
+_ROWS = 4096  # data in a block,
+_TABULATED = 2**14  # or where slopes are read off a table
 _STEPS = 4096  # of a table of slopes, for each half period: 32 for a wave of the highest usual one
 _FLAT = 1e-6  # the least mean slope that scores are multiplied by: a GP's may be zero or below
 
@@ -100,7 +101,9 @@ class FittedLink:
         bands = draws
         if not chance:
             bands = posterior.mode + even_normals(_BAND_DRAWS, len(posterior.mode)) @ root.T
-        slope = mean_slope(posterior, x, torch.where(x.abs() > end, 0.0, weight))
+        if end < math.inf:
+            weight = torch.where(x.abs() > end, 0.0, weight)
+        slope = mean_slope(posterior, x, weight)
         slope = slope if slope > _FLAT else 1.0
         return cls(posterior, loss, draws, bands, slope, slope * low, slope * high, slope * end)
 
@@ -172,9 +175,11 @@ def mean_slope(posterior: Posterior, x: Tensor, weight: Tensor) -> float:
         bend = torch.autograd.grad(slope.sum(), at)[0] if tabulated else slope
         slopes.append(torch.stack([slope.detach(), bend]))
     slope, bend = torch.cat(slopes, dim=1)
-    if tabulated:
-        slope = HermiteTable(points, slope[None], bend[None])(x)[0]
-    return float(weight @ slope / weight.sum())
+    if not tabulated:
+        return float(weight @ slope / weight.sum())
+    table = HermiteTable(points, slope[None], bend[None])
+    parts = zip(x.split(_TABULATED), weight.split(_TABULATED), strict=True)
+    return sum(float(share @ table(part)[0]) for part, share in parts) / float(weight.sum())
 
 
 def _points(x: ArrayLike) -> Tensor:

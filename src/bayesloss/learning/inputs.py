@@ -114,6 +114,7 @@ class DenseInputs(Inputs):
 
     def __init__(self, Z: Tensor) -> None:
         self.Z, self.shape, self.dtype, self.device = Z, tuple(Z.shape), Z.dtype, Z.device
+        self._largest: float | None = None
 
     @property
     def stored(self) -> int:
@@ -122,8 +123,10 @@ class DenseInputs(Inputs):
 
     def largest(self) -> float:
         """The largest of all numbers, in absolute value."""
-        low, high = self.Z.aminmax()
-        return max(float(high), -float(low))
+        if self._largest is None:  # a pass over all
+            low, high = self.Z.aminmax()
+            self._largest = max(float(high), -float(low))
+        return self._largest
 
     def sum(self, weight: Tensor) -> Tensor:
         """Weighted sums of the columns, (d,)."""

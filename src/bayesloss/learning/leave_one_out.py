@@ -25,14 +25,20 @@ comes from conjugate gradients, see :mod:`bayesloss.learning.sketched_leverages`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from bayesloss.learning.copies import agreement
 from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs
-from bayesloss.learning.linear_scores import LinearScores, gram, mean_curvature, sampled
+from bayesloss.learning.linear_scores import (
+    LinearScores,
+    Slopes,
+    gram,
+    mean_curvature,
+    sampled,
+)
 from bayesloss.learning.sketched_leverages import sketched_leverages
 
 __all__ = ["LeaveOneOut"]
@@ -46,7 +52,7 @@ _NARROW = 1e-4  # share of the penalty in H, at least, where single precision do
 _MODERATE = 1e15  # squares of what is smaller stay within single precision's range
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
 _DRAWN_BY_COLUMN = 8  # so many a column at least: leverages come out to 5 per cent or so
-_CHEAP = 2**28  # products, below which H is formed in every round
+_CHEAP = 2**28  # products, below which leverages are computed in every round
 _STALE = 0.1  # a change of the curvatures after which H is formed anew
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
@@ -108,15 +114,18 @@ class LeaveOneOut:
         shape = (0 if self._wide else len(self._centre), _SKETCH)  # none is seen where H is wide
         directions = torch.randn(shape, dtype=data.centre.dtype, generator=generator)
         self._directions = directions.to(data.centre.device) / math.sqrt(_SKETCH)
-        self._few = _CHEAP / len(self._centre) ** 2
-        self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * len(self._centre))
+        columns = len(self._centre)
+        self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * columns)
+        # Products that form H, and those that see all data along its root or a sketch of it.
+        products = min(n, self._n_drawn) * columns**2 + n * columns * min(columns, _SKETCH)
+        self._cheap = not self._wide and products < _CHEAP
         self._preference = data.leverages() if not self._wide and n > self._n_drawn else None
 
     def __call__(
         self,
         problem: int,
         scores: Tensor,
-        slopes: Tensor,
+        slopes: Slopes,
         strength: float = 1.0,
         step: float = 1.0,
     ) -> Tensor:
@@ -126,7 +135,7 @@ class LeaveOneOut:
         ----------
         problem : int
         scores : Tensor of shape (n,)
-        slopes : Tensor of shape (2, n)
+        slopes : Tensor of shape (2, n), or two of shape (n,)
             Of the log probabilities of the labels 0 and 1 in the scores, where the weights were
             last fitted.
         strength : float
@@ -138,26 +147,27 @@ class LeaveOneOut:
         weight = self._data.weight
         labels = self._data.labels[problem]
         # As if the penalty counted once, and all log probabilities less.
-        slope = torch.where(labels == 1, slopes[1], slopes[0]) / strength
-        curvature = mean_curvature(slopes) / strength
+        curvature = mean_curvature(slopes).div_(strength)
         if not bool((curvature > 0).any()):
             return scores
-        form = self._stale(problem, curvature)
-        if self._groups is None:
-            if problem not in self._own:
-                self._own[problem] = self._copies(labels, slopes)
-            own = self._own[problem]
-            if form:
+        if self._groups is None and problem not in self._own:
+            self._own[problem] = self._copies(labels, slopes)
+        if self._stale(problem, curvature):
+            if self._groups is None:
+                own = self._own[problem]
                 leverage = self._leverages(problem, curvature, own)
-                rest = 1 - (own * curvature * leverage).clamp_max(_LARGEST)
-                self._leverage[problem] = leverage / rest
-            shift = own * self._leverage[problem] * slope
-        else:
-            if form:
+                known = (own * curvature).mul_(leverage).clamp_max_(_LARGEST)
+                self._leverage[problem] = leverage.div_(known.neg_().add_(1))
+            else:
                 self._factors[problem] = self._group_factors(problem, curvature)
-            shift = _grouped(self._factors[problem], weight * slope)
         former, share = self._formed[problem]
-        shift /= share + (1 - share) * float(weight @ curvature / (weight @ former))
+        share += (1 - share) * float(weight @ curvature / (weight @ former))
+        del curvature, former
+        shift = torch.where(labels == 1, slopes[1], slopes[0]).div_(strength * share)
+        if self._groups is None:
+            shift.mul_(self._leverage[problem]).mul_(self._own[problem])
+        else:
+            shift = _grouped(self._factors[problem], shift.mul_(weight))
         if step < 1:
             shift = torch.lerp(self._shift[problem], shift, step)
         self._shift[problem] = shift
@@ -167,16 +177,16 @@ class LeaveOneOut:
         """Whether H is to be formed: its data's part by shape, the penalty's by its share."""
         if problem not in self._formed:
             return True
-        if not self._wide and min(len(self._inputs), self._n_drawn) < self._few:
+        if self._cheap:
             return True
         weight, (former, share) = self._data.weight, self._formed[problem]
         total, former_total = weight @ curvature, weight @ former
-        change = weight @ (curvature / total - former / former_total).abs()
+        change = weight @ (curvature / total).sub_(former, alpha=1 / float(former_total)).abs_()
         if self._wide:  # H costs more, and it is the data's part alone whose shape is in doubt
             share *= 1 - share
         return float(change + share * (total / former_total).log().abs()) > _STALE
 
-    def _copies(self, labels: Tensor, slopes: Tensor) -> Tensor:
+    def _copies(self, labels: Tensor, slopes: Slopes) -> Tensor:
         """How many of its copies a datum is left out with, of shape (n,)."""
         weight = self._data.weight
         if self._rows is None:
@@ -207,21 +217,24 @@ class LeaveOneOut:
             factors.append((members, torch.cat(parts)))
         return factors
 
-    def prepare(self, problems: Sequence[int], slopes: Sequence[Tensor], strength: Tensor) -> None:
+    def prepare(
+        self, problems: Sequence[int], slopes: Mapping[int, Slopes], strength: Tensor
+    ) -> None:
         """Sketch the leverages of all problems that will form H in this round by one product.
 
         Parameters
         ----------
         problems : sequence of int
             That will be asked for next.
-        slopes : sequence of Tensor of shape (2, n)
-            For every problem; see :meth:`__call__`.
+        slopes : mapping of int to Tensor of shape (2, n), or two of shape (n,)
+            For each of them; see :meth:`__call__`.
         strength : Tensor of shape (K,)
         """
         if self._groups is not None or self._wide:
             return
-        curvatures = {k: mean_curvature(slopes[k]) / float(strength[k]) for k in problems}
+        curvatures = {k: mean_curvature(slopes[k]).div_(float(strength[k])) for k in problems}
         forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
+        curvatures = {k: curvatures[k] for k in forming}
         together = max(1, _CELLS // len(self._centre) ** 2)
         for some in (forming[i : i + together] for i in range(0, len(forming), together)):
             self._ready.update(
@@ -306,9 +319,9 @@ class LeaveOneOut:
             turned = scale[:, None] * self._directions
             turned = torch.linalg.solve_triangular(factor, turned, upper=False)
             effective = (len(H) - ridge * turned.square().sum()).clamp_min(0)
-            chance = mass * self._preference
-            chance = chance / chance.sum()
-            unsure = (chance * (1 - self._n_drawn * chance).clamp_min(0)).sum()
+            chance = mass.mul_(self._preference)
+            chance.div_(chance.sum())
+            unsure = chance @ (chance * -self._n_drawn).add_(1).clamp_min_(0)
             H = H / (1 - unsure * effective / self._n_drawn)
         factor, scale = self._factor(H, ridge)
         identity = torch.eye(len(H), dtype=H.dtype, device=H.device)

@@ -21,6 +21,8 @@ from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
 
+_MANY = 2**16  # data that are spread on a grid at a time
+
 
 @dataclass(frozen=True)
 class Observations:
@@ -304,16 +306,18 @@ class Bernoulli(Likelihood):
     def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
         """The weight, and that of ones, that comes to each node: (2, G), sums over the data."""
         last = len(nodes) - 1
-        position = ((x - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp(0, last)
-        cell = position.to(torch.int64).clamp(max=last - 1)
-        share = position - cell
-        return torch.stack(
-            [
-                torch.bincount(cell, values * (1 - share), minlength=len(nodes))
-                + torch.bincount(cell + 1, values * share, minlength=len(nodes))
-                for values in (sample_weight, sample_weight * y)
-            ]
-        )
+        found = nodes.new_zeros((2, len(nodes)))
+        many = _MANY if x.device.type == "cpu" else max(1, len(x))
+        parts = (each.split(many) for each in (x, y, sample_weight))
+        for points, labels, weight in zip(*parts, strict=True):
+            position = ((points - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp_(0, last)
+            cell = position.to(torch.int64).clamp_(max=last - 1)
+            share = position.sub_(cell)
+            for total, values in zip(found, (weight, weight * labels), strict=True):
+                upper = values * share
+                total += torch.bincount(cell, values - upper, minlength=len(nodes))
+                total[1:] += torch.bincount(cell, upper, minlength=last)
+        return found
 
     @staticmethod
     def on_grid(

@@ -17,8 +17,9 @@ changes little or nothing, whatever the blocks say. So this part has coordinates
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -28,8 +29,10 @@ from bayesloss.learning.lbfgs import Memory, step_sizes
 
 __all__ = [
     "LinearScores",
+    "Slopes",
     "WeightFit",
     "adapted_fit",
+    "by_parts",
     "gram",
     "maximise_weights",
     "mean_curvature",
@@ -44,10 +47,14 @@ _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs
 _STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
 _FEW = 4096  # so many of them at least
 _ROUGH = 5e-4  # tolerance of such a fit
+_PART = 2**14  # numbers that a function is asked of at a time: what it makes on its way is small
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
 LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+# Of the log probabilities of the labels 0 and 1: a tensor of shape (2, ...), or its two rows.
+Slopes: TypeAlias = Tensor | tuple[Tensor, ...]
 
 
 class LinearScores:
@@ -56,7 +63,7 @@ class LinearScores:
     Parameters
     ----------
     Z : Tensor of shape (n, d), or Inputs
-    labels : Tensor of int64 of shape (K, n)
+    labels : Tensor of integers of shape (K, n)
         0 or 1.
     weight : Tensor of shape (n,)
         How many times each datum counts; positive.
@@ -77,6 +84,7 @@ class LinearScores:
         # What a unit of the last coordinate changes: the offsets, and the weights with them.
         self.shift, self.lean = self.level.rsqrt()[:, None], torch.zeros_like(self.centre)
         self.together = 1  # so many rows of weights in turn make up one problem
+        self._leverages: Tensor | None = None  # in these coordinates
 
     def _coordinates(self, level: float) -> tuple[Tensor, Tensor | None]:
         """Scales of the columns, (d,), and what rotates and stretches scaled columns, (d, d)."""
@@ -119,6 +127,8 @@ class LinearScores:
 
     def of(self, problems: list[int]) -> "LinearScores":
         """The same inputs for some of the problems."""
+        if problems == list(range(len(self.labels))):
+            return self
         some = copy.copy(self)
         for name in ("labels", "level", "stretch", "shift"):
             setattr(some, name, getattr(self, name)[problems])
@@ -138,6 +148,7 @@ class LinearScores:
         some = LinearScores(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], C)
         other = copy.copy(self)
         other.centre, other.scale, other.vectors = some.centre, some.scale, some.vectors
+        other._leverages = None
         return other
 
     def every(self, step: int) -> "LinearScores":
@@ -147,6 +158,7 @@ class LinearScores:
         few = copy.copy(self)
         every = slice(None, None, step)
         few.inputs, few.weight = self.inputs.rows(every), self.weight[every].contiguous()
+        few._leverages = None
         few.labels = self.labels[:, every].contiguous()
         few.total = float(few.weight.sum())
         return few
@@ -166,13 +178,15 @@ class LinearScores:
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
-        other.vectors = roots[:, :d, :d]
+        other.vectors, other._leverages = roots[:, :d, :d], None
         other.stretch = torch.ones_like(roots[:, :1, 0])
         other.shift, other.lean = roots[:, d, d:], self.scale * roots[:, :d, d]
         return other
 
     def leverages(self) -> Tensor:
         """About the data's leverages under one covariance for all problems, with mean 1: (n,)."""
+        if self._leverages is not None:
+            return self._leverages
         generator = torch.Generator().manual_seed(0)
         shape = (len(self.centre), _GLANCES)
         turned = torch.randn(shape, dtype=self.centre.dtype, generator=generator)
@@ -182,7 +196,9 @@ class LinearScores:
         turned *= self.scale[:, None]
         squares = self.inputs.squared_lengths(turned, self.centre, 1)[0]
         # None is so small that its weight would be large.
-        return 0.2 + 0.8 * squares / squares.mean().clamp_min(1e-300)
+        squares = squares.div_(squares.mean().clamp_min(1e-300)).mul_(0.8).add_(0.2)
+        self._leverages = squares
+        return squares
 
     def _factor(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
@@ -204,7 +220,7 @@ class LinearScores:
 
     def scores(self, beta: Tensor, offset: Tensor) -> Tensor:
         """The scores, of shape (K, n), for weights of shape (K, d) and offsets of shape (K,)."""
-        return self.inputs.scores(beta) + (offset - beta @ self.centre)[:, None]
+        return self.inputs.scores(beta).add_((offset - beta @ self.centre)[:, None])
 
     def pull_back(self, slopes: Tensor) -> Tensor:
         """The gradient with respect to beta, (K, d), from slopes with respect to the scores."""
@@ -261,17 +277,35 @@ def _turned(vectors: Tensor | None, rows: Tensor) -> Tensor:
     return (vectors @ rows.permute(1, 2, 0)).permute(2, 0, 1)
 
 
-def mean_curvature(slopes: Tensor) -> Tensor:
+def mean_curvature(slopes: Slopes) -> Tensor:
     """Minus the second derivative of a log probability in its score, on average over the label.
 
     The label's probabilities are those that make the mean slope zero: it is -s_0 s_1.
 
     Parameters
     ----------
-    slopes : Tensor of shape (2, ...)
+    slopes : Tensor of shape (2, ...), or two of shape (...)
         Of the log probabilities of the labels 0 and 1.
     """
-    return (-slopes[0] * slopes[1]).clamp_min(0)
+    return (-slopes[0]).mul_(slopes[1]).clamp_min_(0)
+
+
+def by_parts(function: Callable[..., Sequence[Tensor]], *rows: Tensor) -> tuple[Tensor, ...]:
+    """What a function of numbers says: tensors like the first of those that it is given.
+
+    On a processor it is asked of few at a time, which a cache holds, and no more memory is taken
+    than for what it says.
+    """
+    if rows[0].device.type != "cpu" or rows[0].numel() <= _PART:
+        return tuple(function(*rows))
+    parts = zip(*(each.reshape(-1).split(_PART) for each in rows), strict=True)
+    found: tuple[Tensor, ...] = ()
+    for at, part in enumerate(parts):
+        said = function(*part)
+        found = found or tuple(torch.empty(rows[0].shape, dtype=each.dtype) for each in said)
+        for whole, each in zip(found, said, strict=True):
+            whole.view(-1)[at * _PART :][: len(each)] = each
+    return found
 
 
 def gram(inputs: Tensor) -> Tensor:
@@ -303,12 +337,12 @@ def sampled(mass: Tensor, size: int, preference: Tensor | None = None) -> tuple[
     """
     if len(mass) <= size:
         return torch.arange(len(mass), device=mass.device), mass
-    chance = mass if preference is None else mass * preference
-    upto = chance.cumsum(0)
+    upto = mass.cumsum(0) if preference is None else (mass * preference).cumsum_(0)
     steps = torch.arange(0.5, size, dtype=mass.dtype, device=mass.device) / size
     rows = torch.searchsorted(upto, steps * upto[-1]).clamp_max(len(mass) - 1)
-    drawn = chance[rows]
-    return rows, torch.where(drawn > 0, mass[rows] * upto[-1] / (size * drawn), 0.0)
+    mass = mass[rows]
+    drawn = mass if preference is None else mass * preference[rows]
+    return rows, torch.where(drawn > 0, mass * upto[-1] / (size * drawn), 0.0)
 
 
 @dataclass(frozen=True)
@@ -327,6 +361,7 @@ class WeightFit:
     gain : Tensor of shape (P,)
         How much the objective would rise if it were quadratic with the curvature expected.
     scores : Tensor of shape (K, n)
+        A tensor of its own.
     start : Tensor of shape (P,)
         The objective where the search began.
     n_iter : int
@@ -368,7 +403,8 @@ def maximise_weights(
     ----------
     data : LinearScores
     log_probability : callable
-        Takes scores (K, n) to the log probabilities of the labels and their derivatives, (K, n).
+        Takes scores (K, n) to the log probabilities of the labels and their derivatives, (K, n),
+        which are new tensors.
     beta : Tensor of shape (K, d)
     offset : Tensor of shape (K,)
         Where the search begins.
@@ -380,7 +416,7 @@ def maximise_weights(
     max_iter : int
         The largest number of L-BFGS iterations; with 0 the start is evaluated.
     scores : Tensor of shape (K, n), optional
-        Those where the search begins, if they are known.
+        Those where the search begins, if they are known; they stay as they are.
     strength : Tensor of shape (K,), optional
         How many times the penalty counts for each row of weights.
 
@@ -388,7 +424,7 @@ def maximise_weights(
     -------
     WeightFit
     """
-    share, together = data.weight / data.total, data.together
+    together = data.together
     ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
 
     def total(rows: Tensor) -> Tensor:
@@ -396,13 +432,17 @@ def maximise_weights(
 
     def evaluate(beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
         values, slopes = log_probability(scores)
-        objective = total(values @ share - 0.5 * ridge * beta.square().sum(1))
-        return _Point(beta, offset, scores, objective, slopes * share)
+        mean = values @ data.weight / data.total
+        objective = total(mean - 0.5 * ridge * beta.square().sum(1))
+        return _Point(beta, offset, scores, objective, slopes.mul_(data.weight))
+
+    def pull_back(slopes: Tensor) -> Tensor:
+        return data.pull_back(slopes) / data.total
 
     def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
         gradient = pulled - ridge[:, None] * at.beta
-        shift = at.slopes.sum(1) if free_offset else torch.zeros_like(offset)
+        shift = at.slopes.sum(1) / data.total if free_offset else torch.zeros_like(offset)
         along = data.slopes(torch.cat([gradient, shift[:, None]], dim=1))
         along[:, -1] *= free_offset
         along = along.unflatten(0, (-1, data.blocks)).flatten(1)
@@ -414,26 +454,31 @@ def maximise_weights(
         """The best point found along the directions, (P, any), and the steps there."""
         moves = data.weights(direction.unflatten(1, (data.blocks, -1)).flatten(0, 1))
         beta, offset = moves[:, :-1], moves[:, -1]
-        change = torch.zeros_like(at.scores)
-        change[rows] = data.scores(beta[rows], offset[rows])
-        moved = at
+        if len(rows) == len(beta):
+            change = data.scores(beta, offset)
+        else:
+            change = torch.zeros_like(at.scores)
+            change[rows] = data.scores(beta[rows], offset[rows])
+        moved, gone = at, torch.zeros_like(offset)
 
         def along(step: Tensor) -> tuple[Tensor, Tensor]:
-            nonlocal moved
+            nonlocal moved, gone
             step = step.repeat_interleave(together)
-            far = step[:, None]
-            moved = evaluate(
-                at.beta + far * beta, at.offset + step * offset, at.scores + far * change
-            )
-            rise = (moved.slopes * change).sum(1) - ridge * (moved.beta * beta).sum(1)
-            return moved.objective, total(rise)
+            # There is one tensor of scores, which moves, beside the one that was given.
+            own = None if moved.scores is scores else moved.scores
+            there = torch.addcmul(moved.scores, (step - gone)[:, None], change, out=own)
+            del moved.slopes
+            moved = evaluate(at.beta + step[:, None] * beta, at.offset + step * offset, there)
+            gone = step
+            rise = torch.einsum("kn,kn->k", moved.slopes, change) / data.total
+            return moved.objective, total(rise - ridge * (moved.beta * beta).sum(1))
 
         step = step_sizes(along, at.objective, slope)
         return moved, step
 
     at = evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
     start, n_iter = at.objective, 0
-    pulled = data.pull_back(at.slopes)
+    pulled = pull_back(at.slopes)
     along, slope, gain = gradients(at, pulled)
     memory, row_numbers = Memory(along), torch.arange(together, device=along.device)
     moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
@@ -442,7 +487,8 @@ def maximise_weights(
         direction = torch.zeros_like(along)
         direction[moving] = memory.direction(along)[moving]
         at, step = search(at, direction, (along * direction).sum(1))
-        pulled = pulled.index_copy(0, rows, data.pull_back(at.slopes[rows]))
+        slopes = at.slopes if len(rows) == len(beta) else at.slopes[rows]
+        pulled = pulled.index_copy(0, rows, pull_back(slopes))
         before = along
         along, slope, gain = gradients(at, pulled)
         memory.add(step[:, None] * direction, before - along)
@@ -455,7 +501,7 @@ def maximise_weights(
         objective=at.objective,
         slope=slope,
         gain=gain,
-        scores=at.scores,
+        scores=at.scores.clone() if n_iter == 0 else at.scores,
         start=start,
         n_iter=n_iter,
     )
@@ -488,12 +534,12 @@ def adapted_fit(
     start : WeightFit, optional
         Where to begin, instead of a rough fit.
     """
-    few = data.every(max(1, min(_STRIDE, len(data.inputs) // _FEW)))
-    adapts = data.adaptable and (few is not data or tol < _ROUGH)
+    step = max(1, min(_STRIDE, len(data.inputs) // _FEW))
+    adapts = data.adaptable and (step > 1 or tol < _ROUGH)
     if start is None and adapts:
-        start, _ = adapted_fit(
-            few, log_probability, curvature, tol=max(tol, _ROUGH), max_iter=max_iter
-        )
+        start = adapted_fit(
+            data.every(step), log_probability, curvature, tol=max(tol, _ROUGH), max_iter=max_iter
+        )[0]  # without the few data
     beta = data.centre.new_zeros((len(data.labels), len(data.centre)))
     beta, offset = (beta, beta[:, 0]) if start is None else (start.beta, start.offset)
     scores = data.scores(beta, offset)
@@ -512,7 +558,7 @@ def adapted_fit(
     return fit, data
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Point:
     """Weights (K, d) and offsets (K,) with their scores, weighted slopes (K, n), and objectives."""
 

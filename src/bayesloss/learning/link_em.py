@@ -25,6 +25,7 @@ one model, and the posterior is the nearest Gaussian instead.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -39,6 +40,7 @@ from bayesloss.learning.linear_scores import (
     LogProbability,
     WeightFit,
     adapted_fit,
+    by_parts,
     maximise_weights,
     mean_curvature,
 )
@@ -168,15 +170,19 @@ def fit_links(
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     walk = _Walk(fixed.beta.clone(), fixed.scores - fixed.offset[:, None], data.weight)
-    slopes = list(likelihood.loss.log_probabilities(fixed.scores)[1].unbind(1))
-    links = []
-    for x, nu_0 in zip(walk.scores.cpu(), fixed.offset.cpu(), strict=True):
+    slopes = {
+        k: by_parts(lambda x: likelihood.loss.log_probabilities(x)[1].unbind(), row)
+        for k, row in enumerate(fixed.scores)
+    }
+    offset, links = fixed.offset.cpu(), []
+    del fixed  # with its scores
+    for x, nu_0 in zip(walk.scores.cpu(), offset, strict=True):
         prior = prior_of(x)
         start = torch.cat([prior.start(x)[:-1], nu_0[None]])
         links.append(
             _Link(prior, start, [_Rival(each) for each in family(prior)] if family else [])
         )
-    fitted_to = walk.scores.clone()
+    fitted_to = torch.empty_like(walk.scores)
     few = held_out is not None and data.total < _FEW_A_COLUMN * walk.beta.shape[1]
     best = _BestRounds(len(links))
     history: dict[str, list[Tensor]] = {
@@ -195,16 +201,14 @@ def fit_links(
             if held_out is not None:
                 held_out.prepare(active, slopes, walk.fit_strength)
             for k in active:
-                seen = walk.scores[k]
+                seen = fitted_to[k].copy_(walk.scores[k])
                 if held_out is not None:
-                    seen = held_out(
-                        k, seen, slopes[k], float(walk.fit_strength[k]), float(walk.step[k])
-                    )
+                    strength, step = float(walk.fit_strength[k]), float(walk.step[k])
+                    seen.copy_(held_out(k, seen, slopes[k], strength, step))
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
-                    seen = seen.clamp(-edge, edge)
-                fitted_to[k] = seen
+                    seen.clamp_(-edge, edge)
                 choose = rounds & (rounds - 1) == 0
                 # E-step
                 penalty = 0.5 * data.ridge * walk.penalty(k)
@@ -238,19 +242,20 @@ def fit_links(
                     likelihood.loss,
                     _draws(links[k], noise, ordered),
                     (enough_nodes if family else table_nodes)(
-                        links[k].prior, _ROOM * float(walk.scores[k].abs().max())
+                        links[k].prior,
+                        _ROOM * float(walk.scores[k].norm(p=math.inf)),
                     ),
                 ).to(data.centre.device)
                 for k in active
             }
             if held_ends:
                 tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
-            # M-step
-            moved = _raise_weights(
+            slopes.clear()  # the next ones are those where the M-step ends
+            moved = _raise_weights(  # M-step
                 data.of(active),
                 list(tables.values()),
                 walk.beta[active],
-                walk.scores[active],
+                _some(walk.scores, active),
                 walk.strength[active],
                 tol,
             )
@@ -258,9 +263,15 @@ def fit_links(
             record("expected_before", active, moved.start)
             record("expected", active, moved.objective)
             record("change", active, (moved.beta - walk.beta[active]).norm(dim=1) / size)
+            slopes = {
+                k: by_parts(partial(_slopes, tables[k]), row)
+                for k, row in zip(active, moved.scores, strict=True)
+            }
             factor = walk.go(active, moved, rounds, held_out is not None)
-            for k, row, f in zip(active, moved.scores, factor, strict=True):
-                slopes[k] = torch.stack([tables[k](row, label)[1] for label in (0, 1)]) / f
+            for k, f in zip(active, factor, strict=True):
+                for each in slopes[k]:
+                    each.div_(f)
+            del moved
     best.restore(walk, fitted_to, links)
     if active:
         gain = max(links[k].gain for k in active)
@@ -310,12 +321,14 @@ def _fit_fixed_link(
 ) -> tuple[WeightFit, LinearScores]:
     """The fit, and the same data in the coordinates that served it best."""
 
+    def likelihood(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return loss.log_likelihood(2 * labels - 1, scores)
+
     def log_probability(data: LinearScores) -> LogProbability:
-        sign = (2 * data.labels - 1).to(data.centre.dtype)
-        return lambda scores: loss.log_likelihood(sign, scores)
+        return lambda scores: by_parts(likelihood, scores, data.labels)
 
     def curvature(scores: Tensor) -> Tensor:
-        return mean_curvature(loss.log_probabilities(scores)[1])
+        return by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)[0]
 
     return adapted_fit(
         data, log_probability, curvature, tol=tol, max_iter=_FIXED_STEPS, start=start
@@ -361,7 +374,7 @@ class _Walk:
         self.fit_strength = self.strength.clone()  # where the last fits ended
         self.step = self.strength.clone()
         self.moved = torch.full_like(self.strength, math.inf)  # a part of held-out scores' size
-        self._weight, self._ahead = weight, torch.zeros_like(scores)
+        self._weight, self._ahead = weight, scores[:, :0]  # no way as yet
 
     def penalty(self, k: int) -> float:
         """The squared weights of a problem, as often as they count."""
@@ -375,14 +388,16 @@ class _Walk:
         if not held_out:
             self.beta[active], self.scores[active] = fit.beta, fit.scores
             return torch.ones_like(fit.objective)
-        size = self._size(self.scores[active])
+        scores = _some(self.scores, active)
+        size = self._size(scores)
         factor = size / self._size(fit.scores)
         factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
-        ahead = factor[:, None] * fit.scores - self.scores[active]
-        before = self._ahead[active]
-        way, way_before = self._size(ahead), self._size(before)
-        turns = (ahead * before) @ self._weight < _STRAIGHT * way * way_before
+        ahead = fit.scores.mul_(factor[:, None]).sub_(scores)
+        way = self._size(ahead)
         if rounds > _ANYWHERE:
+            before = _some(self._ahead, active)
+            way_before = self._size(before)
+            turns = (ahead * before) @ self._weight < _STRAIGHT * way * way_before
             step = self.step[active]
             slower = step / (1 + step / 2)
             self.step[active] = torch.where(turns & (way > _SHORTER * way_before), slower, step)
@@ -391,8 +406,12 @@ class _Walk:
         self.fit_strength[active] = self.strength[active] / factor**2
         self.strength[active] *= factor ** (-2 * step)
         self.beta[active] += step[:, None] * (factor[:, None] * fit.beta - self.beta[active])
-        self.scores[active] += step[:, None] * ahead
-        self._ahead[active] = ahead
+        for k, part, row in zip(active, step, ahead, strict=True):
+            self.scores[k].addcmul_(part, row)
+        if rounds >= _ANYWHERE:  # from then on the next way is compared with it
+            if not self._ahead.numel():
+                self._ahead = torch.zeros_like(self.scores)
+            self._ahead[active] = ahead
         return factor
 
 
@@ -441,7 +460,7 @@ def _update_link(
     if low == high:  # constant inputs: one node would do
         high = low + link.prior.kernel.edge
     link.low, link.high = low, high
-    labels = data.labels[problem].to(scores.dtype)
+    labels = data.labels[problem]
 
     def observed(size: int) -> Observations:
         nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
@@ -501,9 +520,9 @@ def _raise_weights(
     """The M-step: a few L-BFGS iterations on the tabulated expectations."""
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
-        pairs = [
-            table(x, labels) for table, x, labels in zip(tables, scores, data.labels, strict=True)
-        ]
+        pairs = [by_parts(*each) for each in zip(tables, scores, data.labels, strict=True)]
+        if len(pairs) == 1:
+            return pairs[0][0][None], pairs[0][1][None]
         values, slopes = zip(*pairs, strict=True)
         return torch.stack(values), torch.stack(slopes)
 
@@ -518,3 +537,13 @@ def _raise_weights(
         scores=scores,
         strength=strength,
     )
+
+
+def _slopes(table: HermiteTable, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the expected log probabilities of both labels."""
+    return table(x, 0)[1], table(x, 1)[1]
+
+
+def _some(rows: Tensor, chosen: list[int]) -> Tensor:
+    """Some of the rows: themselves where all are chosen, else a copy."""
+    return rows if len(chosen) == len(rows) else rows[chosen]

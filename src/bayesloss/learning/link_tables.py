@@ -62,13 +62,13 @@ class HermiteTable:
         Parameters
         ----------
         x : Tensor of any shape
-        row : int, or Tensor of int64 of the shape of x
+        row : int, or Tensor of integers of the shape of x
         """
         inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
         position = (inside - self.low) / self.step
         cell = position.to(torch.int64).clamp_(max=self.cells - 1)
         t = position.sub_(cell)
-        zero, one, two, three = self.coefficients[cell.add_(row * self.cells)].unbind(-1)
+        zero, one, two, three = self.coefficients[cell.add_(row, alpha=self.cells)].unbind(-1)
         # Horner's rule for both; in place, as new memory costs more than arithmetic.
         value = (three * t).add_(two)
         slope = (three * t).add_(value).mul_(t)

@@ -65,7 +65,7 @@ class Problems:
     Attributes
     ----------
     Z : Inputs of shape (n, d)
-    labels : Tensor of int64 of shape (K, n)
+    labels : Tensor of int8 of shape (K, n)
     weight : Tensor of shape (n,)
     groups : Tensor of int64 of shape (n,), or None
     """
@@ -365,7 +365,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.joint_ = len(self.classes_) > 2 and self._together
         return Problems(
             inputs,
-            torch.from_numpy(np.stack([codes == k for k in positives]).astype(np.int64)).to(device),
+            torch.from_numpy(np.stack([codes == k for k in positives]).view(np.int8)).to(device),
             torch.from_numpy(weight).to(device),
             None if together is None else torch.from_numpy(together).to(device),
         )

@@ -29,6 +29,7 @@ the first step is nearly affine, and little is lost.
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -114,21 +115,21 @@ class RangeMap:
         points, level = _distribution(x, weight)
         if len(points) < 3:
             return cls()
-        z = torch.special.ndtri(level)
         k = _letter_values(level)
-        slope = float(_bulk_slope(points[k], z[k], level[k]))
+        z = torch.special.ndtri(level[k])
+        slope = float(_bulk_slope(points[k], z, level[k]))
         if points[-1] / 2 - points[0] / 2 <= _LONG / 2 * slope * (z[-1] - z[0]):  # no overflow
             return cls()
         centre, low, high = _middle(points, level)
         v = (points - centre) / (high - low)
-        xi, lam = _straighten(v, level, z)
+        xi, lam = _straighten(v, level, torch.special.ndtri(level))
         s = lam * torch.asinh((v[k] - xi) / lam)
-        rise = _kept_rise(s, z[k], level[k])
+        rise = _kept_rise(s, z, level[k])
         kept = rise / s.diff()
         # What is kept at a knot is what is kept on its better side: the bulk stays as it is.
         slopes = torch.cat([kept[:1], torch.maximum(kept[1:], kept[:-1]), kept[-1:]])
         values = torch.cat([rise.new_zeros(1), rise.cumsum(0)])
-        reach = _STEEP * float(_bulk_slope(s, z[k], level[k]))
+        reach = _STEEP * float(_bulk_slope(s, z, level[k]))
         # Units of t in which the median stays, and so does the width of the bulk.
         origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
         unit = float(above - below)
@@ -228,7 +229,7 @@ def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
     weight : Tensor of shape (n,), optional
         How many times each datum counts, not negative.
     """
-    largest = float(x.abs().max())
+    largest = float(torch.linalg.vector_norm(x, math.inf))
     learned = RangeMap.fit(x, weight)
     if learned.is_identity:
         return largest
@@ -249,19 +250,24 @@ def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
     x = as_points(x).detach()
     if not torch.isfinite(x).all():
         raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
-    if weight is None:
-        points, counts = torch.unique(x, return_counts=True)
-        mass = counts.to(torch.float64)
-    else:
+    if weight is not None:
         weight = as_points(weight, "weight").detach()
         if weight.shape != x.shape or not (torch.isfinite(weight) & (weight >= 0)).all():
             raise ValueError(
                 f"expected {len(x)} weights, finite and at least 0, got {len(weight)} of which "
                 f"{int((~(weight >= 0) | weight.isinf()).sum())} are not"
             )
+    if weight is None or bool((weight == weight.max()).all()):
+        points = np.sort(x.numpy())
+        mass = np.ones_like(points)
+        if (points[1:] == points[:-1]).any():
+            points, mass = np.unique(points, return_counts=True)
+        points, mass = torch.from_numpy(points), torch.from_numpy(mass).to(x.dtype)
+    else:
         points, cell = torch.unique(x[weight > 0], return_inverse=True)
         mass = torch.bincount(cell, weight[weight > 0] / weight.max(), minlength=len(points))
-    return points, (mass.cumsum(0) - mass / 2) / mass.sum()
+    total = mass.sum()
+    return points, mass.cumsum(0).sub_(mass, alpha=0.5).div_(total)
 
 
 def _at_depths(level: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,10 @@ class Rows:
             Makes one of a list of what the function says of some rows each.
         """
         parts = [slice(at, at + _PART) for at in range(0, len(self.x), _PART)] or [slice(None)]
-        said = [function(self.x[at], self.y[at], self.weight[at], *args) for at in parts]
+        said = [
+            function(self.x[at], self.y[at], np.ascontiguousarray(self.weight[at]), *args)
+            for at in parts
+        ]
         return said[0] if len(said) == 1 else merge(said)
 
     def map(self, function: Callable, *args: Any) -> "Rows":
@@ -62,7 +65,7 @@ class Rows:
         and the extremes. Others may be drawn together; of fewer than a million rows none are.
         """
         if len(self.x) <= _PART:
-            return self.x, self.weight
+            return self.x, np.ascontiguousarray(self.weight)
         return points_at(self.fold, depths)
 
 
