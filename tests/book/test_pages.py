@@ -13,6 +13,8 @@ import notebooks
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from bayesloss_book.stores.results import run_cells
+
 BOOK = notebooks.BOOK
 PAGES = notebooks.pages()
 
@@ -235,3 +237,23 @@ def test_guard_sees_other_cell_ids(small_book):
     notebook.cells[0].id = "by-hand"
     notebooks.write(notebook, path)
     assert "another id" in notebooks.differences("index", small_book / "book")[0]
+
+
+def square(n: int) -> dict[str, int]:
+    return {"square": n**2}
+
+
+def test_guard_sees_a_store_that_has_changed_since(small_book):
+    book, results = small_book / "book", small_book / "data" / "results"
+    run_cells(square, [{"n": 2}], results, "numbers")
+    shows = CELL.replace("print(1)", 'print(load_results("../data/results", "numbers")["square"])')
+    load = CELL.replace("print(1)", "from bayesloss_book.stores.results import load_results")
+    (book / "index.md").write_text(f"{HEADER}\n# The front\n\n{load}\n{shows}")
+    notebook = notebooks.execute("index", book)
+    assert [len(cell.get("outputs", [])) for cell in notebook.cells] == [0, 0, 1]
+    notebooks.write(notebook, book / "index.ipynb")
+    assert notebooks.differences("index", book) == []
+    run_cells(square, [{"n": 2}, {"n": 3}], results, "numbers")
+    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]
+    (results / "numbers.csv").unlink()
+    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]
