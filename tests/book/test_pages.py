@@ -4,6 +4,7 @@ Each guard is a function that returns what is wrong, so that it is also shown, f
 see what it should see.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,16 @@ def compared(notebook) -> Iterator:
                     yield output
 
 
+def asks_all(source: str) -> bool:
+    """Tell whether a cell with checks asks `all(...)`, `np.all(...)` or `....all()`."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return "check_" in source and any(
+        ast.unparse(call.func) in ("all", "np.all", "torch.all")
+        or (ast.unparse(call.func).endswith(".all") and not call.args and not call.keywords)
+        for call in calls
+    )
+
+
 def execution_problems(notebook) -> list[str]:
     """Say why an executed page is no reference that a later run can be compared with."""
     cells = code_cells(notebook)
@@ -47,6 +58,8 @@ def execution_problems(notebook) -> list[str]:
         where = f"code cell {number}, {first!r}"
         if cell.execution_count is None:
             found.append(f"{where}: was not executed")
+        if asks_all(cell.source):
+            found.append(f"{where}: judges by `all`, which is true of nothing; `every` refuses it")
         if cell.source.rstrip().endswith(";"):
             found.append(f"{where}: ends in `;`, to which nbval is blind; end it in plt.show()")
         for output in cell.outputs:
@@ -153,6 +166,8 @@ def test_guard_passes_what_is_right():
     [
         ({"execution_count": None}, "was not executed"),
         ({"source": "plt.plot(x);"}, "ends in `;`"),
+        ({"source": "check_statement('wn-x', {'a': (all(found), '1')})"}, "judges by `all`"),
+        ({"source": "check_statement('wn-x', {'a': ((x > 0).all(), '1')})"}, "judges by `all`"),
         ({"outputs": []}, "no output to compare"),
         ({"metadata": {"tags": ["nbval-skip"]}}, "no output to compare"),
         (
