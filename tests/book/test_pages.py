@@ -122,7 +122,8 @@ def test_notebook_source_is_what_its_md_says(page):
 def test_notebook_is_executed_and_comparable(page):
     notebook = nbformat.read(notebooks.notebook_path(page), as_version=4)
     nbformat.validate(notebook)
-    assert not execution_problems(notebook)
+    problems = execution_problems(notebook)
+    assert not problems
 
 
 def test_every_module_of_the_library_is_on_one_api_page():
