@@ -1,7 +1,8 @@
 """Make, check and run the book's notebooks.
 
     python tools/notebooks.py make [PAGE ...]   execute the .md sources into the .ipynb
-    python tools/notebooks.py check [PAGE ...]  is each .ipynb's source what its .md says?
+    python tools/notebooks.py check [PAGE ...]  is each .ipynb's source what its .md says, and were
+                                                its stored results those that there are?
     python tools/notebooks.py paper [PAGE ...]  run the pages at the papers' scale (papermill)
 
 A page is a MyST file under book/ whose front matter names a kernel; PAGE is its path without
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import hashlib
+import json
 import os
 import re
 import sys
@@ -29,6 +31,7 @@ import yaml
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
 from papermill.exceptions import PapermillExecutionError
 
 from bayesloss_book.stores.orphans import end_with
@@ -49,11 +52,17 @@ ENVIRONMENT = {
 # Or each kernel warns that it talks over TCP.
 QUIET = ["--log-level=ERROR"]
 
-# The same on every machine and for every Python, so that a rerun changes outputs only.
+# The same on every machine and for every Python, so that a rerun changes outputs only; and of the
+# stores that the kernel read, the checksums.
 METADATA = {
+    "stores": {},
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
+
+# What the kernel read: asked of it in a cell behind the last.
+PROBE = """import json, sys
+print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.seal"), "tables_read", {})))"""
 
 
 def front_matter(path: Path) -> dict[str, Any]:
@@ -124,7 +133,13 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
         return [f"{name}.ipynb does not exist"]
     stored = nbformat.read(notebook_path(name, book), as_version=4)
     fresh = from_source(name, book)
-    found = [] if stored.metadata == fresh.metadata else ["the notebook's metadata differ"]
+    shown = stored.metadata.get("stores", {})
+    same = stored.metadata == {**fresh.metadata, "stores": shown}
+    found = [] if same and "stores" in stored.metadata else ["the notebook's metadata differ"]
+    for store, checksum in shown.items():
+        table = _results(book) / f"{store}.csv"
+        if not table.exists() or hashlib.sha256(table.read_bytes()).hexdigest() != checksum:
+            found.append(f"it was executed with another {table.name}")
     if len(stored.cells) != len(fresh.cells):
         found.append(f"the .ipynb has {len(stored.cells)} cells, the .md {len(fresh.cells)}")
     for position, (old, new) in enumerate(zip(stored.cells, fresh.cells, strict=False)):
@@ -135,10 +150,15 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
     return found
 
 
+def _results(book: Path) -> Path:
+    return book.resolve().parent / "data" / "results"
+
+
 def execute(name: str, book: Path = BOOK) -> NotebookNode:
     """Execute a page from its source, in the page's own folder."""
     notebook = from_source(name, book)
     metadata = notebook.metadata.copy()
+    notebook.cells.append(new_code_cell(PROBE))
     NotebookClient(
         notebook,
         kernel_name="python3",
@@ -147,6 +167,8 @@ def execute(name: str, book: Path = BOOK) -> NotebookNode:
         extra_arguments=QUIET,
         resources={"metadata": {"path": str(notebook_path(name, book).parent)}},
     ).execute()
+    read = {Path(t): s for t, s in json.loads(notebook.cells.pop().outputs[0].text).items()}
+    metadata["stores"] = {t.stem: read[t] for t in sorted(read) if t.parent == _results(book)}
     notebook.metadata = metadata  # the kernel wrote its Python version there
     return notebook
 

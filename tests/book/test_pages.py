@@ -4,6 +4,7 @@ Each guard is a function that returns what is wrong, so that it is also shown, f
 see what it should see.
 """
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import nbformat
 import notebooks
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from bayesloss_book.stores.results import run_cells
 
 BOOK = notebooks.BOOK
 PAGES = notebooks.pages()
@@ -36,6 +39,16 @@ def compared(notebook) -> Iterator:
                     yield output
 
 
+def asks_all(source: str) -> bool:
+    """Tell whether a cell with checks asks `all(...)`, `np.all(...)` or `....all()`."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return "check_" in source and any(
+        ast.unparse(call.func) in ("all", "np.all", "torch.all")
+        or (ast.unparse(call.func).endswith(".all") and not call.args and not call.keywords)
+        for call in calls
+    )
+
+
 def execution_problems(notebook) -> list[str]:
     """Say why an executed page is no reference that a later run can be compared with."""
     cells = code_cells(notebook)
@@ -45,6 +58,8 @@ def execution_problems(notebook) -> list[str]:
         where = f"code cell {number}, {first!r}"
         if cell.execution_count is None:
             found.append(f"{where}: was not executed")
+        if asks_all(cell.source):
+            found.append(f"{where}: judges by `all`, which is true of nothing; `every` refuses it")
         if cell.source.rstrip().endswith(";"):
             found.append(f"{where}: ends in `;`, to which nbval is blind; end it in plt.show()")
         for output in cell.outputs:
@@ -107,7 +122,8 @@ def test_notebook_source_is_what_its_md_says(page):
 def test_notebook_is_executed_and_comparable(page):
     notebook = nbformat.read(notebooks.notebook_path(page), as_version=4)
     nbformat.validate(notebook)
-    assert not execution_problems(notebook)
+    problems = execution_problems(notebook)
+    assert not problems
 
 
 def test_every_module_of_the_library_is_on_one_api_page():
@@ -151,6 +167,8 @@ def test_guard_passes_what_is_right():
     [
         ({"execution_count": None}, "was not executed"),
         ({"source": "plt.plot(x);"}, "ends in `;`"),
+        ({"source": "check_statement('wn-x', {'a': (all(found), '1')})"}, "judges by `all`"),
+        ({"source": "check_statement('wn-x', {'a': ((x > 0).all(), '1')})"}, "judges by `all`"),
         ({"outputs": []}, "no output to compare"),
         ({"metadata": {"tags": ["nbval-skip"]}}, "no output to compare"),
         (
@@ -235,3 +253,23 @@ def test_guard_sees_other_cell_ids(small_book):
     notebook.cells[0].id = "by-hand"
     notebooks.write(notebook, path)
     assert "another id" in notebooks.differences("index", small_book / "book")[0]
+
+
+def square(n: int) -> dict[str, int]:
+    return {"square": n**2}
+
+
+def test_guard_sees_a_store_that_has_changed_since(small_book):
+    book, results = small_book / "book", small_book / "data" / "results"
+    run_cells(square, [{"n": 2}], results, "numbers")
+    shows = CELL.replace("print(1)", 'print(load_results("../data/results", "numbers")["square"])')
+    load = CELL.replace("print(1)", "from bayesloss_book.stores.results import load_results")
+    (book / "index.md").write_text(f"{HEADER}\n# The front\n\n{load}\n{shows}")
+    notebook = notebooks.execute("index", book)
+    assert [len(cell.get("outputs", [])) for cell in notebook.cells] == [0, 0, 1]
+    notebooks.write(notebook, book / "index.ipynb")
+    assert notebooks.differences("index", book) == []
+    run_cells(square, [{"n": 2}, {"n": 3}], results, "numbers")
+    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]
+    (results / "numbers.csv").unlink()
+    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]

@@ -16,10 +16,11 @@ Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledge
 nor the ledger can change alone.
 
 An outcome is a pair: a truth value, or many that must all be true, and the evidence. Where it says
-that numbers agree, :func:`within` and :func:`within_errors` give both.
+that numbers agree, :func:`within` and :func:`within_errors` give both. :func:`every` is ``all`` for
+check cells: of nothing it is not true.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "check_numbers",
     "check_setting",
     "check_statement",
+    "every",
     "within",
     "within_errors",
 ]
@@ -187,7 +189,8 @@ def check_numbers(
                 "ok": bool(abs(value - printed[key]) <= allowed),
             }
         )
-    seen = _outcome_rows(pattern, "What the numbers are said to show") if pattern else []
+    shows = "What the numbers are said to show"
+    seen = [] if pattern is None else _outcome_rows(pattern, shows)
     if _all_ok(rows):
         verdict = "reproduced"
     elif seen and _all_ok(seen):
@@ -221,10 +224,14 @@ def check_setting(
 
     Raises
     ------
+    ValueError
+        If there are not two readings or more, or a result is not a finite number.
     LedgerMismatch
         If the verdict is not the ledger's.
     """
     values = list(outcomes.values())
+    if len(values) < 2 or not np.isfinite(values).all():
+        raise ValueError(f"{id}: expected a number under each of two readings, got {outcomes}")
     middle = float(np.median(values))
     spread = max(values) - min(values)
     rows = [
@@ -317,29 +324,44 @@ def within_errors(
     return False, _joined(how, f"off by up to {_size(furthest)} standard errors")
 
 
+def every(values: ArrayLike | Iterable[ArrayLike], what: str = "every") -> bool:
+    """Whether all are true, of one thing or more.
+
+    Parameters
+    ----------
+    values : array-like of bool, or iterable of such
+        Tensors and Series, too.
+    what : str
+        What an error says first.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    TypeError
+        If one is no truth value.
+    """
+    found = np.asarray(list(values) if isinstance(values, Iterator) else values)
+    if found.size == 0:
+        raise ValueError(f"{what}: expected something to be checked, got nothing")
+    kinds = {type(value) for value in found.ravel().tolist()}
+    if not kinds <= {bool, np.bool_}:
+        raise TypeError(f"{what}: expected truth values, got {sorted(k.__name__ for k in kinds)}")
+    return bool(found.all())
+
+
 def _outcome_rows(outcomes: Mapping[str, Outcome], group: str = "") -> list[dict[str, Any]]:
     if not outcomes:
         raise ValueError(f"{group or 'outcomes'}: expected something to be checked, got nothing")
     head = {"group": group} if group else {}
     return [
-        {"what": what, "measured": evidence, "expected": TRUE, "ok": _true(ok, what)} | head
+        {"what": what, "measured": evidence, "expected": TRUE, "ok": every(ok, what)} | head
         for what, (ok, evidence) in outcomes.items()
     ]
 
 
 def _all_ok(rows: Sequence[Mapping[str, Any]]) -> bool:
     return all(row["ok"] for row in rows)
-
-
-def _true(ok: ArrayLike, what: str) -> bool:
-    """Whether an outcome is true everywhere; it must be a truth value, or many."""
-    values = np.asarray(ok)
-    if values.size == 0:
-        raise ValueError(f"{what}: expected something to be checked, got nothing")
-    kinds = {type(value) for value in values.ravel().tolist()}
-    if not kinds <= {bool, np.bool_}:
-        raise TypeError(f"{what}: expected truth values, got {sorted(k.__name__ for k in kinds)}")
-    return bool(values.all())
 
 
 def _compared(values: ArrayLike, truth: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:

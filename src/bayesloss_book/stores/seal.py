@@ -28,11 +28,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["is_half_done", "is_stored", "main", "read", "seal", "settle", "write"]
+__all__ = ["is_half_done", "is_stored", "main", "read", "seal", "settle", "tables_read", "write"]
 
 Row = dict[str, Any]
 
 _TYPES = {"str": (str,), "int": (int,), "float": (float,), "bool": (bool,)}
+
+# The sum of each table that this process has read, by its path: `tools/notebooks.py` asks.
+tables_read: dict[str, str] = {}
 
 # What a provenance must have, and each of its runs.
 _PROVENANCE = {
@@ -92,6 +95,7 @@ def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
         _, rows = _rows(table, content, provenance, stamp["header"])
         if stamp["table"] != _sum(content):
             raise ValueError(f"{table} {changed}")
+        tables_read[str(table.resolve())] = stamp["table"]
     except (OSError, ValueError) as error:
         raise ValueError(
             f"{error}. Expected whole rows in {table} and their provenance beside them: restore "

@@ -39,6 +39,18 @@ _NEAR_TIES = {
     "*": Within(0.03, absolute=1e-4),
 }
 
+# Without a penalty the likelihood of 0 against 8, which a plane separates, has no maximum: on the
+# way it rises by less than 2e-3 nats a datum while the weights, and with them the log loss of the
+# images that are wrong, grow fourfold. How far 200 steps lead hangs on rounding: the same rows in
+# another order had weights of length 446, 895 and 1,658, and a log loss less by up to 77 %; that of
+# the solver's end by 16 %, of the other tasks by .8 %, of up to 50 steps by 1e-10. AUC: 7e-4.
+_NO_PENALTY = {
+    "log_loss_0200 *'0 vs 8', 'penalty': 0.0*": Within(0.95),
+    "log_loss_end *'0 vs 8', 'penalty': 0.0*": Within(0.4),
+    "log_loss_0[12]00 *'penalty': 0.0*": Within(0.02),
+    "*": Within(2e-3),
+}
+
 # How much measures may differ on another kind of processor, in stores that magnify rounding: of the
 # patterns, for "measure cell", the first that fits counts, and six digits without one. The widths
 # are two to three times what was seen between AMD EPYC and Intel Xeon, or between the vector
@@ -48,9 +60,7 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     "asymmetric_losses_map": {"*": Within(0.03)},
     "asymmetric_losses_rounded": _NEAR_TIES,
     "gp_regression": {"*": Within(0.1)},  # among its measures is the size of rounding errors
-    # Without a penalty the search stops on its way to infinity.
-    "learned_losses_budget": {"*": Within(2e-3)},
-    "learned_losses_budget_scaled": {"*": Within(2e-3)},
+    **dict.fromkeys(("learned_losses_budget", "learned_losses_budget_scaled"), _NO_PENALTY),
     # EM takes another path, in another number of rounds, to links that differ where data are few.
     "learning_curves": {
         "rounds *": Within(0.6),

@@ -12,6 +12,7 @@ from bayesloss_book.ledger.checks import (
     check_numbers,
     check_setting,
     check_statement,
+    every,
     within,
     within_errors,
 )
@@ -164,6 +165,37 @@ def test_true_is_true_everywhere(verdict_of, ok, verdict):
 def test_what_is_no_truth_value_is_refused(verdict_of, ok):
     with pytest.raises(TypeError, match="a <= b: expected truth values"):
         check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ((x > 0 for x in (1, 2)), True),
+        ((x > 1 for x in (1, 2)), False),
+        ((np.array(row) > 0 for row in ([1, 2], [3, 0])), False),
+        ((torch.tensor(x) > 0 for x in (1, 2)), True),
+        (torch.ones(2, 3) > 0, True),
+    ],
+)
+def test_every(values, answer):
+    assert every(values) is answer
+
+
+@pytest.mark.parametrize("values", [[], (x > 0 for x in ()), np.ones((0, 3)) > 0])
+def test_every_refuses_nothing(values):
+    with pytest.raises(ValueError, match="links: expected something to be checked, got nothing"):
+        every(values, "links")
+
+
+@pytest.mark.parametrize("outcomes", [{}, {"a": 1.0}, {"a": 1.0, "b": np.nan}])
+def test_a_setting_wants_two_readings_and_numbers(verdict_of, outcomes):
+    with pytest.raises(ValueError, match="expected a number under each of two readings"):
+        check_setting(verdict_of("holds"), outcomes, tolerance=1.0)
+
+
+def test_a_pattern_of_nothing_is_refused(verdict_of):
+    with pytest.raises(ValueError, match="said to show: expected something to be checked"):
+        check_numbers(verdict_of("reproduced"), {"a": 1.0}, {"a": 1.0}, tolerance=0.1, pattern={})
 
 
 @pytest.mark.parametrize("ok", [[], FRAME["a"][:0] > 0, torch.ones(0) > 0])

@@ -1,0 +1,1 @@
+"""A package, so that workers find these tests where another distribution brings ``tests``, too."""
