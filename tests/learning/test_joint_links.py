@@ -177,6 +177,19 @@ def test_fits_with_common_passes(spare, monkeypatch):
         torch.testing.assert_close(fits.held_out()[:, rows], scores, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("which", [0, 2, 5])
+def test_a_single_fit_that_does_not_settle_is_told(which, monkeypatch):
+    """The one for all data, or any of those without a fold: then not all have settled."""
+    data, _ = problem(n=60)
+    fits = joint_links._Fits(data, folds_of(data.labels.argmax(0)), 1e-3)
+    assert fits.settled
+    searched, settled = joint_links.fit_softmax, iter([each != which for each in range(6)])
+    monkeypatch.setattr(
+        joint_links, "fit_softmax", lambda *given: (*searched(*given)[:2], next(settled))
+    )
+    assert not fits.fit(None), f"all but number {which} settled"
+
+
 def test_many_data_have_the_sources_of_few(monkeypatch):
     """The evidence within half a nat, and the prior that wins; the other is out of the race."""
     data, _ = problem(n=1500, bend=3.0)
