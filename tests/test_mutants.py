@@ -68,3 +68,7 @@ def test_a_module_is_tested_by_its_own_tests_first_then_by_those_of_its_importer
     assert "tests/calibrating/test_gp_regression.py" in tests
     library = [test.startswith("tests/book_code") for test in tests]
     assert library == sorted(library)
+    tests = mutants.test_files(ROOT, "src/bayesloss/learning/centred_isgp.py")
+    # This one tests a module that does not import it.
+    assert "tests/learning/test_variational.py" in tests[:8]
+    assert len(set(tests)) == len(tests)

@@ -3,9 +3,9 @@
 Candidates come from the syntax of `src/bayesloss` alone, never from the tests: lines are drawn in
 proportion, then one of the faults that a line can have (a sign, a factor, a comparison, one more or
 less, a dropped term, arguments in each other's place, sine for cosine). Each is put into a copy of
-the tree. First the module's own tests run there, then those of the library's modules that import
-it, the nearest first, then those of the book's; the first failure ends it. Each file of tests runs
-in a fork of a process that has imported what takes long.
+the tree. First the module's own tests run there, then others that import it, then those of the
+library's modules that import it, the nearest first, then those of the book's; the first failure
+ends it. Each file of tests runs in a fork of a process that has imported what takes long.
 
     python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
 
@@ -207,9 +207,10 @@ def importers(root: Path) -> dict[str, set[str]]:
     return found
 
 
-def test_files(root: Path, module: str) -> Iterator[str]:
+def test_files(root: Path, module: str) -> list[str]:
     """The tests that should see a fault in a module: its own, then those nearest to it."""
     graph, seen, ring = importers(root), {module}, [module]
+    library: list[str] = []
     book: list[str] = []
     while ring:
         for file in ring:
@@ -218,13 +219,18 @@ def test_files(root: Path, module: str) -> Iterator[str]:
             house = "tests" if path.parts[1] == "bayesloss" else "tests/book_code"
             test = f"{house}/{inside.parent.as_posix()}/test_{inside.name}".replace("/./", "/")
             if (root / test).is_file():
-                if house == "tests":
-                    yield test
-                else:
-                    book.append(test)
+                (library if house == "tests" else book).append(test)
+        if ring == [module]:  # next those of other modules that import this one by itself
+            name = ".".join(Path(module).with_suffix("").parts[1:])
+            library += [
+                path.relative_to(root).as_posix()
+                for path in sorted((root / "tests").rglob("test_*.py"))
+                if path.relative_to(root).parts[1] not in ("book", "book_code")
+                and f"from {name} import" in path.read_text("utf-8")
+            ]
         ring = sorted({user for file in ring for user in graph.get(file, ())} - seen)
         seen |= set(ring)
-    yield from book
+    return list(dict.fromkeys(library + book))
 
 
 # Imported once, for all runs: they take longer than most tests do.

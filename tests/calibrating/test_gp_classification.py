@@ -2,11 +2,16 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from scipy.integrate import quad
+from scipy.optimize import brentq
 from scipy.special import ndtr
+from scipy.stats import norm
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
@@ -15,6 +20,7 @@ from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import CostMatrix, GPClassifier, LossEMClassifier
+from bayesloss.calibrating import gp_classification
 
 CLASSIFIERS = [
     GPClassifier(),
@@ -279,6 +285,23 @@ def test_a_fit_that_tells_nothing_says_so(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("more", [-1e-5, 1e-5])
+def test_held_out_probabilities_are_averages_over_f(more):
+    """LHG (25): Phi averaged over f ~ N(m, v), by quadrature, tells just too little, or enough."""
+    v, likelier = 0.5, math.log(0.5) + gp_classification._TOLD + more
+
+    def told(m):
+        return math.log(quad(lambda f: ndtr(f) * norm.pdf(f, m, math.sqrt(v)), -8, 8)[0])
+
+    m = brentq(lambda m: told(m) - likelier, 0, 1)
+    signs = torch.tensor([1.0, -1.0, -1.0], dtype=torch.float64)
+    fit = SimpleNamespace(held_out=lambda features: (m * signs, torch.full_like(signs, v)))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        GPClassifier()._say_if_nothing_was_learned(fit, signs, signs)
+    assert len(said) == (more < 0), "probit average with variance 1 + v"
 
 
 def test_warnings_point_at_the_caller():

@@ -1,6 +1,7 @@
 """Tests of the average over hyper-parameters: exact cases, brute force, Monte Carlo."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,13 +11,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
+from bayesloss.learning import hyper_mixture
 from bayesloss.learning.hyper_mixture import (
     PosteriorMixture,
     _climb,
     average_hyperparameters,
     importance_weighted_bound,
 )
-from bayesloss.learning.laplace import LogJoint
+from bayesloss.learning.laplace import LogJoint, find_mode
 from bayesloss.learning.likelihoods import Bernoulli
 
 GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
@@ -135,6 +137,22 @@ class TestAverage:
         # The design is a rough one: five points for two hyper-parameters.
         assert bool(((mean - expected_mean).abs() < 0.2 * expected.sqrt()).all())
         np.testing.assert_allclose(variance.sqrt(), expected.sqrt(), rtol=0.12)
+
+    def test_a_walk_ends_at_the_first_node_without_any_mode(self, monkeypatch):
+        """Beyond some a no search converges: one node there, and none farther on, is looked at."""
+        best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), *simulate()).posterior
+        data = best.likelihood.condense(best.prior.features, *simulate())
+        limit, seen = 2.0, set()
+
+        def find(joint, start):
+            a = float(joint.prior.kernel.a)
+            seen.add(round(a, 9))
+            return replace(find_mode(joint, start), converged=a < limit)
+
+        monkeypatch.setattr(hyper_mixture, "find_mode", find)
+        mixture = average_hyperparameters(best, data)
+        assert [a for a in seen if a > limit] == [pytest.approx(8 / 3.5)]  # nodes are even in 1/a
+        assert all(float(part.prior.kernel.a) < limit for part in mixture.components)
 
     def test_labels_are_refused(self):
         x, y = simulate()

@@ -1,5 +1,7 @@
 """Tests of the joint model of many classes: derivatives, weights, folds, and what it gains."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -182,6 +184,23 @@ def test_coordinates_know_what_classes_have_in_common():
     one = torch.full((3,), 3**-0.5, dtype=torch.float64)
     torch.testing.assert_close(curvature[3], H @ one @ one, rtol=1e-9, atol=1e-12)
     assert not joint_links._curvatures(log_p, torch.ones_like(log_p))[3].abs().max() > 1e-15
+
+
+@pytest.mark.parametrize("which", [0, 2, 5])
+def test_a_single_fit_that_does_not_settle_is_told(which, monkeypatch):
+    """The one for all data, or any of those without a fold: then not all have settled."""
+    monkeypatch.setattr(joint_links, "_SPARE", 0)
+    data, _ = problem(n=60)
+    fits = FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-3)
+    assert fits.settled
+    searched, steep = joint_links.maximise_weights, iter([each == which for each in range(6)])
+
+    def search(*given, **options):
+        fit = searched(*given, **options)
+        return replace(fit, slope=fit.slope + 1) if next(steep) else fit
+
+    monkeypatch.setattr(joint_links, "maximise_weights", search)
+    assert not fits.fit(bent), f"all but number {which} settled"
 
 
 def test_priors_that_fall_behind_are_out_of_the_race(monkeypatch):

@@ -7,6 +7,7 @@ nu_0 integrates analytically, and w on a grid of two dimensions: the true eviden
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -612,6 +613,25 @@ def test_newtons_step_on_a_quadratic_gains_what_is_promised(monkeypatch):
     mode = find_mode(joint, start)
     assert mode.converged
     assert promised[0] == pytest.approx(float(joint(mode.Gamma) - joint(start)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("value", "allowed"), [(-1.0, 1e-10), (-1e3, 1e-10), (1e6, 1e-8)])
+@pytest.mark.parametrize("part", [0.9, 1.1])
+def test_what_may_be_left_to_gain_at_a_mode(value, allowed, part):
+    """1e-10 nats, or 1e-14 of the value: before a parabola's top, at a distance that leaves it."""
+    start = torch.tensor([math.sqrt(2 * part * allowed)], dtype=torch.float64)
+
+    class Parabola:
+        prior = SimpleNamespace(precision=torch.ones(1, dtype=torch.float64))
+
+        def __call__(self, Gamma):
+            return value - 0.5 * (Gamma @ Gamma)
+
+        def derivatives(self, Gamma):
+            return -Gamma, torch.eye(1, dtype=torch.float64)
+
+    mode = find_mode(Parabola(), start, max_iter=0)
+    assert mode.converged == (part < 1), f"{part * allowed} nats are left"
 
 
 def test_off_a_saddle_the_gain_is_that_of_a_unit_step():

@@ -22,6 +22,9 @@ def test_curve_and_band(model):
     figure, ax = pyplot.subplots()
     display = LinkDisplay.from_estimator(model, ax=ax, level=0.8)
     (line,) = ax.lines
+    train = model.scores(X[50:])
+    evenly = np.linspace(train.min(), train.max(), 300)  # from the least training score upwards
+    np.testing.assert_allclose(display.scores, evenly, rtol=1e-12)
     np.testing.assert_array_equal(line.get_ydata(), model.link_.inverse_link(display.scores))
     band = model.link_.inverse_link_band(display.scores, level=0.8)
     np.testing.assert_array_equal([display.low, display.high], band)

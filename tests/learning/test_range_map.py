@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning.range_map import RangeMap, robust_reach
+from bayesloss.learning.range_map import DEPTHS, RangeMap, robust_reach
 
 
 def tensor(values):
@@ -128,6 +128,13 @@ class TestFit:
         scaled = RangeMap.fit(x, times / 7)
         np.testing.assert_allclose(weighted(x), repeated(x), rtol=1e-12)
         np.testing.assert_allclose(weighted(x), scaled(x), rtol=1e-9)
+
+    def test_depths_count_from_the_nearer_end_and_leave_no_gaps(self):
+        """A depth is at most 1/2, and levels from both ends are a 32nd apart in the bulk."""
+        depths = np.unique(DEPTHS)
+        assert depths.max() == 0.5, "a depth is the distance of a level from the nearer of 0 and 1"
+        levels = np.union1d(depths, 1 - depths)
+        assert np.diff(levels[(levels > 0.05) & (levels < 0.95)]) == pytest.approx(1 / 32)
 
     @pytest.mark.parametrize("x", [[], [2.0], [1.0, 5.0], [3.0] * 9])
     def test_too_few_to_tell(self, x):

@@ -31,7 +31,7 @@ def all_or_nothing(model: BaseEstimator) -> Iterator[None]:
 
 def remember_columns(estimator: Any, X: Any) -> None:
     """Set ``n_features_in_``, and ``feature_names_in_`` of a DataFrame's columns."""
-    estimator.n_features_in_ = X.shape[1] if X.ndim > 1 else 1
+    estimator.n_features_in_ = X.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)  # of an earlier fit
     if hasattr(X, "columns"):
         estimator.feature_names_in_ = np.array([str(name) for name in X.columns], dtype=object)

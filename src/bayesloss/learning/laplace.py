@@ -295,7 +295,7 @@ def find_mode(
     definite, the absolute values of its eigenvalues lead away from saddle points; on one, its
     lowest eigenvector does. A backtracking line search makes every step an ascent. Converged means
     that the Hessian is positive definite and the next step would gain less than ``exact``, 1e-18
-    nats (1e-10 where rounding errors allow no better).
+    nats (1e-10, or 1e-14 of the log density, where rounding errors allow no better).
     """
     scale = joint.prior.precision.rsqrt()
     Gamma, value, n_iter = start, joint(start), 0

@@ -242,8 +242,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     @by_blocks
     def predict(self, scores: ArrayLike) -> NDArray:
         """The more probable class, of shape (n,)."""
-        odds = self._table(self._position(scores))[0].numpy()
-        return self.classes_[(odds > 0).astype(int)]
+        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
 
     @by_blocks
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:

@@ -358,8 +358,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if is_dask(X):
             from bayesloss.learning.dask_rows import DaskRows
 
-            remember_columns(self, X)
             x = self._one_feature(array_of(X, "X"))
+            remember_columns(self, X)
             return DaskRows.of(x, y, sample_weight, "X").map(_floats)
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2

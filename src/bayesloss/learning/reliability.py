@@ -164,7 +164,7 @@ def reliability(
 
 
 class ReliabilityDisplay:
-    """A smooth reliability curve with its posterior band, and the predictions' histogram.
+    """A smooth reliability curve with its band, and the predictions' histogram in steps of 0.02.
 
     Make it with :meth:`from_estimator` or :meth:`from_predictions`.
 
