@@ -364,14 +364,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
-        x = self._one_feature(features)
         y = np.asarray(target, dtype=np.float64)
         if sample_weight is None:
-            return Rows(x, y, np.broadcast_to(1.0, len(x)))  # without memory for each
+            x = self._one_feature(features)
+            return Rows(x, y, np.broadcast_to(1.0, len(x)))  # no memory for each
         weight = _check_sample_weight(
             sample_weight, features, dtype=np.float64, ensure_non_negative=True
         )
-        counted = weight > 0
+        counted, x = weight > 0, self._one_feature(features)
         return Rows(x[counted], y[counted], weight[counted])
 
     def _one_feature(self, X: Any) -> Any:
