@@ -467,3 +467,30 @@ def test_pictures_of_the_readme_are_light_and_described():
     for description, target in pictures:
         assert len(description) > 40
         assert (ROOT / target).stat().st_size < 250_000
+
+
+def test_documented_defaults_are_the_defaults():
+    """What a docstring says after ``default=``, of a function or of a class's ``__init__``."""
+    agree = []
+    for path in sorted((ROOT / "src/bayesloss").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
+                continue
+            told = re.findall(r"^(\w+) : .*default=(\S+)$", ast.get_docstring(node) or "", re.M)
+            inside = node.body if isinstance(node, ast.ClassDef) else [node]
+            defaults = {
+                name.arg: ast.literal_eval(value)
+                for given in inside
+                if told and isinstance(given, ast.FunctionDef)
+                if given.name in ("__init__", node.name)
+                for names, values in (
+                    (given.args.args[::-1], given.args.defaults[::-1]),
+                    (given.args.kwonlyargs, given.args.kw_defaults),
+                )
+                for name, value in zip(names, values, strict=False)
+                if isinstance(value, ast.Constant)
+            }
+            for name, value in told:
+                assert defaults[name] == ast.literal_eval(value), f"{node.name}: default of {name}"
+                agree.append(name)
+    assert len(agree) > 60

@@ -120,6 +120,21 @@ def test_leverages_from_a_sample_of_rows(monkeypatch, C):
     assert float(ratio.mean()) == pytest.approx(1, abs=0.03)
 
 
+@pytest.mark.parametrize("drawn", [300, 301])
+def test_as_many_data_as_would_be_drawn_are_all_taken(drawn, monkeypatch):
+    """Then H is no estimate, and its inverse needs no correction: leverages are exact."""
+    monkeypatch.setattr(leave_one_out, "_DRAWN", drawn)
+    monkeypatch.setattr(leave_one_out, "_DRAWN_BY_COLUMN", 1)
+    data = problem(n=300, d=6)
+    curvature = torch.linspace(0.02, 0.2, 300, dtype=torch.float64)
+    Z = data.Z - data.centre
+    H = Z.T @ ((data.weight * curvature)[:, None] * Z)
+    H.diagonal().add_(data.ridge * data.total)
+    held = LeaveOneOut(data, seed=0)
+    found = held._squares(held._inputs, held._root(curvature))
+    torch.testing.assert_close(found[0], ((Z @ torch.linalg.inv(H)) * Z).sum(1), rtol=1e-9, atol=0)
+
+
 def test_rows_that_are_sure_to_be_drawn_bias_no_leverage(monkeypatch):
     """300 rows of 6,000 are so long that all of them are drawn: they have 38 % of the chances.
 

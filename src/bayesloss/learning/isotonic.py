@@ -82,7 +82,7 @@ def lipschitz_isotonic(
         The least and the largest value allowed; they may be infinite.
     sample_weight : array-like of shape (n,), optional
         Positive.
-    max_iter : int
+    max_iter : int, default=500
 
     Returns
     -------
