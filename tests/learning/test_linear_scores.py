@@ -8,7 +8,8 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LogLoss
-from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning import linear_scores
+from bayesloss.learning.linear_scores import LinearScores, by_parts, maximise_weights
 
 
 def problem(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):
@@ -201,6 +202,37 @@ def test_coordinates_of_each_problem(joined):
         weighed = inputs * (data.weight / data.total * curvature[k])[:, None]
         H = own.T @ (inputs.T @ weighed + penalty) @ own
         torch.testing.assert_close(H, torch.eye(6).double(), rtol=0, atol=1e-5)  # offset + 1e-6
+
+
+@pytest.mark.parametrize("shape", [(7,), (8,), (3, 5), (5, 16)])
+def test_a_function_of_numbers_may_be_asked_by_parts(shape, monkeypatch):
+    monkeypatch.setattr(linear_scores, "_PART", 8)
+    x, generator = torch.randn(shape, dtype=torch.float64), torch.Generator().manual_seed(0)
+    labels = torch.randint(2, shape, dtype=torch.int8, generator=generator)
+    asked = []
+
+    def function(x, labels):
+        asked.append(x.numel())
+        return x.exp() * labels, labels == 1
+
+    values, ones = by_parts(function, x, labels)
+    torch.testing.assert_close(values, x.exp() * labels, rtol=0, atol=0)
+    torch.testing.assert_close(ones, labels == 1)
+    assert sum(asked) == x.numel()
+    assert len(asked) == 1 or max(asked) <= 8
+
+
+def test_scores_that_are_given_stay_as_they_are():
+    """The search moves those of its own in place; where it ends they are those of the weights."""
+    data = problem()
+    zero = torch.zeros((3, 5), dtype=torch.float64)
+    scores = data.scores(zero, zero[:, 0])
+    before = scores.clone()
+    found = fit(data, tol=1e-6, scores=scores)
+    assert found.n_iter > 2
+    torch.testing.assert_close(scores, before, rtol=0, atol=0)
+    expected = data.scores(found.beta, found.offset)
+    torch.testing.assert_close(found.scores, expected, rtol=0, atol=1e-9)
 
 
 def test_search_reports_what_is_left():
