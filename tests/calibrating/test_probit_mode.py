@@ -98,6 +98,26 @@ def test_mode_curvature_and_evidence(term):
         assert float(found.log_evidence[i]) == pytest.approx(evidence, abs=1e-5)
 
 
+def test_a_step_is_newtons_where_the_density_is_concave():
+    """Even where a term bends upwards; its stand-in is for where the whole does (LHG eq. (27))."""
+    features, y = problem(m=1)
+    term = Pull(0.5, place=1.0, width=2.0)
+    start = torch.tensor([[-1.5, 0.4]], dtype=torch.float64)
+    _, minus_hessian, safe = term.derivatives(start)
+    assert float((safe - minus_hessian).max()) > 0.05  # the two differ here
+
+    def value(z):
+        return log_joint(z[None], features, y, term)[0]
+
+    gradient = torch.autograd.functional.jacobian(value, start[0])
+    H = -torch.autograd.functional.hessian(value, start[0])
+    assert float(torch.linalg.eigvalsh(H)[0]) > 0
+    with pytest.warns(ConvergenceWarning):
+        found = laplace_probit(features, y, term=term, start=start, max_iter=1)
+    expected = start[0] + torch.linalg.solve(H, gradient)
+    torch.testing.assert_close(found.mean[0], expected, rtol=1e-6, atol=0)
+
+
 def test_data_sets_do_not_disturb_each_other():
     features, y = problem(m=4)
     together = laplace_probit(features, y)
