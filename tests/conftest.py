@@ -1,5 +1,18 @@
-"""For all tests: figures are drawn without a screen."""
+"""For all tests: figures are drawn without a screen; each file's own tests come first."""
 
 import os
 
+import pytest
+
 os.environ["MPLBACKEND"] = "Agg"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put scikit-learn's checks last in each file: what fails before them names the formula."""
+    place = {path: i for i, path in enumerate(dict.fromkeys(item.path for item in items))}
+
+    def last(item: pytest.Item) -> bool:
+        callspec = getattr(item, "callspec", None)
+        return callspec is not None and {"estimator", "check"} <= callspec.params.keys()
+
+    items.sort(key=lambda item: (place[item.path], last(item)))
