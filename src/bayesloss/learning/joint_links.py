@@ -152,7 +152,7 @@ def fit_joint_links(
     fold = None
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
-    fits = FoldedFits(data, fold, _FINER * tol)
+    fits = FoldedFits(data, fold, tol)
     unsettled, level = set[str]() if fits.settled else {SOFTMAX}, fits.level
     race = _Race()
     best: JointFit | None = None
@@ -333,6 +333,7 @@ class FoldedFits:
     fold : Tensor of int64 of shape (n,), or None
         Without folds there is the fit to all alone.
     tol : float
+        Of what comes of the scores; weights are fitted to a tenth of it.
 
     Attributes
     ----------
@@ -343,18 +344,18 @@ class FoldedFits:
     """
 
     def __init__(self, data: LinearScores, fold: Tensor | None, tol: float) -> None:
-        self._plain, self._fold, self._tol = data.joined(), fold, tol
+        self._plain, self._fold, self._tol = data.joined(), fold, _FINER * tol
         folds = range(0 if fold is None else int(fold.max()) + 1)
         self._parts = [torch.where(fold == each, 0.0, data.weight) for each in folds]
         self._parts.insert(0, data.weight)
         K, (n, d) = len(data.labels), data.inputs.shape
         at_once = max(1, max(_SPARE, data.inputs.stored // 8) // (K * (n + _VECTORS * d)))
         self._batches = torch.arange(1, len(self._parts)).split(at_once) if folds else ()
-        first, self._data = fit_softmax(data, tol)
+        first, self._data = fit_softmax(data, self._tol)
         every = len(self._parts)
         self._beta, self._offset = first.beta.repeat(every, 1, 1), first.offset.repeat(every, 1)
         self._scores = first.scores.repeat(every, 1, 1)
-        self.settled = self._fit_folds(None) and first.settled(tol)
+        self.settled = self._fit_folds(None) and first.settled(self._tol)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
         self.level = first.offset
         self._offset -= self.level

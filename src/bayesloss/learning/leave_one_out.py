@@ -32,13 +32,7 @@ from torch import Tensor
 
 from bayesloss.learning.copies import agreement
 from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs
-from bayesloss.learning.linear_scores import (
-    LinearScores,
-    Slopes,
-    gram,
-    mean_curvature,
-    sampled,
-)
+from bayesloss.learning.linear_scores import LinearScores, Slopes, gram, mean_curvature, sampled
 from bayesloss.learning.sketched_leverages import sketched_leverages
 
 __all__ = ["LeaveOneOut"]

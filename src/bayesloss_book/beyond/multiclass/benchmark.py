@@ -149,7 +149,7 @@ def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
 def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:
     """Log probabilities of multinomial regression, those at its temperature, and the factor."""
     classes = cases.labels.argmax(0)
-    fits = FoldedFits(cases, folds_of(classes), _TOL / 10)
+    fits = FoldedFits(cases, folds_of(classes), _TOL)
     beta, offset, held_out = fits.beta, fits.level, fits.held_out() + fits.level[:, None]
     odds, rows = held_out.T.numpy(), np.arange(len(classes))
     found = minimize_scalar(
