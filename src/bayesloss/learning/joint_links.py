@@ -19,13 +19,14 @@ scores that the weights have not seen: weights fitted to all folds but one score
 one. All scores are first brought to the scale t at which the held-out labels are most probable, so
 that a straight line of slope 1 is temperature scaling, and the sources have to say only where
 classes differ from it, and where they bend. Then the weights of all data, and those without each
-fold, maximise
+fold, go a few steps of L-BFGS towards the maximum of
 
     mean_n log p(y_n given t x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
 
-with the sources at their mode. They begin as multinomial regressions, nu_k(x_k) = x_k + level.
-Through t the data have a say in the penalty: of straight lines the next weights are a multinomial
-regression's with t^2 C in place of C. Rounds end when Laplace's evidence of the held-out labels
+with the sources at their mode. To go all the way would be in vain, as sources move meanwhile.
+Weights begin as multinomial regressions, nu_k(x_k) = x_k + level. Through t the data have a say in
+the penalty: of straight lines the next weights are a multinomial regression's with t^2 C in place
+of C. Rounds end when Laplace's evidence of the held-out labels
 rises no more, and the best counts.
 """
 
@@ -66,14 +67,15 @@ SOFTMAX = "the multinomial regression"
 
 _FOLDS = 5
 _PATIENCE = 3  # rounds in turn without a rise: one may be worse, since sources see held-out scores
-# Part of tol to which weights are fitted: those without a fold begin at those of all data, and what
-# is left undone on their way is held out no more.
+# Part of tol to which multinomial regressions are fitted: those without a fold begin at that of all
+# data, and what is left undone on their way is held out no more.
 _FINER = 0.1
-_STEPS = 1000  # L-BFGS iterations of a fit of weights
+_STEPS = 1000  # L-BFGS iterations of a multinomial regression,
+_FEW_STEPS = 4  # and of weights between two fits of sources
 _SPARE = 2**23  # numbers that fits without folds may take together whatever the inputs' size
 _VECTORS = 20  # of weights, in the memory of a search
 _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
-_NEAR = 1e-6  # nats that a mode may be short of where priors are compared
+_NEAR = 1e-6  # nats that a mode may be short of: no evidence feels them
 _ROWS = 2048  # data in a block of the Hessian
 
 # Takes scores of shape (K, n) to the sources there, and to their slopes.
@@ -134,10 +136,9 @@ def fit_joint_links(
         Takes the largest score in absolute value, but for a few far out, to the priors among which
         Laplace's evidence chooses, stiffest last; all with the same features.
     tol : float
-        A fit of weights ends when no derivative of its objective exceeds tol, and rounds when the
-        evidence has not risen by tol nats a datum for some rounds.
+        Rounds end when the evidence has not risen by tol nats a datum for some of them.
     max_iter : int
-        How often weights are fitted to learned sources at most; with 0 they remain a multinomial
+        How often weights move towards learned sources at most; with 0 they remain a multinomial
         regression's.
     groups : Tensor of int64 of shape (n,), optional
         Data of one number are held out together.
@@ -153,7 +154,7 @@ def fit_joint_links(
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
     fits = FoldedFits(data, fold, tol)
-    unsettled, level = set[str]() if fits.settled else {SOFTMAX}, fits.level
+    unsettled, level = [] if fits.settled else [SOFTMAX], fits.level
     race = _Race()
     best: JointFit | None = None
     history: list[float] = []
@@ -178,11 +179,10 @@ def fit_joint_links(
         poor = poor + 1 if rise < tol * data.total else 0
         if not held_out or len(history) > max_iter or poor == _PATIENCE:
             break
-        if not fits.fit(_tabulated(found, scale)):
-            unsettled.add("the weights")
+        fits.move(_tabulated(found, scale))
     if held_out and max_iter and poor < _PATIENCE:
-        unsettled.add("EM")
-    return replace(best, history=tuple(history), unsettled=(*sorted(unsettled), *best.unsettled))
+        unsettled.append("EM")
+    return replace(best, history=tuple(history), unsettled=(*unsettled, *best.unsettled))
 
 
 @dataclass(frozen=True)
@@ -208,14 +208,14 @@ def _fit_sources(
     edge = priors[0].kernel.edge
     features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
     found: dict[int, tuple[float, SoftmaxJoint, Mode]] = {}
-    Gamma, several = None, len(priors) - len(race.lost) > 1
+    Gamma = None
     for i in reversed(range(len(priors))):
         if i in race.lost:
             continue
         joint = SoftmaxJoint.of(priors[i], level.cpu(), features, labels, weight)
         start = joint.prior.location if Gamma is None else Gamma
         start = race.modes.get(i, start)
-        mode = find_mode(joint, start, exact=_NEAR) if several else find_mode(joint, start)
+        mode = find_mode(joint, start, exact=_NEAR)
         if mode.least_curvature > 0:
             Gamma = race.modes[i] = mode.Gamma
             found[i] = float(joint.log_evidence(Gamma, mode.curvature)), joint, mode
@@ -224,9 +224,6 @@ def _fit_sources(
     first = max(found, key=lambda i: found[i][0])
     race.lost.update(i for i in found if found[i][0] < found[first][0] - _BEHIND)
     evidence, joint, mode = found[first]
-    if several:
-        mode = find_mode(joint, mode.Gamma)
-        evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
     root = joint.root(mode.Gamma, mode.curvature)
     return JointFit(
         beta=beta,
@@ -325,7 +322,7 @@ class FoldedFits:
     """Weights for all data, and without each fold, round after round.
 
     Passes over the inputs are common to the fits without folds, which go on together. They begin
-    as far from their last ones as the fit to all went.
+    as far from where they were as the fit to all went.
 
     Parameters
     ----------
@@ -333,7 +330,7 @@ class FoldedFits:
     fold : Tensor of int64 of shape (n,), or None
         Without folds there is the fit to all alone.
     tol : float
-        Of what comes of the scores; weights are fitted to a tenth of it.
+        Of what comes of the scores; multinomial regressions are fitted to a tenth of it.
 
     Attributes
     ----------
@@ -355,11 +352,13 @@ class FoldedFits:
         every = len(self._parts)
         self._beta, self._offset = first.beta.repeat(every, 1, 1), first.offset.repeat(every, 1)
         self._scores = first.scores.repeat(every, 1, 1)
-        self.settled = self._fit_folds(None) and first.settled(self._tol)
+        folds = [self._fit(some).settled(self._tol) for some in self._batches]
+        self.settled = first.settled(self._tol) and all(folds)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
         self.level = first.offset
         self._offset -= self.level
         self._scores -= self.level[:, None]
+        self._rounds = 0
 
     @property
     def beta(self) -> Tensor:
@@ -377,22 +376,22 @@ class FoldedFits:
             return self.scores
         return self._scores.gather(0, (1 + self._fold).expand_as(self._scores[:1]))[0]
 
-    def fit(self, sources: Sources) -> bool:
-        """Fit all anew, to sources; whether all settled."""
-        if self._plain.adaptable:
+    def move(self, sources: Sources) -> None:
+        """Go a few steps towards the weights that sources ask for, and without each fold so far."""
+        self._rounds += 1
+        if self._plain.adaptable and self._rounds & (self._rounds - 1) == 0:
+            # in rounds 1, 2, 4, ...: what sources say of curvatures changes less and less
             self._data = self._plain.adapted(_curvatures(*sources(self.scores)))
         state = self._beta, self._offset, self._scores
         before = [each[0].clone() for each in state]
-        settled = self._together(torch.tensor([0]), sources)
+        self._fit(torch.tensor([0]), sources)
         for each, former in zip(state, before, strict=True):
             each[1:] += each[0] - former
-        return self._fit_folds(sources) and settled
+        for some in self._batches:
+            self._fit(some, sources)
 
-    def _fit_folds(self, sources: Sources | None) -> bool:
-        return all([self._together(some, sources) for some in self._batches])
-
-    def _together(self, some: Tensor, sources: Sources | None) -> bool:
-        """Fits by their numbers, with common passes over the inputs; whether they settled."""
+    def _fit(self, some: Tensor, sources: Sources | None = None) -> WeightFit:
+        """Fits by their numbers, with common passes over the inputs, few to learned sources."""
         data, parts = self._data, torch.stack([self._parts[i] for i in some])
         less = data.total / parts.sum(1)
         fit = maximise_weights(
@@ -402,7 +401,7 @@ class FoldedFits:
             self._offset[some].flatten(),
             free_offset=sources is None,
             tol=self._tol,
-            max_iter=_STEPS,
+            max_iter=_FEW_STEPS if sources else _STEPS,
             scores=self._scores[some].flatten(0, 1),
             # The penalty counts on a mean over fewer data.
             strength=less.repeat_interleave(len(data.labels)),
@@ -411,7 +410,7 @@ class FoldedFits:
         self._beta[some] = fit.beta.unflatten(0, shape)
         self._offset[some] = fit.offset.unflatten(0, shape)
         self._scores[some] = fit.scores.unflatten(0, shape)
-        return fit.settled(self._tol)
+        return fit
 
 
 def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
