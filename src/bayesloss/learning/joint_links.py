@@ -76,7 +76,7 @@ _SPARE = 2**23  # numbers that fits without folds may take together whatever the
 _VECTORS = 20  # of weights, in the memory of a search
 _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
 _NEAR = 1e-6  # nats that a mode may be short of: no evidence feels them
-_ROWS = 2048  # data in a block of the Hessian
+_ROWS = 2048  # data in a block of the Hessian, and of the softmax: a cache holds what it makes
 
 # Takes scores of shape (K, n) to the sources there, and to their slopes.
 Sources = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -302,18 +302,19 @@ def _softmax(
         How many times what is said of a datum counts in each fit.
     """
 
-    def one(scores: Tensor, counted: Tensor | float) -> tuple[Tensor, Tensor]:
-        nu, steps = (scores, 1.0) if sources is None else sources(scores)
-        log_p = nu - nu.logsumexp(0)
-        slopes = (labels - log_p.exp()).mul_(counted).mul_(steps)
-        return log_p.mul_(labels).mul_(counted), slopes
-
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
-        fits = scores.split(len(labels))
-        numbers = [1.0] * len(fits) if counted is None else counted
-        pairs = [one(fit, number) for fit, number in zip(fits, numbers, strict=True)]
-        values, slopes = zip(*pairs, strict=True)
-        return torch.cat(values), torch.cat(slopes)
+        values, slopes = torch.empty_like(scores), torch.empty_like(scores)
+        width = _ROWS if scores.device.type == "cpu" else labels.shape[1]
+        fits = (each.split(len(labels)) for each in (scores, values, slopes))
+        for i, each in enumerate(zip(*fits, strict=True)):
+            numbers = torch.ones_like(each[0][:1]) if counted is None else counted[i : i + 1]
+            rows = (tensor.split(width, dim=1) for tensor in (labels, numbers, *each))
+            for y, number, x, value, slope in zip(*rows, strict=True):
+                nu, steps = (x, 1.0) if sources is None else sources(x)
+                log_p = nu - nu.logsumexp(0)
+                torch.sub(y, log_p.exp(), out=slope).mul_(number).mul_(steps)
+                torch.mul(log_p, y, out=value).mul_(number)
+        return values, slopes
 
     return log_probability
 
@@ -352,8 +353,8 @@ class FoldedFits:
         every = len(self._parts)
         self._beta, self._offset = first.beta.repeat(every, 1, 1), first.offset.repeat(every, 1)
         self._scores = first.scores.repeat(every, 1, 1)
-        folds = [self._fit(some).settled(self._tol) for some in self._batches]
-        self.settled = first.settled(self._tol) and all(folds)
+        without = [self._fit(some).settled(self._tol) for some in self._batches]
+        self.settled = first.settled(self._tol) and all(without)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
         self.level = first.offset
         self._offset -= self.level
