@@ -612,9 +612,13 @@ class TestManyData:
         X, y = simulate(50)
         before = X.copy()
         X.flags.writeable = y.flags.writeable = False
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ISGPRegressor(n_basis=8).fit(X, y)
+        torch.set_warn_always(True)  # else PyTorch says it once, and perhaps has
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                ISGPRegressor(n_basis=8).fit(X, y)
+        finally:
+            torch.set_warn_always(False)
         np.testing.assert_array_equal(X, before)
 
 
