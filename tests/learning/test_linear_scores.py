@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LogLoss
 from bayesloss.learning import linear_scores
-from bayesloss.learning.linear_scores import LinearScores, by_parts, maximise_weights
+from bayesloss.learning.linear_scores import LinearScores, by_parts
+from bayesloss.learning.weight_search import maximise_weights
 
 
 def problem(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):

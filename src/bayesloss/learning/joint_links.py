@@ -40,17 +40,16 @@ from torch import Tensor
 
 from bayesloss.learning.isgp import SourcePrior
 from bayesloss.learning.laplace import LogJoint, Mode, find_mode
-from bayesloss.learning.linear_scores import (
-    LinearScores,
-    LogProbability,
-    WeightFit,
-    adapted_fit,
-    gram,
-    maximise_weights,
-)
+from bayesloss.learning.linear_scores import LinearScores, gram
 from bayesloss.learning.link_tables import HermiteTable, table_nodes
 from bayesloss.learning.range_map import robust_reach
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.weight_search import (
+    LogProbability,
+    WeightFit,
+    adapted_fit,
+    maximise_weights,
+)
 
 __all__ = [
     "SOFTMAX",

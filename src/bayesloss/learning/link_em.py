@@ -35,15 +35,7 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
-from bayesloss.learning.linear_scores import (
-    LinearScores,
-    LogProbability,
-    WeightFit,
-    adapted_fit,
-    by_parts,
-    maximise_weights,
-    mean_curvature,
-)
+from bayesloss.learning.linear_scores import LinearScores, by_parts, mean_curvature
 from bayesloss.learning.link_tables import (
     HermiteTable,
     enough_nodes,
@@ -53,6 +45,12 @@ from bayesloss.learning.link_tables import (
 from bayesloss.learning.posterior_draws import ordered_root
 from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
 from bayesloss.learning.variational import nearest
+from bayesloss.learning.weight_search import (
+    LogProbability,
+    WeightFit,
+    adapted_fit,
+    maximise_weights,
+)
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]

@@ -34,10 +34,11 @@ from bayesloss.learning.estimators import all_or_nothing
 from bayesloss.learning.joint_links import common_scale, fit_softmax
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores, WeightFit
+from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_fixed_link, fit_links
 from bayesloss.learning.link_tables import enough_nodes, expected_log_probabilities
 from bayesloss.learning.linkgistic import LinkgisticClassifier, Problems
+from bayesloss.learning.weight_search import WeightFit
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["LinkgisticClassifierCV"]

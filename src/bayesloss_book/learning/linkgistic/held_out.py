@@ -17,9 +17,10 @@ from torch import Tensor
 from bayesloss.learning.laplace import laplace
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores, maximise_weights
+from bayesloss.learning.linear_scores import LinearScores
 from bayesloss.learning.link_em import fit_fixed_link
 from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
