@@ -381,6 +381,7 @@ class FoldedFits:
         self._rounds += 1
         if self._plain.adaptable and self._rounds & (self._rounds - 1) == 0:
             # in rounds 1, 2, 4, ...: what sources say of curvatures changes less and less
+            self._data = self._plain  # before, not beside, there are other coordinates
             self._data = self._plain.adapted(_curvatures(*sources(self.scores)))
         state = self._beta, self._offset, self._scores
         before = [each[0].clone() for each in state]

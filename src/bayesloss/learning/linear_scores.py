@@ -165,8 +165,10 @@ class LinearScores:
             of K + 1 along the direction in which all scores of a datum change by 1 / sqrt(K).
         """
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
-        roots = torch.stack([self._factor(row, preference) for row in curvature])
         other, d = copy.copy(self), len(self.centre)
+        roots = self.centre.new_empty((len(curvature), d + 1, d + 1))
+        for root, row in zip(roots, curvature, strict=True):
+            root.copy_(self._factor(row, preference))
         other.vectors, other._leverages = roots[:, :d, :d], None
         other.stretch = torch.ones_like(roots[:, :1, 0])
         other.shift, other.lean = roots[:, d, d:], self.scale * roots[:, :d, d]
