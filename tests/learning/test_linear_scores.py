@@ -355,3 +355,34 @@ def test_hessians_are_afforded_by_their_numbers(monkeypatch):
     for wide, afforded in [(5, True), (4, False)]:
         monkeypatch.setattr(linear_scores, "_WIDE", wide)
         assert data.adaptable is afforded
+
+
+def test_iterations_are_passes_back_over_the_inputs(monkeypatch):
+    """One for the gradient where the search begins, and one an iteration."""
+    data = problem()
+    passes, pull_back = [], LinearScores.pull_back
+    monkeypatch.setattr(
+        LinearScores, "pull_back", lambda *given: passes.append(1) or pull_back(*given)
+    )
+    for max_iter in (0, 3, 500):
+        passes.clear()
+        assert fit(data, tol=1e-6, max_iter=max_iter).n_iter == len(passes) - 1
+    assert 3 < len(passes) < 100
+
+
+def test_curvatures_are_expected_where_nothing_is_learned():
+    """The level: p (1 - p) / 4, p the share of ones by weight, and 1e-6 for one label alone."""
+    data = problem()
+    labels = torch.cat([data.labels, torch.ones_like(data.labels[:1])])
+    data = LinearScores(data.Z, labels, data.weight, 0.7)
+    p = np.average(labels.numpy(), axis=1, weights=data.weight.numpy())
+    np.testing.assert_allclose(data.level, [*(p * (1 - p) / 4)[:3], 1e-6], rtol=1e-12)
+
+
+def test_where_no_datum_tells_anything_coordinates_stay_finite():
+    """Without curvature the penalty alone is left, and 1e-6 for the offset."""
+    data = problem().adapted(torch.zeros((3, 200), dtype=torch.float64))
+    moved = data.weights(torch.eye(6, dtype=torch.float64).repeat_interleave(3, 0))
+    expected = torch.diag(torch.tensor([data.ridge**-0.5] * 5 + [1e3], dtype=torch.float64))
+    for k in range(3):
+        torch.testing.assert_close(moved[k::3].abs(), expected, rtol=1e-6, atol=1e-6)
