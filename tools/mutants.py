@@ -220,7 +220,8 @@ def test_files(root: Path, module: str) -> list[str]:
             test = f"{house}/{inside.parent.as_posix()}/test_{inside.name}".replace("/./", "/")
             if (root / test).is_file():
                 (library if house == "tests" else book).append(test)
-        if ring == [module]:  # next those of other modules that import this one by itself
+        if ring == [module]:  # next those of all modules, and of others that import this one alone
+            library.append("tests/test_defaults.py")
             name = ".".join(Path(module).with_suffix("").parts[1:])
             library += [
                 path.relative_to(root).as_posix()
