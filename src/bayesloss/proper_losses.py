@@ -356,8 +356,6 @@ class SkewedLogLoss(ProperLoss):
     [0.125, 0.546]
     """
 
-    symmetric = False
-
     def __init__(self, power: int = 3) -> None:
         if int(power) != power or power < 1:
             raise ValueError(f"expected an integer power of at least 1, got {power}")
