@@ -1,17 +1,25 @@
 """The defaults of the public interface are those that its docstrings tell, and all are told."""
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 
 import pytest
 
 import bayesloss
 
+MODULES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(bayesloss.__path__, "bayesloss.")
+    if not found.ispkg
+]
 
-def described(name):
-    """A public function or class, and its methods, as functions."""
-    shown = getattr(bayesloss, name)
+
+def described(name, module=bayesloss):
+    """A public function or class of a module, and its methods, as functions."""
+    shown = getattr(module, name)
     methods = vars(shown).values() if inspect.isclass(shown) else ()
     methods = [getattr(method, "__func__", method) for method in methods]
     return shown, *filter(inspect.isfunction, methods)
@@ -54,3 +62,20 @@ def test_defaults_are_documented(name):
             told = near or all_told
             assert told, f"{shown}: no docstring tells the default of {parameter.name}"
             assert parameter.default in told, f"{shown}: {parameter}, and told is {told}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
+    """Of what a module has for others, too, beside the public interface."""
+    for shown in (
+        each for name in getattr(module, "__all__", ()) for each in described(name, module)
+    ):
+        if not callable(shown) or shown.__module__ != module.__name__:
+            continue
+        told, text = documented(shown), inspect.getdoc(shown) or ""
+        for parameter in inspect.signature(shown).parameters.values():
+            default = parameter.default
+            plain = isinstance(default, int | float | str | tuple) and "inf" not in repr(default)
+            if plain and re.search(rf"^{parameter.name} : ", text, re.M):
+                assert parameter.name in told, f"{shown}: no default={default!r} is told"
+                assert default == told[parameter.name], f"{shown}: {parameter}"

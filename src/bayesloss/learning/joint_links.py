@@ -136,12 +136,12 @@ def fit_joint_links(
     tol : float
         A fit of weights ends when no derivative of its objective exceeds tol, and rounds when the
         evidence has not risen by tol nats a datum for some rounds.
-    max_iter : int
+    max_iter : int, default=30
         How often weights are fitted to learned sources at most; with 0 they remain a multinomial
         regression's.
     groups : Tensor of int64 of shape (n,), optional
         Data of one number are held out together.
-    held_out : bool
+    held_out : bool, default=True
         Whether sources are fitted to held-out scores. Fitted to the training scores they would
         reward weights for overfitting, and there is one round.
 

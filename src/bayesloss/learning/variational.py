@@ -101,7 +101,7 @@ class GaussianBound:
     Parameters
     ----------
     joint : LogJoint
-    expectation : {"bound", "normal"}
+    expectation : {"bound", "normal"}, default="normal"
         Of the log likelihood, as in :func:`variational`.
     """
 
