@@ -66,16 +66,19 @@ def test_defaults_are_documented(name):
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
-    """Of what a module has for others, too, beside the public interface."""
-    for shown in (
-        each for name in getattr(module, "__all__", ()) for each in described(name, module)
-    ):
-        if not callable(shown) or shown.__module__ != module.__name__:
-            continue
-        told, text = documented(shown), inspect.getdoc(shown) or ""
-        for parameter in inspect.signature(shown).parameters.values():
+    """Of what a module has for others, too; or else that of its relatives there."""
+    shown = [each for name in getattr(module, "__all__", ()) for each in described(name, module)]
+    shown = [each for each in shown if callable(each) and each.__module__ == module.__name__]
+    kin = [(name, default) for each in shown for name, default in documented(each).items()]
+    for each in shown:
+        told, text = documented(each), inspect.getdoc(each) or ""
+        for parameter in inspect.signature(each).parameters.values():
             default = parameter.default
-            plain = isinstance(default, int | float | str | tuple) and "inf" not in repr(default)
-            if plain and re.search(rf"^{parameter.name} : ", text, re.M):
-                assert parameter.name in told, f"{shown}: no default={default!r} is told"
-                assert default == told[parameter.name], f"{shown}: {parameter}"
+            if not isinstance(default, int | float | str | tuple) or "inf" in repr(default):
+                continue
+            near = [value for name, value in kin if name == parameter.name]
+            if re.search(rf"^{parameter.name} : ", text, re.M):
+                assert parameter.name in told, f"{each}: no default={default!r} is told"
+                assert default == told[parameter.name], f"{each}: {parameter}"
+            elif near and not each.__name__.startswith("_"):
+                assert default in near, f"{each}: {parameter}, and told is {near}"

@@ -232,3 +232,31 @@ class TestClimb:
         assert len(asked) == 1
         assert not zeta.any()
         np.testing.assert_array_equal(V, 0.1 * np.eye(2))
+
+
+def test_a_node_counts_by_the_volume_of_its_standard_deviations(monkeypatch):
+    """With one evidence everywhere its points' weights are share |det V| exp(z^2 / 2)."""
+    best = laplace(prior_of(ISGP), Gaussian(25.0), *simulate())
+    data = best.likelihood.condense(best.prior.features, *simulate())
+    size = iter(range(100))
+    sides = []
+
+    def climb(climb_at, ratio, zeta, start, V):
+        k = next(size)  # volumes differ by factors of up to 400 between nodes
+        sides.append((ratio, 0.02 * (1 + k), 0.1 * (1 + k % 3)))
+        return zeta, start, np.diag(sides[-1][1:])
+
+    monkeypatch.setattr(hyper_mixture, "_climb", climb)
+    monkeypatch.setattr(hyper_mixture, "importance_weighted_bound", lambda *_: -1e6)
+    monkeypatch.setattr(hyper_mixture, "_NEGLIGIBLE", 0.0)
+    mixture = average_hyperparameters(best, data)
+    a = np.array([float(part.prior.kernel.a) for part in mixture.components])
+    assert len(a) == 5 * len(sides) == 40
+    radius = 1.1 * np.sqrt(2)
+    for ratio, one, other in sides:
+        here = mixture.weights[np.isclose(a, 1 / ratio)].numpy() / (one * other)
+        if ratio == sides[0][0]:
+            unit = here[0]
+        # The middle of the design, and four points on a circle (Rue, Martino and Chopin 2009).
+        share = np.array([1 - 2 / radius**2] + [1 / (2 * radius**2) * np.exp(radius**2 / 2)] * 4)
+        np.testing.assert_allclose(here / unit, share / share[0], rtol=1e-9)

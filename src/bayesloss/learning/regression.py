@@ -199,8 +199,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         _check_ends(x_ends, y_ends, rows)
         self.range_map_ = RangeMap()
         if self.robust_range:
-            points, weight = rows.distribution(DEPTHS.numpy())
-            self.range_map_ = RangeMap.fit(torch.from_numpy(points), torch.from_numpy(weight))
+            points, weight = (  # the rows' own, which may be the caller's and not writable
+                torch.from_numpy(np.require(each, requirements="W"))
+                for each in rows.distribution(DEPTHS.numpy())
+            )
+            self.range_map_ = RangeMap.fit(points, weight)
         low, high = self.range_map_(torch.from_numpy(x_ends)).numpy() / 2
         self._x_location, self._x_scale = low + high, high - low
         if self._x_scale < np.finfo(np.float64).tiny:
