@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-SHOWN = 12  # lines
+SHOWN = 12  # lines,
+CALLERS = 4  # of them of functions that were running when something was raised
 OURS = ("bayesloss", "bayesloss_book")
 PLACE = r"(?:\([0-9]+\)|[0-9A-Z](?:\.?[0-9]+)*[a-z]?)(?: \(i+\))?(?!\w)"
 CITED = re.compile(
@@ -30,7 +31,7 @@ def _ours(thing: Any) -> bool:
     """Whether it is a function or a class of the library or the book."""
     if not isinstance(thing, FunctionType | type):
         return False
-    return thing.__module__.partition(".")[0] in OURS
+    return thing.__module__ in sys.modules and thing.__module__.partition(".")[0] in OURS
 
 
 def _source(thing: Any) -> str:
@@ -57,7 +58,7 @@ def _citations(thing: Any, module: Any) -> list[str]:
 def told(thing: FunctionType | type | CodeType, module: Any = None) -> str:
     """Name, first line of the docstring and at most four citations, in one line."""
     thing = thing if isinstance(thing, CodeType) else inspect.unwrap(thing)
-    module = module or inspect.getmodule(thing)
+    module = module or sys.modules[thing.__module__]
     name = thing.co_qualname if isinstance(thing, CodeType) else thing.__qualname__
     text = thing.co_consts[:1] if isinstance(thing, CodeType) else [thing.__doc__]
     head = "".join(each for each in text if isinstance(each, str)).strip().partition("\n")[0]
@@ -66,7 +67,7 @@ def told(thing: FunctionType | type | CodeType, module: Any = None) -> str:
     return f"{module.__name__.rpartition('.')[2]}.{name}: {head}{also}"
 
 
-def _named(node: ast.AST, room: dict[str, Any], kinds: list[type]) -> Iterator[Any]:
+def _named(node: ast.AST, room: dict[str, Any], kinds: list[type], called: bool) -> Iterator[Any]:
     """What of ours a name, or an attribute, in a test can be."""
     if isinstance(node, ast.Name):
         yield room.get(node.id)
@@ -77,6 +78,8 @@ def _named(node: ast.AST, room: dict[str, Any], kinds: list[type]) -> Iterator[A
         imported = [kind for kind in room.values() if isinstance(kind, type) and _ours(kind)]
         for among in ([holder],) if isinstance(holder, type) else (kinds, imported):
             found = [inspect.getattr_static(kind, node.attr, None) for kind in among]
+            if among is imported and not called:  # of what the test does not hold, only methods
+                break
             # Of a property, its function.
             found = [getattr(each, "func", getattr(each, "fget", each)) for each in found if each]
             yield from found
@@ -92,8 +95,13 @@ def stands_on(item: pytest.Function, failure: pytest.ExceptionInfo[Any]) -> list
     frames = [entry.frame.raw for entry in failure.traceback]
     here = [frame for frame in frames if Path(frame.f_code.co_filename) == item.path]
     modules = [frame.f_globals.get("__name__", "") for frame in frames]
-    inside = [at for at, name in enumerate(modules) if name.partition(".")[0] in OURS][-1:]
-    lines = [f"raised in {told(frames[at].f_code, sys.modules[modules[at]])}" for at in inside]
+    inside = [
+        told(frame.f_code, sys.modules[name])
+        for frame, name in zip(frames, modules, strict=True)
+        if name.partition(".")[0] in OURS
+    ]
+    inside = list(dict.fromkeys(inside[::-1]))[:CALLERS]
+    lines = [f"{'called by' if at else 'raised in'} {each}" for at, each in enumerate(inside)]
     held += [value for frame in here for value in frame.f_locals.values()]
     types = [thing if isinstance(thing, type) else type(thing) for thing in held]
     kinds = list(filter(_ours, dict.fromkeys(types)))
@@ -103,14 +111,15 @@ def stands_on(item: pytest.Function, failure: pytest.ExceptionInfo[Any]) -> list
     # Of several with one name, the one that failed.
     kept.sort(key=lambda node: any(node.lineno <= at <= (node.end_lineno or 0) for at in places))
     defined = {node.name: node for node in kept}
-    found: dict[Any, None] = {}
+    room, found = vars(item.module), dict[Any, None]()
     ring = [item.originalname or item.name, *item.fixturenames]
     for name in ring:
-        whole = ast.walk(defined[name]) if name in defined else ()
+        whole = list(ast.walk(defined[name])) if name in defined else []
+        calls = {id(node.func) for node in whole if isinstance(node, ast.Call)}
         nodes = [node for node in whole if isinstance(node, ast.Name | ast.Attribute)]
         nodes.sort(key=lambda node: min((abs(place - node.lineno) for place in places), default=0))
         for node in nodes:
-            found |= dict.fromkeys(filter(_ours, _named(node, vars(item.module), kinds)))
+            found |= dict.fromkeys(filter(_ours, _named(node, room, kinds, id(node) in calls)))
             other = node.id if isinstance(node, ast.Name) else node.attr
             ring += [other] if other not in ring else []
     return (lines + [told(thing) for thing in dict.fromkeys((*found, *kinds))])[:SHOWN]
