@@ -1,8 +1,11 @@
-"""For all tests: figures are drawn without a screen; each file's own tests come first."""
+"""For all tests: no screen for figures; a file's own tests first; failing ones name formulas."""
 
 import os
+from collections.abc import Generator
+from typing import Any
 
 import pytest
+from stands_on import stands_on
 
 os.environ["MPLBACKEND"] = "Agg"
 
@@ -16,3 +19,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return "scikitlearn" in name and "check" in name
 
     items.sort(key=lambda item: (place[item.path], last(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say of a test that failed what it stands on; see `tools/stands_on.py`."""
+    report = yield
+    if report.failed and call.excinfo and isinstance(item, pytest.Function):
+        lines = stands_on(item, call.excinfo)
+        report.sections += [("what this test stands on", "\n".join(lines))] if lines else []
+    return report

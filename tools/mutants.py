@@ -9,7 +9,7 @@ ends it. Each file of tests runs in a fork of a process that has imported what t
 
     python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
 
-stores the fault, whether it was caught, by which test, and what that test said, as it goes; what
+stores the fault, whether it was caught, by which test, and what that test said and stands on; what
 is stored already is not done again. The seconds are of processor time, for one fault; one that
 takes more is `slow`: look at it.
 """
@@ -220,7 +220,8 @@ def test_files(root: Path, module: str) -> list[str]:
             test = f"{house}/{inside.parent.as_posix()}/test_{inside.name}".replace("/./", "/")
             if (root / test).is_file():
                 (library if house == "tests" else book).append(test)
-        if ring == [module]:  # next those of other modules that import this one by itself
+        if ring == [module]:  # next those of all modules, and of others that import this one alone
+            library.append("tests/test_defaults.py")
             name = ".".join(Path(module).with_suffix("").parts[1:])
             library += [
                 path.relative_to(root).as_posix()
@@ -263,7 +264,9 @@ def run(copy: Path, test: str, seconds: float) -> tuple[str, str, str]:
         return "passed", "", ""
     which = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
     told = [line for line in said.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)]
-    return "caught", which[1] if which else test, "\n".join(told[:25])
+    stands = said.partition(" what this test stands on -")[2].partition("\n=")[0]
+    told = told[:25] + stands.splitlines()[1:]
+    return "caught", which[1] if which else test, "\n".join(told)
 
 
 def _processor_time() -> float:

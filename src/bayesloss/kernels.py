@@ -22,7 +22,7 @@ class SquaredExponential:
     ----------
     a : float or scalar Tensor
         Inverse square of the length scale, positive, in inverse squared units of x.
-    b : float or scalar Tensor
+    b : float or scalar Tensor, default=1
         Prior variance, positive.
 
     Raises

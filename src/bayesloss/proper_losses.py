@@ -339,7 +339,7 @@ class SkewedLogLoss(ProperLoss):
 
     Parameters
     ----------
-    power : int
+    power : int, default=3
         The power k, at least 1; with 1 it is the log loss. The larger it is, the less a missed 1
         costs (u near 0, label 1) compared with a false alarm (u near 1, label -1).
 
@@ -355,8 +355,6 @@ class SkewedLogLoss(ProperLoss):
     >>> u.round(decimals=3).tolist()
     [0.125, 0.546]
     """
-
-    symmetric = False
 
     def __init__(self, power: int = 3) -> None:
         if int(power) != power or power < 1:

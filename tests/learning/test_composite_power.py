@@ -69,3 +69,17 @@ def test_equal_logits_leave_the_base_rates(cases):
     _, codes, _, groups = cases
     power = composite_power(np.zeros((60, 3)), np.repeat(codes[::4], 4), np.ones(60), groups)
     assert 0 < power < 1
+
+
+@pytest.mark.parametrize("K", [3, 5, 8])
+def test_scores_that_say_nothing_leave_the_offsets_alone(K):
+    """All logits equal: H has K - 1 equal curvatures W / K, and two that are rounding errors."""
+    rng = np.random.default_rng(0)
+    codes, groups = np.repeat(rng.integers(0, K, 30), 4), np.repeat(np.arange(30), 4)
+    weight = rng.uniform(0.5, 2, 120)
+    residual = weight[:, None] * (np.eye(K)[codes] - 1 / K)
+    sums = np.add.reduceat(residual, np.arange(0, 120, 4))
+    expected = (K - 1) / (K / weight.sum() * (sums**2).sum())
+    logits = np.repeat(rng.normal(size=(120, 1)), K, axis=1)
+    assert expected < 0.9
+    assert composite_power(logits, codes, weight, groups) == pytest.approx(expected, rel=1e-9)

@@ -6,6 +6,7 @@ implicit-function argument enters them.
 
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -447,3 +448,21 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         shape = TrigonometricKernel(a=a, c=0.25, n_basis=6).eigenvalues
         ratio = other.kernel.eigenvalues / shape
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
+
+
+def test_a_likelihood_may_not_call_its_parameters_as_the_prior_does():
+    own = SimpleNamespace(hyper_parameters={"rate": (0.1, 10.0)})
+    assert list(evidence._ranges({}, own)) == ["a", "b", "gamma", "mu", "rate"]
+    assert evidence._ranges({"rate": (1.0, 2.0)}, own)["rate"] == (1.0, 2.0)
+    taken = SimpleNamespace(hyper_parameters={"rate": (0.1, 10.0), "a": (0.1, 10.0)})
+    with pytest.raises(ValueError, match=r"with other names than .*, got \['rate', 'a'\]"):
+        evidence._ranges({}, taken)
+
+
+def test_bounds_may_be_one_point_and_mu_anywhere():
+    for name, (least, most) in {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}.items():
+        found = evidence._ranges({name: (least, most)}, Gaussian(1.0))
+        assert found[name] == (least, most)
+    for name, low in (("a", 1.0), ("b", 0.0), ("gamma", 0.0), ("alpha", 0.0)):
+        with pytest.raises(ValueError, match=f"expected bounds of {name} with {low:g} < low"):
+            evidence._ranges({name: (low, 5.0)}, Gaussian(1.0))

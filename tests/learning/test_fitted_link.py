@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss import GP, ISGP, LinkgisticClassifier, TrigonometricKernel
+from bayesloss import GP, ISGP, ISGPRegressor, LinkgisticClassifier, TrigonometricKernel
 from bayesloss.learning.fitted_link import FittedLink, mean_slope
 from bayesloss.learning.laplace import laplace
 from bayesloss.learning.likelihoods import Bernoulli
@@ -114,3 +114,15 @@ def test_a_table_of_slopes_is_not_felt(kind):
     assert mean_slope(posterior, x, weight) == pytest.approx(
         float(weight @ rise / weight.sum()), rel=1e-6
     )
+
+
+def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
+    X, y = problem(n=100)
+    link = LinkgisticClassifier(a=1.3, n_basis=16, max_iter=1).fit(X, y).link_
+    model = ISGPRegressor(n_basis=8).fit(np.exp(X[:, :1]), X[:, 0])
+    for fit in (link, link.posterior, model.range_map_, model.posterior_):
+        shown = repr(fit)
+        assert shown.startswith(type(fit).__name__ + "(")
+        assert "tensor" not in shown
+        assert len(shown) < 500
+    assert f"log_evidence={link.posterior.log_evidence}, " in repr(link)

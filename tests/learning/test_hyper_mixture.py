@@ -180,3 +180,83 @@ def test_a_climb_takes_newtons_steps_of_two_deviations_at_most():
     assert 1.9 < steps.max() < 2.2
     assert np.abs(top).max() < 1e-3
     np.testing.assert_allclose(spread, V, rtol=1e-6)
+
+
+class TestClimb:
+    """Newton's method to the maximum of a function that is told by value and slope."""
+
+    centre = np.array([0.7, -1.3])
+    H = np.array([[9.0, 2.0], [2.0, 4.0]])  # minus the Hessian at the top
+
+    def climb(self, function, start=(0.0, 0.0), V=0.1):
+        asked = []
+
+        def climb_at(ratio, at, Gamma):
+            asked.append(at)
+            return *function(at - self.centre), SimpleNamespace(Gamma=Gamma)
+
+        found = _climb(climb_at, 1.0, np.array(start), torch.zeros(1), V * np.eye(2))
+        return *found, asked
+
+    def quadratic(self, z):
+        return -0.5 * z @ self.H @ z, -self.H @ z
+
+    def bounded(self, z):
+        """Flat far from its top: Newton's steps would overshoot."""
+        size = 1 + z @ self.H @ z
+        return -0.5 * np.log(size), -self.H @ z / size
+
+    @pytest.mark.parametrize("shape", ["quadratic", "bounded"])
+    @pytest.mark.parametrize("V", [0.02, 0.3, 3.0])
+    def test_ends_at_the_top_with_the_root_of_its_covariance(self, shape, V):
+        zeta, _, V, _ = self.climb(getattr(self, shape), V=V)
+        off = zeta - self.centre
+        # At most a thousandth of a standard deviation is left; steps that halve end sooner.
+        assert np.sqrt(off @ self.H @ off) < 2e-3
+        # The Hessian is by differences of the slope over 0.02: their error grows with its square.
+        np.testing.assert_allclose(V @ self.H @ V, np.eye(2), atol=5e-3)
+
+    def test_steps_are_short_where_the_curvature_says_little(self):
+        """On a plane no step is longer than two standard deviations, of at most 1.5 each."""
+        slope = np.array([3.0, 4.0])
+        zeta, _, V, asked = self.climb(lambda z: (slope @ z, slope))
+        np.testing.assert_allclose(V, 1.5 * np.eye(2), rtol=1e-12)
+        steps = np.linalg.norm(np.diff(asked, axis=0), axis=1)
+        assert steps.max() <= 2 * 1.5 + 0.05
+        # Uphill all the way, until the steps that it may take are used up.
+        np.testing.assert_allclose(zeta / np.linalg.norm(zeta), slope / 5, rtol=1e-12)
+        assert np.linalg.norm(zeta) < hyper_mixture._CLIMB * 2 * 1.5
+
+    def test_where_there_is_no_value_it_stays(self):
+        zeta, _, V, asked = self.climb(lambda z: (-np.inf, np.zeros(2)))
+        assert len(asked) == 1
+        assert not zeta.any()
+        np.testing.assert_array_equal(V, 0.1 * np.eye(2))
+
+
+def test_a_node_counts_by_the_volume_of_its_standard_deviations(monkeypatch):
+    """With one evidence everywhere its points' weights are share |det V| exp(z^2 / 2)."""
+    best = laplace(prior_of(ISGP), Gaussian(25.0), *simulate())
+    data = best.likelihood.condense(best.prior.features, *simulate())
+    size = iter(range(100))
+    sides = []
+
+    def climb(climb_at, ratio, zeta, start, V):
+        k = next(size)  # volumes differ by factors of up to 400 between nodes
+        sides.append((ratio, 0.02 * (1 + k), 0.1 * (1 + k % 3)))
+        return zeta, start, np.diag(sides[-1][1:])
+
+    monkeypatch.setattr(hyper_mixture, "_climb", climb)
+    monkeypatch.setattr(hyper_mixture, "importance_weighted_bound", lambda *_: -1e6)
+    monkeypatch.setattr(hyper_mixture, "_NEGLIGIBLE", 0.0)
+    mixture = average_hyperparameters(best, data)
+    a = np.array([float(part.prior.kernel.a) for part in mixture.components])
+    assert len(a) == 5 * len(sides) == 40
+    radius = 1.1 * np.sqrt(2)
+    for ratio, one, other in sides:
+        here = mixture.weights[np.isclose(a, 1 / ratio)].numpy() / (one * other)
+        if ratio == sides[0][0]:
+            unit = here[0]
+        # The middle of the design, and four points on a circle (Rue, Martino and Chopin 2009).
+        share = np.array([1 - 2 / radius**2] + [1 / (2 * radius**2) * np.exp(radius**2 / 2)] * 4)
+        np.testing.assert_allclose(here / unit, share / share[0], rtol=1e-9)

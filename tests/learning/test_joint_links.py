@@ -382,3 +382,24 @@ class TestClassifier:
         weighted = LinkgisticClassifier(C=1 / 3).fit(X, y, sample_weight=np.full(200, 3.0))
         thrice = LinkgisticClassifier(C=1 / 3).fit(np.repeat(X, 3, axis=0), np.repeat(y, 3))
         np.testing.assert_array_equal(weighted.predict_proba(self.X), thrice.predict_proba(self.X))
+
+
+@pytest.mark.parametrize("which", [0, 1, 5])
+def test_a_regression_that_does_not_settle_is_told(which, monkeypatch):
+    """The multinomial one of all data, or any of those without a fold, before there are links."""
+    monkeypatch.setattr(joint_links, "_SPARE", 0)
+    data, _ = problem(n=60)
+    searched, adapted = joint_links.maximise_weights, joint_links.adapted_fit
+    steep = iter([each == which for each in range(6)])
+
+    def told(fit):
+        return replace(fit, slope=fit.slope + 1) if next(steep) else fit
+
+    def first(*given, **options):
+        fit, coordinates = adapted(*given, **options)
+        return told(fit), coordinates
+
+    monkeypatch.setattr(joint_links, "adapted_fit", first)
+    monkeypatch.setattr(joint_links, "maximise_weights", lambda *a, **o: told(searched(*a, **o)))
+    assert not FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-3).settled
+    assert not list(steep), "each was looked at once"

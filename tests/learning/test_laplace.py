@@ -641,3 +641,18 @@ def test_off_a_saddle_the_gain_is_that_of_a_unit_step():
     assert float(step @ step) == pytest.approx(1)
     assert gain == pytest.approx(-0.5 * float(step @ curvature @ step))
     assert gain == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("kind", [ISGP, GP])
+def test_without_information_draws_are_the_priors(kind):
+    """From one seed, the same ones: data that hardly count leave mode and root as they were."""
+    prior = prior_of(kind)
+    likelihood, (x, y) = Gaussian(1e-12), simulate(20)
+    data = likelihood.condense(prior.features, x, y)
+    joint = LogJoint(prior, likelihood, data)
+    mode = find_mode(joint, prior.location)
+    posterior = approximate(joint, mode)
+    expected = prior.sample(5, seeded(3))
+    torch.testing.assert_close(posterior.sample(5, seeded(3)), expected, rtol=1e-9, atol=1e-9)
+    # And they are drawn anew from another.
+    assert not torch.allclose(posterior.sample(5, seeded(4)), expected)

@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LogLoss
 from bayesloss.learning import linear_scores
-from bayesloss.learning.linear_scores import LinearScores, by_parts
-from bayesloss.learning.weight_search import maximise_weights
+from bayesloss.learning.linear_scores import LinearScores, by_parts, mean_curvature, sampled
+from bayesloss.learning.weight_search import adapted_fit, maximise_weights
 
 
 def problem(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):
@@ -242,3 +242,141 @@ def test_search_reports_what_is_left():
     assert short.n_iter == 2
     assert float(short.slope.max()) > 1e-10
     assert bool((short.objective > short.start).all())
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_few_rows_have_the_same_penalty_on_a_mean(step):
+    """Against scikit-learn on those rows, with a C by which the mean is penalised as before."""
+    data = problem()
+    few = data.every(step)
+    torch.testing.assert_close(few.Z, data.Z[::step], rtol=0, atol=0)
+    found = fit(few, tol=1e-8)
+    C = 0.7 * float(data.weight.sum() / data.weight[::step].sum())
+    model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    for k in range(3):
+        z = (data.Z - data.centre).numpy()[::step]
+        model.fit(z, data.labels[k, ::step].numpy(), data.weight[::step].numpy())
+        atol = 1e-4 * np.abs(model.coef_).max()
+        np.testing.assert_allclose(found.beta[k], model.coef_[0], rtol=0, atol=atol)
+
+
+def test_rows_are_drawn_in_proportion_and_stand_for_all():
+    """By equal steps: each row within one of what it is to be drawn; sums have the right mean."""
+    generator = np.random.default_rng(0)
+    mass = generator.exponential(size=50) * (generator.random(50) < 0.8)
+    for preference in (None, generator.uniform(0.2, 5, 50)):
+        chance = mass * (1 if preference is None else preference)
+        chance = chance / chance.sum()
+        given = None if preference is None else torch.from_numpy(preference)
+        rows, stands = (each.numpy() for each in sampled(torch.from_numpy(mass), 40, given))
+        times = np.bincount(rows, minlength=50)
+        assert np.all(np.abs(times - 40 * chance) < 1)
+        assert len(rows) == 40
+        assert not times[mass == 0].any()
+        # What a row stands for, times how often it is expected, is its mass.
+        np.testing.assert_allclose(stands * 40 * chance[rows], mass[rows], rtol=1e-12)
+    rows, stands = sampled(torch.from_numpy(mass), 50)  # no fewer than there are: all
+    assert rows.tolist() == list(range(50))
+    np.testing.assert_array_equal(stands, mass)
+
+
+def test_leverages_of_a_covariance(monkeypatch):
+    """From many random directions: four fifths of the exact ones by mean 1, and a fifth."""
+    monkeypatch.setattr(linear_scores, "_GLANCES", 20_000)
+    data = problem()
+    z = (data.Z - data.centre).numpy()
+    weight = (data.weight / data.total).numpy()
+    covariance = float(data.level.mean()) * (z.T * weight) @ z + data.ridge * np.eye(5)
+    exact = np.einsum("nd,de,ne->n", z, np.linalg.inv(covariance), z)
+    # A share of a normal square's mean over 20,000 directions has standard error 0.01.
+    np.testing.assert_allclose(data.leverages(), 0.8 * exact / exact.mean() + 0.2, rtol=0.05)
+    moved = data.centred_on(torch.arange(len(z)) > 0)
+    assert moved.leverages() is not data.leverages()  # made anew in other coordinates
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_some_of_the_problems(own):
+    """They keep the coordinates that they had among all."""
+    data = problem()
+    if own:
+        curvature = torch.rand((3, 200), dtype=torch.float64, generator=torch.Generator())
+        data = data.adapted(curvature)
+    x = torch.randn((3, 6), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    some = data.of([2, 0])
+    torch.testing.assert_close(some.weights(x[[2, 0]]), data.weights(x)[[2, 0]], rtol=0, atol=0)
+    assert torch.equal(some.labels, data.labels[[2, 0]])
+    assert data.of([0, 1, 2]) is data
+
+
+@pytest.mark.parametrize(("few", "sizes"), [(50, [50, 200]), (20, [29, 200]), (400, [200, 200])])
+def test_a_rough_fit_to_few_rows_shows_where_to_begin(monkeypatch, few, sizes):
+    """To an eighth of many rows, though never to few of them, and then to all, exactly."""
+    monkeypatch.setattr(linear_scores, "_STRIDE", 7)
+    monkeypatch.setattr(linear_scores, "_FEW", few)
+    data, asked = problem(), []
+
+    def told(some):
+        asked.append(len(some.inputs))
+        return logistic(some)
+
+    def curvature(scores):
+        return mean_curvature(LogLoss().log_probabilities(scores)[1])
+
+    found, seen = adapted_fit(data, told, curvature, tol=1e-8, max_iter=500)
+    assert asked == sizes
+    assert found.settled(1e-8)
+    assert seen.vectors.shape == (3, 5, 5)  # each problem's own
+    for k in range(3):
+        expected = reference(data, 0.7, k)
+        atol = 1e-4 * np.abs(expected.coef_).max()
+        np.testing.assert_allclose(found.beta[k], expected.coef_[0], rtol=0, atol=atol)
+        np.testing.assert_allclose(found.offset[k], expected.intercept_[0], rtol=0, atol=1e-3)
+    # From a start that is given there is no rough fit; nor at a tolerance no finer than its own.
+    for options in ({"tol": 1e-8, "start": found}, {"tol": linear_scores._ROUGH}):
+        asked.clear()
+        adapted_fit(data, told, curvature, max_iter=500, **options)
+        assert asked == ([200] if few == 400 or "start" in options else sizes)
+
+
+def test_hessians_are_afforded_by_their_numbers(monkeypatch):
+    """K d^2 of them may be a quarter of the inputs' numbers, or so many whatever these are."""
+    data = problem()  # 3 Hessians of 25 numbers, 1,000 in the inputs
+    for spare, stored, afforded in [(75, 0, True), (74, 0, False), (0, 300, True), (0, 299, False)]:
+        monkeypatch.setattr(linear_scores, "_SPARE", spare)
+        monkeypatch.setattr(type(data.inputs), "stored", stored)
+        assert data.adaptable is afforded
+    monkeypatch.setattr(linear_scores, "_SPARE", 75)
+    for wide, afforded in [(5, True), (4, False)]:
+        monkeypatch.setattr(linear_scores, "_WIDE", wide)
+        assert data.adaptable is afforded
+
+
+def test_iterations_are_passes_back_over_the_inputs(monkeypatch):
+    """One for the gradient where the search begins, and one an iteration."""
+    data = problem()
+    passes, pull_back = [], LinearScores.pull_back
+    monkeypatch.setattr(
+        LinearScores, "pull_back", lambda *given: passes.append(1) or pull_back(*given)
+    )
+    for max_iter in (0, 3, 500):
+        passes.clear()
+        assert fit(data, tol=1e-6, max_iter=max_iter).n_iter == len(passes) - 1
+    assert 3 < len(passes) < 100
+
+
+def test_curvatures_are_expected_where_nothing_is_learned():
+    """The level: p (1 - p) / 4, p the share of ones by weight, and 1e-6 for one label alone."""
+    data = problem()
+    labels = torch.cat([data.labels, torch.ones_like(data.labels[:1])])
+    data = LinearScores(data.Z, labels, data.weight, 0.7)
+    p = np.average(labels.numpy(), axis=1, weights=data.weight.numpy())
+    np.testing.assert_allclose(data.level, [*(p * (1 - p) / 4)[:3], 1e-6], rtol=1e-12)
+
+
+def test_where_no_datum_tells_anything_coordinates_stay_finite():
+    """Without curvature the penalty alone is left, and 1e-6 for the offset."""
+    data = problem().adapted(torch.zeros((3, 200), dtype=torch.float64))
+    moved = data.weights(torch.eye(6, dtype=torch.float64).repeat_interleave(3, 0))
+    expected = torch.diag(torch.tensor([data.ridge**-0.5] * 5 + [1e3], dtype=torch.float64))
+    for k in range(3):
+        torch.testing.assert_close(moved[k::3].abs(), expected, rtol=1e-6, atol=1e-6)

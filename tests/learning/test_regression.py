@@ -608,17 +608,15 @@ class TestManyData:
         # Only the order of summing differs; the search then stops a rounding error elsewhere.
         np.testing.assert_allclose(model.fit(X, y, weight).predict(X), whole, rtol=0, atol=1e-6)
 
-    def test_inputs_that_may_not_be_written_to_stay_as_they_are(self):
+    def test_inputs_that_may_not_be_written_to_stay_as_they_are(self, request):
         X, y = simulate(50)
         before = X.copy()
         X.flags.writeable = y.flags.writeable = False
-        torch.set_warn_always(True)  # else PyTorch says it once, and perhaps has
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error")
-                ISGPRegressor(n_basis=8).fit(X, y)
-        finally:
-            torch.set_warn_always(False)
+        torch.set_warn_always(True)  # or PyTorch says it once, whoever asked first
+        request.addfinalizer(lambda: torch.set_warn_always(False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ISGPRegressor(n_basis=8).fit(X, y)
         np.testing.assert_array_equal(X, before)
 
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import expit, ndtri
+from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.score_map import ScoreMap, fit_sigmoid, last_log_odds
+from bayesloss.learning import score_map
+from bayesloss.learning.score_map import ScoreMap, _LogTails, fit_sigmoid, last_log_odds
 
 
 def cases(n=300, seed=0):
@@ -45,6 +47,14 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
         slopes.append(found.slope)
     # A standard deviation of 300 values is known to 4 %.
     assert found.error == pytest.approx(np.std(slopes), rel=0.15)
+    # The inverse root of Fisher's information, where the scores' middle is far from their mean.
+    z, y, weight = cases()
+    z = np.exp(z)
+    target = np.where(y == 1, (weight @ y + 1) / (weight @ y + 2), 1 / (weight @ (1 - y) + 2))
+    rate, n = np.average(target, weights=weight), weight.sum()
+    variance = np.average((z - np.average(z, weights=weight)) ** 2, weights=weight)
+    expected = 1 / np.sqrt(n * rate * (1 - rate) * variance)
+    assert fit_sigmoid(z, y, weight).error == pytest.approx(expected, rel=1e-12)
 
 
 def test_well_spread_scores_keep_their_straight_line():
@@ -134,3 +144,52 @@ def test_later_infinite_scores_of_any_scale_are_farther_out_than_finite_ones():
         ends.append(values[[0, -1]])
     # Scores of 1e299 end at the format's end, and not at 1e150 of their ranges.
     np.testing.assert_allclose(ends[:-1], np.tile(ends[0], (5, 1)), rtol=1e-6)
+
+
+def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
+    """The normal quantile plot's line: from the middle of the first case to the mass at the top."""
+    z, y, weight = cases(n=40)
+    z[:5] = np.inf
+    found = ScoreMap.fit(z, y, weight, probabilities=False)
+    inner, above = z[5:], weight[:5].sum() / weight.sum()
+    ends = ndtri([0.5 / 40, 1 - above])
+    rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
+    top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
+    assert found.ends.top == pytest.approx(top, rel=1e-12)
+    assert found.ends.bottom == -np.inf
+    # What votes has at least the unit slope: scores that hardly differ leave room beyond them.
+    found = ScoreMap.fit(1e-6 * z, y, weight, probabilities=False)
+    assert found.ends.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])
+
+
+def test_tails_are_logarithms_beyond_half_the_width_on_either_side():
+    """Of all but a hundredth at either end, by weight; the map's value and slope go on smoothly."""
+    rng = np.random.default_rng(0)
+    values, weight = rng.normal(size=500), rng.integers(1, 4, 500).astype(float)
+    tails = _LogTails.fit(values, weight)
+    copies = np.sort(np.repeat(values, weight.astype(int)))
+    low, high = copies[int(0.01 * len(copies))], copies[int(0.99 * len(copies))]
+    width = high - low
+    for x in (-50.0, low - 0.6 * width, low, 0.0, high + 0.49 * width, high + 2 * width):
+        end = np.clip(x, low - width / 2, high + width / 2)
+        expected = end + np.sign(x - end) * width * np.log(1 + abs(x - end) / width)
+        np.testing.assert_allclose(tails(np.array([x, 0.0])), [expected, 0.0], rtol=1e-12)
+        np.testing.assert_allclose(tails(np.array([x])), [expected], rtol=1e-12)  # alone, too
+
+
+def test_scores_that_are_all_equal_tell_the_share_alone():
+    """Then the slope is 0, and nothing is known of it: the map's is 1."""
+    y, weight = np.array([0.0, 1, 1, 1]), np.array([2.0, 1, 1, 1])
+    found = fit_sigmoid(np.full(4, 7.0), y, weight)
+    target = (3 * 4 / 5 + 2 * 1 / 4) / 5  # Platt's, by weight
+    assert found.offset == pytest.approx(np.log(target / (1 - target)))
+    assert (found.slope, found.error) == (0.0, np.inf)
+    entropy = target * np.log(target) + (1 - target) * np.log(1 - target)
+    assert found.log_likelihood == pytest.approx(5 * entropy)
+    assert ScoreMap.fit(np.full(4, 7.0), y, weight, probabilities=False).slope == 1.0
+
+
+def test_newton_steps_that_do_not_suffice_are_told(monkeypatch):
+    monkeypatch.setattr(score_map, "_NEWTON_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 Newton steps"):
+        fit_sigmoid(*cases())

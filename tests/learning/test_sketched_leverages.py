@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from bayesloss.learning import sketched_leverages as module
 from bayesloss.learning.inputs import SparseInputs
@@ -101,3 +103,67 @@ def test_few_data_are_asked_often_and_many_once(n, monkeypatch):
     (signs,) = asked
     assert signs == 32 or n * signs >= 2**14, "too few labels"
     assert signs == 1 or n * (signs - 1) < 2**14, "more solutions than so many labels need"
+
+
+def test_the_polynomial_is_a_penalised_logistic_regression_with_a_bend_and_no_more():
+    """Its maximum by SciPy, from labels without spread, whose truth has a third power, too.
+
+    Coefficients of 1, log g and its square in standard units are N(0, 1/4) beforehand, as for a
+    formula that is off by a factor of e^(1/2); a datum without mass has h = g exp(polynomial).
+    """
+    rng = np.random.default_rng(0)
+    log_g, mass = rng.normal(-1.0, 1.5, 300), rng.uniform(0.1, 1.0, 300)
+    u = (log_g - log_g.mean()) / log_g.std()
+    t = expit(np.log(mass) + log_g + 0.3 + 0.4 * u - 0.3 * u**2 + 0.2 * u**3)
+    powers = np.stack([np.ones(300), u, u**2], axis=1)
+
+    def negative(theta):
+        odds = np.log(mass) + log_g + powers @ theta
+        return 32 * (np.logaddexp(0, odds) - t * odds).sum() + 0.5 * 4 * (theta**2).sum()
+
+    theta = minimize(negative, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9}).x
+    a = np.exp(log_g + powers @ theta)
+    given = (torch.from_numpy(each) for each in (np.exp(log_g), t, mass))
+    found = module._calibrated(*given, 32)
+    np.testing.assert_allclose(found, a / (1 + mass * a), rtol=1e-5)
+
+
+def test_what_the_polynomial_misses_is_left_to_the_labels():
+    """Rows whose log a strays by tau from it: errors are those of the best weights of the two.
+
+    The labels' own error of log a is 1 / (s u (1 - u))^1/2, s vectors: here 0.5, as is tau.
+    """
+    rng = np.random.default_rng(0)
+    stray, g = rng.normal(0, 0.5, 20_000), np.full(20_000, 0.5)
+    mass = np.ones(20_000)
+    g[::2] *= 1.01  # so that there is a unit of log g
+    u = expit(np.log(g) + stray)
+    t = rng.binomial(18, u) / 18
+    found = module._calibrated(*(torch.from_numpy(each) for each in (g, t, mass)), 18).numpy()
+    error = np.log(found / (1 - found)) - np.log(g) - stray
+    # Half of tau^2 would be left where labels were normal: sd 0.35. Either alone leaves 0.5.
+    assert np.std(error) == pytest.approx(0.35, abs=0.03)
+
+
+def test_conjugate_gradients_solve_to_what_is_asked(monkeypatch):
+    """Columns on scales of their own, one of them zero; steps end them one by one."""
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(30, 30))
+    H = torch.from_numpy(root @ root.T + np.diag(np.geomspace(1, 1e4, 30)))
+    b = torch.from_numpy(rng.normal(size=(30, 3)) * [1, 1e-6, 0])
+    exact = torch.linalg.solve(H, b)
+    steps = []
+    for asked in (0.05, 1e-8):
+        monkeypatch.setattr(module, "_SOLVED", asked)
+        steps.clear()
+        x = module._solve(lambda p: steps.append(1) or H @ p, b, H.diagonal())
+        # In the norm of H^-1 after scaling, that of the right side's.
+        left = (b - H @ x).div(H.diagonal().sqrt()[:, None]).norm(dim=0)
+        right = b.div(H.diagonal().sqrt()[:, None]).norm(dim=0)
+        assert bool((left <= asked * right + 1e-15).all())
+        assert len(steps) < 100
+    torch.testing.assert_close(x, exact, rtol=1e-5, atol=1e-12)
+    monkeypatch.setattr(module, "_ITERATIONS", 2)
+    steps.clear()
+    module._solve(lambda p: steps.append(1) or H @ p, b, H.diagonal())
+    assert len(steps) == 2

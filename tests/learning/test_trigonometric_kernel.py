@@ -363,6 +363,18 @@ class TestCoefficients:
         expected = torch.einsum("nij,...ij->...n", kernel.psi(x), moment)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-11)
 
+    @pytest.mark.parametrize("n_basis", [2, 8])
+    def test_are_a_fourier_transform_of_f_squared(self, n_basis):
+        """The values of f^2 at the points of a period have the coefficients of w w^T."""
+        kernel = TrigonometricKernel(a=1.4, c=0.7, n_basis=n_basis)
+        w = torch.from_numpy(weights_for(kernel, seed=13))
+        V, P = kernel.squares()
+        expected = kernel.square_coefficients(torch.outer(w, w))
+        torch.testing.assert_close(P @ (V @ w) ** 2, expected, rtol=1e-12, atol=1e-13)
+        # The points: as many as a polynomial of degree M has coefficients, and one, over 2 / c.
+        t = torch.from_numpy(np.arange(2 * n_basis + 2) * (2 / 0.7) / (2 * n_basis + 2))
+        torch.testing.assert_close(V, kernel.basis(t), rtol=1e-12, atol=1e-12)
+
     def test_are_adjoint_to_combine(self):
         """<combine(s), moment> = s . square_coefficients(moment): one bilinear form."""
         kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=8)

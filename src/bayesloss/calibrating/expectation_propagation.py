@@ -46,10 +46,10 @@ def expectation_propagation(
     features : Tensor of shape (m, n, r)
     y : Tensor of shape (m, n)
         +1 or -1.
-    max_iter : int
+    max_iter : int, default=200
         The largest number of sweeps over the sites: one half of them for all sites at once, the
         rest, if needed, one site after the other.
-    tolerance : float
+    tolerance : float, default=1e-9
         The sites have settled when none would change by more, relative to 1 + its size, in units of
         the latent value's spread and the probit noise.
 

@@ -147,7 +147,7 @@ def gaussians(states: Tensor, *, n_means: int = 5) -> Family:
     ----------
     states : Tensor of shape (K,)
         The middles of the cells, rising.
-    n_means : int
+    n_means : int, default=5
         The number of starting means, spread over the grid; each with a narrow and a wide spread.
     """
     if states.ndim != 1 or len(states) < 2:

@@ -247,7 +247,7 @@ def normal_nodes(mean: float, deviation: float, n: int = 40) -> tuple[Tensor, Te
     Parameters
     ----------
     mean, deviation : float
-    n : int
+    n : int, default=40
         The rule is exact for polynomials of degree 2n - 1.
 
     Returns

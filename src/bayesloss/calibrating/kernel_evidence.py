@@ -158,7 +158,7 @@ def choose_kernel(
         Given, in units of the columns.
     amplitude : float, optional
         Given.
-    ard : bool
+    ard : bool, default=False
         Whether each column has a length scale of its own (automatic relevance determination), or
         all have the same multiple of their standard deviations.
 

@@ -139,7 +139,7 @@ def loss_em(
         The first action. Where loss-EM ends may depend on it.
     family : Family, optional
         What q is restricted to.
-    max_iter : int
+    max_iter : int, default=100
 
     Raises
     ------

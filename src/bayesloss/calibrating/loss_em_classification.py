@@ -209,13 +209,13 @@ def loss_em_probit(
     costs : CostMatrix
     start : Tensor of shape (m, s), optional
         The first decisions. Without them, those of the plain posterior's approximation.
-    inference : {"laplace", "ep"}
+    inference : {"laplace", "ep"}, default="laplace"
         What approximates the posterior that the utility weighs: Laplace's method, as in Table 3, or
         EP, as section 5 suggests (:func:`~bayesloss.calibrating.loss_ep.tilted_ep`).
     max_loss : float, optional
         M, at least the larger cost, which it is if not given: "set to the maximum loss" (section
         5). Equality is harmless, since no probit probability is exactly 1.
-    max_iter : int
+    max_iter : int, default=50
         The largest number of rounds.
 
     Returns

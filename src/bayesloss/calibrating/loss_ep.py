@@ -54,9 +54,9 @@ def tilted_ep(
         +1 or -1.
     utility : GaussianUtility
         Such as :class:`LogUtility` with fixed decisions.
-    max_iter : int
+    max_iter : int, default=100
         The largest number of rounds; in each the labels' sites settle.
-    tolerance : float
+    tolerance : float, default=1e-8
         The utility's site has settled when no entry changes by more.
 
     Returns

@@ -163,7 +163,7 @@ class WhitenedGP:
         ----------
         kernel : SquaredExponential
         inputs : Tensor of shape (..., n) or (..., n, D)
-        batch_dims : int
+        batch_dims : int, default=0
             How many leading dimensions are data sets.
 
         Raises

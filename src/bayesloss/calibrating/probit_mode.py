@@ -69,8 +69,8 @@ def laplace_probit(
         Added to the log posterior.
     start : Tensor of shape (m, r), optional
         Zero if none is given.
-    max_iter : int
-    tolerance : float
+    max_iter : int, default=100
+    tolerance : float, default=1e-9
         A mode is found when no entry of the gradient is larger.
 
     Returns

@@ -85,7 +85,7 @@ def sparse_mean_kl(
     model : GPRegression
     support : sequence of int, or Tensor of shape (k,) or (k, D)
         Distinct indices of training points, or inputs from anywhere.
-    fitc : bool
+    fitc : bool, default=False
         Discount each datum by what the support cannot explain of it: the mean of Snelson and
         Ghahramani's FITC. No longer the least KL; better where the support lies among test inputs
         far from most data, and often worse where it does not.
@@ -123,7 +123,7 @@ def sparse_mean_calibrated(
     target : Tensor of shape (m,), optional
         The posterior mean of f at the points, or what is to stand for it; by default the exact one,
         in O(N^3).
-    kl_weight : float
+    kl_weight : float, default=0
         Not negative. Few samples of the test distribution leave d_L flat in some directions; there
         a little of the KL divergence decides.
 
@@ -180,9 +180,9 @@ def sparse_mean_targeted(
         The test distribution, as for :meth:`GPRegression.loss_matrix`.
     k : int
         Functions at most; fewer where fewer say the same. Not more than there are points.
-    oversampling : float
+    oversampling : float, default=2.0
         At least 1. The teacher gets better as this grows.
-    n_moves : int
+    n_moves : int, default=20
         Steps of :func:`move_support`, for small k above all. With none, and an oversampling of 1,
         the result is the teacher: FITC's mean.
 
@@ -323,7 +323,7 @@ def move_support(
     points, weights : Tensor
         The test distribution, as for :meth:`GPRegression.loss_matrix`.
     target : Tensor of shape (m,)
-    n_moves : int
+    n_moves : int, default=20
         Steps at most.
 
     Returns
@@ -383,7 +383,7 @@ def mean_by_cg(
     Parameters
     ----------
     model : GPRegression
-    rtol : float
+    rtol : float, default=1e-6
         The residual to be reached, as a part of the norm of y.
     max_iter : int, optional
         By default 10 N. Warns if the residual is not reached in as many.

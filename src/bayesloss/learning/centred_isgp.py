@@ -33,7 +33,7 @@ class CentredISGP(SourcePrior):
     ----------
     kernel : TrigonometricKernel
         Of the part of f that varies, scaled to its variance s^2.
-    tau : float
+    tau : float, default=0.5
         Prior standard deviation of the level w_0 of f; s^2 + tau^2 < 1.
     mu, gamma : float
         Prior mean and precision of nu_0.

@@ -200,16 +200,16 @@ def maximise_evidence(
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.
-    smoothness : sequence of float
+    smoothness : sequence of float, default=(8, 2)
         One search starts at each of these values of a. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
         Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", and the
         likelihood's own, such as "alpha".
-    objective : {"bound", "laplace", "variational"}
+    objective : {"bound", "laplace", "variational"}, default="bound"
         The evidence lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the
         highest bound of any Gaussian, whose posterior is then that of
         :func:`~bayesloss.learning.variational.variational`.
-    max_iter : int
+    max_iter : int, default=200
         The largest number of quasi-Newton iterations of each search.
 
     Returns

@@ -88,9 +88,9 @@ class FittedLink:
             Training scores as the posterior takes them, and how many times each counts.
         draws : Tensor of shape (S, M + 1), optional
             From the posterior; without them, 64 points of low discrepancy.
-        chance : bool
+        chance : bool, default=False
             Whether the draws are random ones, and the bands' draws the same.
-        held_ends : bool
+        held_ends : bool, default=False
             Whether nu is constant beyond the kernel's period.
         """
         end = posterior.prior.kernel.edge if held_ends else math.inf

@@ -100,7 +100,7 @@ class PosteriorMixture:
         x : Tensor of shape (n,)
         level : float
             In (0, 1).
-        observation : bool
+        observation : bool, default=False
             Whether the noise is added.
 
         Returns
@@ -152,7 +152,7 @@ def average_hyperparameters(
         From :func:`bayesloss.learning.evidence.maximise_evidence`, of a Gaussian likelihood.
     data : Observations
         The data, condensed by that likelihood.
-    by_variation : bool
+    by_variation : bool, default=False
         Whether the Gaussians that are mixed, and weigh themselves, are the variational ones. The
         points are those that Laplace's bound chooses in any case.
 

@@ -83,7 +83,7 @@ def weigh_draws(
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.
-    n_draws : int
+    n_draws : int, default=1024
     generator : torch.Generator, optional
         Of the draws; without it, PyTorch's own.
 

@@ -37,9 +37,9 @@ class SourcePrior(ABC, Generic[B]):
     ----------
     kernel : Basis
         Such as a :class:`TrigonometricKernel` or a :class:`NystromBasis`.
-    mu : float or scalar Tensor
+    mu : float or scalar Tensor, default=0
         Prior mean of the intercept nu_0, in the units of nu.
-    gamma : float or scalar Tensor
+    gamma : float or scalar Tensor, default=1
         Prior precision of nu_0, positive.
 
     Attributes

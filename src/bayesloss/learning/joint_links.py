@@ -136,12 +136,12 @@ def fit_joint_links(
         Laplace's evidence chooses, stiffest last; all with the same features.
     tol : float
         Rounds end when the evidence has not risen by tol nats a datum for some of them.
-    max_iter : int
+    max_iter : int, default=30
         How often weights move towards learned sources at most; with 0 they remain a multinomial
         regression's.
     groups : Tensor of int64 of shape (n,), optional
         Data of one number are held out together.
-    held_out : bool
+    held_out : bool, default=True
         Whether sources are fitted to held-out scores. Fitted to the training scores they would
         reward weights for overfitting, and there is one round.
 

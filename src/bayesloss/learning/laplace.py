@@ -243,7 +243,7 @@ def laplace(
         How many times each datum counts; positive.
     start : Tensor of shape (M + 1,), optional
         Where Newton's method begins; by default near the prior mean of nu.
-    max_iter : int
+    max_iter : int, default=200
         The largest number of Newton steps.
 
     Returns

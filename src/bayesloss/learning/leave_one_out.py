@@ -132,9 +132,9 @@ class LeaveOneOut:
         slopes : Tensor of shape (2, n), or two of shape (n,)
             Of the log probabilities of the labels 0 and 1 in the scores, where the weights were
             last fitted.
-        strength : float
+        strength : float, default=1
             How many times the penalty counted there.
-        step : float
+        step : float, default=1
             The part of the way from the scores of the last call that the scores went to those
             where the weights were last fitted. What holds out a datum goes as far.
         """

@@ -140,7 +140,7 @@ class Gaussian(Likelihood):
 
     Parameters
     ----------
-    alpha : float or scalar Tensor
+    alpha : float or scalar Tensor, default=1
         Noise precision, positive, in inverse squared units of the target.
 
     Raises

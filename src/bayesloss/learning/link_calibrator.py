@@ -251,7 +251,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores : array-like of shape (n,) or (n, 1)
-        level : float
+        level : float, default=0.95
             In (0, 1): the probability, given the data, that the true curve at one score is within.
 
         Returns

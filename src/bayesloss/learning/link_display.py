@@ -68,7 +68,7 @@ class LinkDisplay:
         estimator : LinkgisticClassifier
         target : label, optional
             The class whose link is drawn; needed where there are more than two.
-        level : float
+        level : float, default=0.95
             Posterior probability of the band.
         ax : matplotlib Axes, optional
             Where to draw; by default in a new figure.

@@ -133,7 +133,7 @@ def fit_links(
         TrigonometricKernel.
     noise : Tensor of shape (S, M + 1)
         Standard normal numbers that become draws from each posterior.
-    ordered : bool
+    ordered : bool, default=False
         Whether the first columns of the noise are to move the link most, as points of low
         discrepancy ask for.
     tol : float
@@ -150,11 +150,11 @@ def fit_links(
         are more than a nat behind are not looked at again.
     held_out : LeaveOneOut, optional
         Makes the scores that links are fitted to; without it, they are the training scores.
-    held_ends : bool
+    held_ends : bool, default=False
         Whether links are constant beyond their kernel's period, for scores far out.
     fixed : WeightFit, optional
         The fit with the fixed link, where it is known already.
-    progress : bool
+    progress : bool, default=False
         Whether a progress bar is shown.
     watch : callable, optional
         Called after each E-step with the weights, (K, d), and the posteriors given them.

@@ -31,7 +31,7 @@ _LEVEL_SPREAD = 0.5  # a priori the slope of a path lies in 0 to 4 or so
 _N_BASIS = 32  # of those
 _JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
 _JOINT_N_BASIS = 16
-_JOINT_LEVEL_SPREAD = 0.1
+_JOINT_LEVEL_SPREAD = 0.1  # a priori the slope lies in 0.6 to 1.4 or so
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
 _FAR_OFF = 1e3  # how much more or less of it they may fill where c is given
 _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any

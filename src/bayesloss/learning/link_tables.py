@@ -62,7 +62,7 @@ class HermiteTable:
         Parameters
         ----------
         x : Tensor of any shape
-        row : int, or Tensor of integers of the shape of x
+        row : int, or Tensor of integers of the shape of x, default=0
         """
         inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
         position = (inside - self.low) / self.step

@@ -31,7 +31,7 @@ class NystromBasis(Basis):
     kernel : SquaredExponential
     points : Tensor of shape (M,)
         The draws X; they need not be random.
-    jitter : float
+    jitter : float, default=1e-8
         Added to the diagonal of k(X, X), in units of the prior variance b. It bounds the error of
         the covariance at the points, and keeps the division by small eigenvalues from amplifying
         rounding errors. The default is the square root of the precision of float64, where the two

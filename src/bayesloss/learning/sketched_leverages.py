@@ -65,7 +65,7 @@ def sketched_leverages(
         Weighted curvatures d_n, not negative.
     ridge : float
         The penalty r; where it is zero, a hundredth of the diagonal of H stands in for it.
-    seed : int
+    seed : int, default=0
         Of the signs.
 
     Returns

@@ -148,9 +148,9 @@ def average_smoothness(
         Condensed by the likelihood with the features of the prior; they do not depend on a.
     start : Tensor of shape (M + 1,)
         Where the search begins at the largest a, such as ``prior.start(x)`` or a mode found before.
-    smoothness : sequence of float
+    smoothness : sequence of float, default=(1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
         Values of a, above 1.
-    max_iter : int
+    max_iter : int, default=100
         The largest number of Newton steps for each value.
 
     Returns

@@ -216,7 +216,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores : array-like of shape (n, K)
-        level : float
+        level : float, default=0.95
             In (0, 1).
 
         Returns

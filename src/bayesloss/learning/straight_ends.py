@@ -34,7 +34,7 @@ class StraightEnds(ISGP[Basis]):
     Parameters
     ----------
     prior : ISGP
-    edge : float
+    edge : float, default=1.0
         Positive.
 
     Examples

@@ -39,7 +39,7 @@ class TrigonometricKernel(Basis):
         Decay of the eigenvalues, ``a > 1``: the larger, the smoother (an input length-scale).
     c : float
         Half the inverse period: functions repeat every ``2 / c``, in the units of x.
-    n_basis : int
+    n_basis : int, default=64
         Number M of basis functions, even.
     b : float or scalar Tensor, optional
         Scale of the eigenvalues, ``b > 0``. None makes the prior variance k(0, 0) equal to 1.

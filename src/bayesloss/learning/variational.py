@@ -101,7 +101,7 @@ class GaussianBound:
     Parameters
     ----------
     joint : LogJoint
-    expectation : {"bound", "normal"}
+    expectation : {"bound", "normal"}, default="normal"
         Of the log likelihood, as in :func:`variational`.
     """
 
@@ -214,13 +214,13 @@ def variational(
     ----------
     prior, likelihood, x, y, sample_weight, start
         As for :func:`~bayesloss.learning.laplace.laplace`, at whose mode the search begins.
-    expectation : {"normal", "bound"}
+    expectation : {"normal", "bound"}, default="normal"
         How the log likelihood is averaged over nu(x_n). With Gaussian noise it is exact. Otherwise
         "normal" takes each nu(x_n) for normal, with its exact mean and variance, and integrates by
         20 Gauss-Hermite nodes: for any likelihood, near the truth, and no bound. "bound" takes the
         likelihood's own ``expected_log_density``, with labels and the log loss Jaakkola and
         Jordan's: a bound from below, whose Gaussian is too narrow.
-    max_iter : int
+    max_iter : int, default=200
         The largest number of steps, of Newton's method and then of this one.
 
     Returns

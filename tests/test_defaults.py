@@ -1,0 +1,84 @@
+"""The defaults of the public interface are those that its docstrings tell, and all are told."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+
+import pytest
+
+import bayesloss
+
+MODULES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(bayesloss.__path__, "bayesloss.")
+    if not found.ispkg
+]
+
+
+def described(name, module=bayesloss):
+    """A public function or class of a module, and its methods, as functions."""
+    shown = getattr(module, name)
+    methods = vars(shown).values() if inspect.isclass(shown) else ()
+    methods = [getattr(method, "__func__", method) for method in methods]
+    return shown, *filter(inspect.isfunction, methods)
+
+
+def documented(shown):
+    """The defaults that a docstring tells, by parameter."""
+    found = re.findall(r"^(\w+(?:, \w+)*) : .*default=(.+)$", inspect.getdoc(shown) or "", re.M)
+    return {name: ast.literal_eval(told) for names, told in found for name in names.split(", ")}
+
+
+@pytest.mark.parametrize("name", bayesloss.__all__)
+def test_defaults_are_those_that_are_documented(name):
+    for shown in described(name):
+        for parameter, told in documented(shown).items():
+            default = inspect.signature(shown).parameters[parameter].default
+            assert default == told, f"{shown}: {parameter}"
+
+
+@pytest.mark.parametrize("name", bayesloss.__all__)
+def test_defaults_are_documented(name):
+    """Where they are, or by a relative: a base class, or its module, or all that have the name."""
+    public = [each for other in bayesloss.__all__ for each in described(other)]
+    for shown in described(name):
+        kin = [*getattr(shown, "__mro__", [shown])]
+        kin += [each for each in public if each.__module__ == shown.__module__]
+        for parameter in inspect.signature(shown).parameters.values():
+            if not isinstance(parameter.default, int | float | str | tuple):
+                continue  # None and the like are told in words
+            if parameter.name.startswith("_") or shown.__name__.startswith("_"):
+                continue
+            near, all_told = (
+                {
+                    documented(each)[parameter.name]
+                    for each in among
+                    if parameter.name in documented(each)
+                }
+                for among in (kin, public)
+            )
+            told = near or all_told
+            assert told, f"{shown}: no docstring tells the default of {parameter.name}"
+            assert parameter.default in told, f"{shown}: {parameter}, and told is {told}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
+    """Of what a module has for others, too; or else that of its relatives there."""
+    shown = [each for name in getattr(module, "__all__", ()) for each in described(name, module)]
+    shown = [each for each in shown if callable(each) and each.__module__ == module.__name__]
+    kin = [(name, default) for each in shown for name, default in documented(each).items()]
+    for each in shown:
+        told, text = documented(each), inspect.getdoc(each) or ""
+        for parameter in inspect.signature(each).parameters.values():
+            default = parameter.default
+            if not isinstance(default, int | float | str | tuple) or "inf" in repr(default):
+                continue
+            near = [value for name, value in kin if name == parameter.name]
+            if re.search(rf"^{parameter.name} : ", text, re.M):
+                assert parameter.name in told, f"{each}: no default={default!r} is told"
+                assert default == told[parameter.name], f"{each}: {parameter}"
+            elif near and not each.__name__.startswith("_"):
+                assert default in near, f"{each}: {parameter}, and told is {near}"
