@@ -283,7 +283,7 @@ class TestStale:
         monkeypatch.setattr(leave_one_out, "_CHEAP", cheap)
         held, formed = LeaveOneOut(self.data, seed=0), []
         root = held._root
-        monkeypatch.setattr(held, "_root", lambda c: (formed.append(now), root(c))[1])
+        monkeypatch.setattr(held, "_root", lambda *c: (formed.append(now), root(*c))[1])
         scores, shifts = torch.zeros(120).double(), []
         for now, curvature in enumerate(curvatures):  # noqa: B007
             size = curvature.expand(120).sqrt()

@@ -88,12 +88,12 @@ class TestLearnedLink:
         """The E-step's inputs, with a period that ends within the scores."""
         seen = []
 
-        def update(link, data, likelihood, k, x, *rest):
-            seen.append(x)
-            return original(link, data, likelihood, k, x, *rest)
+        def update(links, data, likelihood, x, *rest):
+            seen.append(x[0])
+            return original(links, data, likelihood, x, *rest)
 
-        original = link_em._update_link
-        monkeypatch.setattr(link_em, "_update_link", update)
+        original = link_em._update_links
+        monkeypatch.setattr(link_em, "_update_links", update)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)

@@ -315,8 +315,8 @@ class Bernoulli(Likelihood):
             share = position.sub_(cell)
             for total, values in zip(found, (weight, weight * labels), strict=True):
                 upper = values * share
-                total += torch.bincount(cell, values - upper, minlength=len(nodes))
-                total[1:] += torch.bincount(cell, upper, minlength=last)
+                total.scatter_add_(0, cell, values - upper)
+                total[1:].scatter_add_(0, cell, upper)
         return found
 
     @staticmethod
