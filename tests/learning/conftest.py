@@ -94,6 +94,8 @@ class SecondDevice(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
+        if not types and kwargs.get("device") is None:  # of the processor
+            return function(*args, **kwargs)
         given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
         inside = there = any(isinstance(each, _There) for each in given)
         mixed = any(each.ndim and not isinstance(each, _There) for each in given)

@@ -169,6 +169,12 @@ class LeaveOneOut:
         slopes : mapping of int to Tensor of shape (2, n), or two of shape (n,)
             For each problem that will be asked for next; see :meth:`__call__`.
         strength : mapping of int to float, or sequence of float
+            Of their penalties.
+
+        Raises
+        ------
+        torch.linalg.LinAlgError
+            If an H is not positive definite.
         """
         # As if the penalty counted once, and all log probabilities less.
         curvatures = {k: mean_curvature(each).div_(strength[k]) for k, each in slopes.items()}
@@ -224,7 +230,10 @@ class LeaveOneOut:
         turned = [root @ self._directions if wider else root for root in roots.values()]
         most = torch.stack([each.abs().max() for each in (*roots.values(), *turned)]).tolist()
         if not all(map(math.isfinite, most)):
-            raise torch.linalg.LinAlgError("expected curvatures that make H positive definite")
+            raise torch.linalg.LinAlgError(
+                "expected H positive definite, got one without a finite root: look for inputs or "
+                "scores that are not finite"
+            )
         of_roots, of_turned = most[: len(roots)], most[len(roots) :]
         if self._groups is not None:
             for k, root in roots.items():

@@ -55,8 +55,8 @@ class Likelihood(Protocol):
 
     ``laplace`` calls :meth:`condense`, :meth:`log_density` and :meth:`derivatives`, and for the
     lower bound on the evidence :meth:`expected_log_density`. ``maximise_evidence`` also chooses the
-    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``spread`` for
-    the E-step and a ``loss`` for the M-step.
+    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``shares``
+    and ``on_grid`` for the E-step and a ``loss`` for the M-step.
 
     Attributes
     ----------
