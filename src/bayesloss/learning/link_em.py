@@ -237,6 +237,7 @@ def fit_links(
             if not active or len(history["log_evidence"]) > max_iter:
                 break
             nodes_of = enough_nodes if family else table_nodes
+            moving = [links[k] for k in active]
             tables = [
                 expected_log_probabilities(
                     link.prior,
@@ -244,13 +245,11 @@ def fit_links(
                     _draws(link, noise, ordered),
                     nodes_of(link.prior, _ROOM * link.reach),
                 )
-                for link in map(links.__getitem__, active)
+                for link in moving
             ]
             if held_ends:
-                tables = [
-                    table.held(links[k].prior.kernel.edge)
-                    for k, table in zip(active, tables, strict=True)
-                ]
+                ends = [link.prior.kernel.edge for link in moving]
+                tables = [table.held(end) for table, end in zip(tables, ends, strict=True)]
             tables = moved(tables, data.centre.device)
             slopes.clear()  # the next ones are those where the M-step ends
             fit = _raise_weights(  # M-step
