@@ -197,7 +197,7 @@ class TestAnotherDevice:
     """A device that is none, see conftest: what would be waited for is counted."""
 
     @staticmethod
-    def run(second_device, n, d, copies):
+    def run(second_device, n, d, size, copies):
         """Two problems, so many times each, on the processor and there."""
 
         def fit(device):
@@ -206,7 +206,8 @@ class TestAnotherDevice:
             given = (each.to(device) for each in (data.Z, labels, data.weight))
             data = LinearScores(*given, 1.0)
             fixed = fit_fixed_link(data, LogLoss(), 1e-3)
-            held_out, waited = LeaveOneOut(data, 0), []
+            groups = (torch.arange(n) // size).to(device) if size else None
+            held_out, waited = LeaveOneOut(data, 0, groups), []
             before = (sum(there.waits.values()), len(there.sizes))
             found = run(
                 data=data,
@@ -228,11 +229,12 @@ class TestAnotherDevice:
             torch.testing.assert_close(got, getattr(here, name), rtol=1e-9, atol=1e-9)
         return found
 
-    @pytest.mark.parametrize(("n", "d"), [(300, 3), (400, 70)])  # and wider than the sketch
-    def test_the_host_waits_as_often_for_eight_problems_as_for_two(self, n, d, second_device):
-        """Copies of two problems go the same way; rows that weigh 2 are held out whole."""
-        found, two, sizes = self.run(second_device, n, d, 1)
-        _, eight, _ = self.run(second_device, n, d, 4)
+    # Rows that weigh 2 are held out whole; so with more columns than the sketch has; groups of 4.
+    @pytest.mark.parametrize(("n", "d", "size"), [(300, 3, 0), (400, 70, 0), (300, 3, 4)])
+    def test_the_host_waits_as_often_for_eight_problems_as_for_two(self, n, d, size, second_device):
+        """Copies of two problems go the same way."""
+        found, two, sizes = self.run(second_device, n, d, size, 1)
+        _, eight, _ = self.run(second_device, n, d, size, 4)
         assert two == eight
         assert len(two) == len(found.history["log_evidence"]) == 3
         assert sizes.count(2 * n) == 1  # scores before the rounds, and counts on grids in them

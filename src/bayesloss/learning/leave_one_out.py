@@ -236,8 +236,8 @@ class LeaveOneOut:
             )
         of_roots, of_turned = most[: len(roots)], most[len(roots) :]
         if self._groups is not None:
-            for k, root in roots.items():
-                self._factors[k] = self._group_factors(root, curvatures[k])
+            factors = self._group_factors(list(roots.values()), list(curvatures.values()))
+            self._factors.update(zip(roots, factors, strict=True))
             return
         leverages = self._squares(
             self._inputs, torch.cat(turned, dim=1), len(roots), max(of_turned)
@@ -287,24 +287,31 @@ class LeaveOneOut:
         rho = agreement(self._rows, labels, weight, p * (1 - p), self._n_rows)
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-    def _group_factors(self, root: Tensor, curvature: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For groups of each size: their data, (B, m), and G, (B, m, r)."""
-        offset = self._centre @ root
-        share = (self._data.weight * curvature).sqrt()
-        factors = []
+    def _group_factors(
+        self, roots: Sequence[Tensor], curvatures: Sequence[Tensor]
+    ) -> list[list[tuple[Tensor, Tensor]]]:
+        """For each problem, and groups of each size: their data, (B, m), and G, (B, m, r)."""
+        width, every = len(roots[0]), torch.cat(list(roots), dim=1)
+        offset = self._centre @ every
+        shares = [(self._data.weight * curvature).sqrt() for curvature in curvatures]
+        factors: list[list[tuple[Tensor, Tensor]]] = [[] for _ in roots]
         for members in self._groups or ():
-            size, width = members.shape[1], len(root)
-            parts = []
-            for some in members.split(max(1, _CELLS // (2 * size * width))):
-                U = self._inputs.dense(some.flatten()) @ root - offset
-                U = U.reshape(*some.shape, width)
+            size = members.shape[1]
+            block = max(1, _CELLS // (2 * size * every.shape[1]))
+            found = [offset.new_empty((*members.shape, min(size, width))) for _ in roots]
+            for at, some in enumerate(members.split(block)):
+                U = (self._inputs.dense(some.flatten()) @ every).sub_(offset)
+                U = U.reshape(*some.shape, len(roots), width).permute(2, 0, 1, 3)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
-                known = share[some][:, :, None] * U
+                known = torch.stack([share[some] for share in shares])[..., None] * U
                 values, vectors = torch.linalg.eigh(known.mT @ known)
                 rest = 1 - values.clamp(0, _LARGEST)
-                parts.append(U @ (vectors * rest.rsqrt()[:, None, :]))
-            factors.append((members, torch.cat(parts)))
+                U = U @ (vectors * rest.rsqrt()[..., None, :])
+                for G, part in zip(found, U, strict=True):
+                    G[at * block :][: len(some)] = part
+            for each, G in zip(factors, found, strict=True):
+                each.append((members, G))
         return factors
 
     def _squares(
