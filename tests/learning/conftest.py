@@ -1,7 +1,138 @@
-"""One thread of torch for the tests of `bayesloss.learning`: their matrices are small."""
+"""One thread of torch for the tests of `bayesloss.learning`, and a device where there is none."""
+
+from collections import Counter
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map_only
+
+# What shows the host values, or needs some to go on. Products, sums and sorts are only queued.
+_WAITING = (
+    "_local_scalar_dense",  # float(), int(), bool(), item()
+    "nonzero",
+    "masked_select",
+    "equal",
+    "bincount",
+    "histc",
+    "_unique2",
+    "unique_dim",
+    "unique_consecutive",
+    "_linalg_check_errors",  # of a Cholesky factor, a solution
+    "_linalg_eigh",
+    "_linalg_svd",
+)
+_INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
+
+
+class _There(torch.Tensor):
+    """A tensor on the second device: what it holds is seen by its operations alone."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, held):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, held.shape, strides=held.stride(), dtype=held.dtype, device=SecondDevice.device
+        )
+
+    def __init__(self, held):
+        self.held = held
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        raise RuntimeError(f"expected tensors of the second device within it, got {func} without")
+
+
+class _Lists(TorchFunctionMode):
+    """Lists of numbers on their way to and from the device, which PyTorch moves by itself."""
+
+    def __init__(self, counts):
+        super().__init__()
+        self.counts = counts
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.tolist and isinstance(args[0], _There):
+            self.counts["to the host"] += 1
+            return args[0].held.tolist()
+        if function is torch.Tensor.new_tensor and isinstance(args[0], _There):
+            return torch.tensor(args[1], dtype=args[0].dtype).to(SecondDevice.device)
+        indexes = function in (torch.Tensor.__getitem__, torch.Tensor.__setitem__)
+        if indexes and isinstance(args[0], _There) and isinstance(args[1], list):
+            args = (args[0], torch.tensor(args[1]).to(SecondDevice.device), *args[2:])
+        return function(*args, **(kwargs or {}))
+
+
+class SecondDevice(TorchDispatchMode):
+    """A device beside the processor, where there is no other; it computes as the processor does.
+
+    Its tensors do not mix with the processor's, but for numbers and for row numbers, as on a GPU.
+
+    Attributes
+    ----------
+    waits : Counter of str
+        How often the host waited for the device, and how often tensors were sent there.
+    sizes : list of int
+        How many numbers came with each tensor that was sent to the host.
+    """
+
+    device = torch.device("meta")  # the one kind that every build of PyTorch has a place for
+
+    def __init__(self):
+        super().__init__()
+        self.waits, self.sizes = Counter(), []
+        self._lists = _Lists(self.waits)
+
+    def __enter__(self):
+        self._lists.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self._lists.__exit__(*error)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
+        if not types and kwargs.get("device") is None:  # of the processor
+            return function(*args, **kwargs)
+        given = [each for each in tree_flatten((args, kwargs))[0] if isinstance(each, torch.Tensor)]
+        inside = there = any(isinstance(each, _There) for each in given)
+        mixed = any(each.ndim and not isinstance(each, _There) for each in given)
+        if any(each.is_meta and not isinstance(each, _There) for each in given):
+            raise RuntimeError(f"expected tensors that hold something, got one without: {function}")
+        if kwargs.get("device") is not None:
+            there = kwargs["device"] == self.device
+            kwargs["device"] = torch.device("cpu")
+        elif name == "copy_":
+            there = isinstance(args[0], _There)
+        if name in ("_to_copy", "copy_"):
+            if there and mixed:
+                self.waits["to the device"] += 1
+            elif inside and not there:
+                self.waits["to the host"] += 1
+                self.sizes.append(given[-1].numel())
+        elif inside and mixed:
+            if name not in _INDEXING or not isinstance(args[0], _There):
+                raise RuntimeError(f"expected all tensors on one device, got two: {function}")
+            self.waits["to the device"] += 1
+        if inside and (name in _WAITING or (name in _INDEXING and _by_mask(args[1]))):
+            self.waits[name] += 1
+        args, kwargs = tree_map_only(_There, lambda each: each.held, (args, kwargs))
+        out = function(*args, **kwargs)
+        scalar = name == "_local_scalar_dense"
+        return tree_map_only(torch.Tensor, _There, out) if there and not scalar else out
+
+
+def _by_mask(indices):
+    """Whether how many are chosen depends on values."""
+    return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices)
+
+
+@pytest.fixture
+def second_device():
+    """The class of such devices."""
+    return SecondDevice
 
 
 @pytest.fixture(autouse=True, scope="session")

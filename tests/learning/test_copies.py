@@ -61,7 +61,7 @@ def pairs(n, patterns, times, seed=0):
 def test_agreement_is_the_part_of_the_pairs_that_are_copies(n, patterns, times):
     rows, labels, variance = pairs(n, patterns, times)
     weight = torch.ones(n * times, dtype=torch.float64)
-    found = agreement(rows, labels, weight, variance)
+    found = float(agreement(rows, labels, weight, variance))
     same = (rows[:, None] == rows[None]) & ~torch.eye(len(rows), dtype=torch.bool)
     differ = float((same & (labels[:, None] != labels[None])).sum())
     expected = float((same * 2 * variance).sum())
@@ -72,7 +72,7 @@ def test_agreement_is_the_part_of_the_pairs_that_are_copies(n, patterns, times):
     assert found == pytest.approx(copied, abs=0.15)
     # Copies merged into one row that weighs as much are the same data.
     some = slice(0, None, times)
-    again = agreement(rows[some], labels[some], times * weight[some], variance[some])
+    again = float(agreement(rows[some], labels[some], times * weight[some], variance[some]))
     assert again == pytest.approx(found, abs=1e-12)
 
 

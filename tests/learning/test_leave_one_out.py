@@ -273,6 +273,17 @@ def test_no_curvature_no_shift():
     assert LeaveOneOut(data, seed=0)(0, scores, torch.zeros((2, 120)).double()) is scores
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(120) // 2])
+def test_what_is_not_finite_is_refused(groups):
+    """No score is held out by a matrix that has no root."""
+    data = problem()
+    slopes = LogLoss().log_probabilities(torch.zeros(120).double())[1]
+    slopes[:, 7] = math.nan
+    held = LeaveOneOut(data, 0, None if groups is None else torch.from_numpy(groups))
+    with pytest.raises(torch.linalg.LinAlgError, match="expected H positive definite"):
+        held(0, torch.zeros(120).double(), slopes)
+
+
 class TestStale:
     """Where it costs much, H is formed when curvatures have changed by a tenth."""
 
@@ -283,7 +294,7 @@ class TestStale:
         monkeypatch.setattr(leave_one_out, "_CHEAP", cheap)
         held, formed = LeaveOneOut(self.data, seed=0), []
         root = held._root
-        monkeypatch.setattr(held, "_root", lambda c: (formed.append(now), root(c))[1])
+        monkeypatch.setattr(held, "_root", lambda *c: (formed.append(now), root(*c))[1])
         scores, shifts = torch.zeros(120).double(), []
         for now, curvature in enumerate(curvatures):  # noqa: B007
             size = curvature.expand(120).sqrt()

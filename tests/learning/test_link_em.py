@@ -8,11 +8,12 @@ from sklearn.linear_model import LogisticRegression
 from torch.overrides import TorchFunctionMode
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
+from bayesloss.learning.evidence import at_smoothness
 from bayesloss.learning.importance import weigh_draws
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
 from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import fit_links, grid_size
+from bayesloss.learning.link_em import fit_fixed_link, fit_links, grid_size
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 N_BASIS = 16
@@ -190,6 +191,53 @@ def test_rounds_send_nothing_of_the_size_of_the_data():
         large.append(sum(size >= 5000 for size in transfers.sizes))
         assert len(transfers.sizes) > 2 * rounds
     assert large[0] == large[1]
+
+
+class TestAnotherDevice:
+    """A device that is none, see conftest: what would be waited for is counted."""
+
+    @staticmethod
+    def run(second_device, n, d, size, copies):
+        """Two problems, so many times each, on the processor and there."""
+
+        def fit(device):
+            data = data_of(n=n, d=d)
+            labels = data.labels.repeat(copies, 1)
+            given = (each.to(device) for each in (data.Z, labels, data.weight))
+            data = LinearScores(*given, 1.0)
+            fixed = fit_fixed_link(data, LogLoss(), 1e-3)
+            groups = (torch.arange(n) // size).to(device) if size else None
+            held_out, waited = LeaveOneOut(data, 0, groups), []
+            before = (sum(there.waits.values()), len(there.sizes))
+            found = run(
+                data=data,
+                fixed=fixed,
+                held_out=held_out,
+                tol=1e-4,
+                max_iter=2,
+                family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)],
+                watch=lambda *_: waited.append(sum(there.waits.values()) - before[0]),
+            )
+            return found, waited, there.sizes[before[1] :]
+
+        there = second_device()
+        here, *_ = fit("cpu")
+        with there:
+            found = fit(second_device.device)
+        for name in ("beta", "seen", "scores"):
+            got = getattr(found[0], name).held
+            torch.testing.assert_close(got, getattr(here, name), rtol=1e-9, atol=1e-9)
+        return found
+
+    # Rows that weigh 2 are held out whole; so with more columns than the sketch has; groups of 4.
+    @pytest.mark.parametrize(("n", "d", "size"), [(300, 3, 0), (400, 70, 0), (300, 3, 4)])
+    def test_the_host_waits_as_often_for_eight_problems_as_for_two(self, n, d, size, second_device):
+        """Copies of two problems go the same way."""
+        found, two, sizes = self.run(second_device, n, d, size, 1)
+        _, eight, _ = self.run(second_device, n, d, size, 4)
+        assert two == eight
+        assert len(two) == len(found.history["log_evidence"]) == 3
+        assert sizes.count(2 * n) == 1  # scores before the rounds, and counts on grids in them
 
 
 def test_held_out_scores_keep_their_size():

@@ -9,6 +9,7 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, SkewedLogLoss, Trigonom
 from bayesloss.learning.link_tables import (
     HermiteTable,
     expected_log_probabilities,
+    moved,
     predictive_log_odds,
     table_nodes,
 )
@@ -66,6 +67,20 @@ class TestHermiteTable:
         table = HermiteTable(self.nodes, self.nodes.sin()[None], self.nodes.cos()[None])
         x = linspace(-3, 4, 20)
         torch.testing.assert_close(table.to(torch.device("cpu"))(x), table(x), rtol=0, atol=0)
+
+    def test_copies_of_several_are_the_same_functions(self, second_device):
+        """Of two lengths, sent as one tensor; one is held beyond an end."""
+        few = linspace(-1, 1, 5)
+        tables = [
+            HermiteTable(self.nodes, self.nodes.sin()[None], self.nodes.cos()[None]),
+            HermiteTable(few, few.exp()[None], few.exp()[None]).held(0.5),
+        ]
+        x = linspace(-3, 4, 20)
+        with second_device() as device:
+            found = [table(x.to(device.device)) for table in moved(tables, device.device)]
+        assert device.waits["to the device"] == 1 + 2
+        for (value, slope), table in zip(found, tables, strict=True):
+            torch.testing.assert_close((value.held, slope.held), table(x), rtol=0, atol=0)
 
 
 def draws_of(kind, n_draws=20, a=1.2):

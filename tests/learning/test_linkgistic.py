@@ -19,7 +19,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss, laplace
+from bayesloss import (
+    LinkgisticClassifier,
+    LinkgisticClassifierCV,
+    MatsushitaLoss,
+    SkewedLogLoss,
+    SquareLoss,
+    laplace,
+)
 from bayesloss.learning import link_em
 from bayesloss.learning.likelihoods import Bernoulli
 
@@ -88,12 +95,12 @@ class TestLearnedLink:
         """The E-step's inputs, with a period that ends within the scores."""
         seen = []
 
-        def update(link, data, likelihood, k, x, *rest):
-            seen.append(x)
-            return original(link, data, likelihood, k, x, *rest)
+        def update(links, data, likelihood, x, *rest):
+            seen.append(x[0])
+            return original(links, data, likelihood, x, *rest)
 
-        original = link_em._update_link
-        monkeypatch.setattr(link_em, "_update_link", update)
+        original = link_em._update_links
+        monkeypatch.setattr(link_em, "_update_links", update)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
@@ -561,6 +568,33 @@ def test_a_link_is_shown_in_a_line():
     X, y, _ = kinked(200)
     shown = repr(fit(X, y).link_)
     assert "tensor" not in shown and len(shown) < 400
+
+
+class TestAnotherDevice:
+    """A device that is none, see conftest, which refuses to mix its tensors with others."""
+
+    @pytest.mark.parametrize(
+        ("estimator", "options"),
+        [
+            (LinkgisticClassifier, {"multi_class": "ovr", "leave_one_out": False}),
+            (LinkgisticClassifier, {"multi_class": "ovr", "C": np.inf}),
+            (LinkgisticClassifier, {}),
+            (LinkgisticClassifierCV, {"multi_class": "ovr", "Cs": [0.1, 1.0]}),
+            (LinkgisticClassifierCV, {"Cs": [0.1, 1.0]}),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_the_fit_is_the_processors(self, estimator, options, second_device):
+        X, y = load_iris(return_X_y=True)
+        X = X + np.random.default_rng(0).normal(size=X.shape)
+        weight = np.random.default_rng(1).integers(1, 3, len(y)).astype(float)
+        options = {"max_iter": 2, **options}
+        here = estimator(**options).fit(X, y, sample_weight=weight)
+        with second_device() as device:
+            there = estimator(device=str(device.device), **options).fit(X, y, sample_weight=weight)
+        assert device.waits["to the host"]
+        np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), rtol=0, atol=1e-9)
 
 
 class TestBadInput:

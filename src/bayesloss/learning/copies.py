@@ -112,7 +112,9 @@ def merged(
     return first, np.bincount(codes.ravel(), weight).astype(np.float64)
 
 
-def agreement(rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor) -> float:
+def agreement(
+    rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor, size: int | None = None
+) -> Tensor:
     """The part of the pairs of rows with equal inputs that are copies: rho above.
 
     Parameters
@@ -125,14 +127,15 @@ def agreement(rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor) ->
         How many times each row counts.
     variance : Tensor of shape (n,)
         Of the labels, p (1 - p), according to the model.
+    size : int, optional
+        Above all numbers of rows, where that is known: then nothing waits for the device.
     """
-    size = int(rows.max()) + 1
+    size = int(rows.max()) + 1 if size is None else size
     total, ones, spread = (
-        torch.bincount(rows, values, minlength=size)
+        weight.new_zeros(size).scatter_add_(0, rows, values)
         for values in (weight, weight * labels, weight * variance)
     )
-    differ = float((ones * (total - ones)).sum())
-    if differ == 0:
-        return 1.0
-    expected = float(((total - 1).clamp_min(0) * spread).sum())
-    return min(max(1 - differ / expected, 0.0), 1.0) if expected > 0 else 0.0
+    differ = (ones * (total - ones)).sum()
+    expected = ((total - 1).clamp_min(0) * spread).sum()
+    part = torch.where(expected > 0, 1 - differ / expected, 0.0).clamp(0, 1)
+    return torch.where(differ == 0, 1.0, part)

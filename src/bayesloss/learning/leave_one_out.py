@@ -92,16 +92,18 @@ class LeaveOneOut:
         self._groups = None if groups is None else _by_size(groups)
         self._rows = None
         if groups is None and bool((data.weight > 1).any()):
-            self._rows = torch.from_numpy(data.inputs.equal()).to(data.centre.device)
+            numbers = data.inputs.equal()
+            self._rows, self._n_rows = torch.from_numpy(numbers), int(numbers.max()) + 1
+            self._rows = self._rows.to(data.centre.device)
         # For each problem: the curvatures of which H was formed, and the penalty's share of it; how
         # many of its copies a datum is left out with; h_n / (1 - h_n d_n) or the factors of groups.
-        self._formed: dict[int, tuple[Tensor, float]] = {}
+        self._formed: dict[int, tuple[Tensor, Tensor]] = {}
         self._own: dict[int, Tensor] = {}
         self._leverage: dict[int, Tensor] = {}
         self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
-        # Roots and sketches that were made together.
-        self._ready: dict[int, tuple[Tensor, Tensor]] = {}
+        # By how much H rose since it was formed, on average; None where there is no curvature.
+        self._ready: dict[int, Tensor | None] = {}
         self._largest = data.inputs.largest()
         self._moderate = self._largest < _MODERATE
         generator = torch.Generator().manual_seed(seed)
@@ -138,47 +140,143 @@ class LeaveOneOut:
             The part of the way from the scores of the last call that the scores went to those
             where the weights were last fitted. What holds out a datum goes as far.
         """
-        weight = self._data.weight
-        labels = self._data.labels[problem]
-        # As if the penalty counted once, and all log probabilities less.
-        curvature = mean_curvature(slopes).div_(strength)
-        if not bool((curvature > 0).any()):
+        if problem not in self._ready:
+            self.prepare({problem: slopes}, {problem: strength})
+        share = self._ready.pop(problem)
+        if share is None:
             return scores
-        if self._groups is None and problem not in self._own:
-            self._own[problem] = self._copies(labels, slopes)
-        if self._stale(problem, curvature):
-            if self._groups is None:
-                own = self._own[problem]
-                leverage = self._leverages(problem, curvature, own)
-                known = (own * curvature).mul_(leverage).clamp_max_(_LARGEST)
-                self._leverage[problem] = leverage.div_(known.neg_().add_(1))
-            else:
-                self._factors[problem] = self._group_factors(problem, curvature)
-        former, share = self._formed[problem]
-        share += (1 - share) * float(weight @ curvature / (weight @ former))
-        del curvature, former
+        labels = self._data.labels[problem]
         shift = torch.where(labels == 1, slopes[1], slopes[0]).div_(strength * share)
         if self._groups is None:
             shift.mul_(self._leverage[problem]).mul_(self._own[problem])
         else:
-            shift = _grouped(self._factors[problem], shift.mul_(weight))
+            shift = _grouped(self._factors[problem], shift.mul_(self._data.weight))
         if step < 1:
             shift = torch.lerp(self._shift[problem], shift, step)
         self._shift[problem] = shift
         return scores - shift
 
-    def _stale(self, problem: int, curvature: Tensor) -> bool:
-        """Whether H is to be formed: its data's part by shape, the penalty's by its share."""
-        if problem not in self._formed:
-            return True
-        if self._cheap:
-            return True
+    def prepare(
+        self, slopes: Mapping[int, Slopes], strength: Mapping[int, float] | Sequence[float]
+    ) -> None:
+        """Form H for all problems that need it in this round.
+
+        The host waits for the device of the data a few times, however many problems there are, and
+        not at all in the calls for them that follow.
+
+        Parameters
+        ----------
+        slopes : mapping of int to Tensor of shape (2, n), or two of shape (n,)
+            For each problem that will be asked for next; see :meth:`__call__`.
+        strength : mapping of int to float, or sequence of float
+            Of their penalties.
+
+        Raises
+        ------
+        torch.linalg.LinAlgError
+            If an H is not positive definite.
+        """
+        # As if the penalty counted once, and all log probabilities less.
+        curvatures = {k: mean_curvature(each).div_(strength[k]) for k, each in slopes.items()}
+        totals = {k: self._data.weight @ curvature for k, curvature in curvatures.items()}
+        changes = [self._change(k, curvatures[k], total) for k, total in totals.items()]
+        both = torch.stack([torch.stack([*totals.values()]), torch.stack(changes)]).tolist()
+        known = dict(zip(curvatures, zip(*both, strict=True), strict=True))
+        self._ready.update({k: None for k, (total, _) in known.items() if total == 0})
+        forming = [k for k, (total, change) in known.items() if total != 0 and change > _STALE]
+        for k in forming:
+            if self._groups is None and k not in self._own:
+                self._own[k] = self._copies(self._data.labels[k], slopes[k])
+        together = max(1, _CELLS // len(self._centre) ** 2)
+        for some in (forming[i : i + together] for i in range(0, len(forming), together)):
+            if self._wide:
+                self._form_wide(some[0], curvatures[some[0]])
+            else:
+                self._form({k: curvatures[k] for k in some}, {k: known[k][0] for k in some})
+        for k in totals:
+            if k not in self._ready:
+                former, share = self._formed[k]
+                part = totals[k] / (self._data.weight @ former)
+                self._ready[k] = share + (1 - share) * part
+
+    def _change(self, problem: int, curvature: Tensor, total: Tensor) -> Tensor:
+        """How far H is from the one formed: its data's part by shape, the penalty's by its share.
+
+        Infinite where there is none, or where a new one is cheap.
+        """
+        if problem not in self._formed or self._cheap:
+            return torch.full_like(total, math.inf)
         weight, (former, share) = self._data.weight, self._formed[problem]
-        total, former_total = weight @ curvature, weight @ former
-        change = weight @ (curvature / total).sub_(former, alpha=1 / float(former_total)).abs_()
+        former_total = weight @ former
+        shape = (curvature / total).addcmul_(former, former_total.reciprocal(), value=-1)
         if self._wide:  # H costs more, and it is the data's part alone whose shape is in doubt
-            share *= 1 - share
-        return float(change + share * (total / former_total).log().abs()) > _STALE
+            share = share * (1 - share)
+        return weight @ shape.abs_() + share * (total / former_total).log().abs()
+
+    def _form(self, curvatures: Mapping[int, Tensor], totals: Mapping[int, float]) -> None:
+        """H of some problems, and what it takes to hold data out, by one product with all inputs.
+
+        Parameters
+        ----------
+        curvatures : mapping of int to Tensor of shape (n,)
+        totals : mapping of int to float
+            Their weighted sums.
+        """
+        roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
+        ridge = self._data.ridge * self._data.total
+        for k, root in roots.items():
+            self._formed[k] = curvatures[k], ridge * root.square().sum() / len(root)
+        wider = len(self._centre) > _SKETCH
+        turned = [root @ self._directions if wider else root for root in roots.values()]
+        most = torch.stack([each.abs().max() for each in (*roots.values(), *turned)]).tolist()
+        if not all(map(math.isfinite, most)):
+            raise torch.linalg.LinAlgError(
+                "expected H positive definite, got one without a finite root: look for inputs or "
+                "scores that are not finite"
+            )
+        of_roots, of_turned = most[: len(roots)], most[len(roots) :]
+        if self._groups is not None:
+            factors = self._group_factors(list(roots.values()), list(curvatures.values()))
+            self._factors.update(zip(roots, factors, strict=True))
+            return
+        leverages = self._squares(
+            self._inputs, torch.cat(turned, dim=1), len(roots), max(of_turned)
+        )
+        if wider:
+            # What stands for several data is seen with the weight that it is left out with.
+            large = torch.stack(
+                [
+                    (self._own[k].clamp_min(1) if self._rows is not None else 1.0) * d * leverage
+                    > _LARGE
+                    for (k, d), leverage in zip(curvatures.items(), leverages, strict=True)
+                ]
+            )
+            rows = large.flatten().nonzero()[:, 0].remainder_(len(self._inputs))
+            split = rows.split(large.sum(1).tolist())
+            for leverage, root, largest, chosen in zip(
+                leverages, roots.values(), of_roots, split, strict=True
+            ):
+                for some in chosen.split(_MANY):
+                    leverage[some] = self._squares(self._inputs.rows(some), root, 1, largest)[0]
+        for k, leverage in zip(roots, leverages, strict=True):
+            self._keep(k, leverage, curvatures[k])
+
+    def _form_wide(self, problem: int, curvature: Tensor) -> None:
+        """The same where H has too many rows, from sparse inputs."""
+        inputs, mass = self._inputs, self._data.weight * curvature
+        if not isinstance(inputs, SparseInputs):
+            raise TypeError(f"expected sparse inputs, got {type(inputs).__name__}")
+        ridge = self._data.ridge * self._data.total
+        leverage = sketched_leverages(inputs, self._centre, mass, ridge, self._seed)
+        # Of as many weights as data can determine, what the data do not.
+        share = 1 - (mass @ leverage) / min(inputs.shape)
+        self._formed[problem] = curvature, share.clamp(0, 1)
+        self._keep(problem, leverage, curvature)
+
+    def _keep(self, problem: int, leverage: Tensor, curvature: Tensor) -> None:
+        """What h_n, of shape (n,), says of problem: h_n / (1 - h_n d_n)."""
+        known = (self._own[problem] * curvature).mul_(leverage).clamp_max_(_LARGEST)
+        self._leverage[problem] = leverage.div_(known.neg_().add_(1))
 
     def _copies(self, labels: Tensor, slopes: Slopes) -> Tensor:
         """How many of its copies a datum is left out with, of shape (n,)."""
@@ -186,110 +284,56 @@ class LeaveOneOut:
         if self._rows is None:
             return weight
         p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
-        rho = agreement(self._rows, labels, weight, p * (1 - p))
+        rho = agreement(self._rows, labels, weight, p * (1 - p), self._n_rows)
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-    def _group_factors(self, problem: int, curvature: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """For groups of each size: their data, (B, m), and G, (B, m, r)."""
-        root = self._root(curvature)
-        self._remember(problem, curvature, root)
-        offset = self._centre @ root
-        share = (self._data.weight * curvature).sqrt()
-        factors = []
+    def _group_factors(
+        self, roots: Sequence[Tensor], curvatures: Sequence[Tensor]
+    ) -> list[list[tuple[Tensor, Tensor]]]:
+        """For each problem, and groups of each size: their data, (B, m), and G, (B, m, r)."""
+        width, every = len(roots[0]), torch.cat(list(roots), dim=1)
+        offset = self._centre @ every
+        shares = [(self._data.weight * curvature).sqrt() for curvature in curvatures]
+        factors: list[list[tuple[Tensor, Tensor]]] = [[] for _ in roots]
         for members in self._groups or ():
-            size, width = members.shape[1], len(root)
-            parts = []
-            for some in members.split(max(1, _CELLS // (2 * size * width))):
-                U = self._inputs.dense(some.flatten()) @ root - offset
-                U = U.reshape(*some.shape, width)
+            size = members.shape[1]
+            block = max(1, _CELLS // (2 * size * every.shape[1]))
+            found = [offset.new_empty((*members.shape, min(size, width))) for _ in roots]
+            for at, some in enumerate(members.split(block)):
+                U = (self._inputs.dense(some.flatten()) @ every).sub_(offset)
+                U = U.reshape(*some.shape, len(roots), width).permute(2, 0, 1, 3)
                 if size < width:  # as many directions as there are data
                     U = torch.linalg.qr(U.mT, mode="r").R.mT
-                known = share[some][:, :, None] * U
+                known = torch.stack([share[some] for share in shares])[..., None] * U
                 values, vectors = torch.linalg.eigh(known.mT @ known)
                 rest = 1 - values.clamp(0, _LARGEST)
-                parts.append(U @ (vectors * rest.rsqrt()[:, None, :]))
-            factors.append((members, torch.cat(parts)))
+                U = U @ (vectors * rest.rsqrt()[..., None, :])
+                for G, part in zip(found, U, strict=True):
+                    G[at * block :][: len(some)] = part
+            for each, G in zip(factors, found, strict=True):
+                each.append((members, G))
         return factors
 
-    def prepare(
-        self, problems: Sequence[int], slopes: Mapping[int, Slopes], strength: Tensor
-    ) -> None:
-        """Sketch the leverages of all problems that will form H in this round by one product.
-
-        Parameters
-        ----------
-        problems : sequence of int
-            That will be asked for next.
-        slopes : mapping of int to Tensor of shape (2, n), or two of shape (n,)
-            For each of them; see :meth:`__call__`.
-        strength : Tensor of shape (K,)
-        """
-        if self._groups is not None or self._wide:
-            return
-        curvatures = {k: mean_curvature(slopes[k]).div_(float(strength[k])) for k in problems}
-        forming = [k for k, d in curvatures.items() if bool((d > 0).any()) and self._stale(k, d)]
-        curvatures = {k: curvatures[k] for k in forming}
-        together = max(1, _CELLS // len(self._centre) ** 2)
-        for some in (forming[i : i + together] for i in range(0, len(forming), together)):
-            self._ready.update(
-                zip(some, self._sketched([curvatures[k] for k in some]), strict=True)
-            )
-
-    def _sketched(self, curvatures: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """The roots of the inverses of H, and what the sketch says of h_n, of shape (n,)."""
-        roots = [self._root(curvature) for curvature in curvatures]
-        turned = roots
-        if len(self._centre) > _SKETCH:
-            turned = [root @ self._directions for root in roots]
-        squares = self._squares(self._inputs, torch.cat(turned, dim=1), len(roots))
-        return list(zip(roots, squares.unbind(), strict=True))
-
-    def _leverages(self, problem: int, curvature: Tensor, own: Tensor) -> Tensor:
-        """h_n, of shape (n,), exact where data make up much of their scores."""
-        if self._wide:
-            return self._sketched_alone(problem, curvature)
-        ready = self._ready.pop(problem) if problem in self._ready else None
-        root, leverage = ready or self._sketched([curvature])[0]
-        self._remember(problem, curvature, root)
-        if len(root) > _SKETCH:
-            # What stands for several data is seen with the weight that it is left out with.
-            heavy = own.clamp_min(1) if self._rows is not None else 1.0
-            large = torch.nonzero(heavy * curvature * leverage > _LARGE)[:, 0]
-            for rows in large.split(_MANY):
-                leverage[rows] = self._squares(self._inputs.rows(rows), root)[0]
-        return leverage
-
-    def _sketched_alone(self, problem: int, curvature: Tensor) -> Tensor:
-        """h_n, of shape (n,), where H has too many rows."""
-        inputs, mass = self._inputs, self._data.weight * curvature
-        if not isinstance(inputs, SparseInputs):
-            raise TypeError(f"expected sparse inputs, got {type(inputs).__name__}")
-        ridge = self._data.ridge * self._data.total
-        leverage = sketched_leverages(inputs, self._centre, mass, ridge, self._seed)
-        # Of as many weights as data can determine, what the data do not.
-        share = 1 - float(mass @ leverage) / min(inputs.shape)
-        self._formed[problem] = curvature, min(max(share, 0.0), 1.0)
-        return leverage
-
-    def _remember(self, problem: int, curvature: Tensor, root: Tensor) -> None:
-        ridge = self._data.ridge * self._data.total
-        share = ridge * float(root.square().sum()) / len(root)
-        self._formed[problem] = curvature, share
-
-    def _squares(self, inputs: Inputs, directions: Tensor, problems: int = 1) -> Tensor:
+    def _squares(
+        self, inputs: Inputs, directions: Tensor, problems: int = 1, largest: float | None = None
+    ) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
+
+        The largest number of the directions is asked for where it is not known.
 
         Many directions, and those from a sampled H, are seen in single precision: the error of a
         sketch, or of the sample, is a million times larger.
         """
         rough = problems > 1 or self._preference is not None
-        narrow = rough and self._moderate and float(directions.abs().max()) < _MODERATE
-        if narrow:
+        largest = float(directions.abs().max()) if largest is None else largest
+        if rough and self._moderate and largest < _MODERATE:
             directions = directions.to(torch.float32)
         return inputs.squared_lengths(directions, self._centre, problems)
 
-    def _root(self, curvature: Tensor) -> Tensor:
+    def _root(self, curvature: Tensor, total: float | None = None) -> Tensor:
         """A matrix R with R R^T = H^-1, of shape (d, d).
+
+        The weighted sum of the curvatures is asked for where it is not known.
 
         From many data H is estimated, by rows drawn in proportion to their curvature and about to
         their leverage. The inverse of an estimate is too large on average: with m rows for d_eff
@@ -302,7 +346,8 @@ class LeaveOneOut:
         ridge = self._data.ridge * self._data.total
         # A sample is seen in single precision where the penalty drowns that error, too.
         narrow = self._preference is not None and self._moderate
-        narrow = narrow and ridge > _NARROW * float(mass.sum()) * self._largest**2
+        total = float(mass.sum()) if total is None else total
+        narrow = narrow and ridge > _NARROW * total * self._largest**2
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
         for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
             inputs = self._inputs.dense(chosen).sub_(self._centre).mul_(root[:, None])
@@ -331,7 +376,8 @@ class LeaveOneOut:
         # them. The search for weights is stopped on its way there; so are these.
         H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
         H.diagonal().add_(1e-12)
-        return torch.linalg.cholesky(H), scale
+        factor, failed = torch.linalg.cholesky_ex(H)  # the host need not wait to know
+        return torch.where(failed == 0, factor, math.nan), scale
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

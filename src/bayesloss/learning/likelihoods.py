@@ -55,8 +55,8 @@ class Likelihood(Protocol):
 
     ``laplace`` calls :meth:`condense`, :meth:`log_density` and :meth:`derivatives`, and for the
     lower bound on the evidence :meth:`expected_log_density`. ``maximise_evidence`` also chooses the
-    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``spread`` for
-    the E-step and a ``loss`` for the M-step.
+    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``shares``
+    and ``on_grid`` for the E-step and a ``loss`` for the M-step.
 
     Attributes
     ----------
@@ -315,8 +315,8 @@ class Bernoulli(Likelihood):
             share = position.sub_(cell)
             for total, values in zip(found, (weight, weight * labels), strict=True):
                 upper = values * share
-                total += torch.bincount(cell, values - upper, minlength=len(nodes))
-                total[1:] += torch.bincount(cell, upper, minlength=last)
+                total.scatter_add_(0, cell, values - upper)
+                total[1:].scatter_add_(0, cell, upper)
         return found
 
     @staticmethod

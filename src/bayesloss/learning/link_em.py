@@ -23,7 +23,7 @@ one model, and the posterior is the nearest Gaussian instead.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -35,11 +35,12 @@ from bayesloss.learning.isgp import SourcePrior, trigonometric
 from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli, Observations
-from bayesloss.learning.linear_scores import LinearScores, by_parts, mean_curvature
+from bayesloss.learning.linear_scores import LinearScores, Slopes, by_parts, mean_curvature
 from bayesloss.learning.link_tables import (
     HermiteTable,
     enough_nodes,
     expected_log_probabilities,
+    moved,
     table_nodes,
 )
 from bayesloss.learning.posterior_draws import ordered_root
@@ -168,10 +169,9 @@ def fit_links(
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     walk = _Walk(fixed.beta.clone(), fixed.scores - fixed.offset[:, None], data.weight)
-    slopes = {
-        k: by_parts(lambda x: likelihood.loss.log_probabilities(x)[1].unbind(), row)
-        for k, row in enumerate(fixed.scores)
-    }
+    each = by_parts(lambda x: likelihood.loss.log_probabilities(x)[1].unbind(), fixed.scores)
+    slopes: dict[int, Slopes] = dict(enumerate(zip(*each, strict=True)))
+    del each
     offset, links = fixed.offset.cpu(), []
     del fixed  # with its scores
     for x, nu_0 in zip(walk.scores.cpu(), offset, strict=True):
@@ -197,20 +197,19 @@ def fit_links(
         while True:
             rounds = len(history["log_evidence"]) + 1
             if held_out is not None:
-                held_out.prepare(active, slopes, walk.fit_strength)
+                strength, step = torch.stack([walk.fit_strength, walk.step]).tolist()
+                held_out.prepare(slopes, strength)
             for k in active:
                 seen = fitted_to[k].copy_(walk.scores[k])
                 if held_out is not None:
-                    strength, step = float(walk.fit_strength[k]), float(walk.step[k])
-                    seen.copy_(held_out(k, seen, slopes[k], strength, step))
+                    seen.copy_(held_out(k, seen, slopes[k], strength[k], step[k]))
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
                     seen.clamp_(-edge, edge)
-                choose = rounds & (rounds - 1) == 0
-                # E-step
-                penalty = 0.5 * data.ridge * walk.penalty(k)
-                _update_link(links[k], data, likelihood, k, seen, penalty, choose, few)
+            choose = rounds & (rounds - 1) == 0
+            some = {k: links[k] for k in active}
+            _update_links(some, data, likelihood, fitted_to, walk, choose, few)  # E-step
             record(
                 "log_evidence",
                 active,
@@ -224,7 +223,7 @@ def fit_links(
                 best.look(active, walk, fitted_to, links)
             # Held-out scores keep their size. Where they stand still, and the evidence with them,
             # all that drifts is by how much their penalty counts.
-            still = walk.moved < _MOVED * math.sqrt(tol)
+            still = (walk.moved < _MOVED * math.sqrt(tol)).tolist()
             active = [
                 k
                 for k in active
@@ -234,42 +233,43 @@ def fit_links(
             ]
             if not active or len(history["log_evidence"]) > max_iter:
                 break
-            tables = {
-                k: expected_log_probabilities(
-                    links[k].prior,
+            nodes_of = enough_nodes if family else table_nodes
+            moving = [links[k] for k in active]
+            tables = [
+                expected_log_probabilities(
+                    link.prior,
                     likelihood.loss,
-                    _draws(links[k], noise, ordered),
-                    (enough_nodes if family else table_nodes)(
-                        links[k].prior,
-                        _ROOM * float(walk.scores[k].norm(p=math.inf)),
-                    ),
-                ).to(data.centre.device)
-                for k in active
-            }
+                    _draws(link, noise, ordered),
+                    nodes_of(link.prior, _ROOM * link.reach),
+                )
+                for link in moving
+            ]
             if held_ends:
-                tables = {k: tables[k].held(links[k].prior.kernel.edge) for k in active}
+                ends = [link.prior.kernel.edge for link in moving]
+                tables = [table.held(end) for table, end in zip(tables, ends, strict=True)]
+            tables = moved(tables, data.centre.device)
             slopes.clear()  # the next ones are those where the M-step ends
-            moved = _raise_weights(  # M-step
+            fit = _raise_weights(  # M-step
                 data.of(active),
-                list(tables.values()),
+                tables,
                 walk.beta[active],
                 _some(walk.scores, active),
                 walk.strength[active],
                 tol,
             )
             size = walk.beta[active].norm(dim=1).clamp_min(torch.finfo(data.centre.dtype).tiny)
-            record("expected_before", active, moved.start)
-            record("expected", active, moved.objective)
-            record("change", active, (moved.beta - walk.beta[active]).norm(dim=1) / size)
+            record("expected_before", active, fit.start)
+            record("expected", active, fit.objective)
+            record("change", active, (fit.beta - walk.beta[active]).norm(dim=1) / size)
             slopes = {
-                k: by_parts(partial(_slopes, tables[k]), row)
-                for k, row in zip(active, moved.scores, strict=True)
+                k: by_parts(partial(_slopes, table), row)
+                for k, table, row in zip(active, tables, fit.scores, strict=True)
             }
-            factor = walk.go(active, moved, rounds, held_out is not None)
+            factor = walk.go(active, fit, rounds, held_out is not None)
             for k, f in zip(active, factor, strict=True):
                 for each in slopes[k]:
                     each.div_(f)
-            del moved
+            del fit
     best.restore(walk, fitted_to, links)
     if active:
         gain = max(links[k].gain for k in active)
@@ -352,6 +352,7 @@ class _Link:
     posterior: Posterior = field(init=False)
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
+    reach: float = math.nan  # of the training scores, in absolute value
     found: bool = False  # whether the last search ended at a mode
     evidence: float = -math.inf  # its logarithm, in nats a datum
     value: float = -math.inf  # the same less the penalty
@@ -373,10 +374,6 @@ class _Walk:
         self.step = self.strength.clone()
         self.moved = torch.full_like(self.strength, math.inf)  # a part of held-out scores' size
         self._weight, self._ahead = weight, scores[:, :0]  # no way as yet
-
-    def penalty(self, k: int) -> float:
-        """The squared weights of a problem, as often as they count."""
-        return float(self.strength[k] * (self.beta[k] @ self.beta[k]))
 
     def _size(self, scores: Tensor) -> Tensor:
         return (scores.square() @ self._weight).sqrt()
@@ -443,40 +440,64 @@ class _BestRounds:
         return link.posterior.log_evidence < self._kept[k][0].log_evidence - _STRONG
 
 
-def _update_link(
-    link: _Link,
+def _update_links(
+    links: Mapping[int, _Link],
     data: LinearScores,
     likelihood: Bernoulli,
-    problem: int,
-    scores: Tensor,
-    penalty: float,
+    seen: Tensor,
+    walk: _Walk,
     choose: bool,
     few: bool,
 ) -> None:
-    """The E-step of one problem: Newton's method on the grid, from the mode of the round before."""
-    low, high = float(scores.min()), float(scores.max())
-    if low == high:  # constant inputs: one node would do
-        high = low + link.prior.kernel.edge
-    link.low, link.high = low, high
-    labels = data.labels[problem]
+    """The E-steps of some problems: Newton's method on grids, from the modes of the round before.
 
-    def observed(size: int) -> Observations:
-        nodes = torch.linspace(low, high, size, dtype=scores.dtype, device=scores.device)
-        return likelihood.spread(link.prior.features, scores, labels, data.weight, nodes)
+    What has the size of the data is done where the data are. What is seen of it, extremes and sums
+    on grids, comes to the host for all problems together, and the host waits for nothing else: a
+    Newton step takes matrices of M + 1 rows, which a processor solves before a GPU has begun.
+    """
+    squares = walk.strength * walk.beta.square().sum(dim=1)
+    facts = [
+        torch.stack([*seen[k].aminmax(), walk.scores[k].norm(p=math.inf), squares[k]])
+        for k in links
+    ]
+    penalties = {}
+    for (k, link), (low, high, reach, square) in zip(
+        links.items(), torch.stack(facts).tolist(), strict=True
+    ):
+        if low == high:  # constant inputs: one node would do
+            high = low + link.prior.kernel.edge
+        link.low, link.high, link.reach = low, high, reach
+        penalties[k] = 0.5 * data.ridge * square
 
-    if choose and len(link.rivals) > 1:
-        _choose_prior(link, likelihood, observed(_COARSE))
-    size = grid_size(link.prior, high - low, data.total)
-    joint = LogJoint(link.prior, likelihood, observed(size))  # eq. (12), given beta
-    mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
-    link.Gamma, link.found = mode.Gamma, mode.converged
-    if few and mode.converged and link.prior.n_twins > 1:
-        link.posterior = nearest(joint, mode)[0]
-    else:
-        link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
-    evidence = link.posterior.log_evidence / data.total
-    link.evidence, link.drift = evidence, abs(evidence - link.evidence)
-    link.value, link.gain = evidence - penalty, abs(evidence - penalty - link.value)
+    def observed(sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
+        """Problems, and their data on grids of so many nodes."""
+        grids = []
+        for k, size in sizes.items():
+            nodes = torch.linspace(
+                links[k].low, links[k].high, size, dtype=seen.dtype, device=seen.device
+            )
+            shares = likelihood.shares(seen[k], data.labels[k], data.weight, nodes)
+            grids.append(torch.cat([nodes[None], shares]))
+        here = torch.cat(grids, dim=1).cpu() if grids else seen.new_empty(0)
+        for k, grid in zip(sizes, here.split(list(sizes.values()), dim=-1), strict=True):
+            yield k, likelihood.on_grid(links[k].prior.features, grid[0], grid[1:])
+
+    if choose:
+        for k, some in observed({k: _COARSE for k in links if len(links[k].rivals) > 1}):
+            _choose_prior(links[k], likelihood, some)
+    sizes = {k: grid_size(v.prior, v.high - v.low, data.total) for k, v in links.items()}
+    for k, every in observed(sizes):
+        link, joint = links[k], LogJoint(links[k].prior, likelihood, every)  # eq. (12), given beta
+        mode = find_mode(joint, link.Gamma, max_iter=_NEWTON_STEPS)
+        link.Gamma, link.found = mode.Gamma, mode.converged
+        if few and mode.converged and link.prior.n_twins > 1:
+            link.posterior = nearest(joint, mode)[0]
+        else:
+            link.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
+        evidence = link.posterior.log_evidence / data.total
+        link.evidence, link.drift = evidence, abs(evidence - link.evidence)
+        value = evidence - penalties[k]
+        link.value, link.gain = value, abs(value - link.value)
 
 
 def _choose_prior(link: _Link, likelihood: Bernoulli, data: Observations) -> None:

@@ -11,6 +11,7 @@ the number of basis functions nor on that of posterior draws.
 
 import copy
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ __all__ = [
     "HermiteTable",
     "enough_nodes",
     "expected_log_probabilities",
+    "moved",
     "predictive_log_odds",
     "table_nodes",
 ]
@@ -87,9 +89,17 @@ class HermiteTable:
 
     def to(self, device: torch.device) -> "HermiteTable":
         """The same table on another device."""
-        other = object.__new__(HermiteTable)
-        other.__dict__.update(self.__dict__, coefficients=self.coefficients.to(device))
-        return other
+        return moved([self], device)[0]
+
+
+def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteTable]:
+    """The same tables on another device, sent there together."""
+    sent = torch.cat([table.coefficients for table in tables]).to(device)
+    others = [copy.copy(table) for table in tables]
+    parts = sent.split([len(table.coefficients) for table in tables])
+    for other, part in zip(others, parts, strict=True):
+        other.coefficients = part
+    return others
 
 
 def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:

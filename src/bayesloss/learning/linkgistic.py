@@ -428,8 +428,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
                 far = (joint.scores.cpu().abs() > joint.prior.kernel.edge).any(dim=0)
             return joint, far
 
+        weight = data.weight.cpu()
+
         def prior_of(scores: Tensor) -> SourcePrior[TrigonometricKernel]:
-            prior = self._priors.first(scores, data.weight.cpu())
+            prior = self._priors.first(scores, weight)
             if self._priors.robust:
                 far.logical_or_(scores.abs() > prior.kernel.edge)
             return prior
@@ -578,10 +580,12 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             )
         if data.ridge:
             return
-        apart = [
-            bool(x[labels == 0].max() < x[labels == 1].min())
+        below = [
+            torch.where(labels == 0, x, -math.inf).max()
+            < torch.where(labels == 1, x, math.inf).min()
             for x, labels in zip(fit.scores, data.labels, strict=True)
         ]
+        apart = torch.stack(below).tolist()
         if any(apart):
             warn_caller(
                 f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "

@@ -34,9 +34,9 @@ from bayesloss.learning.estimators import all_or_nothing
 from bayesloss.learning.joint_links import common_scale, fit_softmax
 from bayesloss.learning.leave_one_out import LeaveOneOut
 from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.linear_scores import LinearScores, Slopes
 from bayesloss.learning.link_em import fit_fixed_link, fit_links
-from bayesloss.learning.link_tables import enough_nodes, expected_log_probabilities
+from bayesloss.learning.link_tables import enough_nodes, expected_log_probabilities, moved
 from bayesloss.learning.linkgistic import LinkgisticClassifier, Problems
 from bayesloss.learning.weight_search import WeightFit
 from bayesloss.proper_losses import ProperLoss
@@ -172,11 +172,12 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
 
         def held_out_losses(data: LinearScores) -> Tensor:
             nonlocal fixed
+            weight = data.weight.cpu()
             fixed = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
             fit = fit_links(
                 data,
                 likelihood,
-                lambda x: priors.first(x, data.weight.cpu(), member=_STIFF),
+                lambda x: priors.first(x, weight, member=_STIFF),
                 noise,
                 tol=self.tol,
                 max_iter=0,
@@ -185,12 +186,13 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
                 fixed=fixed,
             )
             losses = torch.zeros_like(data.weight)
-            for q, draws, x, y in zip(
-                fit.posteriors, fit.draws, fit.seen, data.labels, strict=True
-            ):
-                nodes = enough_nodes(q.prior)
-                table = expected_log_probabilities(q.prior, likelihood.loss, draws, nodes)
-                losses -= table.to(x.device)(x, y)[0] / len(data.labels)
+            tables = [
+                expected_log_probabilities(q.prior, likelihood.loss, draws, enough_nodes(q.prior))
+                for q, draws in zip(fit.posteriors, fit.draws, strict=True)
+            ]
+            tables = moved(tables, losses.device)
+            for table, x, y in zip(tables, fit.seen, data.labels, strict=True):
+                losses -= table(x, y)[0] / len(data.labels)
             return losses
 
         return self._along(problems, held_out_losses)
@@ -206,7 +208,9 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
             scores = fit.scores
             p = torch.softmax(scores, dim=0)
             held_out = LeaveOneOut(data, 0, problems.groups)
-            alone = [held_out(k, scores[k], torch.stack([-p[k], 1 - p[k]])) for k in range(K)]
+            slopes: dict[int, Slopes] = dict(enumerate(zip(-p, 1 - p, strict=True)))
+            held_out.prepare(slopes, [1.0] * K)
+            alone = [held_out(k, scores[k], slopes[k]) for k in range(K)]
             seen = torch.lerp(torch.stack(alone), scores, 1 / K)
             scale = common_scale(seen, torch.zeros_like(fit.offset), data)
             return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
