@@ -2,11 +2,14 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
+
+from bayesloss.learning.linear_scores import LinearScores
 
 # What shows the host values, or needs some to go on. Products, sums and sorts are only queued.
 _WAITING = (
@@ -142,3 +145,22 @@ def _one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def problem():
+    """Makes problems that share their inputs, of weights 1 to 3."""
+
+    def made(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):
+        """Inputs far from the origin, on very different scales; labels that depend on them."""
+        generator = np.random.default_rng(seed)
+        spread = scale * np.geomspace(1, 50, d)
+        z = generator.normal(size=(n, d)) * spread + 20 * spread
+        truth = generator.normal(size=(k, d)) / spread
+        odds = truth @ (z - z.mean(0)).T
+        labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
+        weight = generator.integers(1, 4, n).astype(float)
+        arrays = (torch.from_numpy(a) for a in (z, labels, weight))
+        return LinearScores(*arrays, C)
+
+    return made
