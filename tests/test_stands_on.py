@@ -43,8 +43,8 @@ class TestOther:
         assert X is not None
 
 
-def test_refused():
-    bayesloss.TrigonometricKernel(a=-1.5, c=0.5, n_basis=4)
+def test_refused(kernel):
+    bayesloss.laplace(ISGP(kernel, mu=0.0, gamma=1.0), bayesloss.Gaussian(1.0), X, X[:3])
 
 
 @pytest.mark.parametrize("check", [0])
@@ -82,9 +82,10 @@ def test_what_a_failing_test_says(tmp_path):
     assert {kernel, "isgp.ISGP.derivative"} <= {*names}
     assert "eq. (9)" in helped[0]
     assert "eq. (8)" in helped[1]
-    # What raised, and what the test called.
-    assert refused[0].startswith("raised in ")
-    assert any(kernel in line for line in refused[:2])
+    # What raised, who called it, and what the test called.
+    heads = [line.partition(":")[0] for line in refused]
+    assert heads[:2] == ["raised in laplace.check_data", "called by laplace.laplace"]
+    assert "laplace.laplace" in heads[2:]
     assert checked[0].startswith("regression.ISGPRegressor: ")
     assert checked[1].startswith("=====")
     assert "3 failed, 2 passed, 1 xfailed" in said

@@ -167,3 +167,12 @@ def test_more_bad_input():
         prediction_losses(torch.ones(2, 2, 2), torch.ones(2, 2))
     assert float(kl_divergence(good, torch.tensor([1.0, 0.0]))) == np.inf
     assert float(kl_divergence(torch.tensor([1.0, 0.0]), good)) == pytest.approx(np.log(2))
+
+
+def test_risks_that_differ_by_rounding_errors_are_equal():
+    """By no more than the tolerance; one of the actions is always among the best."""
+    risks = torch.tensor([[0.0, 0.5e-12, 1.5e-12, 1.0]], dtype=torch.float64)
+    p = torch.ones(1, dtype=torch.float64)
+    assert optimal_actions(p, risks).tolist() == [True, True, False, False]
+    assert optimal_actions(p, risks, tolerance=0.0).tolist() == [True, False, False, False]
+    assert optimal_actions(p, risks, tolerance=2.0).all()

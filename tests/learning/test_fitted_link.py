@@ -116,6 +116,7 @@ def test_a_table_of_slopes_is_not_felt(kind):
     )
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
 def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
     X, y = problem(n=100)
     link = LinkgisticClassifier(a=1.3, n_basis=16, max_iter=1).fit(X, y).link_

@@ -80,7 +80,15 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
 
 
 def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
-    """Which actions have the least risk, up to `tolerance`: booleans of shape (..., A)."""
+    """Which actions have the least risk: booleans of shape (..., A).
+
+    Parameters
+    ----------
+    p : Tensor of shape (..., K)
+    losses : Tensor of shape (K, A)
+    tolerance : float, default=1e-12
+        A risk that is larger by no more counts as the least.
+    """
     risk = posterior_risk(p, losses)
     return risk <= risk.min(dim=-1, keepdim=True).values + tolerance
 
