@@ -149,3 +149,10 @@ def test_where_no_datum_tells_anything_coordinates_stay_finite(problem):
     expected = torch.diag(torch.tensor([data.ridge**-0.5] * 5 + [1e3], dtype=torch.float64))
     for k in range(3):
         torch.testing.assert_close(moved[k::3].abs(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_hessians_that_are_none_are_refused(problem):
+    curvature = torch.ones((3, 200), dtype=torch.float64)
+    curvature[1, 7] = math.nan
+    with pytest.raises(torch.linalg.LinAlgError, match="expected Hessians that are positive"):
+        problem().adapted(curvature)

@@ -163,12 +163,22 @@ class LinearScores:
         curvature : Tensor of shape (K, n), or (K + 1, n) where problems are one
             Minus second derivatives of the log probabilities in the scores, not negative; the last
             of K + 1 along the direction in which all scores of a datum change by 1 / sqrt(K).
+
+        Raises
+        ------
+        torch.linalg.LinAlgError
+            If a Hessian is not positive definite.
         """
         preference = self.leverages() if len(self.inputs) > _HESSIAN else None
         other, d = copy.copy(self), len(self.centre)
         roots = self.centre.new_empty((len(curvature), d + 1, d + 1))
         for root, row in zip(roots, curvature, strict=True):
             root.copy_(self._factor(row, preference))
+        if not bool(roots.isfinite().all()):
+            raise torch.linalg.LinAlgError(
+                "expected Hessians that are positive definite, got one without a finite root: look "
+                "for inputs or scores that are not finite"
+            )
         other.vectors, other._leverages = roots[:, :d, :d], None
         other.stretch = torch.ones_like(roots[:, :1, 0])
         other.shift, other.lean = roots[:, d, d:], self.scale * roots[:, :d, d]
@@ -205,7 +215,8 @@ class LinearScores:
         diagonal[:-1] += torch.where(diagonal[:-1] < 0.1 * usual, usual, 0.0)
         diagonal[:-1] += self.damping * self.scale**2
         diagonal[-1] += 1e-6  # no label may be left to tell the offset
-        factor = torch.linalg.cholesky(H)
+        factor, failed = torch.linalg.cholesky_ex(H)  # the host need not wait to know
+        factor = torch.where(failed == 0, factor, math.nan)
         identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False).T
 
