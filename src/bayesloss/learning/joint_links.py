@@ -26,8 +26,7 @@ fold, go a few steps of L-BFGS towards the maximum of
 with the sources at their mode. To go all the way would be in vain, as sources move meanwhile.
 Weights begin as multinomial regressions, nu_k(x_k) = x_k + level. Through t the data have a say in
 the penalty: of straight lines the next weights are a multinomial regression's with t^2 C in place
-of C. Rounds end when Laplace's evidence of the held-out labels
-rises no more, and the best counts.
+of C. Rounds end when Laplace's evidence of the held-out labels rises no more, and the best counts.
 """
 
 import math
