@@ -373,7 +373,7 @@ def test_problems_that_are_prepared_together(cells, monkeypatch):
     slopes = {k: LogLoss().log_probabilities(scores[k])[1] for k in range(3)}
     strength = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
     alone, held = LeaveOneOut(data, seed=0), LeaveOneOut(data, seed=0)
-    held.prepare([2, 0], slopes, strength)
+    held.prepare({k: slopes[k] for k in (2, 0)}, strength.tolist())
     assert sorted(held._ready) == [0, 2]
     for k in range(3):
         expected = alone(k, scores[k], slopes[k], float(strength[k]))
