@@ -419,3 +419,30 @@ def test_steps_are_corrected_as_by_the_matrix_of_bfgs():
     for slope in (draw(size=4), y):
         step = _corrected(torch.from_numpy(slope), pairs)
         np.testing.assert_allclose(step, H @ slope, err_msg="inverse curvature of BFGS")
+
+
+def test_steps_that_rounding_leaves_without_a_gaussian_are_cut(monkeypatch):
+    """Far out S^-1 may have no Cholesky factor: it is asked for nothing, and one nearer serves."""
+    x, y = labels()
+    joint = joint_of(ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=4)), Bernoulli(), x, y)
+    mode = find_mode(joint, joint.prior.start(x))
+    expected, _ = nearest(joint, mode)
+    factorise, called, proposed, asked = torch.linalg.cholesky_ex, GaussianBound.__call__, [], []
+
+    def fails_at_first(matrix):
+        proposed.append(matrix)  # after where the search begins, steps
+        factor, failed = factorise(matrix)
+        return factor, failed + (len(proposed) in (2, 3))
+
+    def value(self, m, precision):
+        asked.append(precision)
+        return called(self, m, precision)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", fails_at_first)
+    monkeypatch.setattr(GaussianBound, "__call__", value)
+    found, trouble = nearest(joint, mode)
+    assert not trouble
+    assert len(proposed) > 3
+    assert not any(each is one for each in asked for one in proposed[1:3])
+    # Both searches end where the next step would gain less than 1e-7 nats.
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-6)

@@ -344,9 +344,12 @@ def _climb(bound: GaussianBound, q: Trial, max_iter: int) -> tuple[Trial, int, f
             a, B = (fraction * step).split([size, size**2])
             B = math.sqrt(2) * B.view(size, size)
             new = q.factor @ (unit + B + 0.5 * B @ B) @ q.factor.T
-            moved = bound(q.m + q.root @ a, 0.5 * (new + new.T))
-            if moved.value >= q.value + 2e-4 * fraction * gain - rounding:
-                break
+            new = 0.5 * (new + new.T)
+            # Far out rounding errors leave it indefinite.
+            if int(torch.linalg.cholesky_ex(new)[1]) == 0:
+                moved = bound(q.m + q.root @ a, new)
+                if moved.value >= q.value + 2e-4 * fraction * gain - rounding:
+                    break
             fraction /= 2
         else:
             if not pairs:
