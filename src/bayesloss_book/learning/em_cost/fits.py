@@ -31,7 +31,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
-from bayesloss_book.data import load_images
+from bayesloss_book.data import DataError, load_images
 from bayesloss_book.stores.results import run_cells
 
 __all__ = [
@@ -225,6 +225,13 @@ def measure(*, problem: str, method: str, repeat: int) -> dict[str, float]:
         ``cpu_seconds`` of the fit; ``peak_mb`` of the process, ``beyond_mb`` what was there before
         the fit, and ``data_mb`` of the inputs; ``rounds``; whether it ``converged``; ``loss``, the
         mean log loss of data held out, for a curve the mean squared error.
+
+    Raises
+    ------
+    DataError
+        If the problem's data cannot be had.
+    RuntimeError
+        If the process ends in another error, with what it said.
     """
     one = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     done = subprocess.run(
@@ -234,6 +241,9 @@ def measure(*, problem: str, method: str, repeat: int) -> dict[str, float]:
         env=os.environ | one,
     )
     if done.returncode:
+        before, _, missing = done.stderr.rpartition(f"{DataError.__name__}: ")
+        if before:  # without data nothing is wrong with the fit
+            raise DataError(missing.strip())
         raise RuntimeError(f"{problem}, {method}: {done.stderr[-2000:]}")
     return json.loads(done.stdout)
 

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy.sparse.linalg import norm
 
+from bayesloss_book.data import DataError
 from bayesloss_book.learning.em_cost import fits
 from bayesloss_book.stores.results import load_provenance, load_results
 
@@ -38,6 +39,16 @@ def test_a_fit_tells_its_costs():
 def test_what_fails_says_why():
     with pytest.raises(RuntimeError, match="expected a method that is known, got 'best'"):
         fits.measure(problem="1,000 x 10", method="best", repeat=0)
+
+
+def test_data_that_cannot_be_had_are_told_from_fits_that_fail(tmp_path, monkeypatch):
+    """A damaged file is refused in the process of the fit, and by the same name here."""
+    (tmp_path / "fashion-mnist").mkdir()
+    for each in ("train-labels-idx1-ubyte.gz", "train-images-idx3-ubyte.gz"):
+        (tmp_path / "fashion-mnist" / each).write_bytes(b"no images")
+    monkeypatch.setenv("BAYESLOSS_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="^(?s:(?!Traceback).)*$"):
+        fits.measure(problem="Fashion-MNIST, class 0 of ten", method="lbfgs", repeat=0)
 
 
 def test_table_has_medians_beside_the_rivals():
