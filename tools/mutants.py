@@ -10,8 +10,8 @@ ends it. Each file of tests runs in a fork of a process that has imported what t
     python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
 
 stores the fault, whether it was caught, by which test, and what that test said and stands on; what
-is stored already is not done again. The seconds are of processor time, for one fault; one that
-takes more is `slow`: look at it.
+is stored already is not done again. A file of tests that catches one must pass without it. The
+seconds are of processor time, for one fault; one that takes more is `slow`: look at it.
 """
 
 import argparse
@@ -284,6 +284,7 @@ def main() -> int:
     given = parser.parse_args()
     stored = json.loads(given.out.read_text("utf-8")) if given.out.exists() else []
     done = {tuple(entry["fault"]) for entry in stored}
+    sound = set[str]()  # files of tests that passed without a fault
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\0")
@@ -314,6 +315,11 @@ def main() -> int:
                     break
                 passed.append(test)
             (copy / fault.file).write_text(text, "utf-8")
+            if entry["result"] == "caught" and test not in sound:
+                result, by, said = run(copy, test, given.seconds)
+                if result != "passed":
+                    sys.exit(f"expected tests that pass without a fault, got {by}:\n{said}")
+                sound.add(test)
             entry |= {"passed": passed, "seconds": round(_processor_time() - start)}
             stored.append(entry)
             given.out.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
