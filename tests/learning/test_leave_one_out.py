@@ -23,6 +23,12 @@ def problem(n=120, d=6, C=0.5, seed=0, weight=None):
     return LinearScores(*(torch.from_numpy(a) for a in (z, labels, weight)), C)
 
 
+def leverages(held, curvature):
+    """Squared lengths of all inputs along a root of the inverse of H, (1, n)."""
+    root = held._root(curvature, float(held._data.weight @ curvature))
+    return held._squares(held._inputs, root, 1, float(root.abs().max()))
+
+
 def fitted(data, C, without=None):
     """Scores of all data from scikit-learn's fit without the offset, some data left out."""
     Z, labels = (data.Z - data.centre).numpy(), data.labels[0].numpy()
@@ -114,7 +120,7 @@ def test_leverages_from_a_sample_of_rows(monkeypatch, C):
     exact = ((Z @ torch.linalg.inv(H)) * Z).sum(1)
     monkeypatch.setattr(leave_one_out, "_DRAWN", 640)
     held = LeaveOneOut(data, seed=0)
-    found = held._squares(held._inputs, held._root(curvature))
+    found = leverages(held, curvature)
     ratio = found / exact
     assert float(ratio.std()) < 0.1
     assert float(ratio.mean()) == pytest.approx(1, abs=0.03)
@@ -131,7 +137,7 @@ def test_as_many_data_as_would_be_drawn_are_all_taken(drawn, monkeypatch):
     H = Z.T @ ((data.weight * curvature)[:, None] * Z)
     H.diagonal().add_(data.ridge * data.total)
     held = LeaveOneOut(data, seed=0)
-    found = held._squares(held._inputs, held._root(curvature))
+    found = leverages(held, curvature)
     torch.testing.assert_close(found[0], ((Z @ torch.linalg.inv(H)) * Z).sum(1), rtol=1e-9, atol=0)
 
 
@@ -154,7 +160,7 @@ def test_rows_that_are_sure_to_be_drawn_bias_no_leverage(monkeypatch):
         H = 0.2 * Z.T @ Z
         H.diagonal().add_(data.ridge * data.total)
         held = LeaveOneOut(data, seed=0)
-        found = held._squares(held._inputs, held._root(curvature))
+        found = leverages(held, curvature)
         ratios.append(float((found / ((Z @ torch.linalg.inv(H)) * Z).sum(1)).mean()))
     # Four standard errors, which are 0.003.
     torch.testing.assert_close(float(np.mean(ratios)), 1.0, rtol=0, atol=0.012)
@@ -248,8 +254,8 @@ def test_units_of_the_columns_do_not_matter_without_a_penalty():
     units = torch.tensor([1e6, 1, 1e-3, 1, 10, 1], dtype=torch.float64)
     other = LinearScores(data.Z * units, data.labels, data.weight, math.inf)
     for first, second in ((data, other), (other, data)):
-        a = LeaveOneOut(first, seed=0)._root(torch.ones(120).double())
-        b = LeaveOneOut(second, seed=0)._root(torch.ones(120).double())
+        a = LeaveOneOut(first, seed=0)._root(torch.ones(120).double(), float(first.weight.sum()))
+        b = LeaveOneOut(second, seed=0)._root(torch.ones(120).double(), float(second.weight.sum()))
         Z = [each.Z - each.centre for each in (first, second)]
         torch.testing.assert_close((Z[0] @ a) @ (Z[0] @ a).T, (Z[1] @ b) @ (Z[1] @ b).T)
 
@@ -336,7 +342,7 @@ def test_a_sample_counts_the_weights_that_data_determine(monkeypatch):
         Z = data.Z - data.centre
         H = 0.25 * Z.T @ Z + 1000 * torch.eye(40, dtype=torch.float64)
         held = LeaveOneOut(data, seed=0)
-        found = held._squares(held._inputs, held._root(curvature))
+        found = leverages(held, curvature)
         ratios.append(float((found / ((Z @ torch.linalg.inv(H)) * Z).sum(1)).mean()))
     # The correction is of first order: 1.4 % are left, with a standard error of 0.2 %.
     torch.testing.assert_close(float(np.mean(ratios)), 1.0, rtol=0, atol=0.03)

@@ -32,7 +32,14 @@ from torch import Tensor
 
 from bayesloss.learning.copies import agreement
 from bayesloss.learning.inputs import DenseInputs, Inputs, SparseInputs
-from bayesloss.learning.linear_scores import LinearScores, Slopes, gram, mean_curvature, sampled
+from bayesloss.learning.linear_scores import (
+    LinearScores,
+    Slopes,
+    factor_of,
+    gram,
+    mean_curvature,
+    sampled,
+)
 from bayesloss.learning.sketched_leverages import sketched_leverages
 
 __all__ = ["LeaveOneOut"]
@@ -188,10 +195,11 @@ class LeaveOneOut:
             if self._groups is None and k not in self._own:
                 self._own[k] = self._copies(self._data.labels[k], slopes[k])
         together = max(1, _CELLS // len(self._centre) ** 2)
-        for some in (forming[i : i + together] for i in range(0, len(forming), together)):
-            if self._wide:
-                self._form_wide(some[0], curvatures[some[0]])
-            else:
+        if self._wide:
+            for k in forming:
+                self._form_wide(k, curvatures[k])
+        else:
+            for some in (forming[i : i + together] for i in range(0, len(forming), together)):
                 self._form({k: curvatures[k] for k in some}, {k: known[k][0] for k in some})
         for k in totals:
             if k not in self._ready:
@@ -314,26 +322,20 @@ class LeaveOneOut:
                 each.append((members, G))
         return factors
 
-    def _squares(
-        self, inputs: Inputs, directions: Tensor, problems: int = 1, largest: float | None = None
-    ) -> Tensor:
+    def _squares(self, inputs: Inputs, directions: Tensor, problems: int, largest: float) -> Tensor:
         """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
 
-        The largest number of the directions is asked for where it is not known.
-
-        Many directions, and those from a sampled H, are seen in single precision: the error of a
-        sketch, or of the sample, is a million times larger.
+        No number of the directions is larger than the largest in absolute value. Many directions,
+        and those from a sampled H, are seen in single precision: the error of a sketch, or of the
+        sample, is a million times larger.
         """
         rough = problems > 1 or self._preference is not None
-        largest = float(directions.abs().max()) if largest is None else largest
         if rough and self._moderate and largest < _MODERATE:
             directions = directions.to(torch.float32)
         return inputs.squared_lengths(directions, self._centre, problems)
 
-    def _root(self, curvature: Tensor, total: float | None = None) -> Tensor:
-        """A matrix R with R R^T = H^-1, of shape (d, d).
-
-        The weighted sum of the curvatures is asked for where it is not known.
+    def _root(self, curvature: Tensor, total: float) -> Tensor:
+        """A matrix R with R R^T = H^-1, of shape (d, d), from curvatures and their weighted sum.
 
         From many data H is estimated, by rows drawn in proportion to their curvature and about to
         their leverage. The inverse of an estimate is too large on average: with m rows for d_eff
@@ -346,7 +348,6 @@ class LeaveOneOut:
         ridge = self._data.ridge * self._data.total
         # A sample is seen in single precision where the penalty drowns that error, too.
         narrow = self._preference is not None and self._moderate
-        total = float(mass.sum()) if total is None else total
         narrow = narrow and ridge > _NARROW * total * self._largest**2
         H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
         for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
@@ -376,8 +377,7 @@ class LeaveOneOut:
         # them. The search for weights is stopped on its way there; so are these.
         H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
         H.diagonal().add_(1e-12)
-        factor, failed = torch.linalg.cholesky_ex(H)  # the host need not wait to know
-        return torch.where(failed == 0, factor, math.nan), scale
+        return factor_of(H), scale
 
 
 def _by_size(groups: Tensor) -> list[Tensor]:

@@ -29,6 +29,7 @@ __all__ = [
     "LinearScores",
     "Slopes",
     "by_parts",
+    "factor_of",
     "gram",
     "mean_curvature",
     "sampled",
@@ -215,8 +216,7 @@ class LinearScores:
         diagonal[:-1] += torch.where(diagonal[:-1] < 0.1 * usual, usual, 0.0)
         diagonal[:-1] += self.damping * self.scale**2
         diagonal[-1] += 1e-6  # no label may be left to tell the offset
-        factor, failed = torch.linalg.cholesky_ex(H)  # the host need not wait to know
-        factor = torch.where(failed == 0, factor, math.nan)
+        factor = factor_of(H)
         identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
         return torch.linalg.solve_triangular(factor, identity, upper=False).T
 
@@ -316,6 +316,12 @@ def gram(inputs: Tensor) -> Tensor:
         return inputs.T @ inputs
     array = inputs.numpy()
     return torch.from_numpy(array.T @ array)
+
+
+def factor_of(H: Tensor) -> Tensor:
+    """The Cholesky factor of H, or NaN where there is none: the host need not wait to know."""
+    factor, failed = torch.linalg.cholesky_ex(H)
+    return torch.where(failed == 0, factor, math.nan)
 
 
 def sampled(mass: Tensor, size: int, preference: Tensor | None = None) -> tuple[Tensor, Tensor]:
