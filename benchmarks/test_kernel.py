@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel
-from bayesloss.learning.evidence import evidence_gradient
-from bayesloss.learning.laplace import LogJoint
+from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.inference.laplace import LogJoint
 
 N_BASIS = 64
 KERNEL = TrigonometricKernel(a=2.0, c=0.5, n_basis=N_BASIS)

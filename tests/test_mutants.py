@@ -65,10 +65,10 @@ def test_the_same_seed_draws_the_same_faults_on_lines_of_their_own():
 def test_a_module_is_tested_by_its_own_tests_first_then_by_those_of_its_importers():
     tests = list(mutants.test_files(ROOT, "src/bayesloss/kernels.py"))
     assert tests[0] == "tests/test_kernels.py"
-    assert "tests/calibrating/test_gp_regression.py" in tests
+    assert "tests/book_code/test_gp_regression.py" in tests
     library = [test.startswith("tests/book_code") for test in tests]
     assert library == sorted(library)
-    tests = mutants.test_files(ROOT, "src/bayesloss/learning/centred_isgp.py")
+    tests = mutants.test_files(ROOT, "src/bayesloss/learning/sources/centred_isgp.py")
     # This one tests a module that does not import it.
-    assert "tests/learning/test_variational.py" in tests[:8]
+    assert "tests/learning/inference/test_variational.py" in tests[:8]
     assert len(set(tests)) == len(tests)

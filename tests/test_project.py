@@ -354,26 +354,56 @@ def test_the_wheel_holds_the_library_only():
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     options = found["tool"]["setuptools"]["packages"]["find"]
     packages = setuptools.find_packages(ROOT / options["where"][0], include=options["include"])
-    assert set(packages) == {"bayesloss", "bayesloss.learning", "bayesloss.calibrating"}
+    rooms = {f"bayesloss.{room}" for room in MAY_IMPORT if room}
+    assert set(packages) == {"bayesloss", "bayesloss.learning", *rooms}
+
+
+# The folders of the library, and which others each may import. All may import the ground modules,
+# which lie in no folder.
+_BELOW = {"learning.sources", "learning.data", "learning.inference"}
+MAY_IMPORT = {
+    "": set(),
+    "learning.sources": set(),
+    "learning.data": set(),
+    "learning.inference": {"learning.sources", "learning.data"},
+    "learning.weights": {"learning.data"},
+    "learning.links": {*_BELOW, "learning.weights"},
+    "learning.calibration": {*_BELOW, "learning.links"},
+    "learning.estimators": {*_BELOW, "learning.weights", "learning.links"},
+    "calibrating.probit": set(),
+    "calibrating": {"calibrating.probit"},
+}
+
+
+def folder_of(name: str) -> str:
+    """Return the folder of a module of the library, dotted."""
+    return name.removeprefix("bayesloss").rpartition(".")[0].removeprefix(".")
 
 
 @pytest.mark.parametrize("package", ["bayesloss", "bayesloss_book"])
 def test_imports_run_one_way(package):
-    """No circle; learning and calibrating do not import each other."""
+    """No circle between modules."""
     files = modules(package)
     arrows = {n: (imports(p, inside=True) & files.keys()) - {n, package} for n, p in files.items()}
     TopologicalSorter(arrows).prepare()  # raises CycleError
-    if package == "bayesloss":
-        parts = {part: f"{package}.{part}." for part in ("learning", "calibrating")}
-        for one, other in (("learning", "calibrating"), ("calibrating", "learning")):
-            crossing = [
-                (name, to)
-                for name in files
-                if name.startswith(parts[one])
-                for to in arrows[name]
-                if to.startswith(parts[other])
-            ]
-            assert not crossing
+
+
+def test_arrows_between_folders_run_one_way():
+    TopologicalSorter(MAY_IMPORT).prepare()
+    files = {name: path for name, path in modules("bayesloss").items() if path.stem != "__init__"}
+    crossing = [
+        (name, to)
+        for name, path in files.items()
+        for to in imports(path, inside=True) & files.keys()
+        if folder_of(to) not in {"", folder_of(name), *MAY_IMPORT[folder_of(name)]}
+    ]
+    assert not crossing
+
+
+def test_a_folder_holds_ten_modules_at_most():
+    folders = [folder_of(name) for name, p in modules("bayesloss").items() if p.stem != "__init__"]
+    assert set(folders) == set(MAY_IMPORT)
+    assert not {folder for folder in folders if folders.count(folder) > 10}
 
 
 def page_of(name: str, pages: list[str]) -> str | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import stands_on
 
 import bayesloss
-from bayesloss.learning import laplace
+from bayesloss.learning.inference import laplace
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = """
@@ -77,7 +77,7 @@ def test_what_a_failing_test_says(tmp_path):
     helped, refused, checked = (part.partition("\n_")[0].splitlines()[1:] for part in parts)
     # Each with its formula; the line that failed and what is nearest to it come first.
     names = [line.partition(":")[0] for line in helped]
-    kernel, isgp = "trigonometric_kernel.TrigonometricKernel", "isgp.ISGP"
+    kernel, isgp = "trigonometric.TrigonometricKernel", "priors.ISGP"
     assert names[:2] == [f"{kernel}.psi", isgp]
     assert {kernel, "isgp.ISGP.derivative"} <= {*names}
     assert "eq. (9)" in helped[0]

@@ -13,26 +13,25 @@ from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifi
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
 from bayesloss.composite_losses import CompositeLoss
 from bayesloss.kernels import SquaredExponential
-from bayesloss.learning.basis import Basis
-from bayesloss.learning.calibrated_classifier import CalibratedClassifier
-from bayesloss.learning.evidence import EvidenceMaximum, maximise_evidence
-from bayesloss.learning.fitted_link import FittedLink
-from bayesloss.learning.importance import WeightedDraws, weigh_draws
-from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.laplace import Posterior, laplace
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
-from bayesloss.learning.link_calibrator import LinkCalibrator
-from bayesloss.learning.link_display import LinkDisplay
-from bayesloss.learning.linkgistic import LinkgisticClassifier
-from bayesloss.learning.linkgistic_cv import LinkgisticClassifierCV
-from bayesloss.learning.monotone_display import MonotoneDisplay
-from bayesloss.learning.nystrom import NystromBasis
-from bayesloss.learning.regression import ISGPRegressor
-from bayesloss.learning.reliability import Reliability, ReliabilityDisplay, reliability
-from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
-from bayesloss.learning.variational import variational
+from bayesloss.learning.calibration.calibrated_classifier import CalibratedClassifier
+from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
+from bayesloss.learning.calibration.reliability import Reliability, ReliabilityDisplay, reliability
+from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
+from bayesloss.learning.estimators.link_display import LinkDisplay
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic_cv import LinkgisticClassifierCV
+from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss.learning.estimators.monotone_display import MonotoneDisplay
+from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
+from bayesloss.learning.inference.importance import WeightedDraws, weigh_draws
+from bayesloss.learning.inference.laplace import Posterior, laplace
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
+from bayesloss.learning.inference.variational import variational
+from bayesloss.learning.links.fitted_link import FittedLink
+from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.nystrom import NystromBasis
+from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import (
     LogLoss,
     MatsushitaLoss,
@@ -46,13 +45,11 @@ __all__ = [
     "ISGP",
     "Basis",
     "Bernoulli",
-    "BregmanTron",
     "CalibratedClassifier",
     "CompositeLoss",
     "CostMatrix",
     "EvidenceMaximum",
     "FittedLink",
-    "GLMTron",
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
@@ -71,7 +68,6 @@ __all__ = [
     "ProperLoss",
     "Reliability",
     "ReliabilityDisplay",
-    "SLIsotron",
     "SkewedLogLoss",
     "SoftmaxCalibrator",
     "SourcePrior",

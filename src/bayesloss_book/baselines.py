@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import fit_fixed_link
-from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.links.em import fit_fixed_link
+from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import LogLoss
 
 __all__ = [
@@ -43,7 +43,7 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
         The prior; the last sees leave-one-out scores, the others the training scores, as in the
         paper.
     **given
-        Parameters of :class:`~bayesloss.learning.linkgistic.LinkgisticClassifier`.
+        Parameters of :class:`~bayesloss.learning.estimators.linkgistic.LinkgisticClassifier`.
     """
     prior = "gp" if method == "GP" else "isgp"
     of_the_paper: dict[str, Any] = {

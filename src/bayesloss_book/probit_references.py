@@ -15,8 +15,8 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
-from bayesloss.calibrating.probit_mode import log_joint
+from bayesloss.calibrating.probit.laplace import log_joint
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.samplers import hamiltonian_monte_carlo
 

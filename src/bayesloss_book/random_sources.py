@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
 
 __all__ = [

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesloss.calibrating.gp_regression import GPRegression, normal_nodes
-from bayesloss.calibrating.sparse_means import on_all, sparse_mean_calibrated
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book.gp_regression import GPRegression, normal_nodes
+from bayesloss_book.sparse_means import on_all, sparse_mean_calibrated
 
 __all__ = [
     "DEVIATION",

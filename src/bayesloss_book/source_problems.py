@@ -14,10 +14,10 @@ from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
 
 __all__ = [

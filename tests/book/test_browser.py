@@ -302,7 +302,7 @@ SEARCHES = {
     "Bregman": "learning/proper_losses.html#def-bregman",
     "expectation propagation": "beyond/loss_ep.html",
     "Platt": "(beyond/calibration|guide/calibration_methods).html.*",
-    "LinkCalibrator": "reference/api.*#bayesloss.learning.link_calibrator.LinkCalibrator",
+    "LinkCalibrator": "reference/api.*#bayesloss[a-z_.]*.LinkCalibrator",
     "equation 11": "learning/laplace.html#claim-wn-equation-11",
     "linkgistc": "learning/linkgistic.html",
     "plant": "calibrating/decision_theory.html#.*plant",

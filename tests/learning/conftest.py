@@ -9,7 +9,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map_only
 
-from bayesloss.learning.linear_scores import LinearScores
+from bayesloss.learning.weights.linear_scores import LinearScores
 
 # What shows the host values, or needs some to go on. Products, sums and sorts are only queued.
 _WAITING = (

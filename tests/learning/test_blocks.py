@@ -7,11 +7,11 @@ from scipy import sparse
 from scipy.integrate import quad_vec
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
-from bayesloss.learning.dask_inputs import folded
-from bayesloss.learning.fitted_link import mean_slope
-from bayesloss.learning.inputs import DenseInputs, SparseInputs, centred_scores
-from bayesloss.learning.joint_links import SoftmaxJoint
-from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.data.dask_inputs import folded
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, centred_scores
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.fitted_link import mean_slope
+from bayesloss.learning.links.joint import SoftmaxJoint
 
 N = 30
 # The last block is shorter than the others, all are single rows, or one holds all.
@@ -100,7 +100,7 @@ def test_eq_8_by_quadrature():
 
 @pytest.mark.parametrize("steps", [N // 4, 4096])  # read off a table, or computed row by row
 def test_mean_slope_by_differences(blocks, monkeypatch, steps):
-    monkeypatch.setattr("bayesloss.learning.fitted_link._STEPS", steps)
+    monkeypatch.setattr("bayesloss.learning.links.fitted_link._STEPS", steps)
     generator = np.random.default_rng(4)
     x = torch.from_numpy(generator.uniform(-1.4, 1.1, 6 * N))
     weight = torch.from_numpy(generator.uniform(0.5, 2, 6 * N))

@@ -25,13 +25,13 @@ from sklearn.utils.validation import (
 
 from bayesloss.arrays import as_float64
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.kernel_evidence import choose_kernel
-from bayesloss.calibrating.loss_em_classification import check_max_loss, loss_em_probit
-from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP
-from bayesloss.calibrating.probit_mode import find_mode, laplace_probit
-from bayesloss.callers import warn_caller
+from bayesloss.calibrating.loss_em_probit import check_max_loss, loss_em_probit
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
+from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
+from bayesloss.warnings import warn_caller
 
 __all__ = ["GPClassifier", "LossEMClassifier"]
 
@@ -260,7 +260,8 @@ class GPClassifier(_ProbitClassifier):
 
     More than two classes are told each from the rest under one kernel, whose evidence is the sum.
     The search for the kernel looks at 500 rows at most, and gives extreme values a little less
-    weight (:func:`~bayesloss.calibrating.kernel_evidence.choose_kernel`); the fit uses all rows.
+    weight (:func:`~bayesloss.calibrating.probit.kernel_evidence.choose_kernel`); the fit uses all
+    rows.
 
     Examples
     --------

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bayesloss.kernels import SquaredExponential
-from bayesloss.learning.laplace import Posterior
-from bayesloss.learning.nystrom import NystromBasis, product_integrals
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
 __all__ = [

@@ -18,11 +18,11 @@ from scipy.special import roots_hermite
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.evidence import EvidenceMaximum, Objective, maximise_evidence
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import Posterior
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.toys import KNOTS, PERIOD, Problem, grid
 from bayesloss_book.toys import classification_problem as problem
@@ -56,7 +56,7 @@ def fit(
     ----------
     data : Problem
     objective : {"bound", "laplace"}
-        What is maximised: see :mod:`bayesloss.learning.evidence`.
+        What is maximised: see :mod:`bayesloss.learning.inference.evidence`.
     smoothness : sequence of float
         The values of a at which searches start.
     n_basis : int

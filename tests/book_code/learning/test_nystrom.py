@@ -9,7 +9,7 @@ from scipy.integrate import quad
 
 from bayesloss import ISGP, Gaussian, laplace
 from bayesloss.kernels import SquaredExponential
-from bayesloss.learning.nystrom import NystromBasis
+from bayesloss.learning.sources.nystrom import NystromBasis
 from bayesloss_book.learning import nystrom as appendix
 
 

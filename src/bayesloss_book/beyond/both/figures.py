@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.sources.priors import ISGP
 from bayesloss_book.beyond.both.mixture import turning_scores
 from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities

@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.sources.priors import ISGP
 
 __all__ = ["by_decisions", "by_scores", "turning_scores"]
 

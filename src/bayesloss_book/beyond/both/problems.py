@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
 
 __all__ = ["DATA", "N_BASIS", "Problem", "make_prior", "problem"]

@@ -15,10 +15,10 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.importance import log_ratios
-from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.laplace import LogJoint, Mode, approximate, find_mode
-from bayesloss.learning.variational import nearest
+from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.variational import nearest
+from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.beyond.both.tilted import (
     best_cut,

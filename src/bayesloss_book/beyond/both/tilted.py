@@ -30,11 +30,11 @@ import torch
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.laplace import LogJoint, Mode, Posterior, approximate, find_mode
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.posterior_draws import even_normals
-from bayesloss.learning.variational import Expectation, GaussianBound, Trial, nearest
+from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate, find_mode
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.posterior_draws import even_normals
+from bayesloss.learning.inference.variational import Expectation, GaussianBound, Trial, nearest
+from bayesloss.learning.sources.priors import SourcePrior
 
 __all__ = [
     "TiltedBound",

@@ -10,9 +10,9 @@ import torch
 from scipy.special import expit, xlogy
 
 from bayesloss import ISGP, TrigonometricKernel
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.score_map import ScoreMap
-from bayesloss.learning.smoothness import average_smoothness
+from bayesloss.learning.calibration.score_transform import ScoreMap
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.smoothness import average_smoothness
 from bayesloss_book.beyond.calibration.scores import draw
 
 __all__ = ["judge"]

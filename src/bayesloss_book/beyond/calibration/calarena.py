@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayesloss import LinkCalibrator
-from bayesloss.learning.softmax_calibrator import SoftmaxCalibrator
+from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 
 __all__ = ["NAME", "experiments", "main", "measures", "run"]
 

@@ -25,11 +25,11 @@ from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
-from bayesloss.learning.centred_isgp import CentredISGP
-from bayesloss.learning.joint_links import FoldedFits, JointFit, fit_joint_links, folds_of
-from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.linkgistic import LinkgisticClassifier
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.links.joint import FoldedFits, JointFit, fit_joint_links, folds_of
+from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.stores.results import run_cells
 

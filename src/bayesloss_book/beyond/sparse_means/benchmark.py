@@ -5,10 +5,10 @@ from typing import Any
 
 import torch
 
-from bayesloss.calibrating.sparse_means import sparse_mean_kl, sparse_mean_targeted
 from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
+from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
 from bayesloss_book.stores.results import run_cells
 
 __all__ = ["SETTINGS", "SIZES", "cells", "measure", "measure_cost", "run"]

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesloss.calibrating.gp_regression import GPRegression
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book.gp_regression import GPRegression
 
 __all__ = ["Counted", "by_hand", "count", "problem"]
 

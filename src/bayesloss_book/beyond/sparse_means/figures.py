@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss.calibrating.sparse_means import (
+from bayesloss_book.beyond.sparse_means.problems import Problem
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.shifted_regression import DEVIATION
+from bayesloss_book.sparse_means import (
     sparse_mean_calibrated,
     sparse_mean_kl,
     sparse_mean_targeted,
     spread_support,
 )
-from bayesloss_book.beyond.sparse_means.problems import Problem
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.shifted_regression import DEVIATION
 
 __all__ = ["draw_benchmark", "draw_cost", "draw_discount", "draw_places", "draw_sizes"]
 

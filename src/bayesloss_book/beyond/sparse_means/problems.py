@@ -23,9 +23,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import Tensor
 
-from bayesloss.calibrating.gp_regression import GPRegression
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.data import load_auto_mpg
+from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
 
 __all__ = ["KINDS", "Problem", "draw"]

@@ -16,15 +16,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
-from bayesloss.calibrating.gp_regression import GPRegression
-from bayesloss.calibrating.sparse_means import (
+from bayesloss_book.beyond.sparse_means.problems import Problem
+from bayesloss_book.gp_regression import GPRegression
+from bayesloss_book.sparse_means import (
     choose_support,
     sparse_mean_calibrated,
     sparse_mean_kl,
     sparse_mean_targeted,
     spread_support,
 )
-from bayesloss_book.beyond.sparse_means.problems import Problem
 
 __all__ = ["FIXED", "ORACLES", "OURS", "PLACED", "density_ratio", "fit", "inputs_by_the_bound"]
 

@@ -14,10 +14,10 @@ import torch
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.evidence import Objective, maximise_evidence
-from bayesloss.learning.hyper_mixture import PosteriorMixture, average_hyperparameters
-from bayesloss.learning.laplace import Posterior
-from bayesloss.learning.variational import Expectation, variational
+from bayesloss.learning.inference.evidence import Objective, maximise_evidence
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
+from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import run_cells
 

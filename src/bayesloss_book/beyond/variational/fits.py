@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import laplace
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.learning.variational import Expectation, variational
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.variational import Expectation, variational
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.source_problems import (
     cells as problems,
 )

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.laplace import LogJoint, Posterior, find_mode
-from bayesloss.learning.likelihoods import Gaussian
-from bayesloss.learning.variational import Expectation, variational
+from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
     batched_log_likelihood,

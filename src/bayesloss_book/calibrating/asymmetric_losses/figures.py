@@ -8,8 +8,8 @@ from matplotlib.pyplot import subplots
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.loss_em_classification import loss_em_probit
-from bayesloss.calibrating.probit import decide, predictive
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
+from bayesloss.calibrating.probit.whitened_gp import decide, predictive
 from bayesloss_book.calibrating.asymmetric_losses.maximum_entropy import med_probit
 from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     LENGTHS,

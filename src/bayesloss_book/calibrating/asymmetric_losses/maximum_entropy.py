@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.probit import GaussianWeights
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights
 
 __all__ = ["med_objective", "med_probit", "slacks"]
 

@@ -19,10 +19,10 @@ from scipy.stats import wilcoxon
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.loss_em_classification import loss_em_probit
-from bayesloss.calibrating.probit import GaussianWeights, WhitenedGP, decide
-from bayesloss.calibrating.probit_mode import laplace_probit
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.laplace import laplace_probit
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide
 from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.probit_references import (
     TESTS,

@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-from bayesloss.calibrating.gp_regression import GPRegression
-from bayesloss.calibrating.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.calibrating.gp_regression.covariate_shift import (
     NOISE,
@@ -18,6 +16,8 @@ from bayesloss_book.calibrating.gp_regression.covariate_shift import (
     equal_ranks,
     truth,
 )
+from bayesloss_book.gp_regression import GPRegression
+from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 from bayesloss_book.stores.results import run_cells
 
 __all__ = ["SIZES", "cells", "count_multiplications", "measure", "run", "solve_by_hand"]

@@ -9,12 +9,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating.sparse_means import (
-    mean_by_cg,
-    on_all,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-)
 from bayesloss_book.shifted_regression import (
     DEVIATION,
     NOISE,
@@ -23,6 +17,12 @@ from bayesloss_book.shifted_regression import (
     covariate_shift,
     equal_ranks,
     truth,
+)
+from bayesloss_book.sparse_means import (
+    mean_by_cg,
+    on_all,
+    sparse_mean_calibrated,
+    sparse_mean_kl,
 )
 
 __all__ = [

@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
-from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss_book.baselines import (
     CALIBRATION_BINS,
     HELD_OUT,

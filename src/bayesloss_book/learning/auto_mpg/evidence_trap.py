@@ -17,16 +17,16 @@ from matplotlib.pyplot import subplots
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.evidence import (
+from bayesloss.learning.estimators.monotone import SEARCH_RANGES
+from bayesloss.learning.inference.evidence import (
     EvidenceMaximum,
     Objective,
     at_smoothness,
     maximise_evidence,
 )
-from bayesloss.learning.isgp import SourcePrior
-from bayesloss.learning.laplace import LogJoint, laplace
-from bayesloss.learning.likelihoods import Gaussian
-from bayesloss.learning.regression import SEARCH_RANGES
+from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of

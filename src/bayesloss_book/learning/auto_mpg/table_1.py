@@ -19,7 +19,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
-from bayesloss.learning.regression import ISGPRegressor
+from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger

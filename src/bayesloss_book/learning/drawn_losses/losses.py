@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bayesloss.learning.isgp import ISGP
+from bayesloss.learning.sources.priors import ISGP
 from bayesloss_book.random_sources import (
     LOSSES,
     MARGINS,

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from bayesloss.learning.basis import Basis
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 

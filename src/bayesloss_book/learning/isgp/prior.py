@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.random_sources import Array, inverse_source, make_prior, whole_period
 
 __all__ = [

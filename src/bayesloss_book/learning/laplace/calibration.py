@@ -17,12 +17,18 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.evidence import evidence_gradient
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode, laplace
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian
-from bayesloss.learning.regression import ISGPRegressor
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.inference.laplace import (
+    LogJoint,
+    Posterior,
+    approximate,
+    find_mode,
+    laplace,
+)
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.learning.laplace.chains import long_run
 from bayesloss_book.source_problems import (

@@ -13,7 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesloss.learning.laplace import LogJoint, Posterior, approximate, find_mode, laplace
+from bayesloss.learning.inference.laplace import (
+    LogJoint,
+    Posterior,
+    approximate,
+    find_mode,
+    laplace,
+)
 from bayesloss_book.samplers import (
     AnnealedSample,
     annealed_importance_sampling,

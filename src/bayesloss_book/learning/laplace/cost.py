@@ -13,10 +13,10 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 

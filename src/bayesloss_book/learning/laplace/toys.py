@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint, Posterior, laplace
-from bayesloss.learning.likelihoods import Bernoulli, Gaussian
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import LogJoint, Posterior, laplace
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
 __all__ = [

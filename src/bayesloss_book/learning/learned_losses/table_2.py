@@ -20,8 +20,8 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.trons import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
+from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
-from bayesloss.learning.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss_book.baselines import (
     BUDGETS,
     HELD_OUT,

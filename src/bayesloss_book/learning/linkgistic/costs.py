@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from bayesloss.learning.isgp import ISGP, SourcePrior
-from bayesloss.learning.laplace import LogJoint, approximate, find_mode
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import grid_size
-from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.learning.weight_search import maximise_weights
+from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.em import grid_size
+from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.sources.priors import ISGP, SourcePrior
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 from bayesloss_book.stores.results import load_results

@@ -12,11 +12,11 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint, approximate, find_mode
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.link_em import grid_size
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.em import grid_size
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 

@@ -11,7 +11,7 @@ from matplotlib.pyplot import subplots
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bayesloss.learning.fitted_link import FittedLink
+from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 

@@ -14,13 +14,13 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from bayesloss.learning.laplace import laplace
-from bayesloss.learning.leave_one_out import LeaveOneOut
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import fit_fixed_link
-from bayesloss.learning.link_tables import HermiteTable, expected_log_probabilities
-from bayesloss.learning.weight_search import maximise_weights
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.em import fit_fixed_link
+from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.weights.leave_one_out import LeaveOneOut
+from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 

@@ -19,13 +19,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 from torch import Tensor
 
-from bayesloss.learning.isgp import GP, ISGP, SourcePrior
-from bayesloss.learning.laplace import Posterior
-from bayesloss.learning.leave_one_out import LeaveOneOut
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.linear_scores import LinearScores
-from bayesloss.learning.link_em import fit_links
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.em import fit_links
+from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.weights.leave_one_out import LeaveOneOut
+from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = [

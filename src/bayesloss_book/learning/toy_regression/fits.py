@@ -13,11 +13,11 @@ import torch
 from scipy.stats import foldnorm
 from torch import Tensor
 
-from bayesloss.learning.evidence import EvidenceMaximum, Objective, maximise_evidence
-from bayesloss.learning.isgp import ISGP, SourcePrior
-from bayesloss.learning.laplace import LogJoint, Posterior, find_mode
-from bayesloss.learning.likelihoods import Gaussian
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.sources.priors import ISGP, SourcePrior
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, PERIOD, REACH, TRUTHS, Problem, grid
 from bayesloss_book.toys import regression_problem as problem
 
@@ -53,7 +53,7 @@ def fit(
     data : Problem
     kind : {ISGP, GP}
     objective : {"bound", "laplace"}
-        What is maximised: see :mod:`bayesloss.learning.evidence`.
+        What is maximised: see :mod:`bayesloss.learning.inference.evidence`.
     free_intercept : bool
         Whether the prior of nu_0 may become narrower than the targets are wide. The evidence would
         always have it so, and nu would be known for certain at x = 0.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayesloss.learning.evidence import EvidenceMaximum
-from bayesloss.learning.laplace import laplace
-from bayesloss.learning.likelihoods import Gaussian
+from bayesloss.learning.inference.evidence import EvidenceMaximum
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.toys import Problem, grid

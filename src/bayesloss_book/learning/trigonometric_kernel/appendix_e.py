@@ -2,7 +2,7 @@ r"""Appendix E as printed, and as it should be; figure 4; what the trigonometric
 
 The printed forms are here to the letter, in complex arithmetic, so that they can be compared with
 the sum and the integrals that they stand for. What the package uses is in
-:mod:`bayesloss.learning.trigonometric_kernel`.
+:mod:`bayesloss.learning.sources.trigonometric`.
 """
 
 import math
@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from numpy.typing import ArrayLike, NDArray
 
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
 __all__ = [

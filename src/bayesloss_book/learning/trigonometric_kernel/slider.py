@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.html import Axis, HTMLTable, framed, slider
 
 __all__ = ["prior_slider"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import approximate, find_mode
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.inference.laplace import approximate, find_mode
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.both import tilted
 from bayesloss_book.beyond.both.problems import make_prior, problem
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit import predictive
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.whitened_gp import predictive
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
 from bayesloss_book.probit_references import draw_data, importance_points
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bayesloss.calibrating.sparse_means import sparse_mean_targeted
 from bayesloss_book.beyond.sparse_means.counts import Counted, by_hand, count, problem
+from bayesloss_book.sparse_means import sparse_mean_targeted
 
 
 def test_numbers_count_themselves():

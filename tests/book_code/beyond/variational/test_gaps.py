@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from bayesloss.learning.importance import log_ratios
-from bayesloss.learning.isgp import ISGP
-from bayesloss.learning.laplace import LogJoint
-from bayesloss.learning.likelihoods import Bernoulli
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
-from bayesloss.learning.variational import variational
+from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.variational import variational
+from bayesloss.learning.sources.priors import ISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.variational import gaps
 from bayesloss_book.beyond.variational.fits import grid_evidence
 

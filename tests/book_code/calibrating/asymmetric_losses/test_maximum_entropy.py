@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.probit import WhitenedGP
+from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.calibrating.asymmetric_losses.maximum_entropy import med_probit, slacks
 

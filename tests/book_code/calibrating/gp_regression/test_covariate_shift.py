@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.calibrating.sparse_means import sparse_mean_calibrated
 from bayesloss_book.calibrating.gp_regression import covariate_shift as page
+from bayesloss_book.sparse_means import sparse_mean_calibrated
 
 PROBLEM = page.covariate_shift(2, n=40, k=5)
 

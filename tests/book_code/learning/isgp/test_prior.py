@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
-from bayesloss.learning.trigonometric_kernel import TrigonometricKernel
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.learning.isgp import prior as isgp
 
 TRIALS = settings(max_examples=1000, deadline=None, derandomize=True)

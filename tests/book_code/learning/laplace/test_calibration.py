@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bayesloss.learning.laplace import laplace
+from bayesloss.learning.inference.laplace import laplace
 from bayesloss_book.learning.laplace import calibration, figures
 from bayesloss_book.learning.laplace.chains import prior_and_likelihood
 from bayesloss_book.stores.results import load_provenance, load_results

@@ -8,7 +8,7 @@ import torch
 from arviz_stats.base.array import array_stats
 from scipy.stats import norm
 
-from bayesloss.learning.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import LogJoint, laplace
 from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import chains as laplace_mcmc
 from bayesloss_book.learning.laplace import figures as laplace_mcmc_figures

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal
 
-from bayesloss.learning.laplace import laplace
+from bayesloss.learning.inference.laplace import laplace
 from bayesloss_book.learning.laplace import toys
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayesloss import ISGP, TrigonometricKernel, laplace
-from bayesloss.learning.likelihoods import Bernoulli
+from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss_book.learning.linkgistic import e_step as link_cost
 from bayesloss_book.stores.results import load_provenance, load_results
 

@@ -1,0 +1,276 @@
+r"""The kernel under which the labels are most probable.
+
+The evidence of EP or of Laplace's approximation depends on the hyper-parameters through the kernel
+matrix alone, :math:`\partial \log Z = \tfrac12 \sum_{ij} G_{ij} \, \partial K_{ij}`. With the
+sites' precisions T and shifts :math:`\tilde\nu`, the posterior mean f of the latent values, and
+:math:`R = (K + T^{-1})^{-1} = T - T A S A^\top T` for a covariance S of the weights,
+
+.. math:: G = b b^\top - R, \qquad b = \tilde\nu - T f
+
+for EP, whose sites are stationary (GPML (5.27)), and :math:`G = b b^\top - R + u b^\top + b u^\top`
+for Laplace's, whose mode moves: :math:`u = (I - R K) s`, where s holds the derivatives of
+:math:`-\tfrac12 \log|I + KT|` by the mode (GPML (5.22) to (5.24)).
+
+Inputs are measured in standard deviations of their columns, so that a table's units do not matter,
+and the maximum is sought from several starts. Where the classes hardly overlap the evidence goes on
+rising, ever more slowly, with the amplitude; a wide log-normal prior on the hyper-parameters ends
+that, and costs a nat where a length scale or amplitude is 8 times its usual value.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
+from torch import Tensor
+
+from bayesloss.calibrating.probit.expectation_propagation import fit_sites
+from bayesloss.calibrating.probit.laplace import find_mode
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
+from bayesloss.kernels import SquaredExponential
+
+__all__ = ["ChosenKernel", "KernelEvidence", "choose_kernel", "column_scales", "kernel_evidence"]
+
+_FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
+# Length scales, as multiples of a typical distance in standardised columns, the root of their
+# number; and amplitudes.
+_LENGTHS, _SHORTEST, _LONGEST = (0.3, 1.0, 3.0), 0.02, 50.0
+_AMPLITUDES, _SMALLEST, _LARGEST = (1.0, 4.0), 0.01, 100.0
+# Prior medians, and the standard deviation of the logarithms.
+_USUAL_LENGTH, _USUAL_AMPLITUDE, _LOG_SD = 1.0, 3.0, 1.5
+_MAX_ITER = 100
+
+
+@dataclass(frozen=True)
+class KernelEvidence:
+    """The evidence of a kernel and how it changes.
+
+    Attributes
+    ----------
+    value : float
+        The sum of the log evidences of the data sets, in nats.
+    by_log_length : Tensor of shape (D,)
+    by_log_amplitude : float
+    q : GaussianWeights
+    """
+
+    value: float
+    by_log_length: Tensor
+    by_log_amplitude: float
+    q: GaussianWeights
+
+
+def kernel_evidence(
+    inputs: Tensor,
+    y: Tensor,
+    amplitude: float,
+    *,
+    inference: str,
+    start: tuple[Tensor, Tensor] | None = None,
+) -> KernelEvidence:
+    """Log evidence, and its derivatives by the logarithms of length scales and amplitude.
+
+    Parameters
+    ----------
+    inputs : Tensor of shape (n, D)
+        In units of the length scales.
+    y : Tensor of shape (m, n)
+        +1 or -1: one or more sets of labels for the same inputs.
+    amplitude : float
+        The prior standard deviation of f.
+    inference : {"ep", "laplace"}
+    start : tuple of two Tensors of shape (m, n), optional
+        The sites that EP starts at.
+
+    Returns
+    -------
+    KernelEvidence
+    """
+    inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
+    prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
+    features = prior.features.expand(len(y), -1, -1)
+    q = fit_sites(features, y, start=start) if inference == "ep" else find_mode(features, y)
+    # dK / d log amplitude = 2 K, and dK_ij / d log length_d = K_ij (x_id - x_jd)^2.
+    weighted = _pull(features, y, q, inference) * (prior.features @ prior.features.mT)
+    by_log_length = (weighted.sum(0)[:, None] * inputs**2 - inputs * (weighted @ inputs)).sum(0)
+    return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
+
+
+def _pull(features: Tensor, y: Tensor, q: GaussianWeights, inference: str) -> Tensor:
+    """G of the module's docstring, summed over the data sets, of shape (n, n)."""
+    precision, shift = q.label_sites()
+    mean, variance = q.latent(features)
+    b = shift - precision * mean  # of Laplace: the slope of the log likelihood at the mode
+    TA = features * precision[..., None]
+    G = (TA @ q.covariance @ TA.mT).sum(0) - torch.diag(precision.sum(0)) + b.mT @ b
+    if inference == "laplace":
+        s = 0.5 * variance * y * skewness(y * mean)  # GPML (5.23)
+        Ks = features @ (features.mT @ s[..., None])
+        u = s - precision * Ks.squeeze(-1) + (TA @ (q.covariance @ (TA.mT @ Ks))).squeeze(-1)
+        G = G + u.mT @ b + b.mT @ u  # GPML (5.24)
+    return G
+
+
+@dataclass(frozen=True)
+class ChosenKernel:
+    """Where evidence times prior is largest.
+
+    Attributes
+    ----------
+    length_scales : ndarray of shape (D,)
+        In units of the columns.
+    amplitude : float
+    log_evidence : float
+        On the rows that the search looked at, in nats, without the prior.
+    converged : bool
+    """
+
+    length_scales: NDArray[np.float64]
+    amplitude: float
+    log_evidence: float
+    converged: bool
+
+
+def choose_kernel(
+    X: NDArray[np.float64],
+    y: NDArray[np.float64],
+    *,
+    inference: str,
+    length_scales: NDArray[np.float64] | None = None,
+    amplitude: float | None = None,
+    ard: bool = False,
+) -> ChosenKernel:
+    """Maximise evidence times prior by L-BFGS from several starts.
+
+    With more than 250 rows the starts are compared on 250 of them, and the best goes on with at
+    most 500: the hyper-parameters are few, and a search among thousands of rows would take hours.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, D)
+    y : ndarray of shape (m, n)
+        +1 or -1: one or more sets of labels, which share the kernel.
+    inference : {"ep", "laplace"}
+        Whose evidence.
+    length_scales : ndarray of shape (D,), optional
+        Given, in units of the columns.
+    amplitude : float, optional
+        Given.
+    ard : bool, default=False
+        Whether each column has a length scale of its own (automatic relevance determination), or
+        all have the same multiple of their standard deviations.
+
+    Returns
+    -------
+    ChosenKernel
+    """
+    unit = column_scales(X) if length_scales is None else length_scales
+    scaled = X / unit
+    few, many = (
+        _Search(scaled[rows], y[:, rows], inference, amplitude)
+        for rows in (_spread(y, _FIRST_ROWS), _spread(y, _ROWS))
+    )
+    given = length_scales is not None
+    lengths: list[list[float]] = [[]] if given else [[length] for length in _LENGTHS]
+    heights: list[list[float]] = [[]]
+    if amplitude is None:  # one is enough beside three length scales
+        heights = [[height] for height in _AMPLITUDES[: 1 + given]]
+    best = few.climb([np.log(a + b) for a in lengths for b in heights])
+    if len(few.inputs) < len(many.inputs):
+        best = many.climb([best.x])
+    if ard and not given and X.shape[1] > 1:
+        best = many.climb([np.append(np.full(X.shape[1], best.x[0]), best.x[1:])])
+    multiple, height = many.read(best.x)
+    log_evidence = -float(best.fun) - many.log_prior(best.x)[0]
+    return ChosenKernel(unit * multiple, height, log_evidence, bool(best.success))
+
+
+class _Search:
+    """Minus the log of evidence times prior, by the logarithms of what is free.
+
+    These are no, one, or D multiples of the typical distance, and the amplitude unless it is given.
+    """
+
+    def __init__(
+        self,
+        inputs: NDArray[np.float64],
+        y: NDArray[np.float64],
+        inference: str,
+        amplitude: float | None,
+    ) -> None:
+        self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
+        self.inference, self.amplitude = inference, amplitude
+        self.sites: tuple[Tensor, Tensor] | None = None
+
+    def read(self, free: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Length scales, in units of the inputs', and amplitude."""
+        values = np.exp(free)
+        amplitude = float(values[-1]) if self.amplitude is None else self.amplitude
+        multiples = values[: self.n_lengths(free)]
+        return self.inputs.shape[1] ** 0.5 * multiples if len(multiples) else np.ones(1), amplitude
+
+    def n_lengths(self, free: NDArray[np.float64]) -> int:
+        """How many length scales are free."""
+        return len(free) - (self.amplitude is None)
+
+    def log_prior(self, free: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Log density of the logarithms, without its constant, and its gradient."""
+        usual = np.full(len(free), np.log(_USUAL_LENGTH))
+        usual[self.n_lengths(free) :] = np.log(_USUAL_AMPLITUDE)
+        off = (free - usual) / _LOG_SD
+        return float(-0.5 * off @ off), -off / _LOG_SD
+
+    def __call__(self, free: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The value and its gradient."""
+        lengths, amplitude = self.read(free)
+        inputs = self.inputs / torch.from_numpy(lengths)
+        found = kernel_evidence(
+            inputs, self.y, amplitude, inference=self.inference, start=self.sites
+        )
+        if not np.isfinite(found.value):
+            return 1e10, np.zeros_like(free)  # L-BFGS steps back
+        self.sites = found.q.sites
+        slopes = found.by_log_length.numpy()
+        parts = {0: [], 1: [slopes.sum()]}.get(self.n_lengths(free), slopes)
+        if self.amplitude is None:
+            parts = [*parts, found.by_log_amplitude]
+        log_prior, prior_slopes = self.log_prior(free)
+        return -found.value - log_prior, -np.asarray(parts) - prior_slopes
+
+    def climb(self, starts: Sequence[NDArray[np.float64]]) -> OptimizeResult:
+        """The best of the maxima that are reached from the starts."""
+        results = []
+        for start in starts:
+            bounds = [(_SHORTEST, _LONGEST)] * self.n_lengths(start)
+            bounds += [(_SMALLEST, _LARGEST)] * (self.amplitude is None)
+            results.append(
+                minimize(
+                    self,
+                    start,
+                    jac=True,
+                    method="L-BFGS-B",
+                    bounds=np.log(bounds),
+                    options={"maxiter": _MAX_ITER},
+                )
+            )
+        return min(results, key=lambda result: result.fun)
+
+
+def column_scales(X: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviations of the columns, without overflow; one where a column is constant."""
+    largest = np.abs(X).max(axis=0)
+    largest[largest == 0] = 1.0
+    spread = (X / largest).std(axis=0) * largest
+    return np.where((np.ptp(X / largest, axis=0) > 0) & (spread > 0), spread, 1.0)
+
+
+def _spread(y: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
+    """At most so many rows, of each class its share; the same at each call."""
+    n = y.shape[1]
+    if n <= n_rows:
+        return np.arange(n)
+    order = np.random.default_rng(0).permutation(n)
+    classes = np.lexsort(y[:, order])  # rows of one class together
+    return np.sort(order[classes[np.linspace(0, n - 1, n_rows).round().astype(int)]])

@@ -1,0 +1,264 @@
+"""A classifier whose probabilities are calibrated on cases that it was not trained on.
+
+After scikit-learn's ``CalibratedClassifierCV(ensemble=False)``: scores of all cases come from
+cross-validation, one calibrator learns from all of them, and the classifier that it serves is
+trained on everything.
+"""
+
+import inspect
+import warnings
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.svm import LinearSVC
+from sklearn.utils import get_tags, indexable
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+
+from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
+from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
+
+__all__ = ["CalibratedClassifier"]
+
+Array = NDArray[np.float64]
+
+
+class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+    """Any classifier with probabilities that can be relied upon.
+
+    Parameters
+    ----------
+    estimator : classifier, default=None
+        With ``decision_function``, which is preferred, or ``predict_proba``. None for a
+        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: then all cases are
+        taken for held-out ones, and it is not fitted again.
+    cv : int, splitter or iterable, default=5
+        How cases are held out, as in scikit-learn. Every case must be held out once.
+    n_jobs : int, default=None
+        Folds that are fitted at a time.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    estimator_ : classifier
+        Fitted to all cases.
+    calibrator_ : LinkCalibrator or SoftmaxCalibrator
+        The first for two classes, the second for more.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Examples
+    --------
+    >>> from bayesloss import CalibratedClassifier
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = CalibratedClassifier(GaussianNB()).fit(X, y)
+    >>> model.predict_proba(X[:2]).round(1)
+    array([[1., 0.],
+           [1., 0.]])
+    >>> low, high = model.predict_interval(X[:2])
+    >>> bool((low < high).all())
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "estimator": [
+            HasMethods(["fit", "predict_proba"]),
+            HasMethods(["fit", "decision_function"]),
+            None,
+        ],
+        "cv": ["cv_object"],
+        "n_jobs": [int, None],
+    }
+
+    def __init__(self, estimator: Any = None, *, cv: Any = 5, n_jobs: int | None = None) -> None:
+        self.estimator = estimator
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
+        """Hold out, calibrate, and fit the classifier to all cases.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features), or whatever the classifier takes
+        y : array-like of shape (n,)
+        sample_weight : array-like of shape (n,), optional
+            How many times each case counts, for the classifier if it takes weights, and for the
+            calibrator.
+        groups : array-like of shape (n,), optional
+            Which cases belong together. A splitter that takes groups holds them out together, and
+            the calibrator takes account of them.
+        **fit_params
+            For the classifier; with metadata routing, for whoever asked for them.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is one class only, or a class has fewer cases than there are folds.
+        """
+        self._validate_params()
+        check_classification_targets(y)
+        X, y = indexable(X, y)
+        labels = column_or_1d(y, warn=True)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
+            raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
+        estimator = self._get_estimator()
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        params, for_split = self._routed(estimator, weight, groups, fit_params)
+        if isinstance(estimator, FrozenEstimator):
+            self.estimator_ = estimator
+            scores = _scores(estimator, X)
+        else:
+            scores = self._held_out(estimator, X, labels, codes, params, for_split)
+            self.estimator_ = clone(estimator).fit(X, labels, **params)
+        known = np.asarray(getattr(self.estimator_, "classes_", self.classes_))
+        if not np.array_equal(known, self.classes_):
+            raise ValueError(
+                f"expected cases of the classes that the classifier knows, {known}, got "
+                f"{self.classes_}"
+            )
+        kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
+        self.calibrator_: LinkCalibrator | SoftmaxCalibrator = kind(scale=_scale(self.estimator_))
+        self.calibrator_.fit(scores, labels, weight, groups)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def predict_proba(self, X: Any) -> Array:
+        """The calibrated probabilities of the classes, of shape (n, n_classes)."""
+        check_is_fitted(self)
+        return self.calibrator_.predict_proba(_scores(self.estimator_, X))
+
+    def predict(self, X: Any) -> NDArray:
+        """The most probable class, of shape (n,)."""
+        most = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[most]
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
+        """Central intervals of probabilities, those of `calibrator_`.
+
+        Returns
+        -------
+        low, high : ndarray of shape (n,) or (n, n_classes)
+            Of ``classes_[1]`` if there are two classes, else of each.
+        """
+        check_is_fitted(self)
+        return self.calibrator_.predict_interval(_scores(self.estimator_, X), level)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Who is given which parameters of :meth:`fit`, see scikit-learn's metadata routing."""
+        return (
+            MetadataRouter(owner=self)
+            .add_self_request(self)
+            .add(
+                estimator=self._get_estimator(),
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=check_cv(self.cv, classifier=True),
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = get_tags(self._get_estimator()).input_tags.sparse
+        return tags
+
+    def _get_estimator(self) -> Any:
+        if self.estimator is not None:
+            return self.estimator
+        estimator = LinearSVC(random_state=0)
+        return estimator.set_fit_request(sample_weight=True) if _routing_enabled() else estimator
+
+    def _routed(
+        self,
+        estimator: Any,
+        weight: Array | None,
+        groups: ArrayLike | None,
+        fit_params: dict[str, Any],
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the classifier's fit and the splitter's split are given."""
+        if _routing_enabled():
+            given = {"sample_weight": weight, "groups": groups, **fit_params}
+            routed = process_routing(
+                self, "fit", **{k: v for k, v in given.items() if v is not None}
+            )
+            return routed.estimator.fit, routed.splitter.split
+        params = dict(fit_params)
+        if weight is not None and not isinstance(estimator, FrozenEstimator):
+            if "sample_weight" in inspect.signature(estimator.fit).parameters:
+                params["sample_weight"] = weight
+            else:
+                warnings.warn(
+                    f"{type(estimator).__name__}.fit takes no sample_weight: weights count in the "
+                    "calibration only",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        return params, {} if groups is None else {"groups": groups}
+
+    def _held_out(
+        self,
+        estimator: Any,
+        X: Any,
+        y: NDArray,
+        codes: NDArray,
+        params: dict[str, Any],
+        for_split: dict[str, Any],
+    ) -> Array:
+        """Scores of every case by a classifier that has not seen it."""
+        cv = check_cv(self.cv, y, classifier=True)
+        folds, least = cv.get_n_splits(X, y, **for_split), np.bincount(codes).min()
+        if least < folds:
+            raise ValueError(
+                f"Requesting {folds}-fold cross-validation but provided less than {folds} examples "
+                f"for at least one class: expected at least one for each fold, got {least}"
+            )
+        splits = list(cv.split(X, y, **for_split))
+        method = "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
+        scores = cross_val_predict(
+            estimator, X, y, cv=splits, n_jobs=self.n_jobs, method=method, params=params
+        )
+        return scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
+
+
+def _scale(estimator: Any) -> str:
+    return "real" if hasattr(estimator, "decision_function") else "probability"
+
+
+def _scores(estimator: Any, X: Any) -> Array:
+    """Decision values or probabilities: of shape (n,) for two classes, else (n, n_classes)."""
+    if hasattr(estimator, "decision_function"):
+        return np.asarray(estimator.decision_function(X))
+    scores = np.asarray(estimator.predict_proba(X))
+    return scores[:, 1] if scores.shape[1] == 2 else scores

@@ -1,0 +1,337 @@
+r"""A monotone map that brings far-away inputs near, learned without labels.
+
+The trigonometric kernel spreads its basis evenly over a range. Where one value in a hundred lies a
+hundred times farther out than the rest, or the inputs are log-normal like incomes and durations,
+nearly all data share a few basis functions. The map tames such tails in two steps. With v the
+distance from the median in widths of the bulk,
+
+    s = lam asinh((v - xi) / lam),        t = the integral over s of a slope in (0, 1].
+
+The first step runs from affine (lam large) to logarithmic (lam small); xi and lam make the bulk as
+straight in a normal quantile plot as they can, by Filliben's (1975) correlation, after the second
+step has cut down what is still too far out. Its knots are the letter values (Tukey 1977): the
+median, then the points at depths 1/4, 1/8, ... to the extremes. Let z_k be the normal quantiles of
+their levels. An interval may be twice as long as a normal sample with the bulk's slope would have
+it,
+
+    dt_k = min(ds_k, 2 m dz_k),           m = the median of ds_k / dz_k in the bulk,
+
+and rational quadratic splines (Gregory and Delbourgo 1982) join the knots: C^1, strictly
+increasing, with inverse and derivative in closed form. Beyond the extremes t goes on growing
+logarithmically.
+
+Well-spread data need none of this and get the identity: the map acts only where the range is more
+than a quarter longer than a normal sample with the bulk's slope would have it. That ratio is about
+1 for normal samples of any size and below it for large uniform ones. Where chance makes it longer
+the first step is nearly affine, and little is lost.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesloss.arrays import as_points
+
+__all__ = ["DEPTHS", "RangeMap", "robust_reach"]
+
+_LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
+_STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
+_FAR = 5.0  # what lies this much farther out than the rest would shorten the rest
+_FEW = 0.01  # the part of the data that may lie far out
+_BULK = 1 / 16  # letter values of at least this depth make up the bulk
+_EVEN = torch.linspace(0, 0.5, 17, dtype=torch.float64)  # depths of a normal quantile plot
+
+# Depths at either end that the map asks for: of data it sees the points nearest to these levels.
+DEPTHS = torch.cat([_EVEN, 0.5 ** torch.arange(1.0, 65.0, dtype=torch.float64)])
+
+
+def _nothing() -> Tensor:
+    return torch.empty(0, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class RangeMap:
+    """A strictly increasing, differentiable map of the real line onto itself.
+
+    Around the median it keeps the data's units and the bulk's width. ``RangeMap()`` is the
+    identity.
+
+    Attributes
+    ----------
+    centre, width : float
+        The median of the data and the width of their bulk: v = (x - centre) / width.
+    xi, lam : float
+        Of the first step.
+    knots, values, slopes : Tensor of shape (K,)
+        The second step: s, t and dt/ds at the knots. Without knots the map is the identity.
+    reach : float
+        Beyond the knots t grows by ``reach log(1 + slope (s - knot) / reach)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss.learning.data.range_map import RangeMap
+    >>> x = torch.linspace(0, 1, 101, dtype=torch.float64)
+    >>> RangeMap.fit(x).is_identity
+    True
+    >>> x[-1] = 1000.0
+    >>> g = RangeMap.fit(x)
+    >>> bool(g(x)[-1] < 4), bool((g.inverse(g(x)) - x).abs().max() < 1e-9)
+    (True, True)
+    """
+
+    centre: float = 0.0
+    width: float = 1.0
+    xi: float = 0.0
+    lam: float = math.inf
+    knots: Tensor = field(default_factory=_nothing, repr=False)
+    values: Tensor = field(default_factory=_nothing, repr=False)
+    slopes: Tensor = field(default_factory=_nothing, repr=False)
+    reach: float = math.inf
+
+    @classmethod
+    def fit(cls, x: Tensor, weight: Tensor | None = None) -> "RangeMap":
+        """Learn the map from data, in the time of a sort.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+        weight : Tensor of shape (n,), optional
+            How many times each datum counts, not negative. A common factor changes nothing.
+
+        Returns
+        -------
+        RangeMap
+            The identity where the data are well-spread, see the module's text.
+
+        Raises
+        ------
+        ValueError
+            If x is not finite or has another shape, or weights are no weights.
+        """
+        points, level = _distribution(x, weight)
+        if len(points) < 3:
+            return cls()
+        k = _letter_values(level)
+        z = torch.special.ndtri(level[k])
+        slope = float(_bulk_slope(points[k], z, level[k]))
+        if points[-1] / 2 - points[0] / 2 <= _LONG / 2 * slope * (z[-1] - z[0]):  # no overflow
+            return cls()
+        centre, low, high = _middle(points, level)
+        v = (points - centre) / (high - low)
+        xi, lam = _straighten(v, level, torch.special.ndtri(level))
+        s = lam * torch.asinh((v[k] - xi) / lam)
+        rise = _kept_rise(s, z, level[k])
+        kept = rise / s.diff()
+        # What is kept at a knot is what is kept on its better side: the bulk stays as it is.
+        slopes = torch.cat([kept[:1], torch.maximum(kept[1:], kept[:-1]), kept[-1:]])
+        values = torch.cat([rise.new_zeros(1), rise.cumsum(0)])
+        reach = _STEEP * float(_bulk_slope(s, z, level[k]))
+        # Units of t in which the median stays, and so does the width of the bulk.
+        origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
+        unit = float(above - below)
+        return cls(
+            centre=float(centre),
+            width=float(high - low),
+            xi=xi,
+            lam=lam,
+            knots=s,
+            values=(values - origin) / unit,
+            slopes=slopes / unit,
+            reach=reach / unit,
+        )
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the data that it was fitted to were well-spread."""
+        return len(self.knots) == 0
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values t at x, of shape (n,) both; differentiable."""
+        x = as_points(x)
+        return x if self.is_identity else self._forward(x)[0]
+
+    def derivative(self, x: Tensor) -> Tensor:
+        """The derivatives dt/dx, positive, of shape (n,)."""
+        x = as_points(x)
+        return torch.ones_like(x) if self.is_identity else self._forward(x)[1]
+
+    def inverse(self, t: Tensor) -> Tensor:
+        """The x at which the map takes the values t, of shape (n,) both; differentiable."""
+        t = as_points(t)
+        if self.is_identity:
+            return t
+        t = (t - self.centre) / self.width
+        cell, rise, run, left, right = self._cell(self.values, t)
+        # With theta = (s - s_k) / ds the spline is a quotient of quadratics; solve for theta.
+        y = _share((t - self.values[cell]) / rise)
+        mean = rise / run
+        bend = left + right - 2 * mean
+        a = mean - left + y * bend
+        b = left - y * bend
+        c = -mean * y
+        theta = -2 * c / (b + (b**2 - 4 * a * c).sqrt())
+        s = self.knots[cell] + run * theta
+        for edge, outside in ((0, t < self.values[0]), (-1, t > self.values[-1])):
+            sign = -1 if edge == 0 else 1
+            excess = (sign * (t - self.values[edge])).clamp_min(0) / self.reach
+            beyond = self.knots[edge] + sign * self.reach / self.slopes[edge] * excess.expm1()
+            s = torch.where(outside, beyond, s)
+        return self.centre + self.width * (self.xi + self.lam * torch.sinh(s / self.lam))
+
+    def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The values and the derivatives."""
+        v = (x - self.centre) / self.width
+        inner = (v - self.xi) / self.lam
+        t, slope = self._second_step(self.lam * torch.asinh(inner))
+        return self.centre + self.width * t, slope / torch.hypot(inner, torch.ones_like(inner))
+
+    def _second_step(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """The values t and the derivatives dt/ds."""
+        knots, values, slopes = self.knots, self.values, self.slopes
+        cell, rise, run, left, right = self._cell(knots, s)
+        theta = _share((s - knots[cell]) / run)
+        mean, cross = rise / run, theta * (1 - theta)
+        below = mean + (left + right - 2 * mean) * cross
+        t = values[cell] + rise * (mean * theta**2 + left * cross) / below
+        slope = mean**2 * (right * theta**2 + 2 * mean * cross + left * (1 - theta) ** 2) / below**2
+        for edge, outside in ((0, s < knots[0]), (-1, s > knots[-1])):
+            sign = -1 if edge == 0 else 1
+            excess = slopes[edge] * (sign * (s - knots[edge])).clamp_min(0) / self.reach
+            t = torch.where(outside, values[edge] + sign * self.reach * excess.log1p(), t)
+            slope = torch.where(outside, slopes[edge] / (1 + excess), slope)
+        return t, slope
+
+    def _cell(self, ladder: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+        """For each point: its interval, dt and ds there, and dt/ds at both ends."""
+        cell = (torch.searchsorted(ladder, at.detach()) - 1).clamp(0, len(ladder) - 2)
+        rise, run = self.values.diff()[cell], self.knots.diff()[cell]
+        return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
+
+
+def _share(x: Tensor) -> Tensor:
+    """Hold x in [0, 1]. Not by clamp, whose gradient at its bounds, the knots, is a convention."""
+    return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
+
+
+def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
+    """How far from zero the data lie, but for a few far out.
+
+    The reach R of the data that the map has brought near, or as much more as leaves at most one in
+    a hundred beyond. Where the largest in absolute value is within 5 R, it is the reach.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n,)
+    weight : Tensor of shape (n,), optional
+        How many times each datum counts, not negative.
+    """
+    largest = float(torch.linalg.vector_norm(x, math.inf))
+    learned = RangeMap.fit(x, weight)
+    if learned.is_identity:
+        return largest
+    points, level = _distribution(x.abs(), weight)
+    most = points[min(int(torch.searchsorted(level, 1 - _FEW)), len(points) - 1)]
+    reach = max(float(learned(x).abs().max()), float(most))
+    return reach if largest > _FAR * reach else largest
+
+
+def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The distinct points, ascending, and their levels: the part of the data below, half of ties.
+
+    Raises
+    ------
+    ValueError
+        If x is not finite or has another shape, or weights are no weights.
+    """
+    x = as_points(x).detach()
+    if not torch.isfinite(x).all():
+        raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
+    if weight is not None:
+        weight = as_points(weight, "weight").detach()
+        if weight.shape != x.shape or not (torch.isfinite(weight) & (weight >= 0)).all():
+            raise ValueError(
+                f"expected {len(x)} weights, finite and at least 0, got {len(weight)} of which "
+                f"{int((~(weight >= 0) | weight.isinf()).sum())} are not"
+            )
+    if weight is None or bool((weight == weight.max()).all()):
+        points = np.sort(x.numpy())
+        mass = np.ones_like(points)
+        if (points[1:] == points[:-1]).any():
+            points, mass = np.unique(points, return_counts=True)
+        points, mass = torch.from_numpy(points), torch.from_numpy(mass).to(x.dtype)
+    else:
+        points, cell = torch.unique(x[weight > 0], return_inverse=True)
+        mass = torch.bincount(cell, weight[weight > 0] / weight.max(), minlength=len(points))
+    total = mass.sum()
+    return points, mass.cumsum(0).sub_(mass, alpha=0.5).div_(total)
+
+
+def _at_depths(level: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices of the points nearest to these levels and to 1 less these, ties outwards."""
+
+    def nearest(level: Tensor) -> Tensor:
+        above = torch.searchsorted(level, depth).clamp(1, len(level) - 1)
+        nearer = depth - level[above - 1] <= level[above] - depth + 1e-9  # ties, despite rounding
+        return above - nearer.to(above.dtype)
+
+    return nearest(level), len(level) - 1 - nearest(1 - level.flip(0))
+
+
+def _halves(level: Tensor, k: int = 1) -> Tensor:
+    """The depths 1/2^k, 1/2^(k+1), ..., beyond the extremes."""
+    deepest = math.ceil(-math.log2(min(float(level[0]), 1 - float(level[-1]))))
+    return 0.5 ** torch.arange(k, max(deepest, k) + 1, dtype=level.dtype)
+
+
+def _letter_values(level: Tensor) -> Tensor:
+    """The indices of the letter values, ascending, with both extremes."""
+    ends = torch.tensor([0, len(level) - 1])
+    return torch.cat([*_at_depths(level, _halves(level)), ends]).unique()
+
+
+def _middle(x: Tensor, level: Tensor) -> Tensor:
+    """The median, and the quartiles or, where they coincide, the next letter values that do not."""
+    low, high = _at_depths(level, _halves(level))
+    apart = int((x[low] < x[high])[1:].to(torch.int8).argmax()) + 1
+    return torch.stack([(x[low[0]] + x[high[0]]) / 2, x[low[apart]], x[high[apart]]])
+
+
+def _bulk_slope(x: Tensor, z: Tensor, level: Tensor) -> Tensor:
+    """The median slope of normal quantile plots, (..., K), between the points of the bulk."""
+    slopes = (x.diff(dim=-1) / z.diff())[..., _between(level)]
+    return slopes.quantile(0.5, dim=-1)
+
+
+def _kept_rise(s: Tensor, z: Tensor, level: Tensor) -> Tensor:
+    """What the second step keeps of the distances between neighbours, (..., K - 1)."""
+    steepest = _STEEP * _bulk_slope(s, z, level)
+    return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
+
+
+def _between(level: Tensor) -> Tensor:
+    """Which intervals between neighbours lie in the bulk; all where none does."""
+    depth = torch.minimum(level, 1 - level)
+    inside = torch.minimum(depth[1:], depth[:-1]) >= 0.9 * _BULK  # the nearest to 1/16 is near it
+    return inside | ~inside.any()
+
+
+def _straighten(v: Tensor, level: Tensor, z: Tensor) -> tuple[float, float]:
+    """The xi and lam whose arcsinh makes the normal quantile plot of v straightest, on a grid."""
+    low, high = _at_depths(level, _EVEN)
+    even = torch.cat([low, high]).unique()
+    k = torch.cat([low[2:], high[2:], _letter_values(level)]).unique()
+    xi = torch.cat([2 * v[0] - v[even], v[even], 2 * v[-1] - v[even]])  # and beyond the extremes
+    xi = xi[xi.abs() < 100].unique()  # farther out, v - xi would lose digits
+    lam = torch.logspace(-5, 2, 57, dtype=v.dtype)
+    s, z = torch.asinh((v[k] - xi[:, None, None]) / lam[:, None]), z[k]
+    rise = _kept_rise(s, z, level[k])
+    s, z = torch.nn.functional.pad(rise.cumsum(dim=2), (1, 0)), z - z.mean()
+    s = s - s.mean(dim=2, keepdim=True)
+    straightness = (s @ z) / ((s**2).sum(dim=2) * (z**2).sum()).sqrt()
+    straightness[(rise <= 0).any(dim=2)] = -1.0  # points that rounding has made one
+    best = int(straightness.nan_to_num(-1.0).argmax())
+    return float(xi[best // len(lam)]), float(lam[best % len(lam)])

@@ -1,0 +1,239 @@
+r"""The penalty of linkgistic regression from scores that the weights have not seen.
+
+The penalty 1/C is to make predictions of new data good. Cross-validation asks that directly, and
+pays with a refit on every fold for every C. But links are fitted to approximate leave-one-out
+scores, see :mod:`bayesloss.learning.weights.leave_one_out`, so that the answer is at hand:
+
+    loss(C) = -mean_n log p(y_n | x_n^(-n)),
+
+where x_n^(-n) is the score of datum n under weights that have not seen it, or its group, and p the
+posterior mean under a link that was fitted to these scores, all of them: a smooth function of one
+variable has few degrees of freedom to overfit with.
+
+The path goes from the strongest penalty to the weakest, and each fit of the weights with the fixed
+link begins at that of the penalty before. There the link is a single stiff one, or as given; only
+at the C chosen is everything fitted, and that fit is the same as if this C had been given.
+
+In a joint model of K classes scores are shifted by the Newton step of one class at a time. Where
+the weights of all classes are free, only their differences matter, and of a step that all took by
+themselves the others take a part back: a share 1/K, exact where all are alike. The labels' log loss
+is that of a softmax on the scale that makes it smallest.
+"""
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._param_validation import Interval
+from torch import Tensor
+
+from bayesloss.learning.data.estimator_base import all_or_nothing
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier, Problems
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links.em import fit_fixed_link, fit_links
+from bayesloss.learning.links.joint import common_scale, fit_softmax
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
+from bayesloss.learning.weights.leave_one_out import LeaveOneOut
+from bayesloss.learning.weights.linear_scores import LinearScores, Slopes
+from bayesloss.learning.weights.weight_search import WeightFit
+from bayesloss.proper_losses import ProperLoss
+
+__all__ = ["LinkgisticClassifierCV"]
+
+_RANGE = (1e-4, 1e4)  # of C, as in scikit-learn
+_STIFF = 3  # the place, in the family, of the prior that scores the path
+_PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
+
+
+class LinkgisticClassifierCV(LinkgisticClassifier):
+    """Linkgistic regression that chooses its penalty by approximate leave-one-out log loss.
+
+    After scikit-learn's ``LogisticRegressionCV``, without its refits: there are no folds. See
+    :class:`~bayesloss.learning.estimators.linkgistic.LinkgisticClassifier` for the model and for
+    the other parameters and attributes; links are always fitted to held-out scores.
+
+    Parameters
+    ----------
+    Cs : int or array-like of float, default=10
+        The inverse strengths of the penalty to choose from; a number of them stands for as many
+        between 1e-4 and 1e4, at equal steps of the logarithm.
+    prior, loss, n_basis, a, c, variance, gamma, multi_class, class_weight : optional
+        Of the model.
+    tol, max_iter, n_samples, device, verbose, random_state : optional
+        Of the fit.
+
+    Attributes
+    ----------
+    C_ : float
+        The one with the least held-out log loss, for all classes.
+    Cs_ : ndarray of shape (n_Cs,)
+        Ascending.
+    scores_ : ndarray of shape (n_Cs,)
+        Minus the held-out log loss at each, in nats a datum; one-vs-rest averaged over the
+        problems. NaN where the penalty is so weak that it was not tried: two in a row before it
+        were no better than a stronger one.
+
+    Notes
+    -----
+    With ``groups`` in ``fit``, scores are those without the datum's group. Where the best C is at
+    an end of the path, look farther. The fit at ``C_`` is that of
+    ``LinkgisticClassifier(C=model.C_)``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import scale
+    >>> from bayesloss import LinkgisticClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LinkgisticClassifierCV(Cs=5).fit(scale(X), y)
+    >>> model.Cs_.tolist(), 0.01 <= model.C_ <= 1
+    ([0.0001, 0.01, 1.0, 100.0, 10000.0], True)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        name: allowed
+        for name, allowed in LinkgisticClassifier._parameter_constraints.items()
+        if name not in ("C", "leave_one_out")
+    } | {"Cs": [Interval(Integral, 1, None, closed="left"), "array-like"]}
+
+    leave_one_out = True
+
+    def __init__(
+        self,
+        *,
+        Cs: int | ArrayLike = 10,
+        prior: str = "isgp",
+        loss: ProperLoss | None = None,
+        n_basis: int | None = None,
+        a: float | None = None,
+        c: float | None = None,
+        variance: float | None = None,
+        gamma: float = 0.01,
+        multi_class: str = "joint",
+        class_weight: dict[Any, float] | str | None = None,
+        tol: float = 1e-4,
+        max_iter: int = 30,
+        n_samples: int | None = None,
+        device: str = "cpu",
+        verbose: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.Cs = Cs
+        self.prior = prior
+        self.loss = loss
+        self.n_basis = n_basis
+        self.a = a
+        self.c = c
+        self.variance = variance
+        self.gamma = gamma
+        self.multi_class = multi_class
+        self.class_weight = class_weight
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_samples = n_samples
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Choose the penalty, and fit weights and links.
+
+        Parameters, errors and warnings as for :meth:`LinkgisticClassifier.fit`.
+
+        Raises
+        ------
+        ValueError
+            Also if a C is not positive.
+        """
+        self._validate_params()
+        self.Cs_ = _strengths(self.Cs)
+        with all_or_nothing(self):
+            problems = self._read(X, y, sample_weight, groups)
+            losses = self._joint_path(problems) if self.joint_ else self._path(problems)
+            self.scores_ = -losses
+            self.C_ = float(self.Cs_[np.nanargmin(losses)])
+            self._fit_at(problems, self.C_)
+        return self
+
+    def _path(self, problems: Problems) -> NDArray[np.float64]:
+        """The mean held-out log loss at each C, of shape (n_Cs,): a link for each class."""
+        likelihood, priors = Bernoulli(self.loss), self._priors
+        noise, seed = self._noise()
+        fixed: WeightFit | None = None
+
+        def held_out_losses(data: LinearScores) -> Tensor:
+            nonlocal fixed
+            weight = data.weight.cpu()
+            fixed = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
+            fit = fit_links(
+                data,
+                likelihood,
+                lambda x: priors.first(x, weight, member=_STIFF),
+                noise,
+                tol=self.tol,
+                max_iter=0,
+                ordered=self.n_samples is None,
+                held_out=LeaveOneOut(data, seed, problems.groups),
+                fixed=fixed,
+            )
+            losses = torch.zeros_like(data.weight)
+            tables = [
+                expected_log_probabilities(q.prior, likelihood.loss, draws, enough_nodes(q.prior))
+                for q, draws in zip(fit.posteriors, fit.draws, strict=True)
+            ]
+            tables = moved(tables, losses.device)
+            for table, x, y in zip(tables, fit.seen, data.labels, strict=True):
+                losses -= table(x, y)[0] / len(data.labels)
+            return losses
+
+        return self._along(problems, held_out_losses)
+
+    def _joint_path(self, problems: Problems) -> NDArray[np.float64]:
+        """The same for one model of all classes."""
+        K = len(problems.labels)
+        fit: WeightFit | None = None
+
+        def held_out_losses(data: LinearScores) -> Tensor:
+            nonlocal fit
+            fit, _ = fit_softmax(data, self.tol, fit)
+            scores = fit.scores
+            p = torch.softmax(scores, dim=0)
+            held_out = LeaveOneOut(data, 0, problems.groups)
+            slopes: dict[int, Slopes] = dict(enumerate(zip(-p, 1 - p, strict=True)))
+            held_out.prepare(slopes, [1.0] * K)
+            alone = [held_out(k, scores[k], slopes[k]) for k in range(K)]
+            seen = torch.lerp(torch.stack(alone), scores, 1 / K)
+            scale = common_scale(seen, torch.zeros_like(fit.offset), data)
+            return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
+
+        return self._along(problems, held_out_losses)
+
+    def _along(
+        self, problems: Problems, held_out_losses: Callable[[LinearScores], Tensor]
+    ) -> NDArray[np.float64]:
+        means = np.full(len(self.Cs_), np.nan)
+        for i, C in enumerate(self.Cs_):
+            data = problems.at(C)
+            means[i] = float(data.weight @ held_out_losses(data)) / data.total
+            if i - np.nanargmin(means) == _PATIENCE:
+                break
+        return means
+
+
+def _strengths(Cs: int | ArrayLike) -> NDArray[np.float64]:
+    """The values of C, ascending."""
+    if isinstance(Cs, Integral):
+        return np.geomspace(*_RANGE, int(Cs))
+    values = np.sort(np.asarray(Cs, dtype=np.float64))
+    if values.ndim != 1 or len(values) == 0 or not (values > 0).all():
+        raise ValueError(f"expected a number of Cs, or positive values of C, got Cs={Cs!r}")
+    return values

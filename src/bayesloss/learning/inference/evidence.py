@@ -1,0 +1,426 @@
+r"""Choose the hyper-parameters by the evidence (W&N section 4.1 and appendix D).
+
+The mode moves with the hyper-parameters Theta, so the gradient of an approximation A(Theta, Gamma)
+of the log evidence, taken at the mode, has two parts:
+
+    dA/dTheta = partial_Theta A + (dGamma/dTheta)^T partial_Gamma A,
+    dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
+
+The second line follows by differentiating grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D
+prints it with a minus sign. As Skaug and Fournier (2006) do, automatic differentiation supplies
+every derivative, here on the condensed data: an evaluation costs O(M^4), however many data there
+are.
+
+Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
+or with a saddle point, det H goes to zero and Laplace's evidence to infinity. Even where its value
+is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian that predicts. The
+evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
+posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
+hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
+``objective="laplace"`` is the paper's recipe, for comparison. For labels the bound gives away a
+little more, see :meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expected_log_density`.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Literal, TypeVar, get_args
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss.arrays import as_number
+from bayesloss.learning.inference.laplace import (
+    LogJoint,
+    Mode,
+    Posterior,
+    approximate,
+    check_data,
+    find_mode,
+)
+from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.variational import GaussianBound, nearest
+from bayesloss.learning.sources.priors import SourcePrior, trigonometric
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.threads import fixed_threads
+from bayesloss.warnings import warn_caller
+
+__all__ = [
+    "EvidenceMaximum",
+    "Objective",
+    "at_smoothness",
+    "evidence_gradient",
+    "maximise_condensed",
+    "maximise_evidence",
+]
+
+Objective = Literal["bound", "laplace", "variational"]
+L = TypeVar("L", bound=Likelihood)
+
+_RANGES = {
+    "a": (1.01, 31.0),
+    "b": (1e-10, 1e10),
+    "gamma": (1e-10, 1e10),
+    "mu": (-math.inf, math.inf),
+}  # the likelihood's own follow
+# Nats by which the objective may still rise when a hyper-parameter grows e-fold. The likelihood's
+# own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
+# they move by that.
+_FLAT = 1e-2
+_NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
+
+
+@dataclass(frozen=True)
+class EvidenceMaximum(Generic[L]):
+    """What :func:`maximise_evidence` found.
+
+    Attributes
+    ----------
+    posterior : Posterior
+        At the best hyper-parameters; it holds the prior with them.
+    likelihood : Likelihood
+        The same likelihood as the posterior's.
+    converged : bool
+        Whether the best search met its tolerance and ended at a proper mode.
+    values : list of float
+        The objective at the end of each start's search, in nats; -inf where a search failed.
+    n_evaluations : int
+        Evaluations of the objective and its gradient, over all starts.
+    at_bound : tuple of str
+        The hyper-parameters that ended at the edge of their range.
+    """
+
+    posterior: Posterior
+    likelihood: L
+    converged: bool
+    values: list[float]
+    n_evaluations: int
+    at_bound: tuple[str, ...]
+
+
+def _transform(values: Sequence[float]) -> np.ndarray:
+    """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
+
+    The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
+    together, a and k(0, 0) hardly do.
+    """
+    a, variance, gamma, mu, *own = values
+    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)])
+
+
+def _model(
+    theta: Tensor, prior: SourcePrior[TrigonometricKernel], likelihood: L
+) -> tuple[SourcePrior, L]:
+    """Prior and likelihood at theta, with c and M of the prior."""
+    kernel = TrigonometricKernel(
+        a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
+    ).scaled(theta[1].exp())
+    own = dict(zip(likelihood.hyper_parameters, theta[4:].exp(), strict=True))
+    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), likelihood.replace(**own)
+
+
+def evidence_gradient(
+    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
+) -> tuple[float, Tensor, Mode]:
+    """The objective at hyper-parameters theta, its total derivative, and the mode.
+
+    Parameters
+    ----------
+    theta : Tensor of shape (P,)
+    joint_of : callable
+        Makes the log joint density from theta, differentiably.
+    start : Tensor of shape (M + 1,)
+        Where the search for the mode begins.
+    objective : {"bound", "laplace", "variational"}
+
+    Returns
+    -------
+    value : float
+        In nats; -inf where no mode was found, and the gradient is then zero.
+    gradient : Tensor of shape (P,)
+    mode : Mode
+    """
+    theta = theta.detach().requires_grad_()
+    joint = joint_of(theta)
+    with torch.no_grad():
+        mode = find_mode(joint, start)
+    if not mode.converged:
+        return -math.inf, torch.zeros_like(theta), mode
+    if objective == "variational":
+        q, _ = nearest(joint, mode)
+        # q makes the bound stationary: the partial derivative is the whole one.
+        (slope,) = torch.autograd.grad(_expected_log_joint(joint, q), theta)
+        return q.log_evidence, slope, mode
+    Gamma = mode.Gamma.detach().requires_grad_()
+    value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
+    partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
+    # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v held fixed.
+    root = joint.root(Gamma).detach()
+    direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
+    (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
+    (drift,) = torch.autograd.grad(score @ direction, theta)
+    return float(value.detach()), partial_theta + drift, mode  # appendix D
+
+
+def _expected_log_joint(joint: LogJoint, q: Posterior) -> Tensor:
+    """What of q's bound depends on the hyper-parameters, q itself held fixed."""
+    prior, bound = joint.prior, GaussianBound(joint)
+    with torch.no_grad():
+        slopes = joint.data.features @ prior.jacobian(q.mode)
+        moments = bound.moments(q.mode, q.root, slopes)
+    distance = (q.mode - prior.location) ** 2 + (q.root**2).sum(dim=1)
+    log_prior = 0.5 * (torch.log(prior.precision) - prior.precision * distance).sum()
+    return bound.fit(*moments) + log_prior
+
+
+def maximise_evidence(
+    prior: SourcePrior[TrigonometricKernel],
+    likelihood: L,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+    smoothness: Sequence[float] = (8.0, 2.0),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    objective: Objective = "bound",
+    max_iter: int = 200,
+) -> EvidenceMaximum[L]:
+    """Maximise the approximate evidence over a, b, gamma, mu and what the likelihood has.
+
+    The Gaussian likelihood has alpha, labels have nothing. c and M stay as they are.
+
+    Parameters
+    ----------
+    prior : SourcePrior
+    likelihood : Likelihood
+        Where the searches begin; all but a is taken from these two.
+    x, y : Tensor of shape (n,)
+    sample_weight : Tensor of shape (n,), optional
+        How many times each datum counts; positive.
+    smoothness : sequence of float, default=(8, 2)
+        One search starts at each of these values of a. Smooth priors have few modes: begin there.
+    bounds : mapping of str to (float, float), optional
+        Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", and the
+        likelihood's own, such as "alpha".
+    objective : {"bound", "laplace", "variational"}, default="bound"
+        The evidence lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the
+        highest bound of any Gaussian, whose posterior is then that of
+        :func:`~bayesloss.learning.inference.variational.variational`.
+    max_iter : int, default=200
+        The largest number of quasi-Newton iterations of each search.
+
+    Returns
+    -------
+    EvidenceMaximum
+
+    Raises
+    ------
+    TypeError
+        If the prior has another basis than a TrigonometricKernel, which alone has an a to choose.
+    ValueError
+        If the data are not finite, a bound or the objective is not known by name, or no search
+        found a mode.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the best search did not meet its tolerance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, maximise_evidence
+    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    >>> y = x**3 + 0.1 * torch.sin(50 * x)
+    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
+    >>> best = maximise_evidence(prior, Gaussian(), x, y)
+    >>> at = torch.tensor([-0.8, 0.5, 0.8], dtype=torch.float64)
+    >>> best.posterior.mean(at).round(decimals=1).tolist()
+    [-0.5, 0.1, 0.5]
+    >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
+    0.1
+    """
+    x, y, sample_weight = check_data(x, y, sample_weight)
+    with fixed_threads(1), torch.inference_mode(False):
+        data = likelihood.condense(prior.features, x, y, sample_weight)
+    return maximise_condensed(
+        prior,
+        likelihood,
+        data,
+        x,
+        smoothness=smoothness,
+        bounds=bounds,
+        objective=objective,
+        max_iter=max_iter,
+    )
+
+
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
+@torch.enable_grad()
+def maximise_condensed(
+    prior: SourcePrior[TrigonometricKernel],
+    likelihood: L,
+    data: Observations,
+    x: Tensor,
+    *,
+    smoothness: Sequence[float] = (8.0, 2.0),
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+    objective: Objective = "bound",
+    max_iter: int = 200,
+) -> EvidenceMaximum[L]:
+    """The same for data that the likelihood has condensed with the features of the prior.
+
+    Those depend on c and M alone. Of x only the range counts; all else is as for
+    :func:`maximise_evidence`.
+    """
+    if objective not in get_args(Objective):
+        raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
+    if not smoothness:
+        raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
+    ranges = _ranges(bounds or {}, likelihood)
+    low, high = zip(*ranges.values(), strict=True)
+    limits = np.stack([_transform(low), _transform(high)], axis=1)
+    priors = [at_smoothness(prior, a) for a in smoothness]
+    with fixed_threads(1):
+        zeros = torch.zeros_like(data.targets)
+        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, data) is None:
+            raise ValueError(
+                f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
+            )
+        searches = [
+            _search(start, likelihood, data, x, limits, objective, max_iter) for start in priors
+        ]
+    best = max(searches, key=lambda search: search.value)
+    if best.mode is None:
+        raise ValueError(
+            f"none of {len(searches)} searches found a mode of the posterior: the data may have no "
+            "trend in the direction asked for, or lie outside the kernel's domain"
+        )
+    # Rounding errors grow with the number of data, and so does what the evidence can resolve.
+    converged = best.slope < _FLAT + 1e-6 * abs(best.value)
+    if not converged:
+        warn_caller(
+            f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
+            f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
+            ConvergenceWarning,
+        )
+    there, observed = _model(best.theta, prior, likelihood)
+    joint = LogJoint(there, observed, data)
+    if objective == "variational":
+        posterior, trouble = nearest(joint, best.mode)
+        if trouble:
+            warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
+    else:
+        posterior = approximate(joint, best.mode)
+    return EvidenceMaximum(
+        posterior=posterior,
+        likelihood=observed,
+        converged=converged and posterior.converged,
+        values=[search.value for search in searches],
+        n_evaluations=sum(search.n_evaluations for search in searches),
+        at_bound=tuple(
+            name
+            for name, value, edges in zip(ranges, best.theta.numpy(), limits, strict=True)
+            if np.isclose(value, edges).any()
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class _Search:
+    value: float
+    theta: Tensor
+    mode: Mode | None
+    slope: float
+    message: str
+    n_evaluations: int
+
+
+def _search(
+    prior: SourcePrior[TrigonometricKernel],
+    likelihood: L,
+    data: Observations,
+    x: Tensor,
+    limits: np.ndarray,
+    objective: Objective,
+    max_iter: int,
+) -> _Search:
+    """One search by L-BFGS-B; each mode is sought from the best one so far."""
+    kernel = prior.kernel
+    values = [kernel.a, kernel.variance, prior.gamma, prior.mu]
+    values += [getattr(likelihood, name) for name in likelihood.hyper_parameters]
+    theta = torch.from_numpy(_transform([as_number(value) for value in values]))
+    best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
+    start, n_evaluations = prior.start(x), 0
+    units = np.ones(len(theta))
+    units[-len(likelihood.hyper_parameters) or len(units) :] = min(
+        1.0, math.sqrt(2 / float(data.weights.sum()))
+    )
+
+    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, n_evaluations
+        n_evaluations += 1
+        theta = torch.from_numpy(vector.copy())
+        value, gradient, mode = evidence_gradient(
+            theta,
+            lambda t: LogJoint(*_model(t, prior, likelihood), data),
+            start if best.mode is None else best.mode.Gamma,
+            objective,
+        )
+        if not math.isfinite(value):
+            return _NO_MODE, np.zeros_like(vector)
+        if value > best.value:
+            # The part of the gradient that does not push against an edge of the range.
+            uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
+            slope = float(np.abs(uphill * units).max())
+            best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
+        return -value, -gradient.numpy()
+
+    result = minimize(
+        negative,
+        np.clip(theta.numpy(), limits[:, 0], limits[:, 1]),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits,
+        options={"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10},
+    )
+    return replace(
+        best,
+        message=str(result.message),
+        n_evaluations=n_evaluations,
+    )
+
+
+def at_smoothness(
+    prior: SourcePrior[TrigonometricKernel], a: float
+) -> SourcePrior[TrigonometricKernel]:
+    """The same prior at another a, its prior variance k(0, 0) kept."""
+    old = trigonometric(prior, "whose smoothness a the evidence chooses")
+    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
+    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
+
+
+def _ranges(
+    bounds: Mapping[str, tuple[float, float]], likelihood: Likelihood
+) -> dict[str, tuple[float, float]]:
+    """The range of each hyper-parameter, by name, in the order of theta."""
+    ranges = _RANGES | dict(likelihood.hyper_parameters)
+    names = list(ranges)
+    if len(names) < len(_RANGES) + len(likelihood.hyper_parameters):
+        raise ValueError(
+            f"expected hyper-parameters of {likelihood!r} with other names than {list(_RANGES)}, "
+            f"got {list(likelihood.hyper_parameters)}"
+        )
+    unknown = set(bounds) - set(names)
+    if unknown:
+        raise ValueError(f"expected bounds for some of {names}, got {sorted(unknown)}")
+    for name, (least, most) in bounds.items():
+        above = {"a": 1.0, "mu": -math.inf}.get(name, 0.0)
+        if least > most or (name != "mu" and least <= above):
+            raise ValueError(
+                f"expected bounds of {name} with {above:g} < low <= high, got ({least:g}, {most:g})"
+            )
+    return ranges | dict(bounds)

@@ -1,0 +1,363 @@
+"""Likelihoods of data given the values of nu (W&N appendix D.1).
+
+A likelihood first condenses its data: whatever it needs of the features and the targets, in as few
+rows as possible. It then gives the log density of the data and its derivatives at the values
+nu = features @ coefficients of those rows.
+"""
+
+import copy
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor
+
+from bayesloss.arrays import as_number, as_scalar
+from bayesloss.learning.data.binning import triangle
+from bayesloss.proper_losses import LogLoss, ProperLoss
+
+__all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
+
+_MANY = 2**16  # data that are spread on a grid at a time
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Data as a likelihood sees them.
+
+    Attributes
+    ----------
+    features : Tensor of shape (rows, F)
+    targets : Tensor of shape (rows,)
+    weights : Tensor of shape (rows,)
+        How many data each row stands for.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import Gaussian, Observations
+    >>> x = torch.linspace(0, 1, 100, dtype=torch.float64)
+    >>> data = Gaussian().condense(lambda x: x[:, None], x, 2 * x)  # one feature
+    >>> isinstance(data, Observations), data.features.shape, data.weights.tolist()
+    (True, torch.Size([2, 1]), [50.0, 50.0])
+    """
+
+    features: Tensor
+    targets: Tensor
+    weights: Tensor
+
+
+class Likelihood(Protocol):
+    """What inference asks of a likelihood. A new one subclasses this and defines two methods.
+
+    ``laplace`` calls :meth:`condense`, :meth:`log_density` and :meth:`derivatives`, and for the
+    lower bound on the evidence :meth:`expected_log_density`. ``maximise_evidence`` also chooses the
+    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``shares``
+    and ``on_grid`` for the E-step and a ``loss`` for the M-step.
+
+    Attributes
+    ----------
+    hyper_parameters : mapping of str to (float, float)
+        The likelihood's own, all positive, and the range that each is searched in. Their values are
+        attributes of the same names.
+    exact_expectation : bool
+        Whether :meth:`expected_log_density` is exact whatever the distribution of nu.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import ISGP, Likelihood, TrigonometricKernel, laplace
+    >>> class Poisson(Likelihood):  # counts, whose rate has the logarithm nu
+    ...     def log_density(self, nu, data):
+    ...         each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
+    ...         return each @ data.weights
+    ...
+    ...     def derivatives(self, nu, data):
+    ...         return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
+    >>> x = torch.linspace(-1, 1, 60, dtype=torch.float64)
+    >>> counts = (1 + x).exp().round()
+    >>> posterior = laplace(ISGP(TrigonometricKernel(a=3.0, c=0.25)), Poisson(), x, counts)
+    >>> posterior.mean(x[::59]).exp().round().tolist()  # at -1 and 1
+    [1.0, 7.0]
+    """
+
+    hyper_parameters: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    exact_expectation: ClassVar[bool] = False
+
+    def replace(self, **values: Tensor) -> Self:
+        """The same likelihood with other values of its hyper-parameters."""
+        other = copy.copy(self)
+        for name, value in values.items():
+            setattr(other, name, value)
+        return other
+
+    def condense(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Observations:
+        """The data in as few rows as the likelihood needs; unless it knows better, all of them.
+
+        Parameters
+        ----------
+        features : callable
+            Takes x of shape (n,) to features of shape (n, F).
+        x, y : Tensor of shape (n,)
+        sample_weight : Tensor of shape (n,), optional
+            How many times each datum counts; positive.
+        """
+        weight = torch.ones_like(y) if sample_weight is None else sample_weight
+        return Observations(features(x), y, weight)
+
+    @abstractmethod
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """The log density of all data, constants included: (..., rows) to (...).
+
+        Leading dimensions are draws of nu. Only what averages over draws has any.
+        """
+
+    @abstractmethod
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the log density with respect to each nu: (rows,) twice."""
+
+    def expected_log_density(
+        self, mean: Tensor, variance: Tensor, data: Observations
+    ) -> Tensor | None:
+        """The mean of the log density given mean and variance of each nu, or a lower bound.
+
+        None where neither is known: there is then no bound on the evidence.
+        """
+        return None
+
+
+class Gaussian(Likelihood):
+    """Targets with independent Gaussian noise of precision alpha, eqs. (17) and (18).
+
+    Parameters
+    ----------
+    alpha : float or scalar Tensor, default=1
+        Noise precision, positive, in inverse squared units of the target.
+
+    Raises
+    ------
+    ValueError
+        If alpha is not positive and finite.
+
+    Examples
+    --------
+    >>> from bayesloss import Gaussian
+    >>> Gaussian(alpha=4.0)  # a standard deviation of 0.5
+    Gaussian(alpha=4)
+    """
+
+    hyper_parameters = {"alpha": (1e-10, 1e10)}  # noqa: RUF012
+    exact_expectation = True  # the log density is quadratic in nu
+
+    def __init__(self, alpha: float | Tensor = 1.0) -> None:
+        if not 0 < as_number(alpha) < math.inf:
+            raise ValueError(f"expected a finite alpha > 0, got alpha={as_number(alpha)}")
+        self.alpha = as_scalar(alpha)
+
+    def __repr__(self) -> str:
+        """Show the noise precision."""
+        return f"Gaussian(alpha={as_number(self.alpha):.4g})"
+
+    def condense(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Observations:
+        """Rotate n rows into at most F + 1: the squared error needs no more of the data.
+
+        Parameters as for :meth:`Likelihood.condense`. The last row has no features: its target is
+        the root of the squared error that no coefficients can lower. The rows' own weights are in
+        their scale, and the number of data is shared out evenly among them.
+
+        Notes
+        -----
+        The triangular factor R of a QR decomposition of (features, y) keeps the inner products of
+        its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u. Unlike the
+        normal equations it does not square the condition number. The rows are folded in block by
+        block, many of them cell by cell first, see :mod:`bayesloss.learning.data.binning`: memory
+        does not grow with n, and what follows costs the same however many data there are.
+        """
+        weight = torch.ones_like(y) if sample_weight is None else sample_weight
+        return self.of_triangle(triangle(features, x, y, weight), float(weight.sum()))
+
+    @staticmethod
+    def of_triangle(folded: Tensor, total: float) -> Observations:
+        """The data whose weighted (features, y) have this triangular factor, and this weight."""
+        size = folded.shape[1] - 1
+        # Directions that the data do not move, to rounding error, are of no use to anyone: on half
+        # a period more than a third of them. What is left of the target there is residual.
+        left, values, right = torch.linalg.svd(folded[:, :size], full_matrices=False)
+        kept = values > torch.finfo(values.dtype).eps * values[0]
+        left, values, right = left[:, kept], values[kept], right[kept]
+        explained = left.T @ folded[:, size]
+        residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
+        targets = torch.cat([explained, residual[None]])
+        return Observations(
+            features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),
+            targets=targets,
+            weights=torch.full_like(targets, total / len(targets)),
+        )
+
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """The log density of all data, constants included: (..., rows) to (...)."""
+        squares = ((nu - data.targets) ** 2).sum(dim=-1)
+        constant = 0.5 * data.weights.sum() * (torch.log(self.alpha) - math.log(2 * math.pi))
+        return constant - 0.5 * self.alpha * squares  # eq. (17), summed
+
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the log density with respect to each nu: (rows,) twice."""
+        return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
+
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
+        """The mean of the log density when each nu has the given mean and variance, exactly."""
+        return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()
+
+
+class Bernoulli(Likelihood):
+    """Labels 0 and 1, the probability of a 1 being the inverse canonical link of nu, eq. (19).
+
+    Values and derivatives stay accurate however large nu is.
+
+    Parameters
+    ----------
+    loss : ProperLoss, optional
+        Gives the link, which must map onto all real numbers; by default the log loss, whose inverse
+        link is the sigmoid.
+
+    Raises
+    ------
+    ValueError
+        If the loss has a bounded canonical link.
+
+    Examples
+    --------
+    >>> from bayesloss import Bernoulli, SkewedLogLoss
+    >>> Bernoulli(SkewedLogLoss(3))
+    Bernoulli(SkewedLogLoss(power=3))
+    """
+
+    def __init__(self, loss: ProperLoss | None = None) -> None:
+        self.loss = LogLoss() if loss is None else loss
+        self.loss.log_probabilities(0.0)  # refuses bounded links
+
+    def __repr__(self) -> str:
+        """Show the loss."""
+        return f"Bernoulli({self.loss!r})"
+
+    def condense(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> Observations:
+        """All rows: no fewer would do without an error; see :meth:`spread`.
+
+        Parameters as for :meth:`Likelihood.condense`.
+
+        Raises
+        ------
+        ValueError
+            If a label is neither 0 nor 1.
+        """
+        odd = (y != 0) & (y != 1)
+        if odd.any():
+            raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
+        return super().condense(features, x, y, sample_weight)
+
+    def spread(
+        self,
+        features: Callable[[Tensor], Tensor],
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor,
+        nodes: Tensor,
+    ) -> Observations:
+        """The data moved to a grid: each datum shared between its two neighbours, linearly.
+
+        Every g(x_n) is replaced by its linear interpolation, so with spacing h the log likelihood
+        is wrong by less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x,
+        a datum. From then on, the number of data no longer matters. Sums on the grid are all that
+        leaves the device of the data.
+
+        Parameters
+        ----------
+        features : callable
+            Takes points of shape (rows,) to features of shape (rows, F).
+        x, y, sample_weight : Tensor of shape (n,)
+        nodes : Tensor of shape (G,)
+            Equally spaced, ascending, covering x.
+        """
+        shares = self.shares(x, y, sample_weight, nodes)
+        return self.on_grid(features, nodes.cpu(), shares.cpu())
+
+    @staticmethod
+    def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
+        """The weight, and that of ones, that comes to each node: (2, G), sums over the data."""
+        last = len(nodes) - 1
+        found = nodes.new_zeros((2, len(nodes)))
+        many = _MANY if x.device.type == "cpu" else max(1, len(x))
+        parts = (each.split(many) for each in (x, y, sample_weight))
+        for points, labels, weight in zip(*parts, strict=True):
+            position = ((points - nodes[0]) * (last / (nodes[-1] - nodes[0]))).clamp_(0, last)
+            cell = position.to(torch.int64).clamp_(max=last - 1)
+            share = position.sub_(cell)
+            for total, values in zip(found, (weight, weight * labels), strict=True):
+                upper = values * share
+                total.scatter_add_(0, cell, values - upper)
+                total[1:].scatter_add_(0, cell, upper)
+        return found
+
+    @staticmethod
+    def on_grid(
+        features: Callable[[Tensor], Tensor], nodes: Tensor, shares: Tensor
+    ) -> Observations:
+        """The data whose :meth:`shares` these are."""
+        weights, ones = shares
+        kept = weights > 0
+        return Observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
+
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """The log probability of all labels, summed with their weights."""
+        value, _, _ = self.loss.log_probabilities(nu)
+        return (data.weights * _mix(data.targets, value)).sum(dim=-1)  # eq. (19), summed
+
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative of the log probability with respect to each nu."""
+        _, first, second = self.loss.log_probabilities(nu)
+        return data.weights * _mix(data.targets, first), data.weights * _mix(data.targets, second)
+
+    def expected_log_density(
+        self, mean: Tensor, variance: Tensor, data: Observations
+    ) -> Tensor | None:
+        """A lower bound on the mean of the log probability, given mean and variance of each nu.
+
+        Mean and variance do not determine the mean itself. But for the log loss, with
+        xi^2 = E nu^2,
+
+            E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2
+
+        whatever the distribution of nu: Jaakkola and Jordan's (2000) quadratic bound on log sigma,
+        averaged, at the xi that makes it highest. For other losses None.
+        """
+        if not isinstance(self.loss, LogLoss):
+            return None
+        sign = 2 * data.targets - 1
+        xi = torch.sqrt(mean**2 + variance)
+        bound = torch.nn.functional.logsigmoid(xi) + (sign * mean - xi) / 2
+        return (data.weights * bound).sum()
+
+
+def _mix(share_of_ones: Tensor, by_label: Tensor) -> Tensor:
+    return (1 - share_of_ones) * by_label[0] + share_of_ones * by_label[1]

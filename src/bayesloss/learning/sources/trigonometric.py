@@ -1,0 +1,311 @@
+r"""The trigonometric kernel (W&N section 4.3 and appendix E) and the integrals that it makes cheap.
+
+The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
+
+    phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
+    lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
+
+The product of two basis functions is a sum of two harmonics, so the square of :math:`f = w^T phi`
+is a trigonometric polynomial of twice the degree, and its integral from 0 to x combines the
+:math:`2M + 1` functions
+
+    h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
+                                               D_k = (1 - cos(k pi c x)) / (k pi c).
+
+Every entry of psi(x), eq. (9), is a sum of at most two of them. Whatever is linear in psi is
+therefore computed from h, in O(M) a point, and no n x M x M array is needed.
+"""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from bayesloss.arrays import as_number, as_points, as_scalar
+from bayesloss.learning.sources.basis import Basis
+
+__all__ = ["TrigonometricKernel"]
+
+_BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
+
+
+class TrigonometricKernel(Basis):
+    """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
+
+    Parameters
+    ----------
+    a : float or scalar Tensor
+        Decay of the eigenvalues, ``a > 1``: the larger, the smoother (an input length-scale).
+    c : float
+        Half the inverse period: functions repeat every ``2 / c``, in the units of x.
+    n_basis : int, default=64
+        Number M of basis functions, even.
+    b : float or scalar Tensor, optional
+        Scale of the eigenvalues, ``b > 0``. None makes the prior variance k(0, 0) equal to 1.
+
+    Raises
+    ------
+    ValueError
+        If a hyper-parameter lies outside its domain.
+
+    Attributes
+    ----------
+    eigenvalues : Tensor of shape (M,)
+        The diagonal of Lambda, eq. (14).
+    variance : Tensor of shape ()
+        k(0, 0), eq. (15).
+    edge : float
+        1 / c, where the period ends.
+
+    Notes
+    -----
+    W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from bayesloss import TrigonometricKernel
+    >>> kernel = TrigonometricKernel(a=2.0, c=0.25, n_basis=4)
+    >>> kernel
+    TrigonometricKernel(a=2, b=1.333, c=0.25, n_basis=4)
+    >>> x = torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64)  # a period is 2 / c = 8
+    >>> kernel(x, x[:1]).round(decimals=2).tolist()
+    [1.0, -0.33, 1.0]
+    >>> kernel.basis(x).shape
+    torch.Size([3, 4])
+    """
+
+    def __init__(
+        self,
+        *,
+        a: float | Tensor,
+        c: float,
+        n_basis: int = 64,
+        b: float | Tensor | None = None,
+    ) -> None:
+        if not 1 < as_number(a) < math.inf:
+            raise ValueError(f"expected a finite a > 1, got a={as_number(a)}")
+        if not 0 < c < math.inf:
+            raise ValueError(f"expected a finite c > 0, got c={c}")
+        if int(n_basis) != n_basis or n_basis < 2 or n_basis % 2:
+            raise ValueError(f"expected n_basis even and at least 2, got n_basis={n_basis}")
+        if b is not None and not 0 < as_number(b) < math.inf:
+            raise ValueError(f"expected a finite b > 0 or None, got b={as_number(b)}")
+        self.a = as_scalar(a)
+        self.c = float(c)
+        self.edge = 1 / self.c
+        self.n_basis = int(n_basis)
+        harmonics = self.n_basis // 2
+        unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
+        self.b = 1 / unit_variance if b is None else as_scalar(b)
+        self.variance = self.b * unit_variance  # eq. (15)
+        powers = torch.arange(1, harmonics + 1, dtype=torch.float64, device=self.a.device)
+        self.eigenvalues = (self.b / self.a**powers).repeat(2)  # the diagonal of Lambda, eq. (14)
+
+    def scaled(self, variance: float | Tensor) -> "TrigonometricKernel":
+        """The kernel with the same a, c and M, and b such that k(0, 0) is the variance given."""
+        b = self.b / self.variance * variance
+        return TrigonometricKernel(a=self.a, c=self.c, n_basis=self.n_basis, b=b)
+
+    def __repr__(self) -> str:
+        """Show the hyper-parameters."""
+        return (
+            f"TrigonometricKernel(a={as_number(self.a):.4g}, b={as_number(self.b):.4g}, "
+            f"c={self.c:.4g}, n_basis={self.n_basis})"
+        )
+
+    def __call__(self, x: Tensor, z: Tensor) -> Tensor:
+        """The kernel k(x, z) in closed form; x and z broadcast against each other.
+
+        A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the
+        real form of appendix E's expression.
+        """
+        angle = math.pi * self.c * (x.to(torch.float64) - z.to(torch.float64))
+        ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
+        return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
+
+    def basis(self, x: Tensor) -> Tensor:
+        """The basis functions phi(x), eq. (14).
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+
+        Returns
+        -------
+        Tensor of shape (n, M)
+        """
+        waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
+        return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
+
+    def slopes(self, x: Tensor) -> Tensor:
+        """The derivatives phi'(x): (n,) to (n, M)."""
+        harmonics = self.n_basis // 2
+        frequency = (
+            math.pi * self.c * torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)
+        )
+        cosine, sine = self.basis(x).split(harmonics, dim=1)
+        return torch.cat([-frequency * sine, frequency * cosine], dim=1)
+
+    def variance_at(self, x: Tensor) -> Tensor:
+        """The prior variance k(x, x), which is k(0, 0) everywhere: (n,) to (n,)."""
+        return self.variance.expand(x.shape)
+
+    def integrated_variance(self, x: Tensor) -> Tensor:
+        """The integral of k(z, z) from 0 to x, k(0, 0) x: (n,) to (n,)."""
+        return self.variance * x  # eq. (10)
+
+    def integrals(self, x: Tensor) -> Tensor:
+        """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
+        x = as_points(x)
+        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=x.device)
+        frequency = math.pi * self.c * harmonics
+        half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
+        # In half angles neither function loses digits near x = 0.
+        sines = 2 * half.real * half.imag / frequency
+        cosines = 2 * half.imag**2 / frequency
+        return torch.cat([x[:, None], sines, cosines], dim=1)
+
+    def square_coefficients(self, moment: Tensor) -> Tensor:
+        """The p with p^T h(x) = tr(psi(x) moment), for symmetric moments.
+
+        With ``moment = w w^T`` these are the Fourier coefficients of f^2: the self-convolution of
+        those of f = w^T phi. (..., M, M) to (..., 2M + 1).
+        """
+        flat = moment.flatten(-2)
+        out = flat.new_zeros((*flat.shape[:-1], 2 * self.n_basis + 1))
+        for index, weight in _products(self.n_basis, moment.device):
+            out = out.index_add(-1, index.flatten(), flat * weight.flatten())
+        return out
+
+    def combine(self, s: Tensor) -> Tensor:
+        """The symmetric C with w^T C w = s^T square_coefficients(w w^T).
+
+        (..., 2M + 1) to (..., M, M).
+        """
+        (first, first_weight), (second, second_weight) = _products(self.n_basis, s.device)
+        return first_weight * s[..., first] + second_weight * s[..., second]
+
+    def squares(self) -> tuple[Tensor, Tensor]:
+        """The basis at 2M + 2 points of a period, and the discrete Fourier transform of f^2 there.
+
+        Of shape (2M + 2, M) and (2M + 1, 2M + 2). f^2 has degree M: its values there determine it.
+        """
+        size = 2 * self.n_basis + 2
+        t = torch.arange(size, dtype=torch.float64, device=self.a.device) * (2 / (self.c * size))
+        waves = _powers(math.pi * self.c * t, self.n_basis).T
+        P = torch.cat([torch.ones_like(t)[None], 2 * waves.real, 2 * waves.imag]) / size
+        return self.basis(t), P
+
+    def jacobian(self, w: Tensor) -> Tensor:
+        """The derivative of square_coefficients(w w^T) with respect to w, of shape (2M + 1, M)."""
+        out = w.new_zeros((2 * self.n_basis + 1, self.n_basis))
+        columns = torch.arange(self.n_basis, device=w.device).expand(self.n_basis, -1)
+        for index, weight in _products(self.n_basis, w.device):
+            out = out.index_put((index, columns), 2 * weight * w[:, None], accumulate=True)
+        return out
+
+    def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
+        """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time and few passes.
+
+        The Fourier series of f^2, integrated term by term, is a polynomial in exp(i pi c x).
+        Shapes as in :meth:`Basis.integrated_square`.
+        """
+        moment = (w[..., :, None] * w[..., None, :]).reshape(-1, self.n_basis, self.n_basis)
+        level, *waves = self.square_coefficients(moment).split([1, self.n_basis, self.n_basis], 1)
+        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=w.device)
+        series = torch.complex(-waves[1], -waves[0]) / (math.pi * self.c * harmonics)
+        # The rest sums series_k (z^k - 1), z = exp(i pi c x). Near x = 0 that would cancel, so
+        # z - 1 is taken out, and exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
+        quotient = series.flip(1).cumsum(1).flip(1)
+        rows = max(1, _BLOCK // (16 * (self.n_basis // 8 + len(series))))
+        parts = []
+        for part in as_points(x).split(rows):
+            half = 0.5 * math.pi * self.c * part
+            z_less_one = 2j * half.sin() * torch.polar(torch.ones_like(half), half)
+            rest = z_less_one * _polynomial(quotient, 2 * half)
+            parts.append(level * part + rest.real)
+        return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
+
+    def psi(self, x: Tensor) -> Tensor:
+        """The matrix psi(x) of eq. (9) by the closed forms of appendix E: the reference form.
+
+        The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the
+        print has ``sin(m..) sin(m..)``. Use :meth:`integrated_square` for anything but small
+        checks.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n,)
+
+        Returns
+        -------
+        Tensor of shape (n, M, M)
+        """
+        harmonics = self.n_basis // 2
+        m = torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)[:, None]
+        n = m.T
+        pic = math.pi * self.c
+        x = as_points(x)[:, None, None]
+        sin_m, cos_m = torch.sin(pic * m * x), torch.cos(pic * m * x)
+        sin_n, cos_n = sin_m.mT, cos_m.mT
+        same = m == n
+        gap = pic * torch.where(same, torch.ones_like(m * n), m**2 - n**2)
+        double = torch.sin(2 * pic * m * x) / (4 * pic * m)
+        ss = torch.where(same, x / 2 - double, (n * sin_m * cos_n - m * cos_m * sin_n) / gap)
+        cc = torch.where(same, x / 2 + double, (m * sin_m * cos_n - n * cos_m * sin_n) / gap)
+        sc = torch.where(
+            same, sin_m**2 / (2 * pic * m), (m - n * sin_m * sin_n - m * cos_m * cos_n) / gap
+        )
+        return torch.cat([torch.cat([cc, sc.mT], dim=2), torch.cat([sc, ss], dim=2)], dim=1)
+
+
+@lru_cache(maxsize=16)
+@torch.inference_mode(False)  # or else what is cached there could not be differentiated elsewhere
+def _products(n_basis: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
+    """For each pair of basis functions: the two entries of h in its integral, and their weights.
+
+    cos m cos n = (cos(m - n) + cos(m + n)) / 2,  sin m sin n = (cos(m - n) - cos(m + n)) / 2,
+    sin m cos n = (sin(m + n) + sin(m - n)) / 2.
+    """
+    m = torch.arange(1, n_basis // 2 + 1, device=device)[:, None]
+    n = m.T
+    total, gap, sign = m + n, (m - n).abs(), (m - n).sign()
+    one = torch.ones_like(total)
+    # In h, x (the integral of 1) stands at 0, S_k at k and D_k at n_basis + k.
+    index_sum = _blocks(total, n_basis + total, n_basis + total, total)
+    index_gap = _blocks(gap, n_basis + gap, n_basis + gap, gap)
+    weight_sum = _blocks(one, one, one, -one).to(torch.float64) / 2
+    weight_gap = _blocks(one, -sign, sign, one).to(torch.float64) / 2
+    return [(index_sum, weight_sum), (index_gap, weight_gap)]
+
+
+def _blocks(cc: Tensor, cs: Tensor, sc: Tensor, ss: Tensor) -> Tensor:
+    return torch.cat([torch.cat([cc, cs], dim=1), torch.cat([sc, ss], dim=1)], dim=0)
+
+
+def _powers(angle: Tensor, degree: int) -> Tensor:
+    """exp(i k angle) for k = 1..degree, by doubling: one sine and cosine a point, then products."""
+    waves = torch.polar(torch.ones_like(angle), angle)[:, None]
+    while waves.shape[1] < degree:
+        waves = torch.cat([waves, waves * waves[:, -1:]], dim=1)
+    return waves[:, :degree]
+
+
+def _polynomial(coefficients: Tensor, angle: Tensor) -> Tensor:
+    """The polynomials with these coefficients, (S, K), at exp(i angle): of shape (S, n).
+
+    K is cut into G pieces of B, and z^B is the variable of an outer polynomial (Paterson and
+    Stockmeyer 1973): a point costs B + G powers, and S G products more than a matrix product does.
+    """
+    n_series, degree = coefficients.shape
+    inner = min(degree, math.isqrt(degree * n_series))
+    outer = -(-degree // inner)
+    pieces = coefficients.new_zeros((n_series, outer * inner))
+    pieces[:, :degree] = coefficients
+    ones = coefficients.new_ones((len(angle), 1))
+    low = torch.cat([ones, _powers(angle, inner - 1)], dim=1)
+    high = torch.cat([ones, _powers(inner * angle, outer - 1)], dim=1)
+    values = pieces.reshape(-1, inner) @ low.T
+    return (values.reshape(n_series, outer, -1) * high.T).sum(dim=1)

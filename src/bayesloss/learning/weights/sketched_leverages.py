@@ -1,0 +1,144 @@
+r"""Leverages where columns are too many for a matrix with a row for each.
+
+With c the centre, d_n the data's weighted curvatures and r the penalty,
+
+    h_n = (z_n - c) . H^-1 (z_n - c),   H = sum_n d_n (z_n - c) (z_n - c)^T + r I.
+
+The part u_n = d_n h_n that a datum has in its own score is the n-th diagonal element of
+
+    P = A H^-1 A^T,   A = D^1/2 (Z - 1 c^T),
+
+between 0 and 1. What leaves a datum out divides by 1 - u_n: an error there, where u_n is large,
+grows without bounds. The odds u_n / (1 - u_n) = d_n a_n have no such place, because a_n is the
+leverage under the H of all other data. And if columns were orthogonal, it would be near
+
+    g_n = sum_j (z_nj - c_j)^2 / H_jj.
+
+So log a_n is taken to be log g_n and a polynomial in it, a line's bend and no more: that is a
+logistic regression of the u_n. Its labels come from vectors q of random signs (Hutchinson 1990).
+The mean of
+
+    t_n = q_n (P q)_n
+
+is u_n, with a variance of at most u_n (1 - u_n), as a label's of that probability. P q takes one
+solution of H x = A^T q, by conjugate gradients: two products with what is stored an iteration.
+Coefficients are three, so one vector will do where data are many; where they are few there are
+more, and the spread of a row's labels says what the formula misses in it.
+
+The error of a_n: chance is the same for all rows, 1 to 3 per cent. What g_n misses in single rows
+is 1 to 2 per cent where words are independent, and 3 to 7 where documents mix a few topics, the
+more the less is penalised (r from 10 down to 0.01, 1,200 documents); 4 to 20 per cent where each
+document has one topic, and there are five.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from bayesloss.learning.data.inputs import SparseInputs
+
+__all__ = ["sketched_leverages"]
+
+_SIGNS = 32  # vectors of signs at most,
+_SEEN = 2**14  # and no more than give so many labels
+_DEGREE = 2  # of the polynomial in log g
+_SOLVED = 0.05  # of the right sides' lengths may be left
+_ITERATIONS = 100
+_DAMPING = 1e-2  # without a penalty, the part of a column's curvature that is added to it
+_STEPS = 50  # of Newton's method for the polynomial
+_SETTLED = 1e-6  # a step that ends it
+_PRECISION = 4.0  # of its coefficients beforehand: the formula is off by a factor of e^(1/2)
+
+
+def sketched_leverages(
+    inputs: SparseInputs, centre: Tensor, mass: Tensor, ridge: float, seed: int = 0
+) -> Tensor:
+    """The h_n above.
+
+    Parameters
+    ----------
+    inputs : SparseInputs
+    centre : Tensor of shape (d,)
+    mass : Tensor of shape (n,)
+        Weighted curvatures d_n, not negative.
+    ridge : float
+        The penalty r; where it is zero, a hundredth of the diagonal of H stands in for it.
+    seed : int, default=0
+        Of the signs.
+
+    Returns
+    -------
+    Tensor of shape (n,)
+    """
+    diagonal = inputs.squares_about(centre, mass)
+    added = torch.full_like(diagonal, ridge) if ridge else _DAMPING * diagonal
+    diagonal = diagonal + added
+    diagonal[diagonal == 0] = 1.0  # of columns that do not vary
+
+    n = len(mass)
+    generator = torch.Generator().manual_seed(seed)
+    signs = min(_SIGNS, math.ceil(_SEEN / n))
+    q = (2 * torch.randint(2, (n, signs), generator=generator) - 1).to(mass.dtype)
+    root = mass.sqrt()[:, None]
+
+    def pulled(rows: Tensor) -> Tensor:
+        return inputs.pull_back(rows.T).T - centre[:, None] * rows.sum(0)
+
+    def product(p: Tensor) -> Tensor:
+        return pulled(mass[:, None] * inputs.along(p, centre)) + added[:, None] * p
+
+    x = _solve(product, pulled(root * q), diagonal)
+    t = (q * root * inputs.along(x, centre)).mean(1)
+    formula = inputs.scaled_lengths(diagonal.reciprocal(), centre)
+    return _calibrated(formula, t, mass, signs)
+
+
+def _solve(product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Tensor:
+    """Conjugate gradients for all columns of b, in units in which the diagonal is 1."""
+    x, r = torch.zeros_like(b), b.clone()
+    z = r / diagonal[:, None]
+    p, rho = z, (r * z).sum(0)
+    enough = _SOLVED**2 * rho
+    for _ in range(_ITERATIONS):
+        if bool((rho <= enough).all()):
+            break
+        q = product(p)
+        curvature = (p * q).sum(0)
+        step = torch.where(curvature > 0, rho / curvature, 0.0)
+        x += step * p
+        r -= step * q
+        z = r / diagonal[:, None]
+        before, rho = rho, (r * z).sum(0)
+        p = z + torch.where(before > 0, rho / before, 0.0) * p
+    return x
+
+
+def _calibrated(formula: Tensor, t: Tensor, mass: Tensor, signs: int) -> Tensor:
+    """The h_n of formula and labels, from so many vectors of signs: all of shape (n,)."""
+    seen = (formula > 1e-12 * formula.max()) & (mass > 0)
+    if not bool(seen.any()):
+        return formula
+    t, log_g = t[seen], formula[seen].log()
+    usual = (log_g - log_g.mean()) / log_g.std(correction=0).clamp_min(1e-12)
+    powers = torch.stack([usual**k for k in range(_DEGREE + 1)], dim=1)
+    offset = mass[seen].log() + log_g
+    theta = torch.zeros_like(powers[0])
+    for _ in range(_STEPS):
+        u = torch.sigmoid(offset + powers @ theta)
+        bend = u * (1 - u)
+        H = signs * powers.T @ (bend[:, None] * powers)
+        H.diagonal().add_(_PRECISION)
+        step = torch.linalg.solve(H, signs * powers.T @ (t - u) - _PRECISION * theta)
+        theta = theta + step / step.abs().max().clamp_min(1.0)
+        if float(step.abs().max()) <= _SETTLED:
+            break
+    u = torch.sigmoid(offset + powers @ theta)
+    bend = (u * (1 - u)).clamp_min(torch.finfo(u.dtype).tiny)
+    # What of the labels' spread is not their own: the variance tau^2 of what the formula misses.
+    missed = ((t - u).square() - bend / signs).sum().clamp_min(0) / bend.square().sum()
+    trust = missed / (missed + 1 / (signs * bend))
+    a = formula.clone()
+    a[seen] = (log_g + powers @ theta + trust * (t - u) / bend).exp()
+    return a / (1 + mass * a)

@@ -1,0 +1,438 @@
+r"""Means of a Gaussian q with few non-zero entries (LHG section 4.1, appendix 7.2).
+
+On a support S of k points there are two of interest: the one that minimises the KL divergence,
+which needs no solve with the N x N kernel matrix, and the one that minimises the loss divergence,
+which needs the posterior mean of the process at the test inputs. What supplies that is left to the
+caller: an exact solve, conjugate gradients, or a sparse mean on a larger support.
+
+Where test inputs are known, the support may lie among them. Then most data are far from it, and
+the least KL believes them all the same. FITC's mean discounts each by what S cannot explain of it,
+
+.. math:: \sum_n \frac{\sigma^2 (y_n - K_{nS} m)^2}{\sigma^2 + K_{nn} - Q_{nn}}
+          + \sigma^2 m^T K_{SS}\, m, \qquad Q_{nn} = K_{nS} K_{SS}^{-1} K_{Sn} ,
+
+at the same order of cost. :func:`sparse_mean_targeted` puts the two together.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse.linalg import cg
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from bayesloss_book.gp_regression import GPRegression, checked_points
+
+__all__ = [
+    "SolvedMean",
+    "choose_support",
+    "mean_by_cg",
+    "move_support",
+    "on_all",
+    "sparse_mean_calibrated",
+    "sparse_mean_kl",
+    "sparse_mean_targeted",
+    "spread_support",
+]
+
+# Of the prior variance: what a moving support may not do is to use huge coefficients.
+_RIDGE = 1e-6
+
+# Directions of K_SS with less than this part of the largest eigenvalue are left out. Rounding errs
+# by 1e-16 of the largest, so those that stay are known to four digits or more.
+_RANK = 1e-12
+
+
+@dataclass(frozen=True)
+class SolvedMean:
+    """The posterior mean by conjugate gradients.
+
+    Attributes
+    ----------
+    mean : Tensor of shape (N,)
+    residual : float
+        The norm of (K + sigma^2 I) mean - y, as a part of the norm of y.
+    n_iter : int
+        Products of K with a vector.
+    converged : bool
+    """
+
+    mean: Tensor
+    residual: float
+    n_iter: int
+    converged: bool
+
+
+def sparse_mean_kl(
+    model: GPRegression, support: Sequence[int] | Tensor, *, fitc: bool = False
+) -> Tensor:
+    r"""The mean on a support that minimises the KL divergence, LHG eq. (34); or FITC's.
+
+    Up to constants the KL divergence is
+    :math:`(\lVert y - K_{DS} m\rVert^2 + \sigma^2 m^T K_{SS}\, m) / (2 \sigma^2)`. It is minimised
+    as a least-squares problem in functions that are orthonormal under the kernel, in
+    O(k^3 + N k^2) like the printed form, but without its condition number. It is the mean of the
+    subset of regressors, of the projected process and of Titsias' variational posterior, too.
+
+    Parameters
+    ----------
+    model : GPRegression
+    support : sequence of int, or Tensor of shape (k,) or (k, D)
+        Distinct indices of training points, or inputs from anywhere.
+    fitc : bool, default=False
+        Discount each datum by what the support cannot explain of it: the mean of Snelson and
+        Ghahramani's FITC. No longer the least KL; better where the support lies among test inputs
+        far from most data, and often worse where it does not.
+
+    Returns
+    -------
+    Tensor of shape (k,)
+    """
+    basis = _basis(model, support)
+    return basis @ _least_squares(*_kl_rows(model, support, basis, fitc))  # LHG eq. (34)
+
+
+def sparse_mean_calibrated(
+    model: GPRegression,
+    support: Sequence[int] | Tensor,
+    points: Tensor,
+    weights: Tensor | None = None,
+    *,
+    target: Tensor | None = None,
+    kl_weight: float = 0.0,
+) -> Tensor:
+    r"""The mean on a support that minimises d_L, or d_L + kl_weight KL, LHG appendix 7.2.
+
+    It is the least-squares fit of the posterior mean at the test points by kernels on S, in
+    O(k^3 + m k^2) once the target is known. Where several minimise, it is the one whose decision is
+    smoothest, that is, of the least norm under the kernel.
+
+    Parameters
+    ----------
+    model : GPRegression
+    support : sequence of int, or Tensor of shape (k,) or (k, D)
+        Distinct indices of training points, or inputs from anywhere.
+    points, weights : Tensor
+        The test distribution, as for :meth:`GPRegression.loss_matrix`.
+    target : Tensor of shape (m,), optional
+        The posterior mean of f at the points, or what is to stand for it; by default the exact one,
+        in O(N^3).
+    kl_weight : float, default=0
+        Not negative. Few samples of the test distribution leave d_L flat in some directions; there
+        a little of the KL divergence decides.
+
+    Returns
+    -------
+    Tensor of shape (k,)
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, values are not finite, or an index is not one of a training point.
+    """
+    if not 0 <= kl_weight < math.inf:
+        raise ValueError(f"expected a finite kl_weight >= 0, got {kl_weight}")
+    root = checked_points(points, weights).sqrt()
+    if target is None:
+        target = model.action(points, model.mean)
+    if target.shape != points.shape[:1] or not bool(torch.isfinite(target).all()):
+        raise ValueError(
+            f"expected a finite target of shape ({len(points)},), got shape {tuple(target.shape)}"
+            + ("" if target.shape != points.shape[:1] else " with values that are not finite")
+        )
+    basis = _basis(model, support)
+    rows = root[:, None] * model.kernel(points, model.inputs_of(support)) @ basis
+    right = root * target
+    if kl_weight:
+        more, values = _kl_rows(model, support, basis)
+        scale = math.sqrt(kl_weight / (2 * model.noise_variance))
+        rows, right = torch.cat([rows, scale * more]), torch.cat([right, scale * values])
+    return basis @ _least_squares(rows, right)  # LHG appendix 7.2
+
+
+def sparse_mean_targeted(
+    model: GPRegression,
+    points: Tensor,
+    weights: Tensor | None = None,
+    *,
+    k: int,
+    oversampling: float = 2.0,
+    n_moves: int = 20,
+) -> tuple[Tensor, Tensor]:
+    """A mean of k functions that is good where predictions are asked for: LHG's open problem.
+
+    First a teacher: FITC's mean on k' = oversampling k of the points, spread among them. Then a fit
+    of k functions to the teacher at all points: of its inputs the best k, one by one, moved a few
+    steps downhill. No N x N matrix is built, and of the test distribution nothing but the points is
+    known: O(N k'^2 + m k'^2), and O(m k^2 + m k D) a step. What the teacher is off by at the points
+    bounds what the fit loses.
+
+    Parameters
+    ----------
+    model : GPRegression
+    points, weights : Tensor
+        The test distribution, as for :meth:`GPRegression.loss_matrix`.
+    k : int
+        Functions at most; fewer where fewer say the same. Not more than there are points.
+    oversampling : float, default=2.0
+        At least 1. The teacher gets better as this grows.
+    n_moves : int, default=20
+        Steps of :func:`move_support`, for small k above all. With none, and an oversampling of 1,
+        the result is the teacher: FITC's mean.
+
+    Returns
+    -------
+    inputs : Tensor of shape (k,) or (k, D)
+        Where the functions sit. A support, for :meth:`GPRegression.action`.
+    mean : Tensor of shape (k,)
+
+    Raises
+    ------
+    ValueError
+        If k or oversampling is out of range, shapes do not fit or values are not finite.
+    """
+    if not 1 <= oversampling < math.inf:
+        raise ValueError(f"expected a finite oversampling >= 1, got {oversampling}")
+    if not 1 <= k <= len(points):
+        raise ValueError(f"expected 1 <= k <= {len(points)}, the number of points, got {k}")
+    size = min(len(points), math.ceil(oversampling * k))
+    larger = points[spread_support(model, points, size, weights)]
+    teacher = sparse_mean_kl(model, larger, fitc=True)
+    if oversampling == 1 and not n_moves:
+        return larger, teacher
+    target = model.action(points, teacher, larger)
+    kept = choose_support(model, larger, points, weights, target=target, k=min(k, len(larger)))
+    inputs = move_support(model, larger[kept], points, weights, target=target, n_moves=n_moves)
+    return inputs, sparse_mean_calibrated(model, inputs, points, weights, target=target)
+
+
+def spread_support(
+    model: GPRegression, candidates: Tensor, k: int, weights: Tensor | None = None
+) -> list[int]:
+    """Indices of k candidates of which each is the least known, given those before it.
+
+    The pivots of a Cholesky factorisation of the kernel at the candidates, in O(n k^2): the next
+    one has the largest prior variance given the others, times its weight.
+
+    Parameters
+    ----------
+    model : GPRegression
+    candidates : Tensor of shape (n,) or (n, D)
+    k : int
+        At most; it stops when no candidate is left that rounding would not hide.
+    weights : Tensor of shape (n,), optional
+        Masses that sum to one; equal ones by default.
+
+    Raises
+    ------
+    ValueError
+        If k is not between 1 and the number of candidates, or shapes do not fit.
+    """
+    masses, n = checked_points(candidates, weights), len(candidates)
+    if not 1 <= k <= n:
+        raise ValueError(f"expected 1 <= k <= {n}, the number of candidates, got {k}")
+    variance = torch.full((n,), float(model.kernel.b), dtype=torch.float64)
+    floor, rows = _RANK * float(variance[0]), torch.empty(0, n, dtype=torch.float64)
+    chosen: list[int] = []
+    for _ in range(k):
+        best = int((masses * variance).argmax())
+        if variance[best] <= floor or not masses[best]:
+            break
+        chosen.append(best)
+        new = model.kernel(candidates[best : best + 1], candidates) - rows[:, best] @ rows
+        rows = torch.cat([rows, new / variance[best].sqrt()])
+        variance = (variance - rows[-1] ** 2).clamp(min=0.0)
+    return chosen
+
+
+def choose_support(
+    model: GPRegression,
+    candidates: Tensor,
+    points: Tensor,
+    weights: Tensor | None = None,
+    *,
+    target: Tensor,
+    k: int,
+) -> list[int]:
+    """Indices of k candidates whose functions fit a target at the points, chosen one by one.
+
+    Orthogonal least squares: the next one is that which lowers the mean squared distance most, once
+    all are fitted anew. O(m n k) for n candidates and m points.
+
+    Parameters
+    ----------
+    model : GPRegression
+    candidates : Tensor of shape (n,) or (n, D)
+    points, weights : Tensor
+        The test distribution, as for :meth:`GPRegression.loss_matrix`.
+    target : Tensor of shape (m,)
+    k : int
+        At most; it stops when what is left of the candidates is rounding.
+
+    Raises
+    ------
+    ValueError
+        If k is not between 1 and the number of candidates, or shapes do not fit.
+    """
+    root = checked_points(points, weights).sqrt()
+    if not 1 <= k <= len(candidates):
+        raise ValueError(f"expected 1 <= k <= {len(candidates)}, the number of candidates, got {k}")
+    if target.shape != points.shape[:1]:
+        raise ValueError(f"expected a target of shape ({len(points)},), got {tuple(target.shape)}")
+    columns, right = root[:, None] * model.kernel(points, candidates), root * target
+    size = (columns**2).sum(dim=0)
+    floor = _RANK * float(size.max())
+    chosen: list[int] = []
+    for _ in range(k):
+        gain = torch.where(size > floor, (columns.T @ right) ** 2 / size.clamp(min=floor), -1.0)
+        best = int(gain.argmax())
+        if gain[best] < 0:
+            break
+        chosen.append(best)
+        unit = columns[:, best] / size[best].sqrt()
+        columns = columns - torch.outer(unit, unit @ columns)
+        size = (columns**2).sum(dim=0)
+    return chosen
+
+
+def move_support(
+    model: GPRegression,
+    inputs: Tensor,
+    points: Tensor,
+    weights: Tensor | None = None,
+    *,
+    target: Tensor,
+    n_moves: int = 20,
+) -> Tensor:
+    """Inputs near given ones whose functions fit a target at the points better.
+
+    Quasi-Newton steps on the logarithm of the mean squared distance, coefficients fitted anew at
+    each (Golub and Pereyra's variable projection). The search is short by intent: every step is a
+    gain, and the last ones gain little.
+
+    Parameters
+    ----------
+    model : GPRegression
+    inputs : Tensor of shape (k,) or (k, D)
+    points, weights : Tensor
+        The test distribution, as for :meth:`GPRegression.loss_matrix`.
+    target : Tensor of shape (m,)
+    n_moves : int, default=20
+        Steps at most.
+
+    Returns
+    -------
+    Tensor of shape (k,) or (k, D)
+
+    Raises
+    ------
+    ValueError
+        If n_moves is negative, or shapes do not fit.
+    """
+    root, b = checked_points(points, weights).sqrt(), model.kernel.b
+    if n_moves < 0:
+        raise ValueError(f"expected n_moves >= 0, got {n_moves}")
+    if target.shape != points.shape[:1]:
+        raise ValueError(f"expected a target of shape ({len(points)},), got {tuple(target.shape)}")
+    start, eye = model.inputs_of(inputs), torch.eye(len(inputs), dtype=torch.float64)
+    right = root * target
+    size = right @ right
+    if not n_moves or not size:
+        return start
+
+    def distance(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """The logarithm of the part of the target that is left, and its gradient."""
+        places = torch.tensor(flat.reshape(start.shape), requires_grad=True)
+        K = model.kernel(places, places) + 1e-8 * b * eye
+        rows = root[:, None] * model.kernel(points, places)
+        penalty = torch.linalg.cholesky(_RIDGE * b * K).T
+        unit, _ = torch.linalg.qr(torch.cat([rows, penalty]))
+        left = 1 - ((unit[: len(points)].T @ right) ** 2).sum() / size
+        value = left.clamp(min=1e-14).log()
+        (gradient,) = torch.autograd.grad(value, places)
+        return float(value.detach()), gradient.numpy().ravel()
+
+    found = minimize(
+        distance,
+        start.numpy().ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": n_moves},
+    )
+    return torch.from_numpy(found.x.reshape(start.shape))
+
+
+def on_all(model: GPRegression, support: Sequence[int], mean: Tensor) -> Tensor:
+    """A sparse mean with its zeros, of shape (N,)."""
+    whole = torch.zeros(len(model.y), dtype=torch.float64)
+    whole[model.indices_of(support)] = mean
+    return whole
+
+
+def mean_by_cg(
+    model: GPRegression, *, rtol: float = 1e-6, max_iter: int | None = None
+) -> SolvedMean:
+    """The posterior mean by conjugate gradients, in O(N^2) an iteration.
+
+    Parameters
+    ----------
+    model : GPRegression
+    rtol : float, default=1e-6
+        The residual to be reached, as a part of the norm of y.
+    max_iter : int, optional
+        By default 10 N. Warns if the residual is not reached in as many.
+    """
+    operator, y = model.K.numpy().copy(), model.y.numpy()
+    operator[np.diag_indices_from(operator)] += model.noise_variance  # LHG appendix 7.2
+    steps: list[None] = []
+    found, failed = cg(
+        operator, y, rtol=rtol, atol=0.0, maxiter=max_iter, callback=lambda _: steps.append(None)
+    )
+    size = float(np.linalg.norm(y))
+    residual = float(np.linalg.norm(operator @ found - y)) / size if size else 0.0
+    if failed:
+        warnings.warn(
+            f"expected a residual of {rtol:.1e}, got {residual:.1e} after {len(steps)} iterations "
+            "of conjugate gradients",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return SolvedMean(torch.from_numpy(found), residual, len(steps), not failed)
+
+
+def _basis(model: GPRegression, support: Sequence[int] | Tensor) -> Tensor:
+    """Coefficients of orthonormal functions that the kernels on S span, of shape (k, r).
+
+    Orthonormal in the kernel's own inner product, so that a penalty m^T K_SS m becomes the squared
+    length of the coefficients. Computed from K_SS and m it would lose all digits once supports are
+    close: m is then large, and tiny eigenvalues are known to rounding only. These are left out.
+    """
+    inputs = model.inputs_of(support)
+    values, vectors = torch.linalg.eigh(model.kernel(inputs, inputs))
+    kept = values > _RANK * values[-1]
+    return vectors[:, kept] / values[kept].sqrt()
+
+
+def _kl_rows(
+    model: GPRegression, support: Sequence[int] | Tensor, basis: Tensor, fitc: bool = False
+) -> tuple[Tensor, Tensor]:
+    """A matrix and a vector whose squared distance is 2 sigma^2 KL, up to constants; or FITC's."""
+    fit, y = model.kernel(model.x, model.inputs_of(support)) @ basis, model.y
+    if fitc:
+        unexplained = (model.kernel.b - (fit**2).sum(dim=1)).clamp(min=0.0)  # K_nn - Q_nn
+        root = (1 + unexplained / model.noise_variance).rsqrt()
+        fit, y = root[:, None] * fit, root * y
+    penalty = math.sqrt(model.noise_variance) * torch.eye(basis.shape[1], dtype=torch.float64)
+    # LHG eq. (22)
+    return torch.cat([fit, penalty]), torch.cat([y, torch.zeros_like(penalty[0])])
+
+
+def _least_squares(rows: Tensor, right: Tensor) -> Tensor:
+    # gelsd: by singular values, so that a matrix without full rank has a shortest solution.
+    return torch.linalg.lstsq(rows, right[:, None], driver="gelsd").solution[:, 0]

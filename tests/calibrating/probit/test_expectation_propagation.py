@@ -1,0 +1,300 @@
+"""EP and Laplace against brute force on two and three points."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import ndtr
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss.calibrating.probit import expectation_propagation as module
+from bayesloss.calibrating.probit import whitened_gp as probit
+from bayesloss.calibrating.probit.expectation_propagation import (
+    _site,
+    expectation_propagation,
+    fit_sites,
+)
+from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
+from bayesloss.kernels import SquaredExponential
+from bayesloss_book.calibrating.gp_classification import brute_force
+
+
+def toy(inputs, labels, amplitude):
+    kernel = SquaredExponential(a=0.3**-2, b=amplitude**2)
+    prior = WhitenedGP.at(kernel, torch.tensor(inputs, dtype=torch.float64)[None], batch_dims=1)
+    return prior, torch.tensor(labels, dtype=torch.float64)[None]
+
+
+CASES = [
+    ([0.1, 0.3], [1, 1]),
+    ([0.1, 0.9], [1, -1]),
+    ([0.1, 0.4, 0.6], [1, 1, -1]),
+    ([0.0, 0.5, 1.0], [-1, -1, -1]),
+]
+
+
+@pytest.mark.parametrize(("inputs", "labels"), CASES)
+def test_ep_is_near_the_truth(inputs, labels):
+    """EP's own error is not zero; where the posterior is nearly Gaussian it is below 1e-3."""
+    prior, y = toy(inputs, labels, amplitude=0.5)
+    ep = expectation_propagation(prior.features, y)
+    mean, covariance, log_evidence = brute_force(prior.features[0], y[0])
+    assert ep.converged.all()
+    assert (ep.mean[0] - mean).abs().max() < 1e-3
+    assert (ep.covariance[0] - covariance).abs().max() < 1e-3
+    assert float(ep.log_evidence) == pytest.approx(log_evidence, abs=1e-3)
+
+
+@pytest.mark.parametrize(("inputs", "labels"), CASES)
+def test_ep_against_a_plain_one(inputs, labels):
+    """All sites at once, with damping, moments by quadrature, evidence by scaled sites."""
+    prior, y = toy(inputs, labels, amplitude=3.0)
+    ep = expectation_propagation(prior.features, y)
+    A, n = prior.features[0].numpy(), len(labels)
+    K = A @ A.T
+    tau, nu = np.zeros(n), np.zeros(n)
+    log_scale = np.zeros(n)
+    for _ in range(300):
+        cov = np.linalg.inv(np.linalg.inv(K) + np.diag(tau))
+        mean = cov @ nu
+        for i in range(n):
+            v = 1 / (1 / cov[i, i] - tau[i])
+            m = v * (mean[i] / cov[i, i] - nu[i])
+            grid, weight = np.polynomial.hermite_e.hermegauss(180)
+            mass = weight * ndtr(labels[i] * (m + v**0.5 * grid)) / weight.sum()
+            total = mass.sum()
+            first = (mass * (m + v**0.5 * grid)).sum() / total
+            second = (mass * (m + v**0.5 * grid - first) ** 2).sum() / total
+            tau[i] += 0.5 * (1 / second - 1 / v - tau[i])
+            nu[i] += 0.5 * (first / second - m / v - nu[i])
+            site = weight * np.exp(
+                nu[i] * (m + v**0.5 * grid) - tau[i] / 2 * (m + v**0.5 * grid) ** 2
+            )
+            log_scale[i] = np.log(total) - np.log(site.sum() / weight.sum())
+    log_evidence = (
+        log_scale.sum() - 0.5 * np.linalg.slogdet(np.eye(n) + K @ np.diag(tau))[1] + 0.5 * nu @ mean
+    )
+    # Gauss-Hermite with 180 nodes is exact to 1e-9 for these integrands.
+    assert (A @ ep.mean[0].numpy()) == pytest.approx(mean, abs=1e-7)
+    assert (A @ ep.covariance[0].numpy() @ A.T) == pytest.approx(cov, abs=1e-7)
+    assert float(ep.log_evidence) == pytest.approx(log_evidence, abs=1e-7)
+
+
+def test_one_point_is_exact():
+    """With one site EP matches the moments of the posterior itself."""
+    prior, y = toy([0.3], [-1], amplitude=3.0)
+    ep = expectation_propagation(prior.features, y)
+    mean, covariance, log_evidence = brute_force(prior.features[0], y[0])
+    assert float(ep.mean) == pytest.approx(float(mean), abs=1e-9)
+    assert float(ep.covariance) == pytest.approx(float(covariance), abs=1e-9)
+    assert float(ep.log_evidence) == pytest.approx(math.log(0.5), abs=1e-12)
+    assert log_evidence == pytest.approx(math.log(0.5), abs=1e-9)
+
+
+@pytest.mark.parametrize(("inputs", "labels"), CASES)
+def test_laplace_is_its_definition(inputs, labels):
+    """Mode, inverse Hessian and integral of the quadratic, by automatic differentiation."""
+    prior, y = toy(inputs, labels, amplitude=3.0)
+    found = laplace_probit(prior.features, y)
+    r = prior.features.shape[-1]
+
+    def joint(z):
+        margin = y[0] * (prior.features[0] @ z)
+        return torch.special.ndtr(margin).log().sum() - 0.5 * z @ z
+
+    z = found.mean[0]
+    hessian = -torch.func.hessian(joint)(z)
+    assert torch.func.grad(joint)(z).abs().max() < 1e-8
+    torch.testing.assert_close(
+        found.covariance[0] @ hessian, torch.eye(r).double(), rtol=1e-5, atol=1e-8
+    )
+    integral = joint(z) - 0.5 * torch.logdet(hessian)
+    assert float(found.log_evidence) == pytest.approx(float(integral), abs=1e-8)
+    assert float(log_joint(z, prior.features[0], y[0])) == pytest.approx(float(joint(z)))
+
+
+def test_sites_match_moments_by_quadrature():
+    """The exact tilted moments, with a cavity far on the wrong side."""
+    for y, m, v in ((1.0, -6.0, 2.0), (-1.0, 0.3, 9.0), (1.0, 5.0, 0.5)):
+        grid = torch.linspace(m - 14 * v**0.5, m + 14 * v**0.5, 400_001, dtype=torch.float64)
+        density = (torch.special.log_ndtr(y * grid) - 0.5 * (grid - m) ** 2 / v).exp()
+        density = density / density.sum()
+        mean = float((density * grid).sum())
+        variance = float((density * (grid - mean) ** 2).sum())
+        tau, nu = (float(t) for t in _site(*(torch.tensor(t).double() for t in (y, m, v))))
+        assert 1 / (1 / v + tau) == pytest.approx(variance, rel=1e-8)
+        assert (m / v + nu) * variance == pytest.approx(mean, rel=1e-8)
+
+
+@pytest.mark.parametrize("gap", [40.0, -40.0])
+def test_margins_of_forty(gap):
+    """Labels that the prior all but excludes: finite, and sites stay positive."""
+    tau, nu = _site(*(torch.tensor(t).double() for t in (1.0, gap, 0.1)))
+    assert torch.isfinite(nu)
+    assert float(tau) >= 0.0
+
+
+def test_single_class_duplicates_and_many_sets():
+    """Fifty equal labels at one input: a singular K, and all the weight on one side."""
+    kernel = SquaredExponential(a=1.0, b=100.0)
+    prior = WhitenedGP.at(kernel, torch.zeros(2, 50, dtype=torch.float64), batch_dims=1)
+    y = torch.ones(2, 50, dtype=torch.float64)
+    y[1] = -1
+    for infer in (laplace_probit, expectation_propagation):
+        q = infer(prior.features, y)
+        assert q.converged.all()
+        assert float(q.mean[0, 0]) == pytest.approx(-float(q.mean[1, 0]), rel=1e-6)
+        truth = brute_force(prior.features[0], y[0])[0]
+        if infer is expectation_propagation:
+            # Fifty sites that are one and the same function are hard for EP: 4 % off.
+            assert float(q.mean[0, 0]) == pytest.approx(float(truth), rel=0.06)
+
+
+def problem(n, amplitude, length_scale, n_sets=1, columns=1, seed=0):
+    """Labels drawn from the prior: features and labels."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(n_sets, n, columns, dtype=torch.float64, generator=generator)
+    kernel = SquaredExponential(a=length_scale**-2, b=amplitude**2)
+    features = WhitenedGP.at(kernel, x, batch_dims=1).features
+    z = torch.randn(n_sets, features.shape[-1], 1, dtype=torch.float64, generator=generator)
+    coin = torch.rand(n_sets, n, dtype=torch.float64, generator=generator)
+    y = torch.where(coin < torch.special.ndtr((features @ z).squeeze(-1)), 1.0, -1.0)
+    return features, y.double()
+
+
+def sequential(features, y):
+    """GPML Algorithm 3.5 in plain NumPy, on the kernel matrix: evidence and posterior of f."""
+    K, y = (features[0] @ features[0].mT).numpy(), y[0].numpy()
+    n = len(y)
+    tau, nu = np.zeros(n), np.zeros(n)
+    cov, mean = K.copy(), np.zeros(n)
+    for _ in range(400):
+        before = np.concatenate([tau, nu])
+        for i in range(n):
+            t, v = 1 / cov[i, i] - tau[i], mean[i] / cov[i, i] - nu[i]
+            z = y[i] * v / t / math.sqrt(1 + 1 / t)
+            ratio = math.exp(-0.5 * z**2) / math.sqrt(2 * math.pi) / ndtr(z)
+            m = v / t + y[i] * ratio / t / math.sqrt(1 + 1 / t)
+            s = 1 / t - ratio / t**2 / (1 + 1 / t) * (z + ratio)
+            step = 1 / s - t - tau[i]
+            tau[i], nu[i] = 1 / s - t, m / s - v
+            cov = cov - step / (1 + step * cov[i, i]) * np.outer(cov[i], cov[i])
+            mean = cov @ nu
+        if np.abs(np.concatenate([tau, nu]) - before).max() < 1e-12:
+            break
+    return mean, cov
+
+
+@pytest.mark.parametrize(
+    ("n", "amplitude", "length_scale"), [(15, 3.0, 0.3), (25, 6.0, 0.15), (40, 10.0, 0.5)]
+)
+def test_all_at_once_ends_where_one_by_one_does(n, amplitude, length_scale):
+    features, y = problem(n, amplitude, length_scale)
+    q = expectation_propagation(features, y)
+    mean, cov = sequential(features, y)
+    found, _ = q.latent(features)
+    assert q.converged.all()
+    # Both stop when the sites change by less than 1e-9; here the map contracts slowly.
+    assert (found[0].numpy() - mean) == pytest.approx(0, abs=1e-7)
+    A = features[0].numpy()
+    assert (A @ q.covariance[0].numpy() @ A.T - cov) == pytest.approx(0, abs=1e-7)
+
+
+def test_cycles_are_left_to_single_visits(monkeypatch):
+    """Without the extrapolation sites that change together fall into a cycle; it is broken."""
+    features, y = problem(60, 10.0, 0.3)
+    expected = expectation_propagation(features, y)
+    assert expected.n_iterations < 100
+    monkeypatch.setattr(module, "_extrapolate", lambda history: sum(history[-1]))
+    plain = fit_sites(features, y, max_iter=200)
+    assert 100 < plain.n_iterations < 200 and plain.converged.all()
+    assert (plain.mean - expected.mean).abs().max() < 1e-7
+
+
+def test_given_sites_are_a_start_and_change_nothing():
+    features, y = problem(30, 3.0, 0.3, n_sets=3)
+    cold = fit_sites(features, y)
+    warm = fit_sites(features, y, start=cold.sites)
+    assert warm.n_iterations == 1 < cold.n_iterations
+    assert (warm.mean - cold.mean).abs().max() < 1e-8
+    assert (warm.log_evidence - cold.log_evidence).abs().max() < 1e-10
+
+
+def test_held_out_is_the_posterior_without_the_row():
+    """EP's cavities are near the refit without a row where the posterior is nearly Gaussian."""
+    features, y = problem(12, 0.5, 0.3)
+    mean, variance = expectation_propagation(features, y).held_out(features)
+    for i in range(12):
+        rest = [j for j in range(12) if j != i]
+        again = expectation_propagation(features[:, rest], y[:, rest])
+        refit, spread = again.latent(features[:, [i]])
+        # The other sites stay in the cavity as they were: close, not the same.
+        assert float(mean[0, i]) == pytest.approx(float(refit), abs=0.005)
+        assert float(variance[0, i]) == pytest.approx(float(spread), rel=0.02)
+    with pytest.raises(ValueError, match="with sites"):
+        GaussianWeights(mean, variance, mean, mean > 0, 1).held_out(features)
+
+
+def test_a_cavity_without_variance_is_told(monkeypatch):
+    """A site that takes all the precision of its marginal: it stays, and the result says so."""
+    old = (torch.tensor([4.0, 0.1]).double(), torch.tensor([0.5, 0.1]).double())
+    mean, variance = torch.tensor([0.1, 0.2]).double(), torch.tensor([0.25, 0.5]).double()
+    new, change = module._update(torch.ones(2).double(), mean, variance, old)
+    assert float(new[0][0]) == 4.0 and float(new[1][0]) == 0.5
+    assert float(change[0]) == math.inf and math.isfinite(float(change[1]))
+
+    def broken(mean, variance, precision, shift):
+        return mean, -variance
+
+    monkeypatch.setattr(module, "cavity", broken)
+    monkeypatch.setattr(probit, "cavity", broken)
+    features, y = problem(5, 1.0, 0.3)
+    with pytest.warns(ConvergenceWarning, match="1 have cavities without variance"):
+        q = expectation_propagation(features, y, max_iter=4)
+    assert not q.converged.any() and torch.isnan(q.log_evidence).all()
+
+
+@pytest.mark.parametrize("infer", [expectation_propagation, laplace_probit])
+def test_bad_input(infer):
+    features, y = problem(4, 1.0, 0.3)
+    as_lists = infer(features.tolist(), y.tolist())
+    assert torch.equal(as_lists.mean, infer(features, y).mean)
+    single = infer(features.float(), y.float())
+    assert single.mean.dtype == torch.float64
+    assert (single.mean - as_lists.mean).abs().max() < 1e-5
+    for bad, said in (
+        ((features + 0j, y), "complex"),
+        ((features, y[:, :2]), r"got \(1, 4, \d\) and \(1, 2\)"),
+        ((features * math.nan, y), "finite features"),
+        ((features * 1e100, y), "finite features up to 1e"),
+        ((features, 0 * y + 0.5), "labels .* got 0.5"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            infer(*bad)
+    with pytest.raises(ValueError, match="max_iter of at least 1, got 0"):
+        infer(features, y, max_iter=0)
+
+
+def test_starts_of_laplace():
+    """A single-precision start, or a list, is a start; another shape is refused."""
+    features, y = problem(6, 3.0, 0.3)
+    expected = laplace_probit(features, y)
+    near = expected.mean + 0.1
+    for start in (near.float(), near.tolist()):
+        found = laplace_probit(features, y, start=start)
+        assert (found.mean - expected.mean).abs().max() < 1e-8
+    for start in (near[:, :1], near * math.inf):
+        with pytest.raises(ValueError, match="finite start"):
+            laplace_probit(features, y, start=start)
+
+
+def test_laplace_has_the_sites_of_its_quadratic():
+    """Prior times sites is the Gaussian itself."""
+    features, y = problem(8, 3.0, 0.3)
+    q = laplace_probit(features, y)
+    A, precision, shift = features[0], *(site[0] for site in q.sites)
+    covariance = torch.linalg.inv(torch.eye(A.shape[1]).double() + A.mT @ (precision[:, None] * A))
+    assert (covariance - q.covariance[0]).abs().max() < 1e-10
+    assert (covariance @ A.mT @ shift - q.mean[0]).abs().max() < 1e-8

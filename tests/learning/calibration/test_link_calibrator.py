@@ -1,0 +1,314 @@
+"""Tests of the calibrator against truths that are known, and on bad input."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from sklearn.metrics import roc_auc_score
+
+from bayesloss import LinkCalibrator
+from bayesloss.learning.sources.centred_isgp import CentredISGP
+
+
+def kinked(s):
+    return np.where(s < 0, 0.3 * s, 2.5 * s)
+
+
+def cases(n, seed=0, truth=kinked, spread=1.5):
+    rng = np.random.default_rng(seed)
+    s = rng.normal(0, spread, n)
+    return s, (rng.random(n) < expit(truth(s))).astype(int)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    s, y = cases(5000)
+    return LinkCalibrator().fit(s, y), s
+
+
+def test_the_curve_comes_near_the_truth(fitted):
+    """5,000 cases tell a probability in the bulk to 0.02 or so; the corner at 0 is rounded off."""
+    s = np.linspace(-3, 2, 11)
+    p = fitted[0].predict_proba(s)
+    np.testing.assert_allclose(p[:, 1], expit(kinked(s)), atol=0.06)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-15)
+
+
+def test_the_mean_and_the_band_are_those_of_curves_drawn_from_the_posterior(fitted):
+    """Another route: independent draws from every component; the band is wider by a fifth."""
+    model, s = fitted
+    at = np.quantile(s, [0.02, 0.3, 0.6, 0.98])
+    x = torch.from_numpy(model.map_(at) - model.centre_)
+    generator = torch.Generator().manual_seed(3)
+    curves, share = [], []
+    for weight, posterior in zip(model.average_.weights, model.average_.posteriors, strict=True):
+        if weight > 1e-4:
+            curves.append(
+                expit(posterior.prior.source(x, posterior.sample(4000, generator)).numpy())
+            )
+            share.append(np.full(4000, float(weight) / 4000))
+    curves, share = np.concatenate(curves), np.concatenate(share) / sum(map(np.sum, share))
+    deviation = np.sqrt(share @ (curves - share @ curves) ** 2)
+    # 256 balanced points are good to about a twentieth of the standard deviation, in the mean.
+    assert (np.abs(model.predict_proba(at)[:, 1] - share @ curves) < 0.07 * deviation).all()
+    low, high = model.predict_interval(at, level=0.8)
+    middle = logit([_quantile(curves[:, k], share, 0.5) for k in range(4)])
+    low, high = (expit(middle + (logit(end) - middle) / 1.2) for end in (low, high))
+    for k in range(4):
+        inside = share[(curves[:, k] >= low[k]) & (curves[:, k] <= high[k])].sum()
+        assert abs(inside - 0.8) < 0.06
+        # Central: a tenth below, in 256 curves that are 1.9 % off at most where they are drawn.
+        assert abs(share[curves[:, k] < low[k]].sum() - 0.1) < 0.05
+
+
+def test_the_band_leaves_out_as_many_curves_as_its_level_says(fitted):
+    model, s = fitted
+    at = np.quantile(s, [0.1, 0.5, 0.9])
+    odds = logit(model.sample_proba(at))
+    middle = np.median(odds, axis=0)
+    for level in (0.5, 0.8, 0.95):
+        # On log odds the band is a fifth wider to either side than the posterior's quantiles.
+        ends = logit(model.predict_interval(at, level=level))
+        low, high = middle + (ends - middle) / 1.2
+        for share in ((odds < low).mean(axis=0), (odds > high).mean(axis=0)):
+            # Ends and middle are interpolated between nodes: a curve each.
+            np.testing.assert_allclose(share, (1 - level) / 2, atol=2.01 / len(odds))
+
+
+def _quantile(values, share, level):
+    order = np.argsort(values)
+    return values[order][np.searchsorted(np.cumsum(share[order]), level)]
+
+
+def test_the_order_of_the_scores_is_kept_everywhere(fitted):
+    model, s = fitted
+    grid = np.sort(np.concatenate([np.linspace(-30, 30, 20_001), np.unique(s)]))
+    odds = model._table(model._position(grid))[0].numpy()
+    assert (np.diff(odds) > 0).all()
+    y = (s > 0.3).astype(int) ^ (np.arange(len(s)) % 7 == 0)
+    p = model.predict_proba(s)[:, 1]
+    assert roc_auc_score(y, p) == roc_auc_score(y, s)
+
+
+def test_far_out_it_is_a_straight_line_with_a_band_that_widens(fitted):
+    model, s = fitted
+    far = s.max() + np.array([2.0, 6.0, 12.0, 24.0])
+    low, high = (logit(end) for end in model.predict_interval(-far))
+    assert (np.diff(high - low) > 0).all()
+    tail = s.max() + np.array([5.0, 6.0, 7.0])
+    steps = np.diff([row for row in model._table(model._position(tail))[0].tolist()])
+    assert 0 < steps[1] <= 1.3 * steps[0]
+
+
+def test_weights_count_cases_and_zero_leaves_them_out():
+    s, y = cases(300, seed=1)
+    weight = np.random.default_rng(0).integers(0, 4, 300)
+    weighted = LinkCalibrator().fit(s, y, sample_weight=weight)
+    repeated = LinkCalibrator().fit(np.repeat(s, weight), np.repeat(y, weight))
+    at = np.linspace(-4, 4, 9)
+    np.testing.assert_allclose(
+        weighted.predict_proba(at), repeated.predict_proba(at), rtol=0, atol=1e-6
+    )
+
+
+def test_labels_of_any_kind_and_scores_in_a_column():
+    s, y = cases(200)
+    named = LinkCalibrator().fit(s[:, None], np.array(["no", "yes"])[y])
+    np.testing.assert_array_equal(
+        named.predict_proba(s), LinkCalibrator().fit(s.tolist(), y).predict_proba(s)
+    )
+    assert set(named.predict(s)) == {"no", "yes"}
+
+
+def test_probabilities_are_calibrated_on_their_log_odds():
+    s, y = cases(500)
+    on_odds = LinkCalibrator().fit(s, y)
+    on_p = LinkCalibrator().fit(expit(s), y)
+    assert (on_odds.scale_, on_p.scale_) == ("real", "probability")
+    # expit and its inverse lose digits.
+    np.testing.assert_allclose(on_p.predict_proba(expit(s)), on_odds.predict_proba(s), atol=1e-9)
+
+
+def test_units_and_origin_of_the_scores_do_not_matter():
+    s, y = cases(500)
+    plain = LinkCalibrator().fit(s, y).predict_proba(s)
+    for scaled in (1e6 * s - 3e6, 1e-9 * s, 1e200 * s):
+        other = LinkCalibrator(scale="real").fit(scaled, y).predict_proba(scaled)
+        np.testing.assert_allclose(other, plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("far", [1e4, 1e12, 1e300])
+def test_one_outlier_does_not_ruin_the_rest(far):
+    s, y = cases(1000)
+    plain = LinkCalibrator().fit(s, y).predict_proba(s)
+    spoilt = LinkCalibrator().fit(np.append(s, far), np.append(y, 1)).predict_proba(s)
+    assert np.abs(spoilt - plain).max() < 0.05
+
+
+def test_zeros_and_ones_and_infinite_log_odds():
+    """A forest of ten trees: the rates at 0 and at 1 are what was seen there."""
+    rng = np.random.default_rng(0)
+    truth = rng.beta(0.3, 0.3, 4000)
+    votes = rng.binomial(10, truth) / 10
+    y = (rng.random(4000) < truth).astype(int)
+    model = LinkCalibrator().fit(votes, y)
+    with np.errstate(divide="ignore"):
+        odds = logit(votes)
+    infinite = LinkCalibrator().fit(odds, y)
+    for vote in (0.0, 1.0):
+        seen = y[votes == vote]
+        error = np.sqrt(seen.mean() * (1 - seen.mean()) / len(seen))
+        with np.errstate(divide="ignore"):
+            for p in (model.predict_proba([vote]), infinite.predict_proba([logit(vote)])):
+                assert abs(p[0, 1] - seen.mean()) < 3 * error
+    p = model.predict_proba(np.linspace(0, 1, 101))[:, 1]
+    assert (np.diff(p) > 0).all()
+
+
+def log_odds(model, scores):
+    """Of both columns: where the second is 1 within rounding the first still tells."""
+    p = model.predict_proba(scores)
+    return np.log(p[:, 1]) - np.log(p[:, 0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_nothing_is_certain_where_no_case_was(dtype):
+    """A later 0 and 1, where there were none, that turn out wrong: the loss is finite."""
+    s, y = cases(100)
+    model = LinkCalibrator().fit(expit(s).astype(dtype), y)
+    later = np.array([0, 1e-30, 1e-6, 0.5, 1 - 1e-6, 1], dtype)
+    odds = log_odds(model, later)
+    assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
+    low, high = model.predict_interval(later)
+    assert ((low > 0) & (low < high)).all() and (high <= 1).all()
+    real = LinkCalibrator(scale="real").fit(s, y)
+    odds = log_odds(real, [-np.inf, -1e9, 0, 1e9, np.inf])
+    assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
+
+
+def test_the_band_goes_as_far_as_the_curve():
+    """Beyond the nodes of the table, too; cases in so short a range say little of what is there."""
+    s, y = cases(5000, spread=0.02)
+    model = LinkCalibrator().fit(s, y)
+    far = s.max() * np.array([1e2, 1e3, 1e4])
+    low, high = (logit(end) for end in model.predict_interval(far))
+    assert ((low < log_odds(model, far)) & (log_odds(model, far) < high)).all()
+    assert (np.diff(high - low) > 0).all()
+    mean = model.sample_proba(far).mean(axis=0)
+    np.testing.assert_allclose(mean, model.predict_proba(far)[:, 1], rtol=0.05)
+
+
+@pytest.mark.parametrize(("spread", "by_cases"), [(1.5, False), (0.02, True)])
+def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
+    """Scores for given log odds x of the sigmoid, by Brent's method; all on one straight line."""
+    s, y = cases(300, spread=spread)
+    model = LinkCalibrator().fit(s, y)
+    seen = model.map_(np.array([s.min(), s.max()]))
+    # Three half periods, of which the cases fill 0.8; or as many log odds as cases speak of.
+    far, doubt = model.centre_ + 3 / 0.8 * (seen[1] - seen[0]) / 2, np.log(301)
+    assert (doubt > far) == by_cases
+    far = max(far, doubt)
+
+    def score(x):
+        return brentq(lambda s: model.map_(np.array([s]))[0] - x, -1e9, 1e9, xtol=1e-9)
+
+    k = np.array([0.5, 1, 1.5, 2])
+    before, end, *beyond = log_odds(
+        model, [score(x) for x in (far - 0.3, far, *(far + np.expm1(k)))]
+    )
+    # The mean of straight paths, in log odds, bends a little; so far out hardly.
+    np.testing.assert_allclose(beyond, end + (end - before) / 0.3 * k, rtol=2e-3)
+
+
+def test_the_shrinkage_is_towards_the_base_rate_when_scores_tell_nothing():
+    rng = np.random.default_rng(0)
+    s, y = rng.normal(size=1000), rng.random(1000) < 0.2
+    p = LinkCalibrator().fit(s, y).predict_proba(s)[:, 1]
+    assert np.abs(p - y.mean()).max() < 0.12
+
+
+def test_separable_cases_and_two_cases():
+    s = np.linspace(-2, 2, 40)
+    p = LinkCalibrator().fit(s, s > 0).predict_proba(s)[:, 1]
+    assert p[0] < 0.06 and p[-1] > 0.94 and p.min() > 1e-6
+    two = LinkCalibrator().fit([-1.0, 1.0], [0, 1])
+    p = two.predict_proba([-1.0, 0.0, 1.0])[:, 1]
+    assert 0.2 < p[0] < p[1] < p[2] < 0.8
+    low, high = two.predict_interval([0.0])
+    assert high - low > 0.4
+
+
+def test_groups_that_repeat_cases_count_them_once():
+    """Every case five times, told which belong together: nearly the fit to the cases themselves."""
+    s, y = cases(400)
+    at = np.linspace(-3, 3, 7)
+    ids = np.arange(400)
+    plain = LinkCalibrator().fit(s, y)
+    five = LinkCalibrator().fit(np.repeat(s, 5), np.repeat(y, 5), groups=np.repeat(ids, 5))
+    assert five.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate
+    width = np.subtract(*plain.predict_interval(at)[::-1])
+    np.testing.assert_allclose(np.subtract(*five.predict_interval(at)[::-1]), width, rtol=0.2)
+    alone = LinkCalibrator().fit(s, y, groups=ids)
+    assert 0.85 < alone.power_ <= 1
+
+
+def test_scores_that_run_the_wrong_way_are_told():
+    s, y = cases(500)
+    with pytest.warns(UserWarning, match="run the wrong way: the larger, the rarer is 1"):
+        model = LinkCalibrator().fit(-s, y)
+    p = model.predict_proba(np.linspace(-4, 4, 9))[:, 1]
+    assert (np.diff(p) > 0).all() and np.ptp(p) < 0.3
+
+
+def test_constant_scores_give_the_base_rate_and_a_warning():
+    y = np.arange(100) < 30
+    with pytest.warns(UserWarning, match="all scores are equal"):
+        model = LinkCalibrator().fit(np.full(100, 0.3), y)
+    assert model.predict_proba([0.3])[0, 1] == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("scores", "y", "message"),
+    [
+        ([0.1, 0.2, 0.3], [1, 1, 1], "two classes, got only"),
+        ([0.1, 0.2, 0.3], [0, 1, 2], "two classes, got 3"),
+        ([0.1, np.nan, 0.3], [0, 1, 1], "1 NaN of 3"),
+        ([[0.1, 0.9], [0.2, 0.8]], [0, 1], "give the second column"),
+        ([1j, 2.0], [0, 1], "complex"),
+        ([], [], r"shape \(n,\)"),
+        ([0.1, 0.2], [0, 1, 1], "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_input_is_refused(scores, y, message):
+    with pytest.raises(ValueError, match=message):
+        LinkCalibrator().fit(scores, y)
+
+
+def test_log_odds_where_probabilities_were_learned_are_refused():
+    s, y = cases(100)
+    model = LinkCalibrator().fit(expit(s), y)
+    with pytest.raises(ValueError, match=r"probabilities in \[0, 1\], got .*scale='real'"):
+        model.predict_proba([3.0])
+    with pytest.raises(ValueError, match=r"probabilities in \[0, 1\]"):
+        LinkCalibrator(scale="probability").fit(s, y)
+
+
+def test_probabilities_where_log_odds_were_learned_are_told():
+    s, y = cases(500, spread=4.0)
+    model = LinkCalibrator().fit(s, y)
+    with pytest.warns(UserWarning, match="look like probabilities"):
+        model.predict_proba(expit(s))
+
+
+def test_levels_outside_zero_and_one_are_refused(fitted):
+    with pytest.raises(ValueError, match="level in"):
+        fitted[0].predict_interval([0.0], level=95)
+
+
+def test_the_prior_is_centred_on_the_sigmoid(fitted):
+    for posterior in fitted[0].average_.posteriors:
+        assert isinstance(posterior.prior, CentredISGP)
+        centre = fitted[0].centre_
+        mean = posterior.prior.mean(torch.tensor([1.0 - centre], dtype=torch.float64))
+        assert float(mean) == pytest.approx(1.0)  # nu(x) = x, x = 1

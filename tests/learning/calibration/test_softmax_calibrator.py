@@ -1,0 +1,267 @@
+"""Tests of the calibrator of many classes against truths that are known."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss import SoftmaxCalibrator
+from bayesloss.learning.calibration import softmax_calibrator
+from bayesloss.learning.calibration.softmax_calibrator import _N_BASIS, _WIDER, _continued_features
+
+
+def cases(n, transform, seed=0, K=4):
+    """Classifier's probabilities, labels, and the true probabilities."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 2, (n, K))
+    logits -= logits.mean(axis=1, keepdims=True)  # probabilities tell no more of them
+    truth = softmax(transform(logits), axis=1)
+    y = (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    return softmax(logits, axis=1), y, truth
+
+
+def divergence(truth, p):
+    return float((truth * np.log(truth / p)).sum(axis=1).mean())
+
+
+MIX = np.array([[1, 0.4, 0, 0], [0, 1, 0, 0], [0, 0, 0.6, -0.4], [0, 0, 0, 1.2]])
+
+
+@pytest.mark.parametrize(
+    ("transform", "most"),
+    [
+        (lambda z: 0.3 * z, 0.0035),  # a temperature
+        (lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], 0.006),
+        (lambda z: np.where(z < 0, 0.3 * z, 2 * z), 0.02),  # a kinked source a class
+    ],
+)
+def test_known_truths_are_found(transform, most):
+    """3,000 cases: 12 free numbers alone would cost 12 / 2 / 3,000 = 0.002 nats."""
+    p, y, _ = cases(3000, transform)
+    q, _, truth = cases(4000, transform, seed=1)
+    model = SoftmaxCalibrator().fit(p, y)
+    assert model.converged_
+    found = divergence(truth, model.predict_proba(q))
+    assert found < most
+    assert found < 0.2 * divergence(truth, q)
+
+
+def test_a_search_that_is_cut_short_warns_and_no_other(monkeypatch):
+    p, y, _ = cases(300, lambda z: 0.5 * z)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        assert SoftmaxCalibrator().fit(p, y).converged_
+    monkeypatch.setattr(softmax_calibrator, "_STEPS", 1)
+    with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
+        assert not SoftmaxCalibrator().fit(p, y).converged_
+
+
+def test_sources_help_where_links_are_bent_and_only_there():
+    def bent(z):
+        return np.where(z < 0, 0.3 * z, 2 * z)
+
+    p, y, _ = cases(5000, bent)
+    q, _, truth = cases(4000, bent, seed=1)
+    plain, full = (SoftmaxCalibrator(sources=s).fit(p, y).predict_proba(q) for s in (False, True))
+    assert divergence(truth, full) < 0.5 * divergence(truth, plain)
+
+
+def test_log_probabilities_and_probabilities_are_the_same_scores():
+    p, y, _ = cases(500, lambda z: 0.5 * z)
+    shifted = np.log(p) + np.linspace(-3, 3, 500)[:, None]
+    one, other = SoftmaxCalibrator().fit(p, y), SoftmaxCalibrator().fit(shifted, y)
+    assert (one.scale_, other.scale_) == ("probability", "real")
+    # Searches that end at a tolerance, from scores that differ by rounding.
+    np.testing.assert_allclose(one.predict_proba(p), other.predict_proba(shifted), atol=1e-4)
+
+
+def test_weights_count_cases():
+    p, y, _ = cases(300, lambda z: 0.5 * z)
+    weight = np.random.default_rng(0).integers(0, 3, 300)
+    weighted = SoftmaxCalibrator().fit(p, y, weight)
+    repeated = SoftmaxCalibrator().fit(np.repeat(p, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.predict_proba(p), repeated.predict_proba(p), atol=1e-4)
+
+
+def voted(n):
+    """Shares of ten votes, many of them zero, and labels of three classes."""
+    rng = np.random.default_rng(0)
+    truth = rng.dirichlet([0.2] * 3, n)
+    votes = np.array([rng.multinomial(10, row) for row in truth]) / 10
+    return votes, (rng.random((n, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+
+
+def test_zeros_do_not_make_anything_impossible():
+    votes, y = voted(2000)
+    p = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
+    assert p.min() > 1e-4
+    sure = votes[:, 0] == 1
+    assert p[sure, 0].mean() == pytest.approx((y[sure] == 0).mean(), abs=0.03)
+
+
+def test_zeros_add_half_the_least_share_to_every_probability():
+    """So that votes are log probabilities that the caller could have formed."""
+    votes, y = voted(300)
+    found = SoftmaxCalibrator().fit(votes, y).predict_proba(votes)
+    scores = np.log(votes + 0.05)
+    np.testing.assert_allclose(
+        found, SoftmaxCalibrator().fit(scores, y).predict_proba(scores), rtol=1e-10
+    )
+
+
+@pytest.mark.parametrize(("dtype", "power"), [(np.float32, -150), (np.float64, -1022)])
+def test_a_later_zero_counts_as_the_last_number_of_its_format(dtype, power):
+    """As log probabilities, that end where the format does. The temperature is small: it shows."""
+    p, y, _ = cases(400, lambda z: 0.5 * z)
+    sure = p**40 / (p**40).sum(axis=1, keepdims=True)
+    model = SoftmaxCalibrator().fit(sure, y)
+    assert model.temperature_ < 0.05 and sure.min() > 0
+    on_logs = SoftmaxCalibrator(scale="real").fit(np.log(sure), y)
+    later = np.array([[0, 0.5, 0.25, 0.25], [0, 0, 0, 1]])
+    expected = on_logs.predict_proba(
+        np.where(later > 0, np.log(later + (later == 0)), power * np.log(2))
+    )
+    found = model.predict_proba(later.astype(dtype))
+    np.testing.assert_allclose(found, expected, rtol=1e-7)
+    assert found.min() > 1 / 400 / 4 / 20
+
+
+def test_beyond_the_data_sources_go_on_increasing():
+    p, y, _ = cases(500, lambda z: 0.5 * z)
+    model = SoftmaxCalibrator(scale="real").fit(np.log(p), y)
+    far = np.zeros((200, 4))
+    far[:, 0] = np.linspace(-60, 60, 200)
+    q = model.predict_proba(far)
+    assert np.isfinite(q).all() and (np.diff(q[:, 0]) >= 0).all()
+    assert model._sources[0][1].shape == (_N_BASIS + 2,)
+
+
+@pytest.mark.parametrize(
+    ("scores", "y", "message"),
+    [
+        (np.eye(3), [0, 1, 1], "3 columns and labels of 2 classes"),
+        (np.ones((3, 1)), [0, 0, 0], "1 columns and labels of 1 classes"),
+        (np.full((3, 3), np.nan), [0, 1, 2], "NaN"),
+    ],
+)
+def test_bad_input_is_refused(scores, y, message):
+    with pytest.raises(ValueError, match=message):
+        SoftmaxCalibrator().fit(scores, y)
+
+
+def test_rows_that_are_no_distributions_are_refused():
+    p, y, _ = cases(100, lambda z: z)
+    model = SoftmaxCalibrator().fit(p, y)
+    with pytest.raises(ValueError, match="rows that are distributions"):
+        model.predict_proba(np.log(p))
+    with pytest.raises(ValueError, match="a column a class, 4 of them, got 3"):
+        model.predict_proba(p[:, :3])
+
+
+def test_groups_that_repeat_cases_count_them_once():
+    """Every case five times, told which belong together: nearly the fit to the cases themselves."""
+    p, y, _ = cases(400, lambda z: z @ MIX.T)
+    plain = SoftmaxCalibrator().fit(p, y)
+    repeated, labels, ids = (np.repeat(v, 5, axis=0) for v in (p, y, np.arange(400)))
+    told = SoftmaxCalibrator().fit(repeated, labels, groups=ids)
+    untold = SoftmaxCalibrator().fit(repeated, labels)
+    assert told.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate
+    far, near = (np.abs(m.matrix_ - plain.matrix_).max() for m in (untold, told))
+    assert near < 0.2 * far
+    assert plain.power_ == 1
+
+
+@pytest.mark.parametrize("sources", [False, True])
+def test_derivatives_are_those_of_finite_differences(sources):
+    """Of z in a row of the matrix, an intercept and a source, beyond the cases' range too."""
+    p, y, _ = cases(400, lambda z: z @ MIX.T)
+    model = SoftmaxCalibrator(sources=sources).fit(p, y)
+    logits = torch.from_numpy(model._tempered(cases(30, lambda z: z, seed=1)[0])) * 2
+
+    def z():
+        u = model._mix(logits)
+        if not sources:
+            return u
+        columns = [
+            _continued_features(prior, u[:, k]) @ prior.coefficients(Gamma)
+            for k, (prior, Gamma) in enumerate(model._sources)
+        ]
+        return torch.stack(columns, dim=1)
+
+    probabilities, rows = model._derivatives(logits)
+    torch.testing.assert_close(probabilities, torch.softmax(z(), dim=1))
+    assert rows.shape == (30, 4, 5 + sources * (_N_BASIS + 2))
+    step = 1e-6
+    for k in range(4):
+        for j in range(rows.shape[2]):
+            part = (
+                model.matrix_[k] if j < 4 else model.intercept_ if j == 4 else model._sources[k][1]
+            )
+            place = j if j < 4 else k if j == 4 else j - 5
+            kept = float(part[place])
+            ends = []
+            for sign in (1, -1):
+                part[place] = kept + sign * step
+                ends.append(z())
+            part[place] = kept
+            found = (ends[0] - ends[1]) / (2 * step)
+            torch.testing.assert_close(found[:, k], rows[:, k, j], atol=1e-6, rtol=1e-5)
+            others = [other for other in range(4) if other != k]
+            assert float(found[:, others].abs().max()) == 0
+
+
+def test_bands_without_sources_are_those_of_draws_from_the_posterior():
+    """The Hessian by automatic differentiation, the prior's covariance written out, 4,000 draws."""
+    K = 3
+    p, y, _ = cases(3000, lambda z: 0.5 * z, K=K)
+    model = SoftmaxCalibrator(sources=False).fit(p, y)
+    logits = torch.from_numpy(model._tempered(p))
+    mode = torch.cat(
+        [torch.from_numpy(model.matrix_), torch.from_numpy(model.intercept_)[:, None]], 1
+    )
+
+    def loss(theta):
+        W = theta.reshape(K, K + 1)
+        return torch.nn.functional.cross_entropy(
+            logits @ W[:, :K].T + W[:, K], torch.from_numpy(y), reduction="sum"
+        )
+
+    variances = torch.full((K, K + 1), 1 / (2 * K * (K - 1)), dtype=torch.float64)
+    variances[range(K), range(K)] = variances[:, K] = 1 / (2 * K)
+    prior = torch.diag(variances.flatten()) + 4 * torch.outer(mode.flatten(), mode.flatten())
+    H = torch.autograd.functional.hessian(loss, mode.flatten()) + torch.linalg.inv(prior)
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(mode.flatten().numpy(), torch.linalg.inv(H).numpy(), 4000)
+    q = cases(20, lambda z: z, seed=1, K=K)[0]
+    test = torch.from_numpy(model._tempered(q)).numpy()
+    W = draws.reshape(-1, K, K + 1)
+    sampled = softmax(np.einsum("skj,nj->snk", W[:, :, :K], test) + W[:, None, :, K], axis=2)
+    sd = np.log(sampled / (1 - sampled)).std(axis=0)
+    low, high = model.predict_interval(q, 0.6826895)
+    width = (np.log(high / (1 - high)) - np.log(low / (1 - low))) / 2
+    # 4,000 draws give a standard deviation to 1.1 %: four of that; and the delta method.
+    np.testing.assert_allclose(width / _WIDER, sd, rtol=0.06)
+
+
+def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():
+    covered, widths = [], []
+    for n in (300, 3000):
+        for seed in range(3):
+            p, y, _ = cases(n, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed)
+            q, _, truth = cases(2000, lambda z: z @ MIX.T + [0.5, 0, 0, -0.5], seed=seed + 10)
+            model = SoftmaxCalibrator().fit(p, y)
+            low, high = model.predict_interval(q)
+            covered.append(((low <= truth) & (truth <= high)).mean())
+            widths.append((high - low).mean())
+            middle = model.predict_proba(q)
+            assert ((low <= middle) & (middle <= high)).all()
+            assert (low >= 0).all() and (high <= 1).all()
+    assert 0.93 < np.mean(covered) < 1  # 95 %, and wider by a fifth
+    assert np.mean(widths[3:]) < 0.5 * np.mean(widths[:3])
+    inner = model.predict_interval(q, 0.5)
+    assert (inner[0] > low).all() and (inner[1] < high).all()
+    with pytest.raises(ValueError, match=r"a level in \(0, 1\), got 1"):
+        model.predict_interval(q, 1)

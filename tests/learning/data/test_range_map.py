@@ -1,0 +1,178 @@
+"""Tests of `RangeMap`: a bijection whatever the data, and the identity on well-spread ones."""
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss.learning.data.range_map import DEPTHS, RangeMap, robust_reach
+
+
+def tensor(values):
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
+
+
+def log_normal(sigma, n=200, seed=0):
+    return tensor(np.exp(sigma * np.random.default_rng(seed).normal(size=n)))
+
+
+def with_outlier(at=100.0, n=100, seed=0):
+    x = tensor(np.random.default_rng(seed).uniform(size=n))
+    x[0] = at
+    return x
+
+
+HEAVY = {
+    "log-normal, 1": log_normal(1),
+    "log-normal, 3": log_normal(3),
+    "its mirror": -log_normal(3),
+    "one outlier": with_outlier(),
+    "one at 1e12": with_outlier(1e12),
+    "Cauchy": tensor(np.random.default_rng(1).standard_cauchy(500)),
+    "two far groups": tensor(np.r_[np.linspace(0, 1, 50), 1e4 + np.linspace(0, 1, 30)]),
+    "many zeros": torch.cat([torch.zeros(300, dtype=torch.float64), log_normal(2)]),
+}
+
+
+@pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)
+class TestBijection:
+    def places(self, x):
+        """Between, at and beyond the data, ascending."""
+        x = x.unique()
+        span = x[-1] - x[0]
+        beyond = span * torch.logspace(-3, 3, 20, dtype=torch.float64)
+        return torch.cat([x, (x[1:] + x[:-1]) / 2, x[0] - beyond, x[-1] + beyond]).unique()
+
+    def test_acts_and_increases_strictly(self, x):
+        g = RangeMap.fit(x)
+        assert not g.is_identity
+        assert bool((g(self.places(x)).diff() > 0).all())
+
+    def test_inverse(self, x):
+        """Back to x, to some rounding errors in x and, through the slope there, in t."""
+        g, at = RangeMap.fit(x), self.places(x)
+        t, slope = g(at), g.derivative(at)
+        rounding = at.abs() + g.width + (t.abs() + g.width) / slope
+        assert bool(((g.inverse(t) - at).abs() < 1e-12 * rounding).all())
+
+    def test_derivative_is_the_quotient_of_differences_and_of_autograd(self, x):
+        """Central differences of the inverse, exact to second order where no knot is near."""
+        g, at = RangeMap.fit(x), self.places(x)
+        t, slope = g(at), g.derivative(at)
+        step = 1e-5 * g.width
+        quotient = 2 * step / (g.inverse(t + step) - g.inverse(t - step))
+        assert np.mean(np.abs((quotient / slope).numpy() - 1) < 1e-6) > 0.8
+        leaf = at.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(g(leaf).sum(), leaf)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-9)
+
+    def test_the_bulk_fills_a_fair_share_of_the_range(self, x):
+        """Quartiles apart by more than a tenth of the range: a normal sample's by a fifth."""
+        t = RangeMap.fit(x)(x)
+        low, high = np.quantile(t, [0.1, 0.9])
+        assert high - low > 0.1 * float(t.max() - t.min())
+
+
+class TestIdentity:
+    @pytest.mark.parametrize("n", [3, 10, 100, 1000, 100_000])
+    def test_on_uniform_and_equidistant_data(self, n):
+        for x in (np.random.default_rng(n).uniform(-5, 7, n), np.linspace(0, 1, n)):
+            assert RangeMap.fit(tensor(x)).is_identity or n == 3
+
+    def test_on_most_normal_samples(self):
+        """On 9 % of samples of a hundred it acts by chance, and nearly as an affine map."""
+        draws = tensor(np.random.default_rng(0).normal(size=(200, 100)))
+        maps = [RangeMap.fit(x) for x in draws]
+        acting = [not g.is_identity for g in maps]
+        assert sum(acting) <= 30
+        for x, g in zip(draws[acting], [g for g in maps if not g.is_identity], strict=True):
+            assert np.corrcoef(x, g(x))[0, 1] > 0.97
+        assert RangeMap.fit(tensor(np.random.default_rng(1).normal(size=100_000))).is_identity
+
+    def test_values_and_slopes(self):
+        x = torch.linspace(-3, 3, 50, dtype=torch.float64)
+        g = RangeMap.fit(x)
+        assert g(x).equal(x)
+        assert g.inverse(x).equal(x)
+        assert g.derivative(x).equal(torch.ones_like(x))
+
+
+class TestFit:
+    def test_log_normal_data_come_near_to_normal(self):
+        """As straight in t as log x is: correlation of t with log x, over the central 98 %."""
+        for sigma in (1, 2, 3):
+            x = log_normal(sigma, 1000)
+            t, log = RangeMap.fit(x)(x), x.log() / sigma
+            inner = log.abs() < 2.3
+            assert np.corrcoef(t[inner], log[inner])[0, 1] > 0.995
+
+    def test_an_outlier_leaves_the_bulk_alone(self):
+        """Within the bulk the map is affine, of slope near 1, wherever the outlier lies."""
+        for at in (100.0, 1e6, 1e12):
+            x = with_outlier(at)
+            g = RangeMap.fit(x)
+            inner = torch.linspace(0.05, 0.95, 30, dtype=torch.float64)
+            np.testing.assert_allclose(g.derivative(inner), 1, atol=0.05)
+            assert float(g(x).max()) < 3
+
+    @pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)
+    def test_affine_equivariance(self, x):
+        """In other units, mirrored or not, the same map in those units."""
+        g = RangeMap.fit(x)
+        for scale in (8.0, -0.25, 2.0**500, 2.0**-500):  # powers of two: no rounding
+            other = RangeMap.fit(scale * x)
+            np.testing.assert_allclose(other(scale * x) / scale, g(x), rtol=1e-9, atol=1e-9)
+
+    def test_weights_are_repetitions(self):
+        x, times = log_normal(2, 60), torch.arange(60) % 4
+        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat_interleave(times))
+        scaled = RangeMap.fit(x, times / 7)
+        np.testing.assert_allclose(weighted(x), repeated(x), rtol=1e-12)
+        np.testing.assert_allclose(weighted(x), scaled(x), rtol=1e-9)
+
+    def test_depths_count_from_the_nearer_end_and_leave_no_gaps(self):
+        """A depth is at most 1/2, and levels from both ends are a 32nd apart in the bulk."""
+        depths = np.unique(DEPTHS)
+        assert depths.max() == 0.5, "a depth is the distance of a level from the nearer of 0 and 1"
+        levels = np.union1d(depths, 1 - depths)
+        assert np.diff(levels[(levels > 0.05) & (levels < 0.95)]) == pytest.approx(1 / 32)
+
+    @pytest.mark.parametrize("x", [[], [2.0], [1.0, 5.0], [3.0] * 9])
+    def test_too_few_to_tell(self, x):
+        assert RangeMap.fit(tensor(x)).is_identity
+
+    def test_errors(self):
+        x = torch.arange(4.0)
+        with pytest.raises(ValueError, match="expected finite x, got 1 that are not"):
+            RangeMap.fit(torch.tensor([0.0, torch.inf]))
+        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \(2, 2\)"):
+            RangeMap.fit(x.reshape(2, 2))
+        with pytest.raises(ValueError, match="expected 4 weights, finite and at least 0, got 4"):
+            RangeMap.fit(x, x - 1)
+
+
+class TestRobustReach:
+    x = tensor(np.random.default_rng(0).normal(size=1000))
+
+    def test_well_spread_data_reach_as_far_as_they_do(self):
+        assert robust_reach(self.x) == float(self.x.abs().max())
+        slightly = torch.cat([self.x, tensor([4 * float(self.x.abs().max())])])
+        assert robust_reach(slightly) == float(slightly.abs().max())
+
+    @pytest.mark.parametrize("far", [50.0, 1e3, -1e12])
+    def test_a_few_far_out_count_little(self, far):
+        reach = robust_reach(torch.cat([self.x, tensor([far, far / 2])]))
+        assert 0.7 < reach / float(self.x.abs().max()) < 2
+        assert robust_reach(torch.cat([3 * self.x, tensor([3 * far, 3 * far / 2])])) == (
+            pytest.approx(3 * reach)
+        )
+
+    def test_more_than_one_in_a_hundred_are_not_a_few(self):
+        many = torch.cat([self.x, tensor(np.linspace(900, 1000, 30))])
+        assert robust_reach(many) > 900
+
+    def test_weights_are_counts(self):
+        x = torch.cat([self.x, tensor([1e3])])
+        counts = torch.ones(1001, dtype=torch.float64)
+        counts[-1] = 30
+        assert robust_reach(x, counts) > 900
+        assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)

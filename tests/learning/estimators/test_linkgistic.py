@@ -1,0 +1,738 @@
+"""Tests of the estimator: what it learns, what it promises, and what it refuses."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy import sparse
+from scipy.special import expit
+from sklearn import config_context
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from bayesloss import (
+    LinkgisticClassifier,
+    LinkgisticClassifierCV,
+    MatsushitaLoss,
+    SkewedLogLoss,
+    SquareLoss,
+    laplace,
+)
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.links import em as link_em
+
+PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
+
+
+@parametrize_with_checks(
+    [
+        LinkgisticClassifier(prior=prior, n_basis=16, max_iter=5, random_state=0)
+        for prior in ("isgp", "gp")
+    ]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.*outside")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+def kinked(n, seed=0, d=4):
+    """Log odds that rise slowly below zero and steeply above: far from any straight link."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, d)) + 5
+    x = 2 * (X - 5) @ np.array([1.0, -1.0, 0.5, 0.0])[:d]
+    odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
+    return X, (generator.random(n) < expit(odds)).astype(int), odds
+
+
+def fit(X, y, prior="isgp", **options):
+    options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
+    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
+
+
+class TestLearnedLink:
+    X, y, odds = kinked(3000)
+
+    @PRIORS
+    def test_learns_what_a_fixed_link_cannot(self, prior):
+        model = fit(self.X, self.y, prior)
+        X, y, odds = kinked(20_000, seed=1)
+        learned = log_loss(y, model.predict_proba(X))
+        fixed = log_loss(y, LogisticRegression().fit(self.X, self.y).predict_proba(X))
+        best = log_loss(y, expit(odds))
+        assert learned - best < 0.25 * (fixed - best)
+
+    def test_band_covers_the_truth(self):
+        """The link is identified up to the scale of the weights: compare it at the data."""
+        model = fit(self.X, self.y, n_samples=400)
+        scores = (self.X - model.centre_) @ model.coef_[0]
+        inner = np.abs(scores - np.median(scores)) < np.quantile(np.abs(scores), 0.9)
+        low, high = model.link_.source_band(scores[inner], level=0.95)
+        covered = (low <= self.odds[inner]) & (self.odds[inner] <= high)
+        # It takes weights and scale as known, so it is narrower than 95 % say.
+        assert covered.mean() > 0.7
+
+    def test_a_band_leaves_out_as_many_draws_as_its_level_says(self):
+        link = fit(self.X, self.y).link_
+        x = np.linspace(link.low, link.high, 5)
+        nu = link.posterior.prior.source(torch.from_numpy(x / link.slope), link.band_draws).numpy()
+        for curves, band in ((nu, link.source_band), (expit(nu), link.inverse_link_band)):
+            for level in (0.5, 0.95):
+                low, high = band(x, level=level)
+                for share in ((curves < low).mean(axis=0), (curves > high).mean(axis=0)):
+                    np.testing.assert_allclose(share, (1 - level) / 2, atol=1.01 / len(curves))
+
+    def test_held_out_scores_stop_at_the_end_of_the_period_and_not_before(self, monkeypatch):
+        """The E-step's inputs, with a period that ends within the scores."""
+        seen = []
+
+        def update(links, data, likelihood, x, *rest):
+            seen.append(x[0])
+            return original(links, data, likelihood, x, *rest)
+
+        original = link_em._update_links
+        monkeypatch.setattr(link_em, "_update_links", update)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
+        x = seen[0].abs()
+        assert float(x.max()) == 1 / 0.4
+        # Nothing is piled up before the end: scores lie on both sides of half the period.
+        assert int((x > 0.6 / 0.4).sum()) > int((x == 1 / 0.4).sum()) > 0
+
+    def test_links_of_the_isgp_increase(self):
+        link = fit(self.X, self.y).link_
+        x = np.linspace(link.low, link.high, 300)
+        nu = link.posterior.prior.source(torch.from_numpy(x), link.draws)
+        assert float(nu.diff(dim=1).min()) >= -1e-12
+        for curve in (link.source(x), link.inverse_link(x)):
+            assert (np.diff(curve) >= -1e-12).all()
+
+    def test_link_and_classifier_agree(self):
+        model = fit(self.X, self.y)
+        scores = (self.X - model.centre_) @ model.coef_[0]
+        probability = model.predict_proba(self.X)[:, 1]
+        np.testing.assert_allclose(model.link_.inverse_link(scores), probability, atol=1e-6)
+        np.testing.assert_allclose(expit(model.decision_function(self.X)), probability, atol=1e-15)
+        low, high = model.link_.inverse_link_band(scores[:50])
+        assert ((low < probability[:50]) & (probability[:50] < high)).all()
+
+    @pytest.mark.parametrize("loss", [MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
+    def test_other_losses(self, loss):
+        """Whatever is underneath, the learned link comes near the same probabilities."""
+        model, usual = fit(self.X, self.y, loss=loss), fit(self.X, self.y)
+        gap = np.abs(model.predict_proba(self.X) - usual.predict_proba(self.X))
+        assert np.median(gap) < 0.02
+
+    def test_bounded_link_is_refused_by_name(self):
+        with pytest.raises(ValueError, match=r"SquareLoss\(\) with a link onto \[-1\.0, 1\.0\]"):
+            fit(self.X, self.y, loss=SquareLoss())
+
+    def test_c_follows_the_scores_unless_given(self):
+        """The scores of the fixed link fill half of the period, before EM moves them."""
+        model = fit(self.X, self.y, tol=0.1)
+        scores = np.abs((self.X - model.centre_) @ model.coef_[0]).max()
+        assert scores / model.link_.edge == pytest.approx(0.5, rel=0.2)
+        assert fit(self.X, self.y, c=0.01).link_.posterior.prior.kernel.c == 0.01
+
+    def test_gp_variance_follows_the_scores(self):
+        model = fit(self.X, self.y, "gp", tol=0.1)
+        variance = float(model.link_.posterior.prior.kernel.variance)
+        assert variance > 1
+        assert fit(
+            self.X, self.y, "gp", variance=3.0
+        ).link_.posterior.prior.kernel.variance == pytest.approx(3)
+        usual = fit(self.X, self.y, a=1.2).link_.posterior.prior
+        assert usual.kernel.variance == pytest.approx(1)
+        centred = fit(self.X, self.y).link_.posterior.prior
+        assert float(centred.mean(torch.ones(1))) == 1  # the mean slope
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_gp_variance_counts_weights(self):
+        X, score = self.X[:300], self.odds[:300] + 0.5
+        y = (score > 0) ^ (np.arange(300) % 20 == 0)  # nearly separable: steep scores
+        weight = 1 + 4 * (np.abs(score) > 1)
+        options = {"prior": "gp", "C": 1e3, "max_iter": 1}
+        weighted = LinkgisticClassifier(**options, random_state=0).fit(X, y, weight)
+        repeated = LinkgisticClassifier(**options, random_state=0).fit(
+            X.repeat(weight, axis=0), y.repeat(weight)
+        )
+        variances = [float(m.link_.posterior.prior.kernel.variance) for m in (weighted, repeated)]
+        assert variances[0] == pytest.approx(variances[1], rel=1e-3)
+        assert variances[0] > 1.1  # or the least allowed would stand in for either
+
+
+def test_leave_one_out_scores_keep_links_from_overconfidence():
+    """Few data, nearly separable: links fitted to training scores are far too sure of themselves.
+
+    On digits 1 and 8 logistic regression loses 0.132 nats on average, links fitted to training
+    scores 0.151, to leave-one-out scores 0.116.
+    """
+    X, y = load_digits(return_X_y=True)
+    models = {
+        "held out": LinkgisticClassifier(random_state=0),
+        "training": LinkgisticClassifier(random_state=0, leave_one_out=False),
+        "fixed": LogisticRegression(),
+    }
+    loss = dict.fromkeys(models, 0.0)
+    for digit in (1, 8):
+        for name, model in models.items():
+            p = model.fit(X[:600] / 16, y[:600] == digit).predict_proba(X[600:] / 16)
+            loss[name] += log_loss(y[600:] == digit, p)
+    assert loss["held out"] < 0.93 * loss["fixed"]
+    assert loss["held out"] < 0.85 * loss["training"]
+
+
+def test_em_ends_when_only_the_penalty_drifts():
+    """A straight link: the evidence and the scores of held-out data stand still after two rounds.
+
+    What their penalty counts goes on to fall by a tenth a round, and held EM up to its last.
+    """
+    generator = np.random.default_rng(0)
+    weights = generator.normal(size=20)
+    X = generator.normal(size=(5000, 20))
+    y = generator.random(5000) < expit(X @ (2 * weights / np.linalg.norm(weights)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = LinkgisticClassifier(random_state=0).fit(X[:1000], y[:1000])
+    assert model.n_iter_ <= 4
+    with pytest.warns(ConvergenceWarning):
+        longer = LinkgisticClassifier(random_state=0, tol=1e-9).fit(X[:1000], y[:1000])
+    assert longer.n_iter_ > 30
+    losses = [log_loss(y[1000:], m.predict_proba(X[1000:])) for m in (model, longer)]
+    assert abs(losses[0] - losses[1]) < 2e-4  # twice tol
+
+
+class TestChosenPrior:
+    def test_few_data_make_a_logistic_regression(self):
+        """200 data of a straight link: with a = 1.2 the log loss is worse by 0.03, now by 0.007."""
+        generator = np.random.default_rng(1)
+        X = generator.normal(size=(4200, 5))
+        odds = X @ [1.0, -1.0, 0.5, 1.0, 0.0]
+        y = (generator.random(4200) < expit(odds)).astype(int)
+        model = LinkgisticClassifier().fit(X[:200], y[:200])
+        usual = LogisticRegression().fit(X[:200], y[:200])
+        learned, fixed = (log_loss(y[200:], m.predict_proba(X[200:])) for m in (model, usual))
+        assert learned < fixed + 0.015
+
+    @pytest.mark.parametrize("prior", ["isgp", "gp"])
+    def test_the_evidence_chooses(self, prior):
+        """Of the candidates, refitted on the data themselves, none has a higher evidence."""
+        X, y, _ = kinked(800)
+        model = fit(X, y, prior, n_basis=16, leave_one_out=False, max_iter=1, tol=10.0)
+        posterior = model.link_.posterior
+        x, labels = model.link_.within(model.scores(X)), torch.from_numpy(y).double()
+        for candidate in model._priors.family(posterior.prior):
+            other = laplace(candidate, Bernoulli(), x, labels)
+            assert other.log_evidence < posterior.log_evidence + 0.1
+
+    def test_a_given_a_stays(self):
+        X, y, _ = kinked(300)
+        assert float(fit(X, y, a=3.0).link_.posterior.prior.kernel.a) == 3
+        assert float(fit(X, y, variance=2.0).link_.posterior.prior.kernel.a) == 1.2
+
+    def test_fewer_rows_than_columns_settle(self):
+        """With a = 1.2 weights still move by a quarter a round after sixty."""
+        model = LinkgisticClassifier().fit(TestCopies.X, TestCopies.y)
+        assert model.converged_
+        probability = model.predict_proba(TestCopies.X_test)
+        usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
+        fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
+        assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
+
+
+class TestSettles:
+    """Few rows a column: rounds of links that see held-out scores, and of weights that do not."""
+
+    def table(self, n, d, seed):
+        generator = np.random.default_rng(seed)
+        X = generator.normal(size=(n + 5000, d))
+        x = X @ generator.normal(size=d) * 2 / np.sqrt(d)
+        y = (generator.random(n + 5000) < expit(x + 0.1 * x**3)).astype(int)
+        return X[:n], y[:n], X[n:], y[n:]
+
+    @pytest.mark.parametrize(("n", "d", "seed"), [(200, 150, 12), (150, 300, 15), (500, 300, 13)])
+    def test_and_what_it_gives_is_a_fixed_point(self, n, d, seed):
+        """They went on for ever once, with log losses of 2.7, 2.3 and 0.63."""
+        X, y, X_test, y_test = self.table(n, d, seed)
+        model = LinkgisticClassifier().fit(X, y)
+        assert model.converged_
+        probability = model.predict_proba(X_test)
+        usual = log_loss(y_test, LogisticRegression().fit(X, y).predict_proba(X_test))
+        assert log_loss(y_test, probability) < 0.75 * usual
+        # Ten times as many rounds lead nowhere else.
+        longer = LinkgisticClassifier(tol=1e-6, max_iter=300).fit(X, y)
+        assert np.abs(longer.predict_proba(X_test) - probability).mean() < 0.02
+
+    def test_it_goes_back_to_the_round_of_the_best_evidence(self):
+        """More columns than rows: the fixed points lose 0.142 and 0.109 nats, one far off."""
+        D, digit = load_digits(return_X_y=True)
+        X = np.c_[D / 16, (D[:, :, None] * D[:, None, ::8] / 256).reshape(len(D), -1)]
+        rows = np.random.default_rng(0).permutation(len(X))
+        X, digit = X[rows], digit[rows]
+        loss = 0.0
+        for k in (1, 9):
+            model = LinkgisticClassifier(a=1.2).fit(X[:400], digit[:400] == k)
+            assert model.converged_
+            loss += log_loss(digit[400:] == k, model.predict_proba(X[400:]))
+        assert loss < 0.23  # 0.220, and 0.251 at the last rounds
+
+    def test_the_advice_is_good(self):
+        X, y = load_digits(return_X_y=True)
+        rows = np.random.default_rng(0).permutation(len(y))[:139]
+        X, y = X[rows] / 16, y[rows] == 1
+        with pytest.warns(ConvergenceWarning, match="raise max_iter=20, "):
+            LinkgisticClassifier(max_iter=20).fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            LinkgisticClassifier(max_iter=100).fit(X, y)
+
+
+def test_a_weak_penalty_lets_no_score_run_away():
+    """Scores that may leave the period for nothing do so: then the log loss here is 10."""
+    X, y = make_classification(3000, 40, n_informative=10, random_state=0, flip_y=0.05)
+    model = LinkgisticClassifier(C=1e3).fit(X[:600], y[:600])
+    usual = LogisticRegression().fit(X[:600], y[:600])
+    losses = [log_loss(y[600:], m.predict_proba(X[600:])) for m in (model, usual)]
+    assert losses[0] < losses[1] + 0.05
+
+
+class TestFarRows:
+    """One row of 3,000 a thousand times as large: the log loss was 0.372, without it 0.363."""
+
+    X, y, _ = kinked(3000)
+    X_test, y_test, _ = kinked(20_000, seed=1)
+    message = "1 of 3000 rows have scores far out from the rest"
+
+    def far(self, scale):
+        X = self.X.copy()
+        X[0] *= scale
+        return X
+
+    @PRIORS
+    @pytest.mark.parametrize("scale", [1e3, 3e4])
+    def test_one_row_spoils_nothing(self, prior, scale):
+        usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
+        with pytest.warns(UserWarning, match=self.message) as caught:
+            model = LinkgisticClassifier(prior=prior, C=1e3).fit(self.far(scale), self.y)
+        assert {w.filename for w in caught} == {__file__}
+        assert model.converged_
+        losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
+        assert losses[1] < losses[0] + 0.002
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_many_classes(self, multi_class):
+        classes, of_test = (
+            y + (X[:, 2] > 5.5) for X, y in ((self.X, self.y), (self.X_test, self.y_test))
+        )
+        models = [LinkgisticClassifier(multi_class=multi_class).fit(self.X, classes)]
+        with pytest.warns(UserWarning, match=self.message):
+            models.append(LinkgisticClassifier(multi_class=multi_class).fit(self.far(1e3), classes))
+        usual, far = (log_loss(of_test, m.predict_proba(self.X_test)) for m in models)
+        assert far < usual + 0.003
+
+    def test_the_link_is_constant_out_there(self):
+        with pytest.warns(UserWarning, match=self.message):
+            model = fit(self.far(1e3), self.y)
+        link = model.link_
+        assert link.end == link.edge
+        assert -link.end <= link.low < link.high <= link.end
+        for function in (link.source, link.inverse_link):
+            assert function(100 * link.end) == function(link.end)
+        low, high = link.inverse_link_band([link.end, 1e9])
+        assert low[0] == low[1] and high[0] == high[1]
+        with pytest.warns(UserWarning, match="1 of 2 inputs have a score outside"):
+            p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
+        end = link.end if model.scores(self.far(1e3)[:1])[0] > 0 else -link.end
+        assert p == pytest.approx(link.inverse_link(end), abs=1e-6)
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_the_papers_recipe_takes_every_row(self, recwarn):
+        options = {"a": 1.2, "leave_one_out": False, "max_iter": 1, "tol": 1e-4}
+        model = LinkgisticClassifier(**options).fit(self.far(1e3), self.y)
+        assert not [w for w in recwarn if "far out" in str(w.message)]
+        assert model.link_.end == np.inf
+        X = self.far(1e3) - model.centre_
+        reach = np.abs(X @ LogisticRegression(max_iter=1000).fit(X, self.y).coef_[0]).max()
+        # A search that ends at a slope of tol leaves the weights uncertain by some percent.
+        assert model.link_.posterior.prior.kernel.c * reach == pytest.approx(0.5, rel=0.2)
+
+    def test_well_spread_rows_are_all_near(self):
+        assert fit(self.X, self.y).link_.end == np.inf
+
+
+class TestConveniences:
+    X, y, _ = kinked(300)
+
+    def test_scores(self):
+        model = fit(self.X, self.y)
+        expected = self.X @ model.coef_[0] + model.intercept_
+        np.testing.assert_allclose(model.scores(self.X), expected, rtol=0, atol=1e-12)
+        assert model.scores(self.X).mean() == pytest.approx(0, abs=1e-12)
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_log_probabilities(self, multi_class):
+        X, y = load_iris(return_X_y=True)
+        for labels in (y, y == 1):
+            model = fit(X, labels, C=10.0, multi_class=multi_class)
+            np.testing.assert_allclose(
+                np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-12, atol=0
+            )
+
+    def test_class_weight(self):
+        weighted = fit(self.X, self.y, class_weight={0: 1, 1: 3})
+        expected = fit(self.X, self.y).fit(self.X, self.y, np.where(self.y == 1, 3.0, 1.0))
+        np.testing.assert_array_equal(weighted.coef_, expected.coef_)
+        assert fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)[
+            :, 1
+        ].mean() == pytest.approx(0.5, abs=0.03)
+
+
+class TestCopies:
+    """A row that is in the data three times is one observation: left out, it is left out whole."""
+
+    generator = np.random.default_rng(0)
+    beta = 0.25 * np.random.default_rng(5).normal(size=60)
+    X = generator.normal(size=(200, 60))
+    y = (generator.random(200) < expit(X @ beta)).astype(int)
+    X_test = generator.normal(size=(2000, 60))
+    y_test = (generator.random(2000) < expit(X_test @ beta)).astype(int)
+
+    def log_loss(self, X, y, C=1.0, **options):
+        model = LinkgisticClassifier(C=C, n_basis=32, n_samples=64, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probability = model.fit(X, y, **options).predict_proba(self.X_test)
+        return log_loss(self.y_test, probability), probability
+
+    def test_copies_change_little(self):
+        """Without care for them the log loss is 1.15, and the logistic regression's 0.86."""
+        plain, _ = self.log_loss(self.X, self.y)
+        weighted, p = self.log_loss(self.X, self.y, 1 / 3, sample_weight=np.full(200, 3.0))
+        thrice, q = self.log_loss(np.repeat(self.X, 3, axis=0), np.repeat(self.y, 3), 1 / 3)
+        np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)
+        assert weighted == pytest.approx(plain, rel=0.05)
+        assert thrice == pytest.approx(plain, rel=0.05)
+
+    def test_jittered_copies_are_groups(self):
+        X = np.repeat(self.X, 3, axis=0)
+        X += 0.01 * np.random.default_rng(1).normal(size=X.shape)
+        groups = np.repeat([f"patient {i}" for i in range(200)], 3)
+        jittered, _ = self.log_loss(X, np.repeat(self.y, 3), 1 / 3, groups=groups)
+        assert jittered == pytest.approx(self.log_loss(self.X, self.y)[0], rel=0.05)
+
+    def test_rows_alike_by_nature_are_no_copies(self):
+        """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
+        generator = np.random.default_rng(0)
+        X = generator.integers(0, 2, (2000, 3)).astype(float)
+        odds = X @ [2, -1, 0.5] - 0.7
+        y = (generator.random(2000) < expit(odds)).astype(int)
+        learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
+        fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
+        assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
+
+    def test_groups_are_routed(self):
+        with config_context(enable_metadata_routing=True):
+            model = LinkgisticClassifier(n_basis=16).set_fit_request(groups=True)
+            pipeline = make_pipeline(StandardScaler(), model)
+            groups = np.arange(200) // 2
+            routed = cross_validate(
+                pipeline,
+                self.X[:, :3],
+                self.y,
+                cv=3,
+                params={"groups": groups},
+                error_score="raise",
+            )
+        assert np.isfinite(routed["test_score"]).all()
+
+    def test_groups_that_are_none(self):
+        with pytest.raises(ValueError, match=r"expected groups of shape \(200,\), got \(3,\)"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=[1, 2, 3])
+        with pytest.raises(ValueError, match="expected at least two groups, got one"):
+            LinkgisticClassifier().fit(self.X, self.y, groups=np.zeros(200))
+
+
+class TestManyClasses:
+    X, y = load_iris(return_X_y=True)
+
+    def test_probabilities(self):
+        model = fit(self.X, self.y, C=10.0)
+        probability = model.predict_proba(self.X)
+        assert probability.shape == (150, 3)
+        np.testing.assert_allclose(probability.sum(axis=1), 1, atol=1e-14)
+        assert (model.predict(self.X) == model.classes_[probability.argmax(1)]).all()
+        assert model.score(self.X, self.y) > 0.95
+        assert len(model.links_) == 3
+        assert not hasattr(model, "link_")
+        evidence = model.history_["log_evidence"]
+        assert evidence.shape == (model.n_iter_, 1)  # of the one model
+
+    def test_string_labels(self):
+        names = np.array(["setosa", "versicolor", "virginica"])
+        model, coded = (fit(self.X, y, C=10.0) for y in (names[self.y], self.y))
+        assert (model.predict(self.X) == names[coded.predict(self.X)]).all()
+        np.testing.assert_allclose(model.coef_, coded.coef_, rtol=1e-9)
+
+
+class TestReproducible:
+    X, y, _ = kinked(500)
+
+    def test_nothing_is_left_to_chance(self):
+        X, y = load_digits(return_X_y=True)  # 64 columns, and none of the sketch's directions
+        first, second = (
+            fit(X[:300] / 16, y[:300] == 8, random_state=seed).predict_proba(X / 16)
+            for seed in (0, 1)
+        )
+        np.testing.assert_array_equal(first, second)
+
+    def test_same_seed_same_numbers(self):
+        first, second = (fit(self.X, self.y, n_samples=64).predict_proba(self.X) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+        other = fit(self.X, self.y, n_samples=64, random_state=1).predict_proba(self.X)
+        assert 0 < np.abs(first - other).max() < 0.1
+
+    def test_survives_pickling(self):
+        model = fit(self.X, self.y)
+        again = pickle.loads(pickle.dumps(model))
+        np.testing.assert_array_equal(again.predict_proba(self.X), model.predict_proba(self.X))
+
+    def test_weight_zero_is_absence(self):
+        weight = np.r_[np.ones(400), np.zeros(100)]
+        model = LinkgisticClassifier(n_basis=16, random_state=0).fit(self.X, self.y, weight)
+        without = LinkgisticClassifier(n_basis=16, random_state=0).fit(self.X[:400], self.y[:400])
+        np.testing.assert_array_equal(model.coef_, without.coef_)
+
+    def test_in_a_pipeline_with_a_data_frame(self):
+        X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+        model = make_pipeline(StandardScaler(), LinkgisticClassifier(n_basis=16, random_state=0))
+        assert cross_val_score(model, X, y, cv=3).mean() > 0.95
+        model[-1].fit(X, y)
+        assert isinstance(X, pd.DataFrame)
+        assert list(model[-1].feature_names_in_) == list(X.columns)
+
+
+def test_scores_of_any_layout(recwarn):
+    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    x = np.linspace(-1, 1, 5)
+    expected = link.source(x.tolist())
+    assert link.source(x[::-1])[::-1] == pytest.approx(expected)
+    x.flags.writeable = False
+    assert link.source(x) == pytest.approx(expected)
+    assert not recwarn.list  # PyTorch warns of arrays that cannot be written to
+
+
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_a_second_fit_forgets_the_first_ones_link():
+    X, y, _ = kinked(60)
+    model = LinkgisticClassifier(n_basis=8, max_iter=1).fit(X, y)
+    assert model.fit(X, np.arange(60) % 3).links_
+    assert not hasattr(model, "link_")
+
+
+def test_a_number_in_a_number_out():
+    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    for function in (link.source, link.inverse_link):
+        assert isinstance(function(0.5), float)
+        assert function(0.5) == function([0.5])[0]
+    for band in (link.source_band, link.inverse_link_band):
+        assert band(0.5) == tuple(float(end[0]) for end in band([0.5]))
+        assert all(isinstance(end, float) for end in band(0.5))
+
+
+def test_warnings_name_the_line_of_the_user():
+    """Of many classes in one model, too, and through a pipeline."""
+    X = kinked(300)[0]
+    pipeline = make_pipeline(StandardScaler(), LinkgisticClassifier(C=np.inf))
+    apart = np.digitize(X[:, 0], [4.0, 5.5])
+    with pytest.warns(ConvergenceWarning, match="can be separated") as caught:
+        pipeline.fit(X, apart)
+    assert {w.filename for w in caught} == {__file__}
+
+
+def test_parameters_are_named():
+    with pytest.raises(TypeError, match="positional argument"):
+        LinkgisticClassifier("gp")
+
+
+def test_a_link_is_shown_in_a_line():
+    X, y, _ = kinked(200)
+    shown = repr(fit(X, y).link_)
+    assert "tensor" not in shown and len(shown) < 400
+
+
+class TestAnotherDevice:
+    """A device that is none, see conftest, which refuses to mix its tensors with others."""
+
+    @pytest.mark.parametrize(
+        ("estimator", "options"),
+        [
+            (LinkgisticClassifier, {"multi_class": "ovr", "leave_one_out": False}),
+            (LinkgisticClassifier, {"multi_class": "ovr", "C": np.inf}),
+            (LinkgisticClassifier, {}),
+            (LinkgisticClassifierCV, {"multi_class": "ovr", "Cs": [0.1, 1.0]}),
+            (LinkgisticClassifierCV, {"Cs": [0.1, 1.0]}),
+        ],
+    )
+    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    def test_the_fit_is_the_processors(self, estimator, options, second_device):
+        X, y = load_iris(return_X_y=True)
+        X = X + np.random.default_rng(0).normal(size=X.shape)
+        weight = np.random.default_rng(1).integers(1, 3, len(y)).astype(float)
+        options = {"max_iter": 2, **options}
+        here = estimator(**options).fit(X, y, sample_weight=weight)
+        with second_device() as device:
+            there = estimator(device=str(device.device), **options).fit(X, y, sample_weight=weight)
+        assert device.waits["to the host"]
+        np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), rtol=0, atol=1e-9)
+
+
+class TestBadInput:
+    X, y, _ = kinked(200)
+
+    def test_one_class(self):
+        with pytest.raises(
+            ValueError, match="needs at least two classes, got one class only: 1.0$"
+        ):
+            fit(self.X, np.ones(200))
+
+    @pytest.mark.parametrize("device", ["gpu", "cuda:63"])  # no such kind; none or not so many
+    def test_a_device_that_is_not_there(self, device):
+        with pytest.raises(ValueError, match=f"PyTorch can use, got device='{device}': "):
+            fit(self.X, self.y, device=device)
+
+    def test_nan_and_sparse(self):
+        X = self.X.copy()
+        X[0, 0] = np.nan
+        with pytest.raises(ValueError, match="contains NaN"):
+            fit(X, self.y)
+        with pytest.raises(ValueError, match="contains NaN"):
+            fit(sparse.csr_array(X), self.y)
+
+    @pytest.mark.parametrize("C", [1.0, np.inf])
+    def test_constant_columns_weigh_nothing(self, C):
+        X = np.hstack([self.X, np.full((200, 1), 7.0)])
+        assert fit(X, self.y, C=C).coef_[0, -1] == 0
+
+    def test_nothing_but_constant_columns(self):
+        probability = fit(np.ones((200, 2)), self.y).predict_proba(np.ones((1, 2)))[0, 1]
+        assert probability == pytest.approx(self.y.mean(), abs=0.02)
+
+    def test_more_columns_than_rows(self):
+        X = np.random.default_rng(0).normal(size=(40, 300))
+        assert fit(X, self.y[:40], C=1.0).score(X, self.y[:40]) == 1
+
+    @pytest.mark.parametrize("scale", [1e6, 1e-6])
+    def test_units_do_not_matter_without_a_penalty(self, scale):
+        usual, scaled = fit(self.X, self.y, C=np.inf), fit(scale * self.X, self.y, C=np.inf)
+        gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
+        assert np.abs(gap).max() < 0.05
+
+    def test_separable_without_a_penalty(self):
+        """The optimum is at infinity: the fit stays finite, says so, and predicts sensibly."""
+        X = np.linspace(-1, 1, 60)[:, None]
+        y = (X[:, 0] > 0.1).astype(int)
+        with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems can be separated"):
+            model = fit(X, y, C=np.inf)
+        assert np.isfinite(model.coef_).all()
+        assert model.score(X, y) == 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit(X, y, C=1.0)
+
+    def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
+        monkeypatch.setattr("bayesloss.learning.links.em._FIXED_STEPS", 2)
+        message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
+        with pytest.warns(ConvergenceWarning, match=message):
+            fit(self.X, self.y)
+
+    def test_too_few_rounds(self):
+        message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
+        with pytest.warns(ConvergenceWarning, match=message):
+            model = fit(self.X, self.y, max_iter=1, tol=1e-9)
+        assert not model.converged_
+        assert model.n_iter_ == 2
+
+    def test_far_away(self):
+        """Beyond the kernel's period the formula stands, and the user is told."""
+        model = fit(self.X, self.y)
+        far = self.X[:1] + 1e4 * model.coef_
+        for method in (model.decision_function, model.predict, model.predict_proba):
+            with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside") as caught:
+                probability = method(far)
+            assert caught[0].filename == __file__
+        assert probability[0, 1] == pytest.approx(1, abs=1e-3)
+
+    def test_complex_numbers(self):
+        for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):
+            with pytest.raises(ValueError, match="Complex data not supported"):
+                LinkgisticClassifier().fit(*arguments)
+        with pytest.raises(ValueError, match="Complex data not supported"):
+            LinkgisticClassifier().fit(self.X, self.y, np.full(200, 1j))
+        link = fit(self.X, self.y).link_
+        for x in (1j, [1j], np.array([1j]), torch.tensor([1j])):
+            with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
+                link.inverse_link(x)
+
+    def test_no_rounds(self):
+        with pytest.raises(ValueError, match=r"'max_iter'.* in the range \[1, inf\). Got 0"):
+            fit(self.X, self.y, max_iter=0)
+
+    @pytest.mark.parametrize("C", [1.0, np.inf])
+    @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-320])
+    def test_inputs_whose_squares_overflow(self, scale, C):
+        for y in (self.y, np.arange(200) % 3):
+            with pytest.raises(ValueError, match=r"1e-100 and 1e\+100, or 0, got .*: scale them"):
+                fit(scale * self.X, y, C=C)
+
+    def test_one_row_whose_square_overflows(self):
+        model = fit(self.X, self.y)
+        with pytest.raises(ValueError, match=r"at most 1e\+100, got 1e\+200"):
+            model.predict(np.full((1, 4), 1e200))
+
+    @pytest.mark.filterwarnings("ignore:not converged")
+    def test_large_and_small_inputs(self):
+        usual = fit(self.X, self.y, C=np.inf).predict_proba(self.X)
+        for scale in (1e50, 1e-50):
+            model = fit(scale * self.X, self.y, C=np.inf)
+            assert np.abs(model.predict_proba(scale * self.X) - usual).max() < 0.05
+        # The penalty leaves nothing of weights as large as these would have to be.
+        X, C = self.X, 1e-300
+        assert fit(X, self.y, C=C).predict_proba(X)[:, 1] == pytest.approx(self.y.mean(), abs=0.01)
+
+    @PRIORS
+    @pytest.mark.parametrize("c", [1e308, 1e10, 1e-10, 1e-308])
+    def test_c_far_off(self, c, prior):
+        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e[+-]"):
+            fit(self.X, self.y, prior, c=c)
+
+    def test_c_far_off_for_many_classes(self):
+        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e\+308"):
+            fit(self.X, np.arange(200) % 3, c=1e308)
+
+    def test_c_too_large(self):
+        message = "period ends at 1/c = 1: lower c to 0.0[0-9]+, or leave it out"
+        with pytest.warns(UserWarning, match=message) as caught:
+            fit(self.X, self.y, c=1.0)
+        assert caught[0].filename == __file__
+
+    def test_too_many_basis_functions(self):
+        with pytest.raises(ValueError, match=r"'n_basis'.* in the range \[2, 4096\]"):
+            fit(self.X, self.y, n_basis=10**9)
+
+    def test_a_band_of_no_level(self):
+        link = fit(self.X, self.y).link_
+        with pytest.raises(ValueError, match=r"expected a level in \(0, 1\), got 95"):
+            link.source_band([0.0], level=95)
+        with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 1\)"):
+            link.source([[0.0]])

@@ -1,0 +1,346 @@
+"""Tests of the likelihoods, on data as they condense them, against SciPy's on the raw data."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit
+from scipy.stats import bernoulli, norm
+
+from bayesloss import GP, ISGP, Gaussian, SkewedLogLoss, SquareLoss, TrigonometricKernel
+from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
+
+bounded = settings(max_examples=30, deadline=None, derandomize=True)
+
+
+def polynomials(x):
+    """Four features that are nothing special: F = 4."""
+    return x[:, None] ** torch.arange(4, dtype=x.dtype)
+
+
+def simulate(n, seed, weighted=False):
+    generator = np.random.default_rng(seed)
+    x = torch.from_numpy(generator.uniform(-1, 1, n))
+    y = torch.from_numpy(np.tanh(3 * x.numpy()) + 0.3 * generator.normal(size=n))
+    weight = torch.from_numpy(generator.integers(1, 5, n).astype(float)) if weighted else None
+    return x, y, weight
+
+
+def textbook(features, u, x, y, weight, alpha):
+    """Eq. (17), datum by datum: the log density of y, each repeated as often as its weight."""
+    nu = (features(x) @ u).numpy()
+    each = norm.logpdf(y.numpy(), loc=nu, scale=1 / math.sqrt(alpha))
+    return each.sum() if weight is None else each @ weight.numpy()
+
+
+def condensed(likelihood, features, u, x, y, weight):
+    data = likelihood.condense(features, x, y, weight)
+    return float(likelihood.log_density(data.features @ u, data)), data
+
+
+class TestCondensedData:
+    # One datum, fewer data than features, as many, more, exactly one block of rows, more than two.
+    @pytest.mark.parametrize("n", [1, 3, 4, 5, 4096, 4097, 9000])
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_log_density_is_that_of_the_raw_data(self, n, weighted):
+        """Eq. (17) with all constants, at coefficients anywhere."""
+        x, y, weight = simulate(n, n, weighted)
+        generator = np.random.default_rng(0)
+        for alpha in (0.01, 11.0):
+            for scale in (0.1, 10.0):
+                u = torch.from_numpy(scale * generator.normal(size=4))
+                got, data = condensed(Gaussian(alpha), polynomials, u, x, y, weight)
+                expected = textbook(polynomials, u, x, y, weight, alpha)
+                # A sum of n terms, of which each route rounds each: far below 1e-12 of the largest.
+                assert got == pytest.approx(expected, rel=1e-11, abs=1e-11)
+        assert len(data.targets) == len(data.features) <= min(n, 4) + 1
+        total = n if weight is None else float(weight.sum())
+        assert float(data.weights.sum()) == pytest.approx(total, rel=1e-15)
+
+    @bounded
+    @given(st.integers(1, 30), st.integers(0, 10_000), st.sampled_from([ISGP, GP]))
+    def test_log_density_with_the_features_of_the_priors(self, n, seed, kind):
+        """On half a period, where a third of the features' directions do not count."""
+        prior = kind(TrigonometricKernel(a=1.5, c=0.5, n_basis=8), gamma=0.1)
+        x, y, weight = simulate(n, seed, weighted=bool(seed % 2))
+        Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
+        u = prior.coefficients(Gamma)
+        got, data = condensed(Gaussian(4.0), prior.features, u, x, y, weight)
+        expected = textbook(prior.features, u, x, y, weight, 4.0)
+        # Directions of relative size below 2e-16 are left out: they move nu by less than 1e-14.
+        assert got == pytest.approx(expected, rel=1e-11, abs=1e-11)
+        assert len(data.features) <= min(n, len(u)) + 1
+
+    def test_many_equal_inputs_make_one_row_each(self):
+        """Two distinct inputs: two rows, and what is left of the targets has no features."""
+        x = torch.tensor([0.2, 0.7], dtype=torch.float64).repeat(50)
+        y = torch.from_numpy(np.random.default_rng(1).normal(size=100))
+        u = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
+        got, data = condensed(Gaussian(2.0), polynomials, u, x, y, None)
+        assert data.features.shape == (3, 4)
+        assert not data.features[2].any()
+        groups = y.reshape(50, 2)
+        within = float(((groups - groups.mean(dim=0)) ** 2).sum())
+        assert float(data.targets[2]) ** 2 == pytest.approx(within, rel=1e-12)
+        assert got == pytest.approx(textbook(polynomials, u, x, y, None, 2.0), rel=1e-12)
+
+    def test_weights_are_repetitions(self):
+        """Integer weights: the very data repeated, condensed without weights."""
+        x, y, weight = simulate(40, 3, weighted=True)
+        times = weight.to(torch.int64)
+        u = torch.from_numpy(np.random.default_rng(4).normal(size=4))
+        got, _ = condensed(Gaussian(3.0), polynomials, u, x, y, weight)
+        repeated = [values.repeat_interleave(times) for values in (x, y)]
+        expected, _ = condensed(Gaussian(3.0), polynomials, u, *repeated, None)
+        assert got == pytest.approx(expected, rel=1e-12)
+
+    def test_order_of_the_data_does_not_matter(self):
+        x, y, weight = simulate(5000, 5, weighted=True)
+        order = torch.from_numpy(np.random.default_rng(6).permutation(5000))
+        u = torch.from_numpy(np.random.default_rng(7).normal(size=4))
+        first, _ = condensed(Gaussian(3.0), polynomials, u, x, y, weight)
+        second, _ = condensed(Gaussian(3.0), polynomials, u, x[order], y[order], weight[order])
+        assert first == pytest.approx(second, rel=1e-12)
+
+
+class TestDerivatives:
+    def setup_method(self):
+        generator = np.random.default_rng(8)
+        self.likelihood = Gaussian(2.5)
+        x, y, _ = simulate(20, 9)
+        self.data = self.likelihood.condense(polynomials, x, y)
+        self.nu = torch.from_numpy(generator.normal(size=5))  # four features, and the residual
+
+    def test_against_automatic_differentiation(self):
+        """Eq. (18): alpha (y - nu) and -alpha, the Hessian being diagonal."""
+        first, second = self.likelihood.derivatives(self.nu, self.data)
+
+        def log_density(nu):
+            return self.likelihood.log_density(nu, self.data)
+
+        slope = torch.autograd.functional.jacobian(log_density, self.nu)
+        bend = torch.autograd.functional.hessian(log_density, self.nu)
+        torch.testing.assert_close(first, slope, rtol=1e-14, atol=1e-14)
+        torch.testing.assert_close(torch.diag(second), bend, rtol=1e-14, atol=1e-14)
+
+    def test_expected_log_density_against_monte_carlo(self):
+        """Within four standard errors, nu Gaussian with these means and variances."""
+        variance, n = torch.tensor([0.1, 2.0, 0.5, 0.01, 0.0], dtype=torch.float64), 20_000
+        noise = torch.from_numpy(np.random.default_rng(10).normal(size=(n, 5)))
+        draws = self.nu + noise * variance.sqrt()
+        values = [float(self.likelihood.log_density(nu, self.data)) for nu in draws]
+        got = float(self.likelihood.expected_log_density(self.nu, variance, self.data))
+        assert abs(got - np.mean(values)) < 4 * np.std(values) / math.sqrt(n)
+        # The same by arithmetic: E (nu - y)^2 = (mean - y)^2 + variance.
+        plain = float(self.likelihood.log_density(self.nu, self.data))
+        assert got == pytest.approx(plain - 0.5 * 2.5 * 2.61, rel=1e-12)
+
+    def test_gradient_flows_through_alpha(self):
+        alpha = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        variance = torch.ones(5, dtype=torch.float64)
+
+        def outputs(value):
+            likelihood = Gaussian(value)
+            return (
+                likelihood.log_density(self.nu, self.data),
+                likelihood.expected_log_density(self.nu, variance, self.data),
+                *likelihood.derivatives(self.nu, self.data),
+            )
+
+        assert torch.autograd.gradcheck(outputs, (alpha,))
+
+
+@pytest.mark.parametrize("alpha", [0.0, -1.0, math.nan, math.inf, torch.tensor(-1.0)])
+def test_a_bad_noise_precision_is_refused(alpha):
+    with pytest.raises(ValueError, match=r"expected a finite alpha > 0, got alpha=(0|-1|nan|inf)"):
+        Gaussian(alpha)
+
+
+class TestBernoulli:
+    """Eq. (19) with the logistic link."""
+
+    likelihood = Bernoulli()
+
+    def setup_method(self):
+        generator = np.random.default_rng(11)
+        self.x = torch.from_numpy(generator.uniform(-1, 1, 30))
+        self.y = torch.from_numpy(generator.integers(0, 2, 30).astype(float))
+        self.weight = torch.from_numpy(generator.integers(1, 4, 30).astype(float))
+        self.nu = torch.from_numpy(3 * generator.normal(size=30))
+
+    @pytest.mark.parametrize("weighted", [False, True])
+    def test_log_density_is_that_of_the_labels(self, weighted):
+        weight = self.weight if weighted else None
+        u = torch.tensor([0.5, -2.0, 1.0, 4.0], dtype=torch.float64)
+        got, data = condensed(self.likelihood, polynomials, u, self.x, self.y, weight)
+        each = bernoulli.logpmf(self.y, expit((polynomials(self.x) @ u).numpy()))
+        expected = each.sum() if weight is None else each @ weight.numpy()
+        assert got == pytest.approx(expected, rel=1e-12)
+        assert float(data.weights.sum()) == (30 if weight is None else float(weight.sum()))
+
+    def test_derivatives_against_automatic_differentiation(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y, self.weight)
+
+        def log_density(nu):
+            return self.likelihood.log_density(nu, data)
+
+        first, second = self.likelihood.derivatives(self.nu, data)
+        slope = torch.autograd.functional.jacobian(log_density, self.nu)
+        bend = torch.autograd.functional.hessian(log_density, self.nu)
+        torch.testing.assert_close(first, slope, rtol=1e-13, atol=1e-14)
+        # PyTorch's own second derivative of log sigma takes 1 - sigma: 1e-16 absolute.
+        torch.testing.assert_close(torch.diag(second), bend, rtol=1e-12, atol=1e-14)
+
+    @pytest.mark.parametrize("nu", [-700.0, -40.0, -1e-3, 0.0, 5.0, 40.0, 700.0])
+    def test_keeps_its_digits_however_large_nu_is(self, nu):
+        """log sigma(nu) = -log1p(exp(-nu)), and both derivatives, to relative accuracy."""
+        x = torch.zeros(2, dtype=torch.float64)
+        y = torch.tensor([0.0, 1.0], dtype=torch.float64)
+        data = self.likelihood.condense(polynomials, x, y)
+        values = torch.full((2,), nu, dtype=torch.float64)
+        expected = -np.logaddexp(0, nu) - np.logaddexp(0, -nu)
+        assert float(self.likelihood.log_density(values, data)) == pytest.approx(expected)
+        first, second = self.likelihood.derivatives(values, data)
+        assert first.tolist() == pytest.approx([-expit(nu), expit(-nu)], rel=1e-12, abs=0)
+        assert second.tolist() == pytest.approx([-expit(nu) * expit(-nu)] * 2, rel=1e-12, abs=0)
+
+    @pytest.mark.parametrize("label", [-1.0, 0.5, 2.0])
+    def test_other_labels_are_refused(self, label):
+        self.y[4] = label
+        with pytest.raises(ValueError, match=f"expected labels 0 and 1, got {label} among 30"):
+            self.likelihood.condense(polynomials, self.x, self.y)
+
+    def expected(self, mean, variance, label):
+        x, y = torch.zeros(1, dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
+        data = self.likelihood.condense(polynomials, x, y)
+        return float(
+            self.likelihood.expected_log_density(
+                torch.tensor([mean], dtype=torch.float64),
+                torch.tensor([variance], dtype=torch.float64),
+                data,
+            )
+        )
+
+    @settings(max_examples=1000, deadline=None, derandomize=True)
+    @given(
+        st.lists(st.tuples(st.floats(-30, 30), st.floats(0.01, 1)), min_size=1, max_size=6),
+        st.sampled_from([0.0, 1.0]),
+    )
+    def test_bound_holds_for_any_distribution(self, points, label):
+        """A discrete nu with up to six values, whose expectation is a sum."""
+        nu, weight = np.array(points).T
+        weight = weight / weight.sum()
+        mean = weight @ nu
+        truth = -weight @ np.logaddexp(0, -(2 * label - 1) * nu)
+        got = self.expected(mean, weight @ (nu - mean) ** 2, label)
+        assert got <= truth + 1e-12 * (1 + abs(truth))  # rounding of sums of six terms
+
+    @pytest.mark.parametrize("label", [0.0, 1.0])
+    def test_bound_is_attained(self, label):
+        """Where nu is known, and where it is as likely to be 3 as -3."""
+        assert self.expected(2.0, 0.0, label) == pytest.approx(-np.logaddexp(0, 2 - 4 * label))
+        even = -(np.logaddexp(0, 3) + np.logaddexp(0, -3)) / 2
+        assert self.expected(0.0, 9.0, label) == pytest.approx(even)
+
+    def test_bound_counts_each_datum_by_its_weight(self):
+        variance = torch.ones(30, dtype=torch.float64)
+        weighted = self.likelihood.condense(polynomials, self.x, self.y, self.weight)
+        got = self.likelihood.expected_log_density(self.nu, variance, weighted)
+        times = self.weight.to(torch.int64)
+        parts = [v.repeat_interleave(times) for v in (self.x, self.y, self.nu, variance)]
+        repeated = self.likelihood.condense(polynomials, *parts[:2])
+        expected = self.likelihood.expected_log_density(*parts[2:], repeated)
+        assert float(got) == pytest.approx(float(expected), rel=1e-12)
+
+    def test_repr(self):
+        assert repr(self.likelihood) == "Bernoulli(LogLoss())"
+
+
+def test_observations_cannot_be_changed():
+    data = Gaussian().condense(polynomials, *simulate(5, 0)[:2])
+    assert isinstance(data, Observations)
+    with pytest.raises(AttributeError):
+        data.targets = torch.zeros(5)
+
+
+def test_repr_shows_the_noise_precision():
+    assert repr(Gaussian(torch.tensor(2.0, requires_grad=True))) == "Gaussian(alpha=2)"
+
+
+class TestBernoulliWithAnotherLoss:
+    likelihood = Bernoulli(SkewedLogLoss(3))
+    x = torch.linspace(-2, 2, 40, dtype=torch.float64)
+    y = (torch.arange(40) % 3 == 0).double()
+
+    def test_log_density_is_that_of_the_link(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        nu = 3 * self.x
+        u = SkewedLogLoss(3).inverse_canonical_link(nu)
+        expected = torch.where(self.y == 1, u, 1 - u).log().sum()
+        torch.testing.assert_close(self.likelihood.log_density(nu, data), expected)
+
+    def test_derivatives(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        nu = (3 * self.x).requires_grad_()
+        (first,) = torch.autograd.grad(self.likelihood.log_density(nu, data), nu, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), nu)
+        found = self.likelihood.derivatives(nu.detach(), data)
+        torch.testing.assert_close(found, (first.detach(), second), rtol=1e-10, atol=1e-12)
+
+    def test_no_bound_on_its_expectation(self):
+        data = self.likelihood.condense(polynomials, self.x, self.y)
+        assert self.likelihood.expected_log_density(self.x, self.x**2, data) is None
+
+    def test_bounded_links_are_refused(self):
+        with pytest.raises(ValueError, match="all real numbers"):
+            Bernoulli(SquareLoss())
+
+
+class TestSpread:
+    """Data on a grid: every function of x is replaced by its linear interpolation."""
+
+    x = torch.rand(500, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 4 - 2
+    weight = torch.arange(1, 501, dtype=torch.float64) % 4 + 0.5
+    y = (torch.arange(500) % 3 == 0).double()
+
+    def spread(self, size):
+        nodes = torch.linspace(-2, 2, size, dtype=torch.float64)
+        return Bernoulli().spread(lambda t: t[:, None], self.x, self.y, self.weight, nodes)
+
+    def test_straight_functions_are_kept(self):
+        """Weights, and their product with x, by label."""
+        data = self.spread(9)
+        nodes = data.features[:, 0]
+        for share, labels in ((data.targets, self.y), (1 - data.targets, 1 - self.y)):
+            for power in (0, 1):
+                expected = (self.weight * labels * self.x**power).sum()
+                torch.testing.assert_close((data.weights * share * nodes**power).sum(), expected)
+        assert float(data.weights.sum()) == pytest.approx(float(self.weight.sum()))
+
+    def test_error_falls_with_the_square_of_the_spacing(self):
+        likelihood = Bernoulli()
+
+        def value(data):
+            return float(likelihood.log_density(torch.sinh(data.features[:, 0]), data))
+
+        exact = value(likelihood.condense(lambda t: t[:, None], self.x, self.y, self.weight))
+        coarse, fine = (abs(value(self.spread(size)) - exact) for size in (41, 81))
+        # h^2 / 8 times the largest second derivative of log p in x, about 5, a datum.
+        assert fine < float(self.weight.sum()) * 0.05**2 / 8 * 5
+        assert coarse / fine == pytest.approx(4, rel=0.1)
+
+    def test_nodes_without_data_are_left_out(self):
+        data = self.spread(100_001)
+        assert len(data.weights) <= 1000
+        assert bool((data.weights > 0).all())
+
+    def test_the_last_node(self):
+        """A datum at the very end of the grid belongs to its last cell."""
+        nodes = torch.linspace(0, 1, 5, dtype=torch.float64)
+        one = torch.ones(1, dtype=torch.float64)
+        data = Bernoulli().spread(lambda t: t[:, None], one, one, one, nodes)
+        assert data.features.tolist() == [[1.0]]
+        assert data.weights.tolist() == [1.0]

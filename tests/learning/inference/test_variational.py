@@ -1,0 +1,448 @@
+"""The Gaussian nearest to the posterior, against quadrature, Monte Carlo and finite differences."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss import (
+    GP,
+    ISGP,
+    Bernoulli,
+    Gaussian,
+    Likelihood,
+    MatsushitaLoss,
+    NystromBasis,
+    SquaredExponential,
+    TrigonometricKernel,
+    laplace,
+    maximise_evidence,
+    variational,
+)
+from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.inference.laplace import LogJoint, find_mode
+from bayesloss.learning.inference.variational import GaussianBound, _corrected, nearest
+from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.centred_isgp import CentredISGP
+
+KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=6)
+PRIORS = {
+    "isgp": ISGP(KERNEL, mu=0.2, gamma=0.7),
+    "centred": CentredISGP(KERNEL.scaled(0.4), tau=0.5),
+    "gp": GP(KERNEL, gamma=0.7),
+    "nystrom": ISGP(NystromBasis(SquaredExponential(a=0.7), torch.linspace(-1, 1, 5).double())),
+}
+
+
+@pytest.fixture(params=PRIORS.values(), ids=PRIORS.keys())
+def prior(request):
+    return request.param
+
+
+def simulate(n=30, seed=0, noise=0.4):
+    generator = np.random.default_rng(seed)
+    x = torch.from_numpy(generator.uniform(-1, 1, n))
+    return x, torch.tanh(2 * x) + noise * torch.from_numpy(generator.normal(size=n))
+
+
+def labels(n=30, seed=0):
+    generator = np.random.default_rng(seed)
+    x = torch.from_numpy(generator.uniform(-1, 1, n))
+    up = generator.uniform(size=n) < 1 / (1 + np.exp(-3 * x.numpy()))
+    return x, torch.from_numpy(up.astype(float))
+
+
+def joint_of(prior, likelihood, x, y):
+    return LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+
+
+def any_gaussian(prior, seed=0):
+    """A mean, and S^-1 in units of the prior's precision, of no particular form."""
+    generator = torch.Generator().manual_seed(seed)
+    size = len(prior.location)
+    noise = torch.randn((size, size), dtype=torch.float64, generator=generator)
+    precision = torch.eye(size, dtype=torch.float64) + 0.4 * noise @ noise.T
+    return prior.sample(1, generator)[0], precision
+
+
+def divergence(posterior):
+    """KL(q || prior) of one Gaussian, from the textbook's formula."""
+    prior, S = posterior.prior, posterior.covariance
+    trace = (prior.precision * (S.diagonal() + (posterior.mode - prior.location) ** 2)).sum()
+    return 0.5 * float(trace - len(S) - torch.logdet(S) - torch.log(prior.precision).sum())
+
+
+class TestSquares:
+    def test_coefficients_are_sums_of_squares(self, prior):
+        V, P = prior.squares()
+        Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
+        linear = prior.jacobian(torch.zeros_like(Gamma)) @ Gamma
+        found = P @ (V @ Gamma) ** 2 + linear
+        torch.testing.assert_close(found, prior.coefficients(Gamma), rtol=1e-12, atol=1e-12)
+
+    def test_the_trigonometric_form_is_the_generic_one(self):
+        """Both give psi: the discrete Fourier transform, and polarisation."""
+        w = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+        x = torch.linspace(-2, 2, 7, dtype=torch.float64)
+        V, P = KERNEL.squares()
+        W, Q = Basis.squares(KERNEL)
+        slow = Basis.integrals(KERNEL, x) @ (Q @ (W @ w) ** 2)
+        torch.testing.assert_close(KERNEL.integrals(x) @ (P @ (V @ w) ** 2), slow)
+
+
+class TestMoments:
+    def test_against_monte_carlo(self, prior):
+        x, y = simulate(8)
+        joint = joint_of(prior, Bernoulli(), x, (y > 0).double())
+        m, precision = any_gaussian(prior)
+        bound = GaussianBound(joint)
+        q, n = bound(m, precision), 200_000
+        mean, variance = bound.moments(q.m, q.root, q.slopes)
+        noise = torch.from_numpy(np.random.default_rng(3).normal(size=(n, len(m))))
+        nu = prior.source(x, m + noise @ q.root.T)
+        assert bool(((nu.mean(0) - mean).abs() < 4.5 * nu.std(0) / math.sqrt(n)).all())
+        squares = (nu - mean) ** 2
+        assert bool(
+            ((squares.mean(0) - variance).abs() < 4.5 * squares.std(0) / math.sqrt(n)).all()
+        )
+
+    def test_against_the_quadratic_forms(self, prior):
+        """The posterior's own moments go through psi, not through squares of f."""
+        x, y = simulate(8)
+        joint = joint_of(prior, Bernoulli(), x, (y > 0).double())
+        m, precision = any_gaussian(prior)
+        bound = GaussianBound(joint)
+        q = bound(m, precision)
+        mean, variance = bound.moments(q.m, q.root, q.slopes)
+        by_forms = (prior.fluctuations(q.m, q.root, joint.data.features) ** 2).sum(dim=1)
+        torch.testing.assert_close(variance, by_forms, rtol=1e-10, atol=1e-11)
+        held = joint.data.features @ prior.mean_coefficients(q.m, q.root)
+        torch.testing.assert_close(mean, held)
+
+
+class TestDerivatives:
+    @pytest.mark.parametrize(
+        ("likelihood", "expectation"),
+        [
+            (Gaussian(5.0), "normal"),
+            (Bernoulli(), "normal"),
+            (Bernoulli(), "bound"),
+            (Bernoulli(MatsushitaLoss()), "normal"),
+        ],
+        ids=["gaussian", "labels", "bound", "matsushita"],
+    )
+    def test_finite_differences(self, prior, likelihood, expectation):
+        x, y = simulate(12) if isinstance(likelihood, Gaussian) else labels(12)
+        bound = GaussianBound(joint_of(prior, likelihood, x, y), expectation)
+        m, precision = any_gaussian(prior, seed=4)
+        m = 0.3 * m  # so that the twins overlap, and their share has a slope
+        q = bound(m, precision)
+        gradient, hessian = bound.derivatives(q)
+        noise = torch.randn((len(m), len(m)), dtype=torch.float64)
+        S = q.root @ q.root.T
+        scale = prior.precision.sqrt()
+
+        def at(step):
+            """L with the mean and the covariance moved along one line."""
+            moved = S + step * q.root @ (noise + noise.T) @ q.root.T
+            there = torch.linalg.inv(moved) / torch.outer(scale, scale)
+            return float(bound(m + step * q.root @ noise[0], 0.5 * (there + there.T)).value)
+
+        slope_S = 0.5 * (torch.linalg.inv(S) - hessian)  # dL/dS
+        expected = float(gradient @ q.root @ noise[0])
+        expected += float((slope_S * (q.root @ (noise + noise.T) @ q.root.T)).sum())
+        # Fourth-order differences: 1e-12 of truncation, 1e-11 of rounding.
+        h = 1e-3
+        found = (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+    def test_precision_is_the_average_hessian(self):
+        """S^-1 = E_q[H] where the bound is highest, by Monte Carlo over the Hessian (11)."""
+        prior, n = PRIORS["isgp"], 4000
+        x, y = simulate()
+        posterior = variational(prior, Gaussian(6.0), x, y)
+        joint = joint_of(prior, Gaussian(6.0), x, y)
+        draws = posterior.sample(n, torch.Generator().manual_seed(5))
+        whitened = [posterior.root.T @ joint.hessian(Gamma) @ posterior.root for Gamma in draws]
+        found = torch.stack(whitened)
+        error = found.std(dim=0) / math.sqrt(n)
+        unit = torch.eye(7, dtype=torch.float64)
+        # The search stops 1e-6 nats below the top: entries are exact to about 1e-3.
+        assert bool(((found.mean(dim=0) - unit).abs() < 4.5 * error + 3e-3).all())
+
+
+class TestBound:
+    """Against the evidence itself, and against the definition of the bound."""
+
+    @pytest.mark.parametrize("n", [2, 10, 40])
+    @pytest.mark.parametrize("b", [0.2, 2.0])
+    def test_below_the_evidence_and_above_laplaces_bound(self, n, b):
+        """Two weights and an intercept, integrated on a grid that is wide enough."""
+        prior = ISGP(TrigonometricKernel(a=2.0, b=b, c=0.25, n_basis=2), gamma=1.0)
+        x, y = simulate(n)
+        posterior = variational(prior, Gaussian(4.0), x, y)
+        truth = evidence_on_a_grid(prior, Gaussian(4.0), x, y)
+        assert posterior.log_evidence == posterior.evidence_bound
+        assert posterior.log_evidence <= truth + 1e-6  # the grid's own error
+        assert posterior.log_evidence >= laplace(prior, Gaussian(4.0), x, y).evidence_bound - 1e-6
+        assert posterior.log_evidence > truth - 0.5
+
+    @pytest.mark.parametrize("n", [5, 40])
+    def test_labels(self, n):
+        """The certain bound lies below the evidence, the approximation within half a nat of it."""
+        prior = ISGP(TrigonometricKernel(a=2.0, b=2.0, c=0.25, n_basis=2), gamma=1.0)
+        x, y = labels(n)
+        truth = evidence_on_a_grid(prior, Bernoulli(), x, y)
+        certain = variational(prior, Bernoulli(), x, y, expectation="bound")
+        approximate = variational(prior, Bernoulli(), x, y)
+        assert certain.log_evidence == certain.evidence_bound < truth
+        assert approximate.evidence_bound <= certain.log_evidence + 1e-6
+        assert approximate.log_evidence == pytest.approx(truth, abs=0.5)
+
+    @pytest.mark.parametrize(("b", "noise"), [(0.9, 0.3), (0.05, 2.0)], ids=["apart", "overlap"])
+    def test_it_is_the_expectation_that_it_says(self, b, noise):
+        """E_q[log p(D, Gamma) - log q(Gamma)], q the mixture of both twins, by Monte Carlo."""
+        prior, n = ISGP(TrigonometricKernel(a=1.5, b=b, c=0.25, n_basis=6)), 20_000
+        x, y = simulate(20, noise=noise, seed=3)
+        joint = joint_of(prior, Gaussian(noise**-2), x, y)
+        posterior = variational(prior, Gaussian(noise**-2), x, y)
+        draws = posterior.sample(n, torch.Generator().manual_seed(4))
+        flip = np.array([-1.0] * 6 + [1.0])
+        m, S = posterior.mode.numpy(), posterior.covariance.numpy()
+        parts = [
+            multivariate_normal(m * sign, S * np.outer(sign, sign)).logpdf(draws.numpy())
+            for sign in (np.ones(7), flip)
+        ]
+        log_q = logsumexp(np.stack(parts), axis=0) - math.log(2)
+        values = torch.stack([joint(Gamma) for Gamma in draws]).numpy() - log_q
+        error = values.std() / math.sqrt(n)
+        assert posterior.log_evidence <= values.mean() + 4 * error
+        # Where twins overlap, only what w tells of the half counts: all but a few hundredths.
+        assert posterior.log_evidence >= values.mean() - 4 * error - 0.05
+
+    @pytest.mark.parametrize("delta", [1e-6, 0.3, 2.0, 15.0, 80.0])
+    def test_share_of_the_twin(self, delta):
+        """The information of +-sqrt(delta) in standard normal noise, by SciPy's quadrature."""
+        prior = PRIORS["isgp"]
+        m = torch.zeros(7, dtype=torch.float64)
+        m[0] = math.sqrt(delta / float(prior.precision[0]))
+        bound = GaussianBound(joint_of(prior, Gaussian(1.0), *simulate(5)))
+        share, slope, _ = bound.twin(m, torch.eye(7, dtype=torch.float64))
+
+        def lost(z):
+            return math.exp(-z * z / 2) * np.logaddexp(0, -2 * (delta + math.sqrt(delta) * z))
+
+        def information(delta_):
+            root = math.sqrt(delta_)
+            value, _ = integrate.quad(
+                lambda z: math.exp(-z * z / 2) * np.logaddexp(0, -2 * (delta_ + root * z)),
+                -12,
+                12,
+                epsabs=1e-12,
+                limit=200,
+            )
+            return math.log(2) - value / math.sqrt(2 * math.pi)
+
+        # 20 nodes; never worth more than a thousandth of a nat.
+        assert float(share) == pytest.approx(information(delta), abs=1e-3)
+        h = 0.01 * delta
+        rise = (information(delta + h) - information(delta - h)) / (2 * h)
+        assert float(slope) == pytest.approx(rise, abs=2e-3)
+
+
+def evidence_on_a_grid(prior, likelihood, x, y, half=60):
+    """The log evidence of two weights and an intercept, by sums over a grid of the three."""
+    axis = torch.linspace(-6, 6, 2 * half + 1, dtype=torch.float64)
+    cell = math.log(float(axis[1] - axis[0]))
+    h = prior.features(x)
+    total = []
+    for z_0 in axis:  # the intercept, in prior standard deviations
+        z = torch.cartesian_prod(axis, axis)
+        z = torch.cat([z, z_0.expand(len(z), 1)], dim=1)
+        nu = prior.coefficients(prior.location + z / prior.precision.sqrt()) @ h.T
+        if isinstance(likelihood, Gaussian):
+            fit = torch.distributions.Normal(nu, likelihood.alpha**-0.5).log_prob(y).sum(dim=1)
+        else:
+            fit = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(dim=1)
+        log_prior = -0.5 * (z**2 + math.log(2 * math.pi)).sum(dim=1)
+        total.append(torch.logsumexp(fit + log_prior, 0))
+    return float(torch.logsumexp(torch.stack(total), 0)) + 3 * cell
+
+
+class TestSearch:
+    def test_exact_for_the_gp(self):
+        """A GP with Gaussian noise has a Gaussian posterior: Laplace's and this are both it."""
+        x, y = simulate()
+        one, other = (f(PRIORS["gp"], Gaussian(6.0), x, y) for f in (laplace, variational))
+        torch.testing.assert_close(one.mode, other.mode, rtol=0, atol=1e-9)
+        torch.testing.assert_close(one.covariance, other.covariance, rtol=0, atol=1e-9)
+        assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-9)
+
+    @pytest.mark.parametrize("expectation", ["normal", "bound"])
+    def test_the_bound_never_falls(self, expectation):
+        prior, (x, y) = PRIORS["isgp"], labels(25, seed=7)
+        joint = joint_of(prior, Bernoulli(), x, y)
+        mode = find_mode(joint, prior.start(x))
+        values = [nearest(joint, mode, expectation, k)[0].log_evidence for k in range(15)]
+        assert bool((np.diff(values) >= -1e-12).all())
+        assert values[-1] > values[0] + 0.1
+
+    def test_it_is_the_highest_around(self):
+        prior, (x, y) = PRIORS["isgp"], simulate()
+        bound = GaussianBound(joint_of(prior, Gaussian(6.0), x, y))
+        posterior = variational(prior, Gaussian(6.0), x, y)
+        scale = prior.precision.sqrt()
+        precision = torch.linalg.inv(posterior.covariance) / torch.outer(scale, scale)
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(50):
+            noise = 0.05 * torch.randn((7, 8), dtype=torch.float64, generator=generator)
+            turned = torch.eye(7, dtype=torch.float64) + noise[:, :7]
+            there = turned.T @ precision @ turned
+            value = bound(posterior.mode + posterior.root @ noise[:, 7], there).value
+            assert float(value) < posterior.log_evidence
+
+    def test_twins_and_weights(self):
+        prior, (x, y) = PRIORS["isgp"], simulate()
+        start = prior.start(x)
+        mirrored = torch.cat([-start[:-1], start[-1:]])
+        one = variational(prior, Gaussian(6.0), x, y)
+        other = variational(prior, Gaussian(6.0), x, y, start=mirrored)
+        twice = variational(prior, Gaussian(3.0), x, y, sample_weight=torch.full_like(x, 2.0))
+        assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-6)
+        torch.testing.assert_close(other.mean(x), one.mean(x), rtol=0, atol=1e-3)
+        # 2 data of half the precision are one datum, but for a constant that nu does not enter.
+        torch.testing.assert_close(twice.mean(x), one.mean(x), rtol=0, atol=1e-3)
+        torch.testing.assert_close(twice.variance(x), one.variance(x), rtol=1e-2, atol=1e-6)
+
+    def test_a_search_that_begins_on_a_saddle_leaves_it(self):
+        """At w = 0 the gradient vanishes and the curvature is no Gaussian's."""
+        prior, (x, y) = PRIORS["isgp"], simulate()
+        joint = joint_of(prior, Gaussian(6.0), x, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            posterior = variational(prior, Gaussian(6.0), x, y, start=prior.location)
+        saddle = find_mode(joint, prior.location, max_iter=0)
+        assert saddle.least_curvature < 0
+        reached, trouble = nearest(joint, saddle)
+        assert posterior.converged and reached.log_evidence <= posterior.log_evidence + 1e-6
+        assert not trouble
+
+    def test_told_when_it_does_not_settle(self):
+        with pytest.warns(ConvergenceWarning, match="did not settle in 2 steps.*max_iter=2"):
+            posterior = variational(PRIORS["isgp"], Gaussian(6.0), *simulate(), max_iter=2)
+        assert not posterior.converged
+
+    def test_refusals(self):
+        x, y = labels()
+        prior = PRIORS["isgp"]
+        with pytest.raises(ValueError, match="expected an expectation of .*got 'exact'"):
+            variational(prior, Bernoulli(), x, y, expectation="exact")
+        with pytest.raises(ValueError, match="no bound is known for Bernoulli"):
+            variational(prior, Bernoulli(MatsushitaLoss()), x, y, expectation="bound")
+        with pytest.raises(ValueError, match="expected finite y"):
+            variational(prior, Bernoulli(), x, y * math.nan)
+
+    def test_a_likelihood_from_outside(self):
+        """Poisson counts: the expectation E exp(nu) of the matched normal has a closed form."""
+
+        class Poisson(Likelihood):
+            def log_density(self, nu, data):
+                each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
+                return data.weights @ each
+
+            def derivatives(self, nu, data):
+                return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
+
+        x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+        counts = (1 + x).exp().round()
+        prior = PRIORS["isgp"]
+        posterior = variational(prior, Poisson(), x, counts)
+        mean, variance = posterior.moments(x)
+        rate = (mean + variance / 2).exp()
+        fit = counts * mean - rate - torch.lgamma(counts + 1)
+        expected = float(fit.sum()) - divergence(posterior) + math.log(2)
+        assert posterior.log_evidence == pytest.approx(expected, abs=1e-3)
+        assert math.isnan(posterior.evidence_bound)
+
+
+class TestEvidence:
+    def test_gradient_by_finite_differences(self):
+        x, y = simulate()
+
+        def joint_at(theta):
+            kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=0.25, n_basis=6)
+            prior = ISGP(kernel.scaled(theta[1].exp()), mu=theta[2])
+            likelihood = Gaussian(theta[3].exp())
+            return LogJoint(prior, likelihood, data)
+
+        data = Gaussian().condense(PRIORS["isgp"].features, x, y)
+        theta = torch.tensor([-0.5, 0.2, 0.1, 1.5], dtype=torch.float64)
+        start = PRIORS["isgp"].start(x)
+        _, gradient, mode = evidence_gradient(theta, joint_at, start, "variational")
+        for i, step in enumerate(1e-2 * torch.eye(4, dtype=torch.float64)):
+            up, down = (
+                evidence_gradient(theta + sign * step, joint_at, mode.Gamma, "variational")[0]
+                for sign in (1, -1)
+            )
+            # Central differences, and bounds known to 1e-6 nats.
+            assert (up - down) / 2e-2 == pytest.approx(float(gradient[i]), rel=1e-3, abs=1e-3)
+
+    def test_it_ends_above_laplaces_bound(self):
+        x, y = simulate()
+        by_laplace = maximise_evidence(PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,))
+        found = maximise_evidence(
+            PRIORS["isgp"], Gaussian(), x, y, smoothness=(2.0,), objective="variational"
+        )
+        assert found.converged
+        assert found.posterior.log_evidence > by_laplace.posterior.evidence_bound
+        assert found.values == [pytest.approx(found.posterior.log_evidence, abs=1e-5)]
+
+
+def test_steps_are_corrected_as_by_the_matrix_of_bfgs():
+    """The two loops against the recursion for the matrix itself, which ends in the secant."""
+    draw = np.random.default_rng(4).normal
+    pairs = [(step, np.diag([1.0, 2.0, 5.0, 9.0]) @ step) for step in draw(size=(3, 4))]
+    s, y = pairs[-1]
+    H, unit = (s @ y) / (y @ y) * np.eye(4), np.eye(4)
+    for s, y in pairs:
+        rho = 1 / (s @ y)
+        H = (unit - rho * np.outer(s, y)) @ H @ (unit - rho * np.outer(y, s))
+        H += rho * np.outer(s, s)
+    np.testing.assert_allclose(H @ y, s)  # the secant
+    pairs = [(torch.from_numpy(s), torch.from_numpy(y)) for s, y in pairs]
+    for slope in (draw(size=4), y):
+        step = _corrected(torch.from_numpy(slope), pairs)
+        np.testing.assert_allclose(step, H @ slope, err_msg="inverse curvature of BFGS")
+
+
+def test_steps_that_rounding_leaves_without_a_gaussian_are_cut(monkeypatch):
+    """Far out S^-1 may have no Cholesky factor: it is asked for nothing, and one nearer serves."""
+    x, y = labels()
+    joint = joint_of(ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=4)), Bernoulli(), x, y)
+    mode = find_mode(joint, joint.prior.start(x))
+    expected, _ = nearest(joint, mode)
+    factorise, called, proposed, asked = torch.linalg.cholesky_ex, GaussianBound.__call__, [], []
+
+    def fails_at_first(matrix):
+        proposed.append(matrix)  # after where the search begins, steps
+        factor, failed = factorise(matrix)
+        return factor, failed + (len(proposed) in (2, 3))
+
+    def value(self, m, precision):
+        asked.append(precision)
+        return called(self, m, precision)
+
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", fails_at_first)
+    monkeypatch.setattr(GaussianBound, "__call__", value)
+    found, trouble = nearest(joint, mode)
+    assert not trouble
+    assert len(proposed) > 3
+    assert not any(each is one for each in asked for one in proposed[1:3])
+    # Both searches end where the next step would gain less than 1e-6 nats.
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)

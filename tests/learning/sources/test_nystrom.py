@@ -1,0 +1,173 @@
+"""The Nyström basis and its integrals: quadrature, algebra, and the definition of an eigenpair."""
+
+import math
+
+import numpy as np
+import pytest
+import sympy
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from bayesloss.kernels import SquaredExponential
+from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
+
+place, positive = st.floats(-3, 3), st.floats(0.1, 5)
+
+
+def tensor(values):
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+class TestProductIntegrals:
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    @given(place, place, place, positive, positive)
+    def test_are_the_integrals(self, x_i, x_j, t, a, b):
+        def product(z):
+            return b**2 * math.exp(-a / 2 * ((x_i - z) ** 2 + (x_j - z) ** 2))
+
+        middle = min(max((x_i + x_j) / 2, min(0, t)), max(0, t))  # where the integrand peaks
+        expected = sum(
+            quad(product, low, high, epsabs=1e-14, epsrel=1e-13)[0]
+            for low, high in ((0, middle), (middle, t))
+        )
+        got = product_integrals(SquaredExponential(a=a, b=b), tensor([x_i, x_j]), tensor([t]))
+        assert float(got[0, 0, 1]) == pytest.approx(expected, abs=1e-11 * b**2)
+        assert torch.equal(got, got.mT)
+
+    @pytest.mark.parametrize(("sign", "right"), [(-1, True), (1, False)])
+    def test_computer_algebra(self, sign, right):
+        """The derivative by t of the corrected and of the printed form; both vanish at t = 0."""
+        t = sympy.symbols("t", real=True)
+        a, b, x_i, x_j = map(sympy.Rational, ("3/2", "4/5", "1/3", "-2/7"))
+        function = sympy.erf if sign < 0 else sympy.erfi
+        form = b**2 * sympy.sqrt(sympy.pi) / (2 * sympy.sqrt(a))
+        form *= sympy.exp(sign * a / 4 * (x_i - x_j) ** 2)
+        root = sympy.sqrt(a) / 2
+        form *= function(root * (x_i + x_j)) - function(root * (x_i + x_j - 2 * t))
+        product = b**2 * sympy.exp(-a / 2 * ((x_i - t) ** 2 + (x_j - t) ** 2))
+        assert form.subs(t, 0) == 0
+        ratio = sympy.simplify(sympy.diff(form, t) / product)
+        assert (ratio == 1) is right
+
+    def test_digits_survive_in_the_tail(self):
+        """Far to either side of 0 and x, the two error functions are 1 to all digits."""
+        kernel = SquaredExponential(a=4.0)
+        for side in (-1, 1):
+            expected = quad(lambda z: math.exp(-4 * (5 - z) ** 2), 0, 1, epsabs=0)[0]
+            got = product_integrals(kernel, tensor([5.0 * side]), tensor([1.0 * side]))
+            assert float(got.squeeze()) == pytest.approx(side * expected, rel=1e-10, abs=0)
+
+    @pytest.mark.parametrize("shape", [(), (2, 2)])
+    def test_shapes(self, shape):
+        kernel = SquaredExponential(a=1.0)
+        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \("):
+            product_integrals(kernel, torch.zeros(2), torch.zeros(shape))
+        with pytest.raises(ValueError, match=r"expected points of shape \(n,\), got \("):
+            product_integrals(kernel, torch.zeros(shape), torch.zeros(2))
+
+
+class TestNystromBasis:
+    kernel = SquaredExponential(a=1.7, b=0.8)
+    points = tensor([-1.9, -1.0, -0.4, 0.5, 1.2, 2.0])
+    basis = NystromBasis(kernel, points, jitter=0)
+
+    def test_eigen_equation_everywhere(self):
+        for z in (-2.7, 0.1, 0.5, 3.0):
+            k = 0.8 * np.exp(-0.85 * (self.points.numpy() - z) ** 2)
+            average = k @ self.basis.basis(self.points).numpy() / 6
+            expected = self.basis.basis(tensor([z]))[0] * self.basis.eigenvalues
+            np.testing.assert_allclose(average, expected, atol=1e-12)
+
+    def test_orthonormal_under_the_draws_and_largest_first(self):
+        phi = self.basis.basis(self.points)
+        np.testing.assert_allclose(phi.T @ phi / 6, np.eye(6), atol=1e-12)
+        assert (self.basis.eigenvalues.diff() < 0).all()
+
+    def test_mercer_sum_is_the_conditional_covariance(self):
+        z = tensor([-2.2, 0.0, 0.7])
+        phi = self.basis.basis(z)
+        k = self.kernel(z, self.points)
+        expected = k @ torch.linalg.solve(self.kernel(self.points, self.points), k.T)
+        np.testing.assert_allclose((phi * self.basis.eigenvalues) @ phi.T, expected, atol=1e-12)
+        at = self.basis.basis(self.points)
+        np.testing.assert_allclose(
+            (at * self.basis.eigenvalues) @ at.T, self.kernel(self.points, self.points), atol=1e-12
+        )
+
+    @settings(max_examples=1000, deadline=None, derandomize=True)
+    @given(st.floats(-5, 5), positive, st.integers(2, 12), st.integers(0, 10**6))
+    def test_prior_variance_never_exceeds_the_kernel_s(self, z, a, n, seed):
+        points = torch.randn(n, generator=torch.Generator().manual_seed(seed)).double()
+        basis = NystromBasis(SquaredExponential(a=a), points)
+        variance = float((basis.basis(tensor([z])) ** 2 * basis.eigenvalues).sum())
+        assert -1e-12 <= variance <= 1 + 1e-7  # rounding of 1e-16 over a jitter of 1e-8
+
+    def test_psi_is_the_integral(self):
+        for x in (-1.3, 0.6, 2.5):
+            got = self.basis.psi(tensor([x]))[0].numpy()
+            for i in range(6):
+                for j in range(6):
+
+                    def product(z, i=i, j=j):
+                        phi = self.basis.basis(tensor([z]))[0]
+                        return float(phi[i] * phi[j])
+
+                    expected = quad(product, 0, x, epsabs=1e-11, epsrel=1e-11)[0]
+                    assert got[i, j] == pytest.approx(expected, abs=1e-10 * np.abs(got).max())
+
+    def test_integrated_square_is_the_integral(self):
+        w = tensor([0.5, -1.0, 0.3, 0.8, -0.2, 0.1]) * self.basis.eigenvalues.sqrt()
+        x = tensor([-2.0, 0.4, 3.0])
+        expected = [
+            quad(
+                lambda z: float(self.basis.basis(tensor([z]))[0] @ w) ** 2,
+                *(0, end),
+                epsabs=1e-12,
+                epsrel=1e-12,
+            )[0]
+            for end in x.tolist()
+        ]
+        np.testing.assert_allclose(self.basis.integrated_square(x, w), expected, atol=1e-11)
+
+    def test_integrated_square_in_blocks(self, monkeypatch):
+        monkeypatch.setattr("bayesloss.learning.sources.nystrom._BLOCK", 100)
+        x, w = torch.linspace(-2, 2, 7, dtype=torch.float64), torch.ones(6).double()
+        expected = torch.einsum("i,nij,j->n", w, self.basis.psi(x), w)
+        np.testing.assert_allclose(self.basis.integrated_square(x, w), expected, rtol=1e-9)
+
+    def test_the_basis_does_not_depend_on_b(self):
+        z = tensor([0.3])
+        one, other = (NystromBasis(SquaredExponential(a=1.7, b=b), self.points) for b in (0.8, 3.0))
+        np.testing.assert_allclose(one.basis(z).abs(), other.basis(z).abs(), rtol=1e-9)
+        np.testing.assert_allclose(other.eigenvalues / one.eigenvalues, 3 / 0.8)
+
+    def test_eigenvalues_converge_to_the_operator_s(self):
+        """Against Mercer's eigenvalues under N(0, 1), computed on quadrature nodes."""
+        kernel = SquaredExponential(a=1.0)
+        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
+        root = np.sqrt(weights / np.sqrt(2 * np.pi))
+        operator = root[:, None] * kernel(tensor(nodes), tensor(nodes)).numpy() * root
+        exact = np.linalg.eigvalsh(operator)[::-1][:3]
+        points = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        found = NystromBasis(kernel, points).eigenvalues[:3].numpy()
+        np.testing.assert_allclose(found, exact, rtol=0.1)  # 1 / sqrt(2000), several times
+
+    @pytest.mark.parametrize(
+        ("points", "jitter", "said"),
+        [
+            ([[0.0]], 1e-8, r"expected points of shape \(n,\), got \(1, 1\)"),
+            ([], 1e-8, "expected finite points, at least one"),
+            ([0.0, math.nan], 1e-8, "expected finite points, at least one"),
+            ([0.0, 1.0], -1e-8, "expected a finite jitter >= 0, got jitter=-1e-08"),
+            ([0.0, 1.0], math.nan, "expected a finite jitter >= 0, got jitter=nan"),
+            ([0.5, 0.5], 0.0, "positive definite, got a least eigenvalue .* raise the jitter"),
+        ],
+    )
+    def test_bad_input(self, points, jitter, said):
+        with pytest.raises(ValueError, match=said):
+            NystromBasis(self.kernel, tensor(points), jitter=jitter)
+
+    def test_repr(self):
+        assert "6 points" in repr(self.basis)
