@@ -1,11 +1,22 @@
-"""For all tests: no screen for figures; a file's own tests first; failing ones name formulas."""
+"""For all tests: no screen for figures; a file's own tests first; failing ones name formulas.
+
+The shapes that annotations of the library state are checked at run time.
+"""
 
 import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
+from jaxtyping import install_import_hook
 from stands_on import stands_on
+
+# Folders and modules of the library whose annotated shapes are checked. Public functions say
+# themselves what they expect, so theirs stand in docstrings.
+SHAPED: list[str] = [
+    "bayesloss.learning.weights.lbfgs",
+]
+install_import_hook(SHAPED, "beartype.beartype")
 
 os.environ["MPLBACKEND"] = "Agg"
 

@@ -79,7 +79,7 @@ def test_what_a_failing_test_says(tmp_path):
     names = [line.partition(":")[0] for line in helped]
     kernel, isgp = "trigonometric.TrigonometricKernel", "priors.ISGP"
     assert names[:2] == [f"{kernel}.psi", isgp]
-    assert {kernel, "isgp.ISGP.derivative"} <= {*names}
+    assert {kernel, "priors.ISGP.derivative"} <= {*names}
     assert "eq. (9)" in helped[0]
     assert "eq. (8)" in helped[1]
     # What raised, who called it, and what the test called.
