@@ -14,8 +14,8 @@ from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem

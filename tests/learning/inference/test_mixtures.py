@@ -12,14 +12,15 @@ from scipy.stats import norm
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
 from bayesloss.learning.inference import mixtures as hyper_mixture
-from bayesloss.learning.inference.laplace import LogJoint, find_mode
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import (
     PosteriorMixture,
     _climb,
     average_hyperparameters,
     importance_weighted_bound,
 )
+from bayesloss.learning.inference.newton import find_mode
 
 GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
 

@@ -87,13 +87,9 @@ def test_rough_truths_get_rough_fits():
     x = torch.linspace(-4, 4, 20_000, dtype=torch.float64)
     chosen = []
     for nu in (x, x + 0.95 * torch.sin(3 * x) / 3):
-        data = Bernoulli().spread(
-            prior.features,
-            x,
-            torch.sigmoid(nu),
-            torch.ones_like(x),
-            torch.linspace(-4, 4, 400).double(),
-        )
+        nodes = torch.linspace(-4, 4, 400).double()
+        shares = Bernoulli().shares(x, torch.sigmoid(nu), torch.ones_like(x), nodes)
+        data = Bernoulli().on_grid(prior.features, nodes, shares)
         fit = average_smoothness(prior, Bernoulli(), data, start=prior.start(x))
         chosen.append(float(fit.weights @ fit.smoothness.log()))
     assert chosen[0] > 2 * chosen[1]

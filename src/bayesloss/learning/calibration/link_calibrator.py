@@ -49,7 +49,7 @@ from bayesloss.learning.inference.smoothness import (
 )
 from bayesloss.learning.links.em import grid_size
 from bayesloss.learning.links.tables import HermiteTable
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 

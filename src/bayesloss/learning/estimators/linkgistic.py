@@ -104,7 +104,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Laplace's evidence choose the prior for each link in rounds 1, 2, 4, 8, ... of EM. Under
         "gp" candidates differ in a. Under "isgp" they are centred on a straight line, and differ in
         a and in how far they stray from it, see
-        :class:`bayesloss.learning.sources.centred_isgp.CentredISGP`: with few data a fit is near a
+        :class:`bayesloss.learning.sources.priors.CentredISGP`: with few data a fit is near a
         logistic
         regression on the scale that held-out scores ask for. With ``variance`` given, None is 1.2
         under "isgp", the paper's value.

@@ -33,15 +33,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Mode,
-    Posterior,
-    approximate,
-    check_data,
-    find_mode,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, check_data
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel

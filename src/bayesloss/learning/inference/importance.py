@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, check_data
+from bayesloss.learning.inference.laplace import Posterior, check_data
+from bayesloss.learning.inference.log_joint import LogJoint
 
 __all__ = ["WeightedDraws", "importance_weighted_bound", "log_ratios", "weigh_draws"]
 
@@ -131,9 +132,7 @@ def log_ratios(joint: LogJoint, posterior: Posterior, noise: Tensor) -> Tensor:
     """
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T
-    V, P = prior.squares()
-    linear = data.features @ prior.jacobian(torch.zeros_like(mode))
-    nu = (Gamma @ V.T) ** 2 @ (data.features @ P).T + Gamma @ linear.T
+    nu = prior.coefficients(Gamma) @ data.features.T
     log_joint = joint.likelihood.log_density(nu, data)
     log_joint = log_joint + 0.5 * (prior.precision / (2 * math.pi)).log().sum()
     log_joint = log_joint - 0.5 * ((Gamma - prior.location) ** 2 @ prior.precision)

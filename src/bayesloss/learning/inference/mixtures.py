@@ -41,8 +41,10 @@ from torch import Tensor
 
 from bayesloss.learning.inference.evidence import evidence_gradient
 from bayesloss.learning.inference.importance import importance_weighted_bound
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel

@@ -27,8 +27,10 @@ from torch import Tensor
 
 from bayesloss.arrays import as_number
 from bayesloss.learning.inference.evidence import at_smoothness
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 
 __all__ = [

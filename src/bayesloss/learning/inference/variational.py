@@ -4,10 +4,10 @@ Among Gaussians q = N(m, S) look for the one with the highest lower bound on the
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-What is random in nu(x) is a square: with the rows v_t of V and a matrix P from
-``SourcePrior.squares``, nu = features (P (V Gamma)^2 + A Gamma). Under q the vector f = V Gamma is
-normal with mean V m and covariance K = V S V^T, so that, with J the derivative of the coefficients
-at m and with slopes = features J and G = features P,
+What is random in nu(x) is a square: with V, P and A from ``SourcePrior.quadratic_form``,
+nu = features (P (V Gamma)^2 + A Gamma). Under q the vector f = V Gamma is normal with mean V m and
+covariance K = V S V^T, so that, with J the derivative of the coefficients at m and with slopes =
+features J and G = features P,
 
     E_q nu   = features (P (diag K + (V m)^2) + A m),
     Var_q nu = diag(slopes S slopes^T) + 2 diag(G (K o K) G^T),        o: entry by entry,
@@ -44,8 +44,10 @@ from numpy.polynomial.hermite_e import hermegauss
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, check_data, find_mode
+from bayesloss.learning.inference.laplace import Posterior, check_data
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.warnings import warn_caller
 
@@ -107,11 +109,8 @@ class GaussianBound:
 
     def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
         self.joint, self.expectation = joint, expectation
-        self.V, P = joint.prior.squares()
-        self.G = joint.data.features @ P
-        self.linear = joint.data.features @ joint.prior.jacobian(
-            torch.zeros_like(joint.prior.location)
-        )
+        self.V, P, A = joint.prior.quadratic_form()
+        self.G, self.linear = joint.data.features @ P, joint.data.features @ A
         nodes, weights = hermegauss(20)
         self.nodes = torch.as_tensor(nodes, device=P.device)[:, None]
         self.node_weights = torch.as_tensor(weights / weights.sum(), device=P.device)[:, None]

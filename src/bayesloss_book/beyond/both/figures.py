@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss_book.beyond.both.mixture import turning_scores
 from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem

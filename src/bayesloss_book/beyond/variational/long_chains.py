@@ -22,8 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
@@ -170,7 +172,7 @@ def nuts(
 
     jax.config.update("jax_enable_x64", True)
     prior, data, likelihood = joint.prior, joint.data, joint.likelihood
-    V, P = prior.squares()
+    V, P, _ = prior.quadratic_form()
     centre, unit = mixture.means[0], mixture.roots[0]
 
     def to_jax(values: Tensor) -> Any:

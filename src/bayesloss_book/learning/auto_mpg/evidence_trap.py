@@ -24,8 +24,9 @@ from bayesloss.learning.inference.evidence import (
     at_smoothness,
     maximise_evidence,
 )
-from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -112,8 +114,8 @@ def joint_density(
     kernel = waves if prior == "waves" else WithConstant(waves.scaled(0.5), 0.5)
     source, likelihood = ISGP(kernel, gamma=0.01), Bernoulli()
     nodes = torch.linspace(-_REACH, _REACH, 301, dtype=x.dtype)
-    data = likelihood.spread(source.features, x, y, torch.ones_like(x), nodes)
-    return LogJoint(source, likelihood, data)
+    shares = likelihood.shares(x, y, torch.ones_like(x), nodes)
+    return LogJoint(source, likelihood, likelihood.on_grid(source.features, nodes, shares))
 
 
 def fit(prior: str, x: Tensor, y: Tensor, **setting: Any) -> Posterior:

@@ -19,14 +19,10 @@ from torch import Tensor
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.inference.evidence import evidence_gradient
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Posterior,
-    approximate,
-    find_mode,
-    laplace,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.baselines import PLUG_IN

@@ -13,13 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Posterior,
-    approximate,
-    find_mode,
-    laplace,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book.samplers import (
     AnnealedSample,
     annealed_importance_sampling,

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy import stats
 
-from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.em import grid_size
 from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
@@ -120,8 +122,8 @@ def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.Data
     for asked in sizes:
         size = grid_size(prior, high - low, len(x)) if asked is None else asked
         nodes = torch.linspace(low, high, size, dtype=x.dtype)
-        spread = likelihood.spread(prior.features, x, y, weight, nodes)
-        other = LogJoint(prior, likelihood, spread)
+        shares = likelihood.shares(x, y, weight, nodes)
+        other = LogJoint(prior, likelihood, likelihood.on_grid(prior.features, nodes, shares))
         moved = find_mode(other, mode.Gamma)
         step = moved.Gamma - mode.Gamma
         rows[size] = {

@@ -14,8 +14,10 @@ from scipy.stats import foldnorm
 from torch import Tensor
 
 from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, PERIOD, REACH, TRUTHS, Problem, grid

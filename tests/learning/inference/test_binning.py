@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss import ISGP, TrigonometricKernel
-from bayesloss.learning.data import binning as condensing
+from bayesloss.learning.inference import binning as condensing
 
 N = 2**16 + 1234  # above the least for which there are cells
 
