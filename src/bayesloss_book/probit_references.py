@@ -89,26 +89,13 @@ class Predictive:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a sampler knows about every data set.
-
-    Attributes
-    ----------
-    predictive : Predictive
-    per_chain : Predictive, optional
-        From each chain alone, with a leading dimension for chains.
-    shorter : dict of int to Predictive
-        From the first so many draws of the first chain alone.
-    r_hat : float
-        The largest of all weights of all data sets; 1 for importance sampling.
-    effective_size : float
-        The smallest of all.
-    """
+    """What a sampler knows about every data set."""
 
     predictive: Predictive
-    per_chain: Predictive | None
-    shorter: dict[int, Predictive]
-    r_hat: float
-    effective_size: float
+    per_chain: Predictive | None  # from each chain alone, with a leading dimension for chains
+    shorter: dict[int, Predictive]  # from the first so many draws of the first chain alone
+    r_hat: float  # the largest of all weights of all data sets; 1 for importance sampling
+    effective_size: float  # the smallest of all
 
 
 def by_hamiltonian_monte_carlo(
@@ -185,11 +172,7 @@ def importance_points(
 ) -> tuple[Tensor, Tensor]:
     """Scrambled Sobol points under EP's Gaussian, a little widened, weighted to the posterior.
 
-    Returns
-    -------
-    z : Tensor of shape (m, n_draws, r)
-    share : Tensor of shape (m, n_draws)
-        The points' weights; they sum to 1 for each data set.
+    Points (m, n_draws, r), and their shares, which sum to 1 for each data set.
     """
     m, _, r = prior.features.shape
     sobol = qmc.MultivariateNormalQMC(np.zeros(r), rng=np.random.default_rng(seed))

@@ -46,19 +46,7 @@ def whole_period(kernel: TrigonometricKernel, n: int) -> torch.Tensor:
 
 
 def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
-    """The x with nu(x) = value, by bisection on one path.
-
-    Parameters
-    ----------
-    prior : ISGP
-    Gamma : Tensor of shape (M + 1,)
-    values : array of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If f vanishes: then nu is a constant and has no inverse.
-    """
+    """The x with nu(x) = value, by bisection on one path Gamma (M + 1,)."""
     climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
     if not climb > 0:
         raise ValueError(f"expected a path with f != 0, got |w|^2 = {climb * prior.kernel.c}")

@@ -53,18 +53,8 @@ def brute_force(
 ) -> tuple[Tensor, Tensor, float]:
     """The exact posterior of up to three whitened weights, by the trapezoidal rule.
 
-    Parameters
-    ----------
-    features : Tensor of shape (n, r)
-    y : Tensor of shape (n,)
-    half, n : float and int
-        The grid: from -half to half prior standard deviations, n points a dimension.
-
-    Returns
-    -------
-    mean : Tensor of shape (r,)
-    covariance : Tensor of shape (r, r)
-    log_evidence : float
+    On a grid of n points a dimension, from -half to half prior standard deviations. Returns the
+    mean (r,), the covariance (r, r) and the log evidence.
     """
     grid, log_density, volume = _on_grid(features, y, half, n)
     log_mass = torch.logsumexp(log_density, 0)

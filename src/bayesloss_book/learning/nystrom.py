@@ -54,17 +54,9 @@ def printed_product_integral(
 
 
 class HermiteBasis:
-    """The exact eigenpairs of the squared exponential under the density N(0, s^2).
+    """The exact eigenpairs of b exp(-a/2 (x - z)^2) under the density N(0, s^2).
 
     Hermite functions, with geometric eigenvalues.
-
-    Parameters
-    ----------
-    a, b : float
-        Of the kernel b exp(-a/2 (x - z)^2).
-    s : float
-        Standard deviation of the density.
-    n_basis : int
     """
 
     def __init__(self, *, a: float, b: float, s: float, n_basis: int) -> None:

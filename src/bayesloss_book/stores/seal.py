@@ -68,16 +68,7 @@ def is_half_done(table: Path) -> bool:
 
 
 def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
-    """Read the rows and their provenance, without the seal, and check every character of both.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no table; says which command makes it.
-    ValueError
-        If the store is damaged; names the file and, as far as it can be told, line and column.
-
-    """
+    """Read the rows and their provenance, without the seal, and check every character of both."""
     if not is_stored(table):
         raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
     try:

@@ -100,10 +100,7 @@ def draw_links(here: Live, threshold: float) -> Figure:
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     """The posterior risk of saying yes from a score on, by three methods.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
+    Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
     """
     costs = costs_at(threshold)
     size = len(here.given.targets)

@@ -133,14 +133,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     """Ours less a rival by data set, in thousandths of a nat: left of 0 ours is ahead.
 
-    The data sets on which it is ahead least, or behind, are at the top.
-
-    Parameters
-    ----------
-    gaps : DataFrame
-        Of `summary.by_data`, with the sizes to show as columns.
-    rival : str
-        Its name.
+    The data sets on which it is ahead least, or behind, are at the top; columns are sizes.
     """
     gaps = 1e3 * gaps.dropna(how="all")
     gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
@@ -180,12 +173,7 @@ def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
 
 
 def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds.
-
-    Parameters
-    ----------
-    covered : DataFrame
-        A row a truth, a column a number of cases.
+    """The share of scores whose true probability the 95 % band holds, by truth and number of cases.
     """
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)

@@ -84,11 +84,7 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
     """The data set on which Table 3 without approximations loses most: beliefs and decisions.
 
-    Returns
-    -------
-    Figure
-    dict
-        (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` on that data set.
+    Beside the figure, (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` there.
     """
     costs = costs_at(threshold)
     found = [

@@ -101,13 +101,10 @@ def problem(
 def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
     """Fit every method to one training sample, and measure it on the test set.
 
-    Returns
-    -------
-    dict
-        As "method: measure", ``loss``, the mean log loss in nats, ``less``, the standard error over
-        test cases of its difference to that of the temperature, and ``wrong``, the share of wrong
-        labels. NaN for one-vs-rest on more than 3,000 images. Then ``factor``, of the temperature,
-        and of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
+    As "method: measure", ``loss``, the mean log loss in nats, ``less``, the standard error over
+    test cases of its difference to that of the temperature, and ``wrong``, the share of wrong
+    labels. NaN for one-vs-rest on more than 3,000 images. Then ``factor``, of the temperature, and
+    of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
     """
     X, y, X_test, y_test = problem(data, n, seed)
     cases = cases_of(X, y, C)

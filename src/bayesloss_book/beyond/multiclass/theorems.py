@@ -125,19 +125,7 @@ def work(sources: Sequence[Source], corners: Array, n: int = 200) -> float:
 
 
 def losses_of_draws(nu: Array, classes: NDArray[np.int64]) -> dict[str, Array]:
-    """Log losses of sources that are drawn, of their mean, and of the mean probability.
-
-    Parameters
-    ----------
-    nu : ndarray of shape (S, n, K)
-        Values of S draws at n cases.
-    classes : ndarray of shape (n,)
-
-    Returns
-    -------
-    dict
-        "drawn": the mean loss of a draw, "mean source": the loss with the draws' mean for nu,
-        "mean probability": the loss of the mean of the draws' probabilities, each of shape (n,).
+    """Log losses of sources that are drawn (S, n, K), of their mean, and of the mean probability.
     """
     rows = np.arange(len(classes))
     log_p = (nu - logsumexp(nu, axis=2, keepdims=True))[:, rows, classes]

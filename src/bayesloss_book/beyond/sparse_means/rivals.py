@@ -51,20 +51,7 @@ _KL_SHARE = 0.1  # of sigma^2 / m: the weight of the KL where samples stand for 
 
 
 def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
-    """Inputs of k functions, and their coefficients.
-
-    Parameters
-    ----------
-    name : str
-        Of `FIXED`, `PLACED` or `ORACLES`.
-    problem : Problem
-    k : int
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
-    """
+    """Inputs of k functions, and their coefficients, by one of `FIXED`, `PLACED` or `ORACLES`."""
     model, points = problem.model, problem.points
     support = model.x[problem.support]
     little = _KL_SHARE * model.noise_variance / len(points)

@@ -67,17 +67,13 @@ def measure(
 ) -> dict[str, float]:
     """Take the distance of one problem's bound from the evidence apart.
 
-    Returns
-    -------
-    dict
-        All in nats but for counts and seconds. ``n_modes``. Of the best Gaussian: ``bound`` as
-        :func:`variational` gives it; ``exact``, ``exact_error``: E_q l by draws; ``divergence``,
-        ``divergence_error``. ``added``, ``added_error``: the log of the sum over modes of
-        exp(E_q l + KL). ``weighted_K``, ``weighted_K_sd``: mean and standard deviation of 16
-        estimates by K weighted draws of the best Gaussian, with ``weighted_K_error`` the mean
-        standard error that they give themselves. ``mixture``, ``mixture_error``: by 1024 weighted
-        draws of the Gaussians at all modes. ``process_seconds``, ``weighted_seconds``: of the
-        Gaussian, and of 1024 weighted draws.
+    All in nats but for counts and seconds. ``n_modes``. Of the best Gaussian: ``bound`` as
+    :func:`variational` gives it; ``exact``, ``exact_error``: E_q l by draws; ``divergence``,
+    ``divergence_error``. ``added``, ``added_error``: the log of the sum over modes of exp(E_q l +
+    KL). ``weighted_K``, ``weighted_K_sd``: mean and standard deviation of 16 estimates by K
+    weighted draws of the best Gaussian, with ``weighted_K_error`` the mean standard error that they
+    give themselves. ``mixture``, ``mixture_error``: by 1024 weighted draws of the Gaussians at all
+    modes. ``process_seconds``, ``weighted_seconds``: of the Gaussian, and of 1024 weighted draws.
     """
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)

@@ -61,13 +61,10 @@ def over_ep(values: pd.Series) -> pd.DataFrame:
 def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     """For every kernel, how far its table is from the printed one.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by length scale and amplitude. ``factor``: the typical factor between our
-        differences of Laplace and loss-EM to EP and the printed ones: exp of the root mean square
-        of the logarithm, over those of at least 0.003 in print (smaller ones are noise).
-        ``corner``: Laplace in the last row on U(0, 1). ``ep``: the largest value of EP.
+    Indexed by length scale and amplitude. ``factor``: the typical factor between our differences of
+    Laplace and loss-EM to EP and the printed ones: exp of the root mean square of the logarithm,
+    over those of at least 0.003 in print (smaller ones are noise). ``corner``: Laplace in the last
+    row on U(0, 1). ``ep``: the largest value of EP.
     """
     target = over_ep(printed())
     used = target.stack()[lambda values: values >= 0.003]
@@ -206,12 +203,9 @@ def draw_difference(results: pd.DataFrame) -> Figure:
 def misses(here: Trial, test: str, threshold: float, reference: Reference) -> pd.DataFrame:
     """Laplace's criterion by data set, with what might explain it.
 
-    Returns
-    -------
-    DataFrame
-        A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
-        ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace
-        and by the reference.
+    A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
+    ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace and
+    by the reference.
     """
     x, costs = here.test_inputs(test), costs_at(threshold)
     features, noise = here.prior.project(x.expand(len(here.y), -1))

@@ -88,11 +88,8 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
     """What so many iterations of conjugate gradients give in place of the exact solve.
 
-    Returns
-    -------
-    DataFrame
-        For each number of iterations the excess of the sparse mean, and its bound from d_L of the
-        unfinished posterior mean.
+    For each number of iterations the excess of the sparse mean, and its bound from d_L of the
+    unfinished posterior mean.
     """
     model = problem.model
     rows = {}
@@ -128,16 +125,7 @@ def routes_by_samples(
 ) -> pd.DataFrame:
     """The median excess when m samples stand for the test distribution.
 
-    Parameters
-    ----------
-    problem : ShiftedProblem
-    sizes : sequence of int
-        The numbers m.
-    n_repeats, seed : int
-        How many times samples are drawn.
-    share : float
-        The KL divergence has the weight share * sigma^2 / m in the second column, none in the
-        first.
+    In the second column the KL divergence has the weight share * sigma^2 / m, in the first none.
     """
     generator = torch.Generator().manual_seed(seed)
     model, rows = problem.model, {}

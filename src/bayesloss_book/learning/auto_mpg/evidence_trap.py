@@ -55,13 +55,10 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]:
     """Compare Laplace's approximation with the truth at one setting.
 
-    Returns
-    -------
-    dict
-        ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard
-        error ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
-        ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
-        Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
+    ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard error
+    ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
+    ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
+    Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
     """
     trial = _Trial(n_basis)
     if path == "slice":

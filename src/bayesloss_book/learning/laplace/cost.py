@@ -33,11 +33,8 @@ _CHUNK = 2**22  # entries of psi at a time: 32 MB
 def measure(*, method: str, n: int, n_basis: int, repeat: int) -> dict[str, float]:
     """Compute nu at n points in one way; ``repeat`` only tells repetitions apart.
 
-    Returns
-    -------
-    dict
-        ``mean``: of the values of nu; for ``method="newton"``, what Newton's model says that twice
-        the step gains for a datum.
+    ``mean``: of the values of nu; for ``method="newton"``, what Newton's model says that twice the
+    step gains for a datum.
     """
     kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=n_basis)
     x = torch.linspace(-1, 1, n, dtype=torch.float64)

@@ -210,12 +210,9 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
     """Compare two samplers that share no code, on the toy classification.
 
-    Returns
-    -------
-    dict
-        ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
-        standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
-        sampler.
+    ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
+    standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
+    sampler.
     """
     prior, likelihood = prior_and_likelihood("classification", n_basis)
     x, y = data_set("classification", n, seed)

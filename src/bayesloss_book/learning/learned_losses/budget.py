@@ -61,11 +61,8 @@ def measure(
 ) -> dict[str, float]:
     """Test AUC and log loss along the path.
 
-    Returns
-    -------
-    dict
-        ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
-        ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
+    ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
+    ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
     """
     X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf

@@ -48,13 +48,10 @@ def measure(
 ) -> dict[str, float]:
     """Fit one class against the rest, and tabulate its inverse link with a central 95 % band.
 
-    Returns
-    -------
-    dict
-        ``low`` and ``high``, the least and largest training score; for each name of `CURVES` its
-        values ``name_00``, ... at equally spaced scores between them; ``count_00``, ``score_00``,
-        ``ones_00``, ...: for groups of test images with neighbouring scores their number, their
-        mean score and their share of the class; ``converged``.
+    ``low`` and ``high``, the least and largest training score; for each name of `CURVES` its values
+    ``name_00``, ... at equally spaced scores between them; ``count_00``, ``score_00``, ``ones_00``,
+    ...: for groups of test images with neighbouring scores their number, their mean score and their
+    share of the class; ``converged``.
     """
     X, y, X_test, y_test = inputs(data, size, "pixels", seed)
     C = 1 / penalty if penalty else np.inf

@@ -62,13 +62,7 @@ def draw_gains(results: pd.DataFrame) -> Figure:
 
 
 def draw_settings(table: pd.DataFrame) -> Figure:
-    """What learned links add to logistic regression under several settings, with two errors.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Of `summary.settings_table`, indexed by data, penalty (0 comes first) and budget.
-    """
+    """What learned links add to logistic regression under several settings, with two errors."""
     settings = sorted(table.reset_index("data").index.unique())
     labels = [_setting(penalty, budget) for penalty, budget in settings]
     figure, axes = subplots(len(DATA), 2, figsize=(5.6, 8.4), sharex="col", sharey=True)

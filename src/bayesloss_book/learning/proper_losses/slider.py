@@ -58,18 +58,7 @@ def bills(n: int = 101) -> dict[str, list[list[float]]]:
 
 
 def forecast_slider(chance: float = 0.7) -> HTMLTable:
-    """The expected cost of each number that one may name, under three losses.
-
-    Parameters
-    ----------
-    chance : float
-        Of rain, where the slider starts; from 0.05 to 0.95.
-
-    Raises
-    ------
-    ValueError
-        If the chance is outside that range.
-    """
+    """The expected cost of each number that one may name, under three losses."""
     if not 0.05 <= chance <= 0.95:
         raise ValueError(f"expected a chance from 0.05 to 0.95, got {chance}")
     charged, best, drawn = bills(), {}, ""

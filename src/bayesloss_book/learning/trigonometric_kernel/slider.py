@@ -72,20 +72,7 @@ _SCRIPT = """
 
 
 def prior_slider(n_samples: int, seed: int) -> HTMLTable:
-    """The kernel, f and nu - nu_0 for up to three draws of the weights, with sliders.
-
-    Parameters
-    ----------
-    n_samples : int
-        At most three curves.
-    seed : int
-        Of the standard normal weights; the sliders leave them as they are.
-
-    Raises
-    ------
-    ValueError
-        If `n_samples` is not 1, 2 or 3.
-    """
+    """The kernel, f and nu - nu_0 for up to three draws of the weights, with sliders."""
     if not 1 <= n_samples <= len(_COLOURS):
         raise ValueError(f"expected n_samples of 1 to {len(_COLOURS)}, got {n_samples}")
     draws = np.random.default_rng(seed).normal(size=(n_samples, 2, 32)).round(3).tolist()
