@@ -14,7 +14,12 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.learning.weights.lbfgs",
+    "bayesloss.lbfgs",
+    "bayesloss.learning.inference.ends",
+    "bayesloss.learning.inference.importance",
+    "bayesloss.learning.inference.mixtures",
+    "bayesloss.learning.inference.posterior_draws",
+    "bayesloss.optimise",
 ]
 install_import_hook(SHAPED, "beartype.beartype")
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.kernels import SquaredExponential
+from bayesloss.quadrature import gauss_hermite
 
 __all__ = ["GPRegression", "checked_points", "normal_nodes"]
 
@@ -254,8 +254,8 @@ def normal_nodes(mean: float, deviation: float, n: int = 40) -> tuple[Tensor, Te
     -------
     points, weights : Tensor of shape (n,)
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return mean + deviation * torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+    nodes, weights = gauss_hermite(n)
+    return mean + deviation * nodes, weights
 
 
 def checked_points(points: Tensor, weights: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -50,6 +50,7 @@ class Observations:
     weights: Tensor
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """What inference asks of a likelihood. A new one subclasses this and defines two methods.
 
