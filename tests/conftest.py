@@ -17,6 +17,12 @@ SHAPED: list[str] = [
     "bayesloss.learning.inference.log_joint",
     "bayesloss.learning.inference.newton",
     "bayesloss.learning.weights.lbfgs",
+    "bayesloss.lbfgs",
+    "bayesloss.learning.inference.ends",
+    "bayesloss.learning.inference.importance",
+    "bayesloss.learning.inference.mixtures",
+    "bayesloss.learning.inference.posterior_draws",
+    "bayesloss.optimise",
 ]
 install_import_hook(SHAPED, "beartype.beartype")
 

@@ -10,12 +10,12 @@ import math
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.kernels import SquaredExponential
+from bayesloss.quadrature import gauss_hermite
 
 __all__ = ["GPRegression", "checked_points", "normal_nodes"]
 
@@ -93,8 +93,7 @@ class GPRegression:
     def action(
         self, x: Tensor, mean: Tensor, support: Sequence[int] | Tensor | None = None
     ) -> Tensor:
-        """The q-optimal decision at x, of shape (m,): LHG section 4.1; of a mean (k,) on a support.
-        """
+        """The q-optimal decision at x, of shape (m,): LHG section 4.1; of a mean (k,) on a support."""
         inputs = self.x if support is None else self.inputs_of(support)
         if mean.shape != inputs.shape[:1]:
             raise ValueError(
@@ -194,8 +193,8 @@ def normal_nodes(mean: float, deviation: float, n: int = 40) -> tuple[Tensor, Te
 
     Exact for polynomials of degree 2n - 1.
     """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(n)
-    return mean + deviation * torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())
+    nodes, weights = gauss_hermite(n)
+    return mean + deviation * nodes, weights
 
 
 def checked_points(points: Tensor, weights: Tensor | None) -> Tensor:

@@ -28,8 +28,7 @@ MARKS = {
 
 
 def draw_verdicts(titles: Mapping[str, str]) -> Figure:
-    """Draw one mark a claim, in a row for each page that checks claims, in the order of the titles.
-    """
+    """Draw one mark a claim, in a row for each page that checks claims, in the order of the titles."""
     claims = list(ledger().values())
     if missing := {claim.page for claim in claims} - set(titles):
         raise ValueError(f"expected a title for every page with claims, none for {missing}")

@@ -113,8 +113,7 @@ _KIND = {
 
 
 def link(claim: Claim, text: str, root: str) -> str:
-    """A link to the place on the page where the claim is checked, from a page ``root`` below the top.
-    """
+    """A link to the place on the page where the claim is checked, from a page ``root`` below the top."""
     return f'<a href="{root}/{claim.page}.html#claim-{claim.id}">{text}</a>'
 
 

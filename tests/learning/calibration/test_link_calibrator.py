@@ -42,7 +42,7 @@ def test_the_mean_and_the_band_are_those_of_curves_drawn_from_the_posterior(fitt
     x = torch.from_numpy(model.map_(at) - model.centre_)
     generator = torch.Generator().manual_seed(3)
     curves, share = [], []
-    for weight, posterior in zip(model.average_.weights, model.average_.posteriors, strict=True):
+    for weight, posterior in zip(model.average_.weights, model.average_.components, strict=True):
         if weight > 1e-4:
             curves.append(
                 expit(posterior.prior.source(x, posterior.sample(4000, generator)).numpy())
@@ -307,7 +307,7 @@ def test_levels_outside_zero_and_one_are_refused(fitted):
 
 
 def test_the_prior_is_centred_on_the_sigmoid(fitted):
-    for posterior in fitted[0].average_.posteriors:
+    for posterior in fitted[0].average_.components:
         assert isinstance(posterior.prior, CentredISGP)
         centre = fitted[0].centre_
         mean = posterior.prior.mean(torch.tensor([1.0 - centre], dtype=torch.float64))

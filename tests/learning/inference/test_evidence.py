@@ -6,7 +6,7 @@ implicit-function argument enters them.
 
 import math
 from functools import partial
-from types import SimpleNamespace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -23,7 +23,11 @@ from bayesloss import (
     maximise_evidence,
 )
 from bayesloss.learning.inference import evidence
-from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.inference.evidence import (
+    at_smoothness,
+    evidence_gradient,
+    modes_under,
+)
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
@@ -438,7 +442,7 @@ def test_impossible_bounds_are_refused(bounds):
 def test_at_another_smoothness_the_prior_is_as_wide(kind):
     """k(0, 0) from the definition: the basis at 0, weighted by the eigenvalues."""
     prior = kind(TrigonometricKernel(a=1.3, c=0.25, n_basis=6, b=0.9), mu=0.4, gamma=2.5)
-    rough, smooth = (evidence.at_smoothness(prior, a) for a in (1.05, 4.0))
+    rough, smooth = (at_smoothness(prior, a) for a in (1.05, 4.0))
     at_zero = prior.kernel.basis(torch.zeros(1, dtype=torch.float64))[0] ** 2
     variance = at_zero @ prior.kernel.eigenvalues
     assert 0.01 < float(variance) < 10 and abs(float(variance) - 1) > 0.1  # no default's
@@ -453,18 +457,57 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
 
 
 def test_a_likelihood_may_not_call_its_parameters_as_the_prior_does():
-    own = SimpleNamespace(hyper_parameters={"rate": (0.1, 10.0)})
-    assert list(evidence._ranges({}, own)) == ["a", "b", "gamma", "mu", "rate"]
-    assert evidence._ranges({"rate": (1.0, 2.0)}, own)["rate"] == (1.0, 2.0)
-    taken = SimpleNamespace(hyper_parameters={"rate": (0.1, 10.0), "a": (0.1, 10.0)})
-    with pytest.raises(ValueError, match=r"with other names than .*, got \['rate', 'a'\]"):
-        evidence._ranges({}, taken)
+    class Taken(Gaussian):
+        hyper_parameters = MappingProxyType({"alpha": (0.1, 10.0), "a": (0.1, 10.0)})
+
+    x = torch.linspace(-1, 1, 9, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"with other names than .*, got \['a'\]"):
+        maximise_evidence(prior_of(ISGP), Taken(), x, x)
 
 
 def test_bounds_may_be_one_point_and_mu_anywhere():
-    for name, (least, most) in {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}.items():
-        found = evidence._ranges({name: (least, most)}, Gaussian(1.0))
-        assert found[name] == (least, most)
-    for name, low in (("a", 1.0), ("b", 0.0), ("gamma", 0.0), ("alpha", 0.0)):
-        with pytest.raises(ValueError, match=f"expected bounds of {name} with {low:g} < low"):
-            evidence._ranges({name: (low, 5.0)}, Gaussian(1.0))
+    x, y = simulate()
+    bounds = {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}
+    found = maximise_evidence(prior_of(GP), Gaussian(), x, y, bounds=bounds)
+    prior = found.posterior.prior
+    there = [float(value) for value in (prior.mu, prior.kernel.a, prior.kernel.variance)]
+    assert there == pytest.approx([-3.0, 1.5, 2.0])
+    assert {"mu", "a", "b"} <= set(found.at_bound)
+
+
+def test_condensed_data_are_as_good_as_data():
+    """Of x the range alone counts then."""
+    x, y = simulate()
+    prior = prior_of(ISGP)
+    data = Gaussian().condense(prior.features, x, y)
+    one = maximise_evidence(prior, Gaussian(), x, y)
+    other = maximise_evidence(prior, Gaussian(), torch.stack([x.min(), x.max()]), data)
+    assert other.values == one.values
+
+
+@pytest.mark.parametrize("kind", [ISGP, GP])
+class TestModesUnder:
+    """Rival priors: a mode under each."""
+
+    def modes(self, kind, likelihood, priors, **settings):
+        x, y = simulate()
+        data = likelihood.condense(priors[0].features, x, y)
+        start = priors[-1].start(x)
+        return modes_under(priors, lambda p: LogJoint(p, likelihood, data), start, **settings)
+
+    def test_each_is_a_mode(self, kind):
+        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 2.0, 6.0)]
+        found = self.modes(kind, Gaussian(20.0), priors)
+        assert list(found) == [2, 1, 0]
+        for i, (joint, mode) in found.items():
+            assert joint.prior is priors[i]
+            assert mode.converged
+            whitened = joint.root(mode.Gamma).T @ joint.gradient(mode.Gamma)
+            assert float(whitened.abs().max()) < 1e-6
+
+    def test_known_modes_are_where_their_searches_begin(self, kind):
+        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 6.0)]
+        found = self.modes(kind, Gaussian(20.0), priors)
+        known = {i: mode.Gamma for i, (_, mode) in found.items()}
+        again = self.modes(kind, Gaussian(20.0), priors, known=known)
+        assert [mode.n_iter for _, mode in again.values()] == [0, 0]

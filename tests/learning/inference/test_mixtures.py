@@ -1,8 +1,7 @@
-"""Tests of the average over hyper-parameters: exact cases, brute force, Monte Carlo."""
+"""Tests of mixtures of posteriors: exact cases, brute force, Monte Carlo."""
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,19 +9,37 @@ import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
-from bayesloss.learning.inference import mixtures as hyper_mixture
+from bayesloss import (
+    GP,
+    ISGP,
+    Gaussian,
+    LogLoss,
+    MatsushitaLoss,
+    TrigonometricKernel,
+    laplace,
+    maximise_evidence,
+)
+from bayesloss.learning.inference.evidence import (
+    SMOOTHNESS,
+    at_smoothness,
+    evidence_gradient,
+    model_at,
+    theta_of,
+)
+from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import (
+    NormalBernoulli,
     PosteriorMixture,
-    _climb,
     average_hyperparameters,
-    importance_weighted_bound,
+    average_priors,
 )
-from bayesloss.learning.inference.newton import find_mode
+from bayesloss.learning.inference.posterior_draws import even_normals
 
 GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
+VALUES = (1.3, 2.0, 6.0)
 
 
 def simulate(n=40, seed=0):
@@ -41,33 +58,21 @@ def two_components():
     return PosteriorMixture(parts, torch.tensor([0.3, 0.7], dtype=torch.float64))
 
 
-class TestImportanceWeightedBound:
-    def bound(self, kind, n_draws, seed=0):
-        x, y = simulate()
-        prior, likelihood = prior_of(kind), Gaussian(25.0)
-        posterior = laplace(prior, likelihood, x, y)
-        joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-        generator = torch.Generator().manual_seed(seed)
-        noise = torch.randn(n_draws, 7, dtype=torch.float64, generator=generator)
-        return float(importance_weighted_bound(joint, posterior, noise)), posterior
+def labels(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    x = torch.from_numpy(rng.uniform(-3, 3, n))
+    p = torch.sigmoid(torch.where(x > 0, 2.5 * x, 0.3 * x))
+    return x, (torch.from_numpy(rng.random(n)) < p).to(torch.float64)
 
-    def test_exact_where_the_posterior_is_gaussian(self):
-        """For a GP every draw gives the evidence itself: here by the n x n formula."""
-        x, y = simulate()
-        covariance = prior_of(GP).kernel(x[:, None], x) + 1 + torch.eye(40).double() / 25
-        normal = torch.distributions.MultivariateNormal(torch.zeros(40).double(), covariance)
-        assert self.bound(GP, 3)[0] == pytest.approx(float(normal.log_prob(y)), abs=1e-8)
 
-    def test_between_the_plain_bound_and_the_evidence(self):
-        """With one draw it is the plain bound on average; with more it rises, to the evidence."""
-        ones = np.array([self.bound(ISGP, 1, seed)[0] for seed in range(400)])
-        many = np.array([self.bound(ISGP, 64, seed)[0] for seed in range(30)])
-        plain = self.bound(ISGP, 1)[1].evidence_bound
-        # The plain bound takes a little off the twin's entropy (Kolchinsky and Tracey): 1e-3 nats.
-        assert abs(ones.mean() - plain) < 4 * ones.std() / 20 + 1e-3
-        assert many.mean() > ones.mean()
-        evidence = self.bound(ISGP, 20_000)[0]
-        assert many.mean() < evidence + 4 * many.std() / math.sqrt(30)
+def average(kind=ISGP, likelihood=None, n=300):
+    """The average over three values of a, given labels; and the labels."""
+    x, y = labels(n)
+    prior = kind(TrigonometricKernel(a=1.5, c=1 / 6, n_basis=12).scaled(0.8), mu=0.1, gamma=0.5)
+    likelihood = likelihood or Bernoulli()
+    data = likelihood.condense(prior.features, x, y)
+    priors = [at_smoothness(prior, a) for a in VALUES]
+    return average_priors(priors, likelihood, data, start=prior.start(x)), x, y
 
 
 class TestMixture:
@@ -106,8 +111,77 @@ class TestMixture:
         np.testing.assert_allclose(paths.var(axis=0), variance, rtol=0.06)
         assert np.diff(paths, axis=1).min() >= 0
 
+    def test_draws_have_the_mixtures_moments(self):
+        mixture, n = two_components(), 20_000
+        noise = torch.randn((n, 7), generator=torch.Generator().manual_seed(0)).double()
+        nu = mixture.components[0].prior.source(GRID, mixture.draws(noise))
+        mean, variance = mixture.moments(GRID)
+        assert bool(((nu.mean(dim=0) - mean).abs() < 4 * (variance / n).sqrt()).all())
+        squares = (nu - mean) ** 2
+        error = squares.std(dim=0) / math.sqrt(n)
+        assert bool(((squares.mean(dim=0) - variance).abs() < 4 * error).all())
 
-class TestAverage:
+    def test_draws_go_to_the_components_by_weight(self):
+        mixture = two_components()
+        draws = mixture.draws(torch.zeros((50, 7), dtype=torch.float64))
+        shares = [int((draws == q.mode).all(dim=1).sum()) for q in mixture.components]
+        assert shares == [15, 35]
+        assert mixture.best is mixture.components[1]
+
+    def test_it_has_converged_where_it_counts(self):
+        good, bad = two_components().components[0], replace(two_components().best, converged=False)
+        for share, expected in ((1e-4, True), (0.5, False)):
+            weights = torch.tensor([1 - share, share], dtype=torch.float64)
+            assert PosteriorMixture([good, bad], weights).converged is expected
+
+
+class TestAveragePriors:
+    @pytest.mark.parametrize("kind", [ISGP, GP])
+    @pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(alpha=4.0)], ids=repr)
+    def test_every_posterior_is_the_one_fitted_alone(self, kind, likelihood):
+        """Fitted to the data themselves, from another start on the same hill: the same posterior.
+
+        From afar an ISGP may end at another mode, where f changes its sign.
+        """
+        mixture, x, y = average(kind, likelihood)
+        for a, part in zip(VALUES, mixture.components, strict=True):
+            kernel = TrigonometricKernel(a=a, c=1 / 6, n_basis=12).scaled(0.8)
+            near = 0.9 * part.mode
+            alone = laplace(kind(kernel, mu=0.1, gamma=0.5), likelihood, x, y, start=near)
+            # Two modes known to half the digits; -w is as good as w.
+            assert part.evidence_bound == pytest.approx(alone.evidence_bound, abs=1e-7)
+            at = torch.linspace(-2, 2, 5, dtype=torch.float64)
+            torch.testing.assert_close(part.mean(at), alone.mean(at), atol=1e-7, rtol=0)
+
+    def test_weights_are_the_exponentials_of_the_bounds(self):
+        mixture, *_ = average()
+        bounds = np.array([part.evidence_bound for part in mixture.components])
+        expected = np.exp(bounds - bounds.max())
+        np.testing.assert_allclose(mixture.weights, expected / sum(expected), rtol=1e-12)
+        assert mixture.best is mixture.components[int(bounds.argmax())]
+        assert mixture.converged
+
+    def test_rough_truths_get_rough_fits(self):
+        """Data of a straight source prefer the smoothest prior, data of stairs a rougher one."""
+        prior = ISGP(TrigonometricKernel(a=1.5, c=0.125, n_basis=24), gamma=0.1)
+        priors = [at_smoothness(prior, a) for a in SMOOTHNESS]
+        x = torch.linspace(-4, 4, 20_000, dtype=torch.float64)
+        nodes, chosen = torch.linspace(-4, 4, 400).double(), []
+        for nu in (x, x + 0.95 * torch.sin(3 * x) / 3):
+            data = Bernoulli().spread(
+                prior.features, x, torch.sigmoid(nu), torch.ones_like(x), nodes
+            )
+            mixture = average_priors(priors, Bernoulli(), data, start=prior.start(x))
+            logs = [math.log(float(part.prior.kernel.a)) for part in mixture.components]
+            chosen.append(float(mixture.weights @ torch.tensor(logs).double()))
+        assert chosen[0] > 2 * chosen[1]
+
+    def test_a_likelihood_without_a_bound_is_refused(self):
+        with pytest.raises(ValueError, match="expected a likelihood with a bound"):
+            average(likelihood=Bernoulli(MatsushitaLoss()))
+
+
+class TestAverageHyperparameters:
     @pytest.mark.parametrize("kind", [GP, ISGP])
     def test_against_a_dense_grid(self, kind):
         """For a GP, brute force over 1/a, log k(0, 0) and log alpha with the exact evidence."""
@@ -139,125 +213,90 @@ class TestAverage:
         assert bool(((mean - expected_mean).abs() < 0.2 * expected.sqrt()).all())
         np.testing.assert_allclose(variance.sqrt(), expected.sqrt(), rtol=0.12)
 
-    def test_a_walk_ends_at_the_first_node_without_any_mode(self, monkeypatch):
-        """Beyond some a no search converges: one node there, and none farther on, is looked at."""
+    def test_the_design_of_each_node(self):
+        """Five points around the bound's maximum, in the units of its Hessian, by their weights.
+
+        V comes from the points, the Hessian by differences of the bound's gradient. The weights are
+        share |det V| exp(value + z^2 / 2), with one factor for all nodes.
+        """
+        x, y = simulate(200)
+        best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), x, y).posterior
+        data = best.likelihood.condense(best.prior.features, x, y)
+        mixture = average_hyperparameters(best, data)
+        thetas = torch.stack([theta_of(q.prior, q.likelihood) for q in mixture.components])
+        half = even_normals(64, 7)
+        noise = torch.cat([half, half * torch.tensor([1, 1, 1, -1, -1, -1, -1]).double()])
+        radius, units = 1.1 * math.sqrt(2), []
+        share = [1 - 2 / radius**2] + 4 * [1 / (2 * radius**2)]  # Rue, Martino and Chopin (2009)
+
+        def joint_at(theta):
+            return LogJoint(*model_at(theta, best.prior, best.likelihood), data)
+
+        def slope(theta, start):
+            return evidence_gradient(theta, joint_at, start, "bound")[1][[1, 4]]
+
+        for log_odds in thetas[:, 0].unique():
+            here = (thetas[:, 0] == log_odds).nonzero()[:, 0]
+            if len(here) < 5:  # some had no weight
+                continue
+            zeta, top = thetas[here][:, [1, 4]], thetas[here[0]]
+            V = torch.stack([zeta[1] - zeta[2], zeta[3] - zeta[4]], dim=1) / (2 * radius)
+            mode = mixture.components[here[0]].mode
+            # At most a thousandth of a standard deviation is left.
+            assert float((V.T @ slope(top, mode)).norm()) < 1e-3
+            steps = 0.02 * torch.eye(5, dtype=torch.float64)[[1, 4]]
+            rows = [(slope(top + h, mode) - slope(top - h, mode)) / 0.04 for h in steps]
+            curvature = -V.T @ torch.stack(rows) @ V
+            np.testing.assert_allclose(curvature, np.eye(2), atol=0.03)
+            for i, (k, z) in enumerate(zip(here, [0, *4 * [radius]], strict=True)):
+                q = mixture.components[k]
+                ratios = log_ratios(joint_at(thetas[k]), q, noise)
+                value = min(float(ratios.logsumexp(0)) - math.log(128), q.evidence_bound + 5)
+                log_weight = math.log(share[i] * abs(float(V.det()))) + value + z * z / 2
+                units.append(math.log(float(mixture.weights[k])) - log_weight)
+        assert len(units) >= 15
+        np.testing.assert_allclose(units, units[0], atol=1e-8)
+
+    def test_a_walk_ends_at_the_first_node_without_a_say(self):
+        """Beyond some a all bounds are low: one node there, and none farther on, is looked at."""
         best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), *simulate()).posterior
         data = best.likelihood.condense(best.prior.features, *simulate())
         limit, seen = 2.0, set()
 
-        def find(joint, start):
+        def fit(joint, mode):
             a = float(joint.prior.kernel.a)
             seen.add(round(a, 9))
-            return replace(find_mode(joint, start), converged=a < limit)
+            q = approximate(joint, mode)
+            return q if a < limit else replace(q, evidence_bound=-1e6)
 
-        monkeypatch.setattr(hyper_mixture, "find_mode", find)
-        mixture = average_hyperparameters(best, data)
+        mixture = average_hyperparameters(best, data, fit)
         assert [a for a in seen if a > limit] == [pytest.approx(8 / 3.5)]  # nodes are even in 1/a
         assert all(float(part.prior.kernel.a) < limit for part in mixture.components)
 
     def test_labels_are_refused(self):
         x, y = simulate()
         likelihood = Bernoulli()
-        prior, labels = prior_of(ISGP), (y > 0).to(torch.float64)
-        data = likelihood.condense(prior.features, x, labels)
+        prior, y = prior_of(ISGP), (y > 0).to(torch.float64)
+        data = likelihood.condense(prior.features, x, y)
         with pytest.raises(TypeError, match="expected a Gaussian likelihood, got Bernoulli"):
-            average_hyperparameters(laplace(prior, likelihood, x, labels), data)
+            average_hyperparameters(laplace(prior, likelihood, x, y), data)
 
 
-def test_a_climb_takes_newtons_steps_of_two_deviations_at_most():
-    """To the top of -z'Hz/2 from ten deviations away: no step is longer than two of them."""
-    H = np.array([[2.0, 0.5], [0.5, 1.0]])
-    values, vectors = np.linalg.eigh(H)
-    V = (vectors * values**-0.5) @ vectors.T
-    seen = []
-
-    def climb_at(ratio, zeta, start):
-        seen.append(zeta)
-        return -zeta @ H @ zeta / 2, -H @ zeta, SimpleNamespace(Gamma=start)
-
-    top, _, spread = _climb(climb_at, 0.5, 10 * V @ [0.6, 0.8], torch.zeros(1), V)
-    steps = np.linalg.norm(np.linalg.solve(V, np.diff(seen, axis=0).T), axis=0)
-    # Between them V is taken anew, by differences of the slope at points 0.1 or less apart.
-    assert 1.9 < steps.max() < 2.2
-    assert np.abs(top).max() < 1e-3
-    np.testing.assert_allclose(spread, V, rtol=1e-6)
-
-
-class TestClimb:
-    """Newton's method to the maximum of a function that is told by value and slope."""
-
-    centre = np.array([0.7, -1.3])
-    H = np.array([[9.0, 2.0], [2.0, 4.0]])  # minus the Hessian at the top
-
-    def climb(self, function, start=(0.0, 0.0), V=0.1):
-        asked = []
-
-        def climb_at(ratio, at, Gamma):
-            asked.append(at)
-            return *function(at - self.centre), SimpleNamespace(Gamma=Gamma)
-
-        found = _climb(climb_at, 1.0, np.array(start), torch.zeros(1), V * np.eye(2))
-        return *found, asked
-
-    def quadratic(self, z):
-        return -0.5 * z @ self.H @ z, -self.H @ z
-
-    def bounded(self, z):
-        """Flat far from its top: Newton's steps would overshoot."""
-        size = 1 + z @ self.H @ z
-        return -0.5 * np.log(size), -self.H @ z / size
-
-    @pytest.mark.parametrize("shape", ["quadratic", "bounded"])
-    @pytest.mark.parametrize("V", [0.02, 0.3, 3.0])
-    def test_ends_at_the_top_with_the_root_of_its_covariance(self, shape, V):
-        zeta, _, V, _ = self.climb(getattr(self, shape), V=V)
-        off = zeta - self.centre
-        # At most a thousandth of a standard deviation is left; steps that halve end sooner.
-        assert np.sqrt(off @ self.H @ off) < 2e-3
-        # The Hessian is by differences of the slope over 0.02: their error grows with its square.
-        np.testing.assert_allclose(V @ self.H @ V, np.eye(2), atol=5e-3)
-
-    def test_steps_are_short_where_the_curvature_says_little(self):
-        """On a plane no step is longer than two standard deviations, of at most 1.5 each."""
-        slope = np.array([3.0, 4.0])
-        zeta, _, V, asked = self.climb(lambda z: (slope @ z, slope))
-        np.testing.assert_allclose(V, 1.5 * np.eye(2), rtol=1e-12)
-        steps = np.linalg.norm(np.diff(asked, axis=0), axis=1)
-        assert steps.max() <= 2 * 1.5 + 0.05
-        # Uphill all the way, until the steps that it may take are used up.
-        np.testing.assert_allclose(zeta / np.linalg.norm(zeta), slope / 5, rtol=1e-12)
-        assert np.linalg.norm(zeta) < hyper_mixture._CLIMB * 2 * 1.5
-
-    def test_where_there_is_no_value_it_stays(self):
-        zeta, _, V, asked = self.climb(lambda z: (-np.inf, np.zeros(2)))
-        assert len(asked) == 1
-        assert not zeta.any()
-        np.testing.assert_array_equal(V, 0.1 * np.eye(2))
-
-
-def test_a_node_counts_by_the_volume_of_its_standard_deviations(monkeypatch):
-    """With one evidence everywhere its points' weights are share |det V| exp(z^2 / 2)."""
-    best = laplace(prior_of(ISGP), Gaussian(25.0), *simulate())
-    data = best.likelihood.condense(best.prior.features, *simulate())
-    size = iter(range(100))
-    sides = []
-
-    def climb(climb_at, ratio, zeta, start, V):
-        k = next(size)  # volumes differ by factors of up to 400 between nodes
-        sides.append((ratio, 0.02 * (1 + k), 0.1 * (1 + k % 3)))
-        return zeta, start, np.diag(sides[-1][1:])
-
-    monkeypatch.setattr(hyper_mixture, "_climb", climb)
-    monkeypatch.setattr(hyper_mixture, "importance_weighted_bound", lambda *_: -1e6)
-    monkeypatch.setattr(hyper_mixture, "_NEGLIGIBLE", 0.0)
-    mixture = average_hyperparameters(best, data)
-    a = np.array([float(part.prior.kernel.a) for part in mixture.components])
-    assert len(a) == 5 * len(sides) == 40
-    radius = 1.1 * np.sqrt(2)
-    for ratio, one, other in sides:
-        here = mixture.weights[np.isclose(a, 1 / ratio)].numpy() / (one * other)
-        if ratio == sides[0][0]:
-            unit = here[0]
-        # The middle of the design, and four points on a circle (Rue, Martino and Chopin 2009).
-        share = np.array([1 - 2 / radius**2] + [1 / (2 * radius**2) * np.exp(radius**2 / 2)] * 4)
-        np.testing.assert_allclose(here / unit, share / share[0], rtol=1e-9)
+@pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss()], ids=repr)
+def test_quadrature_averages_over_normal_sources(loss):
+    """Against a sum over a fine grid of the normal density."""
+    likelihood = NormalBernoulli(loss)
+    y = torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)
+    data = likelihood.condense(lambda x: x[:, None], torch.ones_like(y), y)
+    mean = torch.tensor([-1.0, 0.3, 2.0], dtype=torch.float64)
+    variance = torch.tensor([0.0, 0.5, 4.0], dtype=torch.float64)
+    z = torch.linspace(-9, 9, 4001, dtype=torch.float64)
+    density = torch.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
+    expected = sum(
+        float(density @ loss.log_likelihood(2 * y[k] - 1, mean[k] + variance[k].sqrt() * z)[0])
+        for k in range(3)
+    )
+    found = float(likelihood.expected_log_density(mean, variance, data))
+    assert found == pytest.approx(expected, abs=2e-3)  # 15 points, a standard deviation of 2
+    if isinstance(loss, LogLoss):
+        assert found > Bernoulli().expected_log_density(mean, variance, data)

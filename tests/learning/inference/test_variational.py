@@ -27,8 +27,7 @@ from bayesloss import (
 )
 from bayesloss.learning.inference.evidence import evidence_gradient
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.inference.variational import GaussianBound, _corrected, nearest
+from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP
 
@@ -395,23 +394,6 @@ class TestEvidence:
         assert found.converged
         assert found.posterior.log_evidence > by_laplace.posterior.evidence_bound
         assert found.values == [pytest.approx(found.posterior.log_evidence, abs=1e-5)]
-
-
-def test_steps_are_corrected_as_by_the_matrix_of_bfgs():
-    """The two loops against the recursion for the matrix itself, which ends in the secant."""
-    draw = np.random.default_rng(4).normal
-    pairs = [(step, np.diag([1.0, 2.0, 5.0, 9.0]) @ step) for step in draw(size=(3, 4))]
-    s, y = pairs[-1]
-    H, unit = (s @ y) / (y @ y) * np.eye(4), np.eye(4)
-    for s, y in pairs:
-        rho = 1 / (s @ y)
-        H = (unit - rho * np.outer(s, y)) @ H @ (unit - rho * np.outer(y, s))
-        H += rho * np.outer(s, s)
-    np.testing.assert_allclose(H @ y, s)  # the secant
-    pairs = [(torch.from_numpy(s), torch.from_numpy(y)) for s, y in pairs]
-    for slope in (draw(size=4), y):
-        step = _corrected(torch.from_numpy(slope), pairs)
-        np.testing.assert_allclose(step, H @ slope, err_msg="inverse curvature of BFGS")
 
 
 def test_steps_that_rounding_leaves_without_a_gaussian_are_cut(monkeypatch):

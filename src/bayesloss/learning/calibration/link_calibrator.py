@@ -6,7 +6,7 @@ W&N's model with one input. x are the log odds that a sigmoid gives to the score
     y | x ~ Bernoulli(sigmoid(nu(x))),   nu ~ CentredISGP,   E nu(x) = x:
 
 the sigmoid is the first guess, and the data may bend it. How far and how sharply is averaged over,
-by the evidence bound (:mod:`bayesloss.learning.inference.smoothness`). Data are spread on a grid:
+by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid:
 beyond one pass over them the cost does not grow with their number.
 
 Every path of nu is strictly increasing, and so is the mean of sigmoid(nu(x)) over paths. Beyond one
@@ -42,9 +42,9 @@ from bayesloss.learning.calibration.score_transform import ScoreMap
 from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.rows import Rows, extremes, largest
-from bayesloss.learning.inference.smoothness import (
+from bayesloss.learning.inference.mixtures import (
     NormalBernoulli,
-    SmoothnessAverage,
+    PosteriorMixture,
     average_priors,
 )
 from bayesloss.learning.links.em import grid_size
@@ -91,7 +91,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (2,)
     scale_ : str
         "probability" or "real".
-    average_ : SmoothnessAverage
+    average_ : PosteriorMixture
         The posterior of nu, as a function of the sigmoid's log odds less ``centre_``.
     centre_ : float
     map_ : ScoreMap
@@ -303,14 +303,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
         shares = self.power_ * rows.fold(_shares, self.map_, self.centre_, nodes)
         data = likelihood.on_grid(priors[0].features, nodes, shares)
-        self.average_: SmoothnessAverage = average_priors(
+        self.average_: PosteriorMixture = average_priors(
             priors, likelihood, data, start=priors[-1].location
         )
         self.converged_ = self.average_.converged
         if not self.converged_:
             warn_caller(
                 "Newton's method found no mode of the posterior to full precision; look at "
-                "average_.posteriors before you rely on the band",
+                "average_.components before you rely on the band",
                 ConvergenceWarning,
             )
         self._tabulate(priors[0], 1 / c)

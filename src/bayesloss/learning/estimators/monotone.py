@@ -31,7 +31,7 @@ from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest, size
 from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.ends import with_straight_ends
-from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_condensed
+from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
@@ -228,11 +228,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             data = likelihood.of_triangle(folded, total)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = maximise_condensed(
+            found = maximise_evidence(
                 prior,
                 likelihood,
-                data,
                 torch.tensor([-1.0, 1.0], dtype=torch.float64),
+                data,
                 bounds=SEARCH_RANGES,
                 max_iter=self.max_iter,
             )

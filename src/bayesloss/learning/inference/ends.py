@@ -29,25 +29,7 @@ _STRETCH = 0.125  # of which the slope is taken, in halves of the range: longer 
 
 
 class StraightEnds(ISGP[Basis]):
-    """The source of an ISGP on [-edge, edge], continued by straight lines.
-
-    Parameters
-    ----------
-    prior : ISGP
-    edge : float, default=1.0
-        Positive.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from bayesloss import ISGP, TrigonometricKernel
-    >>> from bayesloss.learning.inference.ends import StraightEnds
-    >>> prior = StraightEnds(ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=4)))
-    >>> x = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64)
-    >>> steps = prior.source(x, prior.sample(1, torch.Generator().manual_seed(0))).diff()
-    >>> bool(torch.allclose(steps, steps[0, 0]))
-    True
-    """
+    """The source of an ISGP on [-edge, edge], continued by straight lines."""
 
     def __init__(self, prior: ISGP, edge: float = 1.0) -> None:
         super().__init__(prior.kernel, mu=prior.mu, gamma=prior.gamma)
@@ -60,7 +42,7 @@ class StraightEnds(ISGP[Basis]):
         return super().source(held, Gamma) + times * rise
 
     def features(self, x: Tensor) -> Tensor:
-        """The functions h(x), continued, and 1: of shape (n, 2M + 2)."""
+        """The functions h(x), continued, and 1."""
         held, end, back, times = self._ends(x)
         rise = super().features(end) - super().features(back)
         return super().features(held) + times[:, None] * rise

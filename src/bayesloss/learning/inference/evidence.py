@@ -23,12 +23,11 @@ little more, see :meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expec
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, Literal, TypeVar, get_args
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, get_args
 
-import numpy as np
 import torch
-from scipy.optimize import minimize
+from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
@@ -40,21 +39,31 @@ from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.optimise import minimise
 from bayesloss.threads import fixed_threads
 from bayesloss.warnings import warn_caller
 
 __all__ = [
+    "SMOOTHNESS",
     "EvidenceMaximum",
     "Objective",
     "at_smoothness",
     "evidence_gradient",
-    "maximise_condensed",
     "maximise_evidence",
+    "model_at",
+    "modes_under",
+    "theta_of",
 ]
 
 Objective = Literal["bound", "laplace", "variational"]
 L = TypeVar("L", bound=Likelihood)
+J = TypeVar("J", bound=LogJoint)
+Trigonometric = SourcePrior[TrigonometricKernel]
 
+# Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
+SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
+
+_STARTS = (8.0, 2.0)  # of a
 _RANGES = {
     "a": (1.01, 31.0),
     "b": (1e-10, 1e10),
@@ -65,7 +74,6 @@ _RANGES = {
 # own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
 # they move by that.
 _FLAT = 1e-2
-_NO_MODE = 1e12  # what a line search sees where there is no mode: it turns back
 
 
 @dataclass(frozen=True)
@@ -96,20 +104,28 @@ class EvidenceMaximum(Generic[L]):
     at_bound: tuple[str, ...]
 
 
-def _transform(values: Sequence[float]) -> np.ndarray:
+def _transformed(values: Sequence[float]) -> Float[Tensor, "p"]:
     """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
 
     The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
     together, a and k(0, 0) hardly do.
     """
     a, variance, gamma, mu, *own = values
-    return np.array([math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)])
+    logs = [math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)]
+    return torch.tensor(logs, dtype=torch.float64)
 
 
-def _model(
-    theta: Tensor, prior: SourcePrior[TrigonometricKernel], likelihood: L
-) -> tuple[SourcePrior, L]:
-    """Prior and likelihood at theta, with c and M of the prior."""
+def theta_of(prior: Trigonometric, likelihood: Likelihood) -> Float[Tensor, "p"]:
+    """The hyper-parameters of a prior and a likelihood, on the scales of the search."""
+    own = [getattr(likelihood, name) for name in likelihood.hyper_parameters]
+    values = [prior.kernel.a, prior.kernel.variance, prior.gamma, prior.mu, *own]
+    return _transformed([as_number(value) for value in values])
+
+
+def model_at(
+    theta: Float[Tensor, "p"], prior: Trigonometric, likelihood: L
+) -> tuple[Trigonometric, L]:
+    """Prior and likelihood at theta, with kind, c and M of the prior."""
     kernel = TrigonometricKernel(
         a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
     ).scaled(theta[1].exp())
@@ -117,26 +133,46 @@ def _model(
     return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), likelihood.replace(**own)
 
 
+def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
+    """The same prior at another a, its prior variance k(0, 0) kept."""
+    old = trigonometric(prior, "whose smoothness a the evidence chooses")
+    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
+    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
+
+
+def modes_under(
+    priors: Sequence[SourcePrior],
+    joint_of: Callable[[SourcePrior], J],
+    start: Float[Tensor, "q"],
+    known: Mapping[int, Tensor] | None = None,
+    **search: Any,
+) -> dict[int, tuple[J, Mode]]:
+    """The log joint density and the mode under each prior, by its place; the last one comes first.
+
+    A mode is sought where it is known to be near, or else from the mode of the prior's successor,
+    the last one's from ``start``. ``search`` has options of ``find_mode``. Priors without a mode
+    are left out; a ValueError, if none has one.
+    """
+    found: dict[int, tuple[J, Mode]] = {}
+    for i in reversed(range(len(priors))):
+        joint = joint_of(priors[i])
+        mode = find_mode(joint, (known or {}).get(i, start), **search)
+        if mode.least_curvature > 0:
+            found[i], start = (joint, mode), mode.Gamma
+    if not found:
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    return found
+
+
 def evidence_gradient(
-    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
-) -> tuple[float, Tensor, Mode]:
-    """The objective at hyper-parameters theta, its total derivative, and the mode.
+    theta: Float[Tensor, "p"],
+    joint_of: Callable[[Tensor], LogJoint],
+    start: Float[Tensor, "q"],
+    objective: Objective,
+) -> tuple[float, Float[Tensor, "p"], Mode]:
+    """The objective at theta in nats, its total derivative, and the mode, sought from ``start``.
 
-    Parameters
-    ----------
-    theta : Tensor of shape (P,)
-    joint_of : callable
-        Makes the log joint density from theta, differentiably.
-    start : Tensor of shape (M + 1,)
-        Where the search for the mode begins.
-    objective : {"bound", "laplace", "variational"}
-
-    Returns
-    -------
-    value : float
-        In nats; -inf where no mode was found, and the gradient is then zero.
-    gradient : Tensor of shape (P,)
-    mode : Mode
+    Without a mode the objective is -inf, and its gradient zero.
     """
     theta = theta.detach().requires_grad_()
     joint = joint_of(theta)
@@ -160,25 +196,26 @@ def evidence_gradient(
     return float(value.detach()), partial_theta + drift, mode  # appendix D
 
 
-def _expected_log_joint(joint: LogJoint, q: Posterior) -> Tensor:
+def _expected_log_joint(joint: LogJoint, q: Posterior) -> Float[Tensor, ""]:
     """What of q's bound depends on the hyper-parameters, q itself held fixed."""
     prior, bound = joint.prior, GaussianBound(joint)
     with torch.no_grad():
-        slopes = joint.data.features @ prior.jacobian(q.mode)
-        moments = bound.moments(q.mode, q.root, slopes)
+        moments = bound.moments(q.mode, q.root, bound.slopes(q.mode))
     distance = (q.mode - prior.location) ** 2 + (q.root**2).sum(dim=1)
     log_prior = 0.5 * (torch.log(prior.precision) - prior.precision * distance).sum()
     return bound.fit(*moments) + log_prior
 
 
+@torch.inference_mode(False)  # the search differentiates, wherever it is called
+@torch.enable_grad()
 def maximise_evidence(
     prior: SourcePrior[TrigonometricKernel],
     likelihood: L,
     x: Tensor,
-    y: Tensor,
+    y: Tensor | Observations,
     *,
     sample_weight: Tensor | None = None,
-    smoothness: Sequence[float] = (8.0, 2.0),
+    smoothness: Sequence[float] = _STARTS,
     bounds: Mapping[str, tuple[float, float]] | None = None,
     objective: Objective = "bound",
     max_iter: int = 200,
@@ -193,6 +230,8 @@ def maximise_evidence(
     likelihood : Likelihood
         Where the searches begin; all but a is taken from these two.
     x, y : Tensor of shape (n,)
+        Or, for y, the data as ``likelihood.condense`` returns them with the features of this prior,
+        which depend on c and M alone: of x only the range counts then.
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.
     smoothness : sequence of float, default=(8, 2)
@@ -238,56 +277,26 @@ def maximise_evidence(
     >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
     0.1
     """
-    x, y, sample_weight = check_data(x, y, sample_weight)
-    with fixed_threads(1), torch.inference_mode(False):
-        data = likelihood.condense(prior.features, x, y, sample_weight)
-    return maximise_condensed(
-        prior,
-        likelihood,
-        data,
-        x,
-        smoothness=smoothness,
-        bounds=bounds,
-        objective=objective,
-        max_iter=max_iter,
-    )
-
-
-@torch.inference_mode(False)  # the search differentiates, wherever it is called
-@torch.enable_grad()
-def maximise_condensed(
-    prior: SourcePrior[TrigonometricKernel],
-    likelihood: L,
-    data: Observations,
-    x: Tensor,
-    *,
-    smoothness: Sequence[float] = (8.0, 2.0),
-    bounds: Mapping[str, tuple[float, float]] | None = None,
-    objective: Objective = "bound",
-    max_iter: int = 200,
-) -> EvidenceMaximum[L]:
-    """The same for data that the likelihood has condensed with the features of the prior.
-
-    Those depend on c and M alone. Of x only the range counts; all else is as for
-    :func:`maximise_evidence`.
-    """
     if objective not in get_args(Objective):
         raise ValueError(f"expected an objective of {get_args(Objective)}, got {objective!r}")
     if not smoothness:
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     ranges = _ranges(bounds or {}, likelihood)
-    low, high = zip(*ranges.values(), strict=True)
-    limits = np.stack([_transform(low), _transform(high)], axis=1)
-    priors = [at_smoothness(prior, a) for a in smoothness]
+    limits = torch.stack([_transformed(edge) for edge in zip(*ranges.values(), strict=True)])
+    if isinstance(y, Tensor):
+        x, y, sample_weight = check_data(x, y, sample_weight)
+    starts = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
-        zeros = torch.zeros_like(data.targets)
-        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, data) is None:
+        if isinstance(y, Tensor):
+            y = likelihood.condense(prior.features, x, y, sample_weight)
+        zeros = torch.zeros_like(y.targets)
+        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
             raise ValueError(
                 f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
             )
-        searches = [
-            _search(start, likelihood, data, x, limits, objective, max_iter) for start in priors
-        ]
+        searches = [_Search(each, likelihood, y, objective, limits) for each in starts]
+        for search, start in zip(searches, starts, strict=True):
+            search.run(start.start(x), max_iter)
     best = max(searches, key=lambda search: search.value)
     if best.mode is None:
         raise ValueError(
@@ -302,116 +311,78 @@ def maximise_condensed(
             f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
             ConvergenceWarning,
         )
-    there, observed = _model(best.theta, prior, likelihood)
-    joint = LogJoint(there, observed, data)
+    there, observed = model_at(best.theta, prior, likelihood)
+    joint = LogJoint(there, observed, y)
     if objective == "variational":
         posterior, trouble = nearest(joint, best.mode)
         if trouble:
             warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
     else:
         posterior = approximate(joint, best.mode)
+    at_edge = torch.isclose(best.theta, limits).any(dim=0).tolist()
     return EvidenceMaximum(
         posterior=posterior,
         likelihood=observed,
         converged=converged and posterior.converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
-        at_bound=tuple(
-            name
-            for name, value, edges in zip(ranges, best.theta.numpy(), limits, strict=True)
-            if np.isclose(value, edges).any()
-        ),
+        at_bound=tuple(name for name, edge in zip(ranges, at_edge, strict=True) if edge),
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Search:
-    value: float
-    theta: Tensor
-    mode: Mode | None
-    slope: float
-    message: str
-    n_evaluations: int
+    """One search, and the best point that it found; each mode is sought from the one there."""
 
+    prior: Trigonometric
+    likelihood: Likelihood
+    data: Observations
+    objective: Objective
+    limits: Float[Tensor, "2 p"]  # of theta
+    theta: Tensor = field(init=False)
+    Gamma: Tensor = field(init=False)
+    mode: Mode | None = None
+    value: float = -math.inf
+    slope: float = math.inf
+    message: str = ""
+    n_evaluations: int = 0
 
-def _search(
-    prior: SourcePrior[TrigonometricKernel],
-    likelihood: L,
-    data: Observations,
-    x: Tensor,
-    limits: np.ndarray,
-    objective: Objective,
-    max_iter: int,
-) -> _Search:
-    """One search by L-BFGS-B; each mode is sought from the best one so far."""
-    kernel = prior.kernel
-    values = [kernel.a, kernel.variance, prior.gamma, prior.mu]
-    values += [getattr(likelihood, name) for name in likelihood.hyper_parameters]
-    theta = torch.from_numpy(_transform([as_number(value) for value in values]))
-    best = _Search(-math.inf, theta, None, math.inf, "no mode found", 0)
-    start, n_evaluations = prior.start(x), 0
-    units = np.ones(len(theta))
-    units[-len(likelihood.hyper_parameters) or len(units) :] = min(
-        1.0, math.sqrt(2 / float(data.weights.sum()))
-    )
+    def run(self, Gamma: Tensor, max_iter: int) -> None:
+        """Search by L-BFGS-B, for the first mode from Gamma."""
+        self.Gamma, theta = Gamma, theta_of(self.prior, self.likelihood)
+        options = {"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10}
+        self.message = minimise(self._step, theta, bounds=self.limits.T, options=options).message
 
-    def negative(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal best, n_evaluations
-        n_evaluations += 1
-        theta = torch.from_numpy(vector.copy())
-        value, gradient, mode = evidence_gradient(
-            theta,
-            lambda t: LogJoint(*_model(t, prior, likelihood), data),
-            start if best.mode is None else best.mode.Gamma,
-            objective,
-        )
-        if not math.isfinite(value):
-            return _NO_MODE, np.zeros_like(vector)
-        if value > best.value:
+    def _joint(self, theta: Tensor) -> LogJoint:
+        return LogJoint(*model_at(theta, self.prior, self.likelihood), self.data)
+
+    def _step(self, theta: Tensor) -> tuple[float, Tensor]:
+        """Minus the objective and its gradient."""
+        self.n_evaluations += 1
+        value, gradient, mode = evidence_gradient(theta, self._joint, self.Gamma, self.objective)
+        if self.value < value < math.inf:
             # The part of the gradient that does not push against an edge of the range.
-            uphill = np.clip(vector + gradient.numpy(), limits[:, 0], limits[:, 1]) - vector
-            slope = float(np.abs(uphill * units).max())
-            best = replace(best, value=value, theta=theta, mode=mode, slope=slope)
-        return -value, -gradient.numpy()
-
-    result = minimize(
-        negative,
-        np.clip(theta.numpy(), limits[:, 0], limits[:, 1]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits,
-        options={"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10},
-    )
-    return replace(
-        best,
-        message=str(result.message),
-        n_evaluations=n_evaluations,
-    )
-
-
-def at_smoothness(
-    prior: SourcePrior[TrigonometricKernel], a: float
-) -> SourcePrior[TrigonometricKernel]:
-    """The same prior at another a, its prior variance k(0, 0) kept."""
-    old = trigonometric(prior, "whose smoothness a the evidence chooses")
-    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
-    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
+            uphill = torch.clamp(theta + gradient, *self.limits) - theta
+            uphill[len(_RANGES) :] *= min(1.0, math.sqrt(2 / float(self.data.weights.sum())))
+            self.slope = float(uphill.abs().max())
+            self.theta, self.value, self.mode, self.Gamma = theta, value, mode, mode.Gamma
+        return -value, -gradient
 
 
 def _ranges(
     bounds: Mapping[str, tuple[float, float]], likelihood: Likelihood
 ) -> dict[str, tuple[float, float]]:
     """The range of each hyper-parameter, by name, in the order of theta."""
-    ranges = _RANGES | dict(likelihood.hyper_parameters)
-    names = list(ranges)
-    if len(names) < len(_RANGES) + len(likelihood.hyper_parameters):
+    taken = _RANGES.keys() & likelihood.hyper_parameters.keys()
+    if taken:
         raise ValueError(
             f"expected hyper-parameters of {likelihood!r} with other names than {list(_RANGES)}, "
-            f"got {list(likelihood.hyper_parameters)}"
+            f"got {sorted(taken)}"
         )
-    unknown = set(bounds) - set(names)
+    ranges = _RANGES | dict(likelihood.hyper_parameters)
+    unknown = bounds.keys() - ranges.keys()
     if unknown:
-        raise ValueError(f"expected bounds for some of {names}, got {sorted(unknown)}")
+        raise ValueError(f"expected bounds for some of {list(ranges)}, got {sorted(unknown)}")
     for name, (least, most) in bounds.items():
         above = {"a": 1.0, "mu": -math.inf}.get(name, 0.0)
         if least > most or (name != "mu" and least <= above):

@@ -18,12 +18,13 @@ import math
 from dataclasses import dataclass, field
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior, check_data
 from bayesloss.learning.inference.log_joint import LogJoint
 
-__all__ = ["WeightedDraws", "importance_weighted_bound", "log_ratios", "weigh_draws"]
+__all__ = ["WeightedDraws", "log_ratios", "weigh_draws"]
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,10 @@ def weigh_draws(
     return WeightedDraws(mode + noise @ posterior.root.T, log_ratios(joint, posterior, noise))
 
 
-def log_ratios(joint: LogJoint, posterior: Posterior, noise: Tensor) -> Tensor:
-    """Log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k, of shape (K,).
-
-    Parameters
-    ----------
-    joint : LogJoint
-    posterior : Posterior
-        Its Gaussian approximation.
-    noise : Tensor of shape (K, M + 1)
-        Standard normal.
-    """
+def log_ratios(
+    joint: LogJoint, posterior: Posterior, noise: Float[Tensor, "k p"]
+) -> Float[Tensor, "k"]:
+    """Log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k, of normal noise."""
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T
     nu = prior.coefficients(Gamma) @ data.features.T
@@ -142,11 +136,6 @@ def log_ratios(joint: LogJoint, posterior: Posterior, noise: Tensor) -> Tensor:
         log_q.append(_log_normal(torch.linalg.solve(root, mirrored.T).T))
     log_mixture = torch.logsumexp(torch.stack(log_q), dim=0) - math.log(len(log_q))
     return log_joint - log_mixture + torch.linalg.slogdet(root).logabsdet
-
-
-def importance_weighted_bound(joint: LogJoint, posterior: Posterior, noise: Tensor) -> Tensor:
-    """The log of the mean ratio, as a scalar in nats; parameters as of :func:`log_ratios`."""
-    return torch.logsumexp(log_ratios(joint, posterior, noise), dim=0) - math.log(len(noise))
 
 
 def _log_normal(z: Tensor) -> Tensor:

@@ -6,109 +6,127 @@ mixture
 
     q(Gamma | D) = sum_k omega_k q(Gamma | D, Theta_k).
 
-Most of all the data leave the smoothness open: between a = 2 and a = 31 the evidence often differs
-by less than a nat. So 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform prior on
-(0, 1) and a grid of eight midpoints. At each node the evidence bound is maximised over
-zeta = (log k(0, 0), log alpha), flat a priori. Five points around the maximum,
-zeta_j = best + V z_j, integrate over zeta. V V^T is the inverse of minus the Hessian there, and z_j
-are the origin and four points at distance r on the axes: weights 1 / (2 r^2) a point, and the rest
-for the origin, give z mean 0 and covariance 1. At each point
+*A few priors, all as probable beforehand* (:func:`average_priors`). Their weights are those of the
+lower bounds on the evidence, omega_k = exp L_k / sum_j exp L_j: the mixture with the highest bound,
+if its components do not overlap. Laplace's own evidence would overfit labels, for a Gaussian at the
+mode misjudges the volume of a rough posterior; the bound is low exactly there.
+
+*All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. Most of all the
+data leave the smoothness open: between a = 2 and a = 31 the evidence often differs by less than a
+nat. So 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform prior on (0, 1) and a grid
+of eight midpoints. At each node the evidence bound is maximised over zeta = (log k(0, 0),
+log alpha), flat a priori. Five points around the maximum, zeta_j = best + V z_j, integrate over
+zeta. V V^T is the inverse of minus the Hessian there, and z_j are the origin and four points at
+distance r on the axes: weights 1 / (2 r^2) a point, and the rest for the origin, give z mean 0 and
+covariance 1. At each point
 
     omega = det(V) weight(z) exp(value + z^T z / 2),
 
 exact where the value is quadratic in zeta. mu and gamma, which say little, stay where they are.
-
 Mixtures of nearly the same data are to be nearly the same. So nodes and draws are fixed, every
-climb ends at its maximum, and the draws are as symmetric as the model: mirrored in both axes a
-source has the sines' weights and the intercept with the other sign, and for each draw there is its
-mirror image.
+climb ends at its maximum, and the draws are as symmetric as the model.
 
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
 2016): the plain bound gives away nats just where functions are rough, and would call the smooth
-ones too likely; Laplace's own evidence can be far too high. But where the plain bound is more than
-five nats below, the Gaussian is no picture of the posterior (near a saddle point its band can be
-many times too wide), and the plain bound plus five counts instead.
+ones too likely. But where the plain bound is more than five nats below, the Gaussian is no picture
+of the posterior (near a saddle point its band can be many times too wide), and the plain bound plus
+five counts instead.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import evidence_gradient
-from bayesloss.learning.inference.importance import importance_weighted_bound
+from bayesloss.learning.inference.evidence import (
+    evidence_gradient,
+    model_at,
+    modes_under,
+    theta_of,
+)
+from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate
-from bayesloss.learning.inference.likelihoods import Gaussian, Observations
+from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import Mode, find_mode
+from bayesloss.learning.inference.newton import Mode
 from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.inference.variational import nearest
-from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
-__all__ = ["PosteriorMixture", "average_hyperparameters"]
+__all__ = ["NormalBernoulli", "PosteriorMixture", "average_hyperparameters", "average_priors"]
 
+Fit = Callable[[LogJoint, Mode], Posterior]
+
+_ZETA = [1, 4]  # its places in theta
 _NODES = 8
 _RADIUS = 1.1 * math.sqrt(2)  # as Rue, Martino and Chopin have it, section 6.5
-_DESIGN = _RADIUS * np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
-_SHARES = np.array([1 - 2 / _RADIUS**2] + 4 * [1 / (2 * _RADIUS**2)])
+_DESIGN = ((0.0, 0.0), (_RADIUS, 0.0), (-_RADIUS, 0.0), (0.0, _RADIUS), (0.0, -_RADIUS))
+_SHARES = (1 - 2 / _RADIUS**2, *4 * (1 / (2 * _RADIUS**2),))
 _WIDEST = 1.5  # standard deviation of a log hyper-parameter where the evidence is flat
 _STEP = 0.02  # for the Hessian, by differences of the gradient
 _OUT = 12.0  # nats below the best: a node that has no say, and ends the walk
 _TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
 _DRAWS = 128  # half of them mirror images
 _NEGLIGIBLE = 1e-4  # components of less weight only cost time
+_FORGOTTEN = 1e-3  # and need not have converged
 _AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
 _CLIMB = 30  # steps to a node's maximum at most
 
 
-@dataclass(frozen=True)
-class PosteriorMixture:
-    """A mixture of Gaussian approximations to the posterior, at different hyper-parameters.
+class NormalBernoulli(Bernoulli):
+    """The Bernoulli likelihood, each nu taken for normal where it is averaged over.
 
-    Attributes
-    ----------
-    components : list of Posterior
-        Each with its prior and its Gaussian likelihood.
-    weights : Tensor of shape (K,)
-        They sum to 1.
+    Under q the mean and the variance of nu(x) are exact. Given them, the quadratic bound of
+    :meth:`Bernoulli.expected_log_density` holds for any distribution, and gives away the more the
+    larger the variance: it holds rough posteriors down. Quadrature gives away nothing; its error is
+    that of the normal shape. It serves every loss.
     """
 
+    def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
+        """The mean of the log probability by Gauss and Hermite's rule with 15 points."""
+        nodes, weights = gauss_hermite(15)
+        nu = mean[:, None] + variance.clamp_min(0).sqrt()[:, None] * nodes
+        average = self.loss.log_probabilities(nu)[0] @ weights
+        return (data.weights * torch.lerp(average[0], average[1], data.targets)).sum()
+
+
+@dataclass(frozen=True)
+class PosteriorMixture:
+    """Gaussian posteriors at different hyper-parameters, and how probable each is."""
+
     components: list[Posterior]
-    weights: Tensor
+    weights: Float[Tensor, "k"]  # they sum to 1
 
     @property
-    def noise_variances(self) -> Tensor:
-        """The variance of the noise under each component, of shape (K,)."""
-        return torch.stack([1 / _noise(part).alpha.detach() for part in self.components])
+    def best(self) -> Posterior:
+        """The most probable component."""
+        return self.components[int(self.weights.argmax())]
 
-    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of nu(x), each of shape (n,)."""
-        if len(self.components) == 1:
-            return self.components[0].moments(x)
+    @property
+    def converged(self) -> bool:
+        """Whether the search for the mode converged wherever it counts."""
+        pairs = zip(self.components, self.weights, strict=True)
+        return all(part.converged for part, weight in pairs if weight >= _FORGOTTEN)
+
+    @property
+    def noise_variances(self) -> Float[Tensor, "k"]:
+        """The variance of the noise under each component, which has Gaussian noise."""
+        return torch.stack([1 / _gaussian(part).alpha.detach() for part in self.components])
+
+    def moments(self, x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+        """Mean and variance of nu(x)."""
         means, variances = self._component_moments(x)
         mean = self.weights @ means
         return mean, self.weights @ (variances + (means - mean) ** 2)
 
-    def quantile(self, x: Tensor, level: float, *, observation: bool = False) -> Tensor:
-        """The quantile of nu(x), or of a new target, taken as Gaussian under each component.
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        level : float
-            In (0, 1).
-        observation : bool, default=False
-            Whether the noise is added.
-
-        Returns
-        -------
-        Tensor of shape (n,)
-        """
+    def quantile(
+        self, x: Float[Tensor, "n"], level: float, *, observation: bool = False
+    ) -> Float[Tensor, "n"]:
+        """The quantile of nu(x), or of a new target, taken as Gaussian under each component."""
         means, variances = self._component_moments(x)
         if observation:
             variances = variances + self.noise_variances[:, None]
@@ -123,8 +141,17 @@ class PosteriorMixture:
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return (low + high) / 2
 
-    def sample_source(self, x: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """Draw n functions nu, each from a component drawn by weight: their values, (n, len(x))."""
+    def draws(self, noise: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
+        """Gamma from standard normal noise: to each component its share of rows, to the nearest."""
+        ends = (self.weights.cumsum(0) * len(noise)).round().to(torch.int64).tolist()
+        parts = noise.tensor_split(ends[:-1])
+        pairs = zip(self.components, parts, strict=True)
+        return torch.cat([q.mode + part @ q.root.T for q, part in pairs])
+
+    def sample_source(
+        self, x: Float[Tensor, "n"], n: int, generator: torch.Generator
+    ) -> Float[Tensor, "s n"]:
+        """The values at x of n functions nu, each from a component drawn by weight."""
         if len(self.components) == 1:
             part = self.components[0]
             return part.prior.source(x, part.sample(n, generator))
@@ -136,153 +163,167 @@ class PosteriorMixture:
                 out[mine] = part.prior.source(x, part.sample(int(mine.sum()), generator))
         return out
 
-    def _component_moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _component_moments(self, x: Tensor) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
         means, variances = zip(*(part.moments(x) for part in self.components), strict=True)
         return torch.stack(means), torch.stack(variances)
+
+
+def average_priors(
+    priors: Sequence[SourcePrior],
+    likelihood: Likelihood,
+    data: Observations,
+    *,
+    start: Float[Tensor, "p"],
+    max_iter: int = 100,
+) -> PosteriorMixture:
+    """The posteriors under priors with the same features, weighed by the bounds on the evidence.
+
+    The last prior is the first to be fitted, see :func:`modes_under`; those without a mode are left
+    out. A ValueError, if the likelihood has no bound.
+    """
+    found = modes_under(priors, lambda p: LogJoint(p, likelihood, data), start, max_iter=max_iter)
+    parts = [approximate(*found[i]) for i in sorted(found)]
+    bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
+    if bounds.isnan().any():
+        raise ValueError(
+            "expected a likelihood with a bound on the evidence (Gaussian, or Bernoulli with "
+            f"the log loss), got {likelihood!r}"
+        )
+    return PosteriorMixture(parts, torch.softmax(bounds, dim=0))
 
 
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
 def average_hyperparameters(
-    best: Posterior, data: Observations, *, by_variation: bool = False
+    best: Posterior, data: Observations, fit: Fit = approximate
 ) -> PosteriorMixture:
-    """The mixture around the posterior of highest evidence.
+    """The mixture around the posterior of highest evidence, of condensed data with Gaussian noise.
 
-    Parameters
-    ----------
-    best : Posterior
-        From :func:`bayesloss.learning.inference.evidence.maximise_evidence`, of a Gaussian
-        likelihood.
-    data : Observations
-        The data, condensed by that likelihood.
-    by_variation : bool, default=False
-        Whether the Gaussians that are mixed, and weigh themselves, are the variational ones. The
-        points are those that Laplace's bound chooses in any case.
-
-    Returns
-    -------
-    PosteriorMixture
-
-    Raises
-    ------
-    TypeError
-        If the likelihood is not Gaussian.
+    ``fit`` makes the Gaussians that are mixed; the points are those that Laplace's bound chooses in
+    any case. A TypeError, if the likelihood is not Gaussian.
     """
-    prior, alpha = best.prior, _noise(best).alpha.detach()
-    a, variance = prior.kernel.a.detach(), prior.kernel.variance.detach()
-
-    def joint_at(theta: Tensor) -> LogJoint:
-        kernel = TrigonometricKernel(
-            a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
-        ).scaled(theta[1].exp())
-        there = type(prior)(kernel, mu=prior.mu, gamma=prior.gamma)
-        return LogJoint(there, Gaussian(theta[2].exp()), data)
-
-    def climb_at(
-        ratio: float, zeta: NDArray[np.float64], start: Tensor
-    ) -> tuple[float, NDArray[np.float64], Mode]:
-        """The bound, its gradient in zeta, and the mode."""
-        value, gradient, mode = evidence_gradient(_theta(ratio, zeta), joint_at, start, "bound")
-        return value, gradient[1:].numpy(), mode
-
+    _gaussian(best)
     noise = _normal_draws(len(best.mode))
-    top, found, log_weights = -math.inf, [], []
-    nodes = (np.arange(_NODES) + 0.5) / _NODES
-    middle = int(np.argmin(np.abs(nodes - 1 / float(a))))
-    centre = np.log([float(variance), float(alpha)])
+    slices = [_Slice(best, data, (k + 0.5) / _NODES) for k in range(_NODES)]
+    middle = min(slices, key=lambda each: abs(each.ratio - 1 / float(best.prior.kernel.a)))
+    split = slices.index(middle)
+    zeta = theta_of(best.prior, best.likelihood)[_ZETA]
+    found: list[tuple[Posterior, float, float]] = []
+    highest = -math.inf
     with fixed_threads(1):
-        first = _climb(climb_at, nodes[middle], centre, best.mode, _WIDEST * np.eye(2) / 4)
-        for walk in (range(middle, _NODES), range(middle - 1, -1, -1)):
-            zeta, start, V = first
-            for k in walk:
-                if k != middle:
-                    zeta, start, V = _climb(climb_at, nodes[k], zeta, start, V)
-                volume = math.log(abs(np.linalg.det(V)))
-                here = []
-                for z, share in zip(_DESIGN, _SHARES, strict=True):
-                    with torch.no_grad():
-                        joint = joint_at(_theta(nodes[k], zeta + V @ z))
-                        mode = find_mode(joint, start)
-                        if not mode.converged:
-                            continue
-                        posterior = (
-                            nearest(joint, mode)[0] if by_variation else approximate(joint, mode)
-                        )
-                        value = float(importance_weighted_bound(joint, posterior, noise))
-                        value = min(value, posterior.evidence_bound + _TRUST)
-                    found.append(posterior)
-                    log_weights.append(math.log(share) + volume + value + 0.5 * float(z @ z))
-                    here.append(value)
-                if max(here, default=-math.inf) < top - _OUT:
+        first = _climb(middle, _Top(zeta, best.mode, _WIDEST / 4 * torch.eye(2).to(zeta)))
+        for walk in (slices[split:], slices[:split][::-1]):
+            top = first
+            for here in walk:
+                top = top if here is middle else _climb(here, top)
+                points = here.points(top, noise, fit)
+                found += points
+                value = max((value for _, value, _ in points), default=-math.inf)
+                if value < highest - _OUT:
                     break
-                top = max([top, *here])
+                highest = max(highest, value)
+    parts, _, log_weights = zip(*found, strict=True)
     weights = torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
-    kept = weights > _NEGLIGIBLE
-    return PosteriorMixture(
-        [part for part, keep in zip(found, kept.tolist(), strict=True) if keep],
-        weights[kept] / weights[kept].sum(),
-    )
+    kept = (weights > _NEGLIGIBLE).nonzero()[:, 0]
+    return PosteriorMixture([parts[k] for k in kept], weights[kept] / weights[kept].sum())
 
 
-def _noise(posterior: Posterior) -> Gaussian:
+def _gaussian(posterior: Posterior) -> Gaussian:
     if not isinstance(posterior.likelihood, Gaussian):
         raise TypeError(f"expected a Gaussian likelihood, got {posterior.likelihood!r}")
     return posterior.likelihood
 
 
-def _normal_draws(size: int) -> Tensor:
-    """The same low-discrepancy draws for all components, (S, size), with their mirror images."""
+def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
+    """The same low-discrepancy draws for all components, with their mirror images.
+
+    Mirrored in both axes a source has the sines' weights and the intercept with the other sign.
+    """
     half = even_normals(_DRAWS // 2, size)
     mirrored = half.clone()
-    mirrored[:, (size - 1) // 2 :] *= -1  # the sines' weights and the intercept
+    mirrored[:, (size - 1) // 2 :] *= -1
     return torch.cat([half, mirrored])
 
 
-def _theta(ratio: float, zeta: NDArray[np.float64]) -> Tensor:
-    return torch.tensor([math.log(1 / ratio - 1), *zeta], dtype=torch.float64)
+@dataclass(frozen=True)
+class _Top:
+    """Where a climb ended: zeta, the mode there, and V."""
+
+    zeta: Float[Tensor, "2"]
+    Gamma: Float[Tensor, "p"]
+    V: Float[Tensor, "2 2"]
 
 
-def _spread(
-    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    centre: NDArray[np.float64],
-    slope: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """The symmetric V with V V the inverse of minus the Hessian, nowhere wider than a limit."""
-    rows = [(gradient(centre + step) - slope) / _STEP for step in _STEP * np.eye(2)]
-    values, vectors = np.linalg.eigh(-(np.stack(rows) + np.stack(rows).T) / 2)
-    return (vectors * np.maximum(values, _WIDEST**-2) ** -0.5) @ vectors.T
+@dataclass(frozen=True)
+class _Slice:
+    """The bound as a function of zeta at one a; mu and gamma are those of the best posterior."""
+
+    best: Posterior
+    data: Observations
+    ratio: float  # 1 / a
+
+    def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, "2"], Mode]:
+        """The value, its gradient, and the mode as sought from ``start``."""
+        theta = self._theta(zeta)
+        value, gradient, mode = evidence_gradient(theta, self._joint, start, "bound")
+        return value, gradient[_ZETA], mode
+
+    @torch.no_grad()
+    def points(self, top: _Top, noise: Tensor, fit: Fit) -> list[tuple[Posterior, float, float]]:
+        """The five points around a top, where they have a mode: posterior, value, log weight."""
+        volume, found = math.log(abs(float(torch.linalg.det(top.V)))), []
+        for z, share in zip(torch.tensor(_DESIGN, dtype=torch.float64), _SHARES, strict=True):
+            joint = self._joint(self._theta(top.zeta + top.V @ z))
+            mode = find_mode(joint, top.Gamma)
+            if not mode.converged:
+                continue
+            posterior = fit(joint, mode)
+            value = float(log_ratios(joint, posterior, noise).logsumexp(dim=0)) - math.log(_DRAWS)
+            value = min(value, posterior.evidence_bound + _TRUST)
+            log_weight = math.log(share) + volume + value + 0.5 * float(z @ z)
+            found.append((posterior, value, log_weight))
+        return found
+
+    def _theta(self, zeta: Float[Tensor, "2"]) -> Float[Tensor, "5"]:
+        theta = theta_of(self.best.prior, self.best.likelihood)
+        theta[0], theta[_ZETA] = math.log(1 / self.ratio - 1), zeta
+        return theta
+
+    def _joint(self, theta: Tensor) -> LogJoint:
+        return LogJoint(*model_at(theta, self.best.prior, self.best.likelihood), self.data)
 
 
-def _climb(
-    climb_at: Callable[..., tuple[float, NDArray[np.float64], Mode]],
-    ratio: float,
-    zeta: NDArray[np.float64],
-    start: Tensor,
-    V: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], Tensor, NDArray[np.float64]]:
-    """Newton's method to the bound's maximum at another a: zeta, the mode and V there.
+def _climb(bound: _Slice, begin: _Top) -> _Top:
+    """Newton's method to the bound's maximum at another a.
 
     The Hessian is taken anew when a step has brought the slope down by less than half.
     """
+    zeta, V = begin.zeta, begin.V
+    value, slope, mode = bound(zeta, begin.Gamma)
+    if not math.isfinite(value):
+        return begin
 
-    def spread() -> NDArray[np.float64]:
-        return _spread(lambda at: climb_at(ratio, at, mode.Gamma)[1], zeta, slope)
+    def spread() -> Tensor:
+        """The symmetric V with V V the inverse of minus the Hessian, nowhere wider than a limit."""
+        steps = _STEP * torch.eye(2).to(zeta)
+        rows = torch.stack([bound(zeta + step, mode.Gamma)[1] - slope for step in steps]) / _STEP
+        values, vectors = torch.linalg.eigh(-(rows + rows.T) / 2)
+        return (vectors * values.clamp_min(_WIDEST**-2).rsqrt()) @ vectors.T
 
-    value, slope, mode = climb_at(ratio, zeta, start)
     fraction, fresh = 1.0, False
     for _ in range(_CLIMB):
         uphill = V @ slope
-        size = float(np.linalg.norm(uphill))
-        if not math.isfinite(value) or size < _AT_TOP:
+        size = float(uphill.norm())
+        if size < _AT_TOP:
             break
         moved = zeta + V @ uphill * fraction * min(1.0, 2 / size)
-        new_value, new_slope, new_mode = climb_at(ratio, moved, mode.Gamma)
-        if new_value > value:
-            halved = float(np.linalg.norm(V @ new_slope)) < size / 2
+        new_value, new_slope, new_mode = bound(moved, mode.Gamma)
+        rises = new_value > value
+        fresh = not (fresh or (rises and float((V @ new_slope).norm()) < size / 2))
+        if rises:
             zeta, value, slope, mode, fraction = moved, new_value, new_slope, new_mode, 1.0
         else:
-            halved, fraction = False, fraction / 2
-        fresh = not (halved or fresh)
+            fraction /= 2
         if fresh:
             V = spread()
-    return (zeta, mode.Gamma, spread()) if math.isfinite(value) else (zeta, start, V)
+    return _Top(zeta, mode.Gamma, spread())

@@ -35,94 +35,66 @@ from 0 where the halves are one to log 2 where they are apart.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
-from numpy.polynomial.hermite_e import hermegauss
+from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss.lbfgs import Memory
 from bayesloss.learning.inference.laplace import Posterior, check_data
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.quadrature import gauss_hermite
 from bayesloss.warnings import warn_caller
 
-__all__ = ["Expectation", "GaussianBound", "Trial", "nearest", "variational"]
+__all__ = ["Expectation", "GaussianBound", "Trial", "maximise_bound", "nearest", "variational"]
 
 Expectation = Literal["bound", "normal"]
 
 _SETTLED = 1e-6  # nats that the next step would gain
-_MEMORY = 10  # pairs of steps that correct the next
+_LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
 _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
+
+Scalar = Float[Tensor, ""]
+Rows = Float[Tensor, "n"]
+Vector = Float[Tensor, "p"]
+Matrix = Float[Tensor, "p p"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A Gaussian q and the bound that it gives.
+    """A Gaussian q = N(m, S), the bound that it gives, and what its derivatives are made of."""
 
-    Attributes
-    ----------
-    m : Tensor of shape (M + 1,)
-        The mean.
-    precision, factor : Tensor of shape (M + 1, M + 1)
-        S^-1 in units of the prior's precision, and its Cholesky factor.
-    root : Tensor of shape (M + 1, M + 1)
-        R with R R^T = S.
-    slopes : Tensor of shape (rows, M + 1)
-        The derivative of nu at m.
-    s, w : Tensor of shape (rows,)
-        The derivatives of the expected log likelihood by the means, and -2 times by the variances.
-    apart : Tensor of shape (M + 1,)
-        The vector S_ww^-1 w, and 0 for nu_0; zero where the prior has no twins.
-    twin_slope : Tensor of shape ()
-        The derivative of T(delta).
-    value : Tensor of shape ()
-        L in nats.
-    """
-
-    m: Tensor
-    precision: Tensor
-    factor: Tensor
-    root: Tensor
-    slopes: Tensor
-    s: Tensor
-    w: Tensor
-    apart: Tensor
-    twin_slope: Tensor
-    value: Tensor
+    m: Vector
+    precision: Matrix  # S^-1 in units of the prior's precision
+    root: Matrix  # R with R R^T = S
+    slopes: Float[Tensor, "n p"]  # the derivative of nu at m
+    s: Rows  # the expected log likelihood's derivatives by the means,
+    w: Rows  # and -2 times those by the variances
+    apart: Vector  # S_ww^-1 w, and 0 for nu_0; zero where the prior has no twins
+    twin_slope: Scalar  # the derivative of T(delta)
+    value: Scalar  # L in nats
 
 
 class GaussianBound:
-    """The lower bound L as a function of m and S, with its derivatives.
-
-    Parameters
-    ----------
-    joint : LogJoint
-    expectation : {"bound", "normal"}, default="normal"
-        Of the log likelihood, as in :func:`variational`.
-    """
+    """The lower bound L as a function of m and S, with its derivatives."""
 
     def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
         self.joint, self.expectation = joint, expectation
         self.V, P, A = joint.prior.quadratic_form()
         self.G, self.linear = joint.data.features @ P, joint.data.features @ A
-        nodes, weights = hermegauss(20)
-        self.nodes = torch.as_tensor(nodes, device=P.device)[:, None]
-        self.node_weights = torch.as_tensor(weights / weights.sum(), device=P.device)[:, None]
+        self.nodes, self.node_weights = (each.to(P.device) for each in gauss_hermite(20))
 
-    def __call__(self, m: Tensor, precision: Tensor) -> Trial:
+    def __call__(self, m: Vector, precision: Matrix) -> Trial:
         """L at q = N(m, S), with S^-1 in units of the prior's precision."""
         prior = self.joint.prior
-        factor = torch.linalg.cholesky(precision)
-        unit = torch.eye(len(m), dtype=m.dtype, device=m.device)
-        inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
-        root = prior.precision.rsqrt()[:, None] * inverse.T
-        slopes = 2 * (self.G * (self.V @ m)) @ self.V + self.linear
+        root, slopes = self.joint.root(m, precision), self.slopes(m)
         mean, variance = self.moments(m, root, slopes)
         with torch.enable_grad():
             mean, variance = mean.detach().requires_grad_(), variance.detach().requires_grad_()
@@ -130,12 +102,17 @@ class GaussianBound:
             s, by_variance = torch.autograd.grad(fit, (mean, variance))
         fit, w = fit.detach(), -2 * by_variance
         distance = prior.precision * ((m - prior.location) ** 2 + (root**2).sum(dim=1))
-        divergence = 0.5 * (distance - 1).sum() + factor.diagonal().log().sum()
+        log_det = 2 * (prior.precision.sqrt() * root.diagonal()).log().sum()
+        divergence = 0.5 * ((distance - 1).sum() - log_det)
         twin, twin_slope, apart = self.twin(m, precision)
         value = fit - divergence + twin
-        return Trial(m, precision, factor, root, slopes, s, w, apart, twin_slope, value)
+        return Trial(m, precision, root, slopes, s, w, apart, twin_slope, value)
 
-    def moments(self, m: Tensor, root: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    def slopes(self, m: Vector) -> Float[Tensor, "n p"]:
+        """The derivative of nu at m, for each row of the data."""
+        return 2 * (self.G * (self.V @ m)) @ self.V + self.linear
+
+    def moments(self, m: Vector, root: Matrix, slopes: Float[Tensor, "n p"]) -> tuple[Rows, Rows]:
         """Mean and variance of nu at each row of the data."""
         spread = self.V @ root
         K = spread @ spread.T
@@ -143,7 +120,7 @@ class GaussianBound:
         variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * ((self.G @ K**2) * self.G).sum(dim=1)
         return mean, variance.clamp_min(_LEAST_VARIANCE)  # rounding may fall below zero
 
-    def twin(self, m: Tensor, precision: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def twin(self, m: Vector, precision: Matrix) -> tuple[Scalar, Scalar, Vector]:
         """T, its derivative by delta, and the vector S_ww^-1 w."""
         prior, zero = self.joint.prior, m.new_zeros(())
         if prior.n_twins == 1:
@@ -152,19 +129,15 @@ class GaussianBound:
         w, cross = scale * m[:-1], precision[:-1, -1]
         apart = precision[:-1, :-1] @ w - cross * (cross @ w) / precision[-1, -1]
         delta = (w @ apart).clamp_min(_LEAST_VARIANCE)
-        z, weights = self.nodes[:, 0], self.node_weights[:, 0]
-        evidence = 2 * (delta + delta.sqrt() * z)
-        share = math.log(2) - weights @ torch.nn.functional.softplus(-evidence)
-        slope = weights @ (torch.sigmoid(-evidence) * (2 + z / delta.sqrt()))
+        evidence = 2 * (delta + delta.sqrt() * self.nodes)
+        share = math.log(2) - self.node_weights @ torch.nn.functional.softplus(-evidence)
+        slope = self.node_weights @ (torch.sigmoid(-evidence) * (2 + self.nodes / delta.sqrt()))
         return share, slope, torch.nn.functional.pad(scale * apart, (0, 1))
 
-    def fit(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """The expected log likelihood given mean and variance of each nu, as a scalar in nats.
+    def fit(self, mean: Rows, variance: Rows) -> Scalar:
+        """The expected log likelihood given mean and variance of each nu, in nats.
 
-        Raises
-        ------
-        ValueError
-            If a bound is asked for and the likelihood knows none.
+        A ValueError, if a bound is asked for and the likelihood knows none.
         """
         likelihood, data = self.joint.likelihood, self.joint.data
         if self.expectation == "bound" or likelihood.exact_expectation:
@@ -176,12 +149,12 @@ class GaussianBound:
                 )
             return fit
         # Gauss and Hermite's rule: each datum once at each node, with the node's weight.
-        nu = (mean + self.nodes * variance.sqrt()).flatten()
+        nu = (mean + self.nodes[:, None] * variance.sqrt()).flatten()
         targets = data.targets.repeat(len(self.nodes))
-        weights = (self.node_weights * data.weights).flatten()
+        weights = (self.node_weights[:, None] * data.weights).flatten()
         return likelihood.log_density(nu, Observations(data.features, targets, weights))
 
-    def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
+    def derivatives(self, q: Trial) -> tuple[Vector, Matrix]:
         """dL/dm and S^-1 - 2 dL/dS: E_q of gradient and Hessian (11), and the twin's part."""
         prior, V, G = self.joint.prior, self.V, self.G
         weighted, spread = q.w[:, None] * q.slopes, V @ q.root
@@ -240,7 +213,8 @@ def variational(
     Warns
     -----
     ConvergenceWarning
-        If the bound did not settle, or settled where it still bends upwards: on a saddle.
+        If the bound did not settle, or settled on a saddle: flat, but curved upwards along the last
+        step.
 
     Notes
     -----
@@ -271,20 +245,17 @@ def variational(
     return posterior
 
 
-@torch.no_grad()
 def nearest(
-    joint: LogJoint,
-    mode: Mode,
-    expectation: Expectation = "normal",
-    max_iter: int = 200,
-    bound_of: Callable[[LogJoint, Expectation], GaussianBound] = GaussianBound,
+    joint: LogJoint, mode: Mode, expectation: Expectation = "normal", max_iter: int = 200
 ) -> tuple[Posterior, str]:
-    """The Gaussian that the search finds from where Newton's method ended, and what went wrong.
+    """The Gaussian that the search finds from a mode, and what went wrong: "" if nothing did."""
+    return maximise_bound(GaussianBound(joint, expectation), mode, max_iter)
 
-    Parameters and what is returned as for :func:`variational`; the text is empty where all is well.
-    ``bound_of`` makes what is maximised: a subclass may add terms to it.
-    """
-    bound = bound_of(joint, expectation)
+
+@torch.no_grad()
+def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tuple[Posterior, str]:
+    """The same for any bound of this form, such as that of a subclass that adds terms to it."""
+    joint = bound.joint
     begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
     q, n_iter, gain, bend = _climb(bound, begin, max_iter)
     trouble = ""
@@ -294,15 +265,14 @@ def nearest(
         trouble = f"the bound settled on a saddle: its last step found a curvature of {bend:.2g}"
     moments = bound.moments(q.m, q.root, q.slopes)
     certain = joint.likelihood.expected_log_density(*moments, joint.data)
+    share = math.nan if certain is None else float(certain - bound.fit(*moments))
     posterior = Posterior(
         prior=joint.prior,
         likelihood=joint.likelihood,
         mode=q.m,
         root=q.root,
         log_evidence=float(q.value),
-        evidence_bound=math.nan
-        if certain is None
-        else float(q.value - bound.fit(*moments) + certain),
+        evidence_bound=float(q.value) + share,
         least_curvature=float(torch.linalg.eigvalsh(q.precision)[0]),
         converged=not trouble,
         n_iter=n_iter,
@@ -311,7 +281,7 @@ def nearest(
 
 
 def _positive(curvature: Tensor) -> Tensor:
-    """The curvature, where Newton's method ended on a saddle that of a bowl as steep."""
+    """The curvature as the first S^-1; on a saddle, with its eigenvalues' absolute values."""
     if int(torch.linalg.cholesky_ex(curvature)[1]) == 0:
         return curvature
     values, vectors = torch.linalg.eigh(curvature)
@@ -321,62 +291,57 @@ def _positive(curvature: Tensor) -> Tensor:
 def _climb(bound: GaussianBound, q: Trial, max_iter: int) -> tuple[Trial, int, float, float]:
     """Ascend in the coordinates of q itself: the best q, steps, gain left, last step's curvature.
 
-    A step (a, B) takes m to m + R a and S^-1 to R^-T (1 + B + B^2 / 2) R^-1, in which form it stays
-    positive definite (Lin, Schmidt and Khan 2020). The gradient in these coordinates, where q has
-    the metric of the identity, is a = R^T E_q[grad] and B = R^T E_q[H] R - 1.
+    The gradient in these coordinates, where q has the metric of the identity, is
+    a = R^T E_q[grad] and B = R^T E_q[H] R - 1; half the squared norm of B counts.
     """
-    size, unit = len(q.m), torch.eye(len(q.m), dtype=q.m.dtype, device=q.m.device)
+    unit = torch.eye(len(q.m)).to(q.m)
 
     def uphill(q: Trial) -> Tensor:
         gradient, hessian = bound.derivatives(q)
-        # Half the squared norm of B is that of a vector: the metric of S.
         B = (q.root.T @ hessian @ q.root - unit) / math.sqrt(2)
         return torch.cat([q.root.T @ gradient, B.flatten()])
 
-    slope, pairs, n_iter, bend = uphill(q), list[tuple[Tensor, Tensor]](), 0, 1.0
+    slope, n_iter, bend = uphill(q), 0, 1.0
+    memory, fresh = Memory(slope[None]), True
     while True:
-        step = _corrected(slope, pairs)
+        step = memory.direction(slope[None])[0]
         gain = 0.5 * float(step @ slope)
         if gain < _SETTLED or n_iter == max_iter:
             break
-        fraction, rounding = 1.0, 1e-14 * abs(float(q.value))
-        while fraction > _LEAST_STEP:
-            a, B = (fraction * step).split([size, size**2])
-            B = math.sqrt(2) * B.view(size, size)
-            new = q.factor @ (unit + B + 0.5 * B @ B) @ q.factor.T
-            new = 0.5 * (new + new.T)
-            # Far out rounding errors leave it indefinite.
-            if int(torch.linalg.cholesky_ex(new)[1]) == 0:
-                moved = bound(q.m + q.root @ a, new)
-                if moved.value >= q.value + 2e-4 * fraction * gain - rounding:
-                    break
-            fraction /= 2
+        moved, fraction = _backtrack(bound, q, step, gain)
+        if moved is not None:
+            q, before, n_iter = moved, slope, n_iter + 1
+            slope = uphill(q)
+            taken, fallen = fraction * step, before - slope
+            bend = float(taken @ fallen / (taken @ taken))
+            if bend > _LEAST_BEND:
+                memory.add(taken[None], fallen[None])
+                fresh = False
+        elif not fresh:  # earlier steps mislead: once more without them
+            memory, fresh = Memory(slope[None]), True
         else:
-            if not pairs:
-                break
-            pairs = []  # earlier steps mislead: once more without them
-            continue
-        q, before, n_iter = moved, slope, n_iter + 1
-        slope = uphill(q)
-        taken, fallen = fraction * step, before - slope
-        bend = float(taken @ fallen / (taken @ taken))
-        if bend > 1e-3:
-            pairs = [*pairs, (taken, fallen)][-_MEMORY:]
+            break
     return q, n_iter, gain, bend
 
 
-def _corrected(slope: Tensor, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The slope times the inverse curvature that the pairs (step, fall of the slope) tell.
+def _backtrack(
+    bound: GaussianBound, q: Trial, step: Tensor, gain: float
+) -> tuple[Trial | None, float]:
+    """Halve the step until the bound rises by a fair part of what it promises.
 
-    The two-loop recursion of L-BFGS (Nocedal 1980).
+    A step (a, B) takes m to m + R a and S^-1 to R^-T (1 + B + B^2 / 2) R^-1, in which form it stays
+    positive definite (Lin, Schmidt and Khan 2020), but for rounding errors far out.
     """
-    step, shares = slope, []
-    for taken, fallen in reversed(pairs):
-        shares.append((taken @ step) / (taken @ fallen))
-        step = step - shares[-1] * fallen
-    if pairs:
-        taken, fallen = pairs[-1]
-        step = step * ((taken @ fallen) / (fallen @ fallen))
-    for (taken, fallen), share in zip(pairs, reversed(shares), strict=True):
-        step = step + (share - (fallen @ step) / (taken @ fallen)) * taken
-    return step
+    size, unit, factor = len(q.m), torch.eye(len(q.m)).to(q.m), torch.linalg.cholesky(q.precision)
+    fraction, rounding = 1.0, 1e-14 * abs(float(q.value))
+    while fraction > _LEAST_STEP:
+        a, B = (fraction * step).split([size, size**2])
+        B = math.sqrt(2) * B.view(size, size)
+        new = factor @ (unit + B + 0.5 * B @ B) @ factor.T
+        new = 0.5 * (new + new.T)
+        if int(torch.linalg.cholesky_ex(new)[1]) == 0:
+            moved = bound(q.m + q.root @ a, new)
+            if moved.value >= q.value + 2e-4 * fraction * gain - rounding:
+                return moved, fraction
+        fraction /= 2
+    return None, 0.0

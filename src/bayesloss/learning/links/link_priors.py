@@ -14,8 +14,7 @@ from itertools import product
 from torch import Tensor
 
 from bayesloss.learning.data.range_map import robust_reach
-from bayesloss.learning.inference.evidence import at_smoothness
-from bayesloss.learning.inference.smoothness import SMOOTHNESS
+from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller

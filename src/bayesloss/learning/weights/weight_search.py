@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesloss.learning.weights.lbfgs import Memory, step_sizes
+from bayesloss.lbfgs import Memory, step_sizes
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 __all__ = ["LogProbability", "WeightFit", "adapted_fit", "maximise_weights"]

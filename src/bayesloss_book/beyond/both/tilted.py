@@ -35,7 +35,12 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.inference.variational import Expectation, GaussianBound, Trial, nearest
+from bayesloss.learning.inference.variational import (
+    Expectation,
+    GaussianBound,
+    Trial,
+    maximise_bound,
+)
 from bayesloss.learning.sources.priors import SourcePrior
 
 __all__ = [
@@ -109,11 +114,7 @@ class TiltedBound(GaussianBound):
 
     def log_utility(self, m: Tensor, precision: Tensor) -> Tensor:
         """E_q log U_M, as a scalar."""
-        unit = torch.eye(len(m), dtype=m.dtype)
-        factor = torch.linalg.cholesky(precision)
-        inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
-        root = self.joint.prior.precision.rsqrt()[:, None] * inverse.T
-        return self.joint.log_utility(m + self.draws @ root.T).mean()
+        return self.joint.log_utility(m + self.draws @ self.joint.root(m, precision).T).mean()
 
     def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
         """Those of L, and what the utility adds to dL/dm and to -2 dL/dS."""
@@ -163,7 +164,7 @@ def tilted_evidence(
     tilted = _tilted(joint, targets, cut, costs)
     found = find_mode(tilted, mode.Gamma)
     if by_variation:
-        q, _ = nearest(tilted, found, bound_of=TiltedBound)
+        q, _ = maximise_bound(TiltedBound(tilted), found)
         return q.log_evidence if q.converged else -math.inf
     if not found.converged or found.least_curvature <= 0:
         return -math.inf
@@ -228,8 +229,7 @@ def mean_probability(
 
 
 def one_more_label(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, at: Tensor) -> Tensor:
-    """The probability (S,) of a 1 from Laplace's evidences with a label 1 and with a label 0 there.
-    """
+    """The probability (S,) of a 1 from Laplace's evidences with a label 1 and with a label 0 there."""
     out = torch.empty(2, len(at), dtype=torch.float64)
     for i, score in enumerate(at):
         for label in (0, 1):

@@ -11,8 +11,9 @@ from scipy.special import expit, xlogy
 
 from bayesloss import ISGP, TrigonometricKernel
 from bayesloss.learning.calibration.score_transform import ScoreMap
+from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.smoothness import average_smoothness
+from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.beyond.calibration.scores import draw
 
 __all__ = ["judge"]
@@ -47,11 +48,12 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     grid = torch.linspace(-half, half, _GRID, dtype=torch.float64)
     shares = likelihood.shares(x - centre, y, torch.ones_like(y), grid)
     observations = likelihood.on_grid(prior.features, grid, shares)
-    average = average_smoothness(prior, likelihood, observations, start=prior.start(x - centre))
+    priors = [at_smoothness(prior, a) for a in SMOOTHNESS]
+    average = average_priors(priors, likelihood, observations, start=prior.start(x - centre))
     at = to_log_odds(cases.test_scores)
     nodes = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID)
     losses = []
-    for posterior in average.posteriors:
+    for posterior in average.components:
         noise = torch.randn(
             (_DRAWS, len(posterior.mode)),
             dtype=torch.float64,
@@ -60,12 +62,12 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
         paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
         p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())
         losses.append(_log_loss(p, cases.truth))
-    evidence = np.array([posterior.log_evidence for posterior in average.posteriors])
-    bound = average.bounds.numpy()
+    evidence = np.array([posterior.log_evidence for posterior in average.components])
+    bound = np.array([posterior.evidence_bound for posterior in average.components])
     return pd.DataFrame(
         {
             "number": number,
-            "a": average.smoothness.numpy(),
+            "a": [float(posterior.prior.kernel.a) for posterior in average.components],
             "evidence": evidence - evidence.max(),
             "bound": bound - bound.max(),
             "loss": np.array(losses) - _log_loss(expit(at), cases.truth),

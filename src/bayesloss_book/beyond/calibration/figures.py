@@ -173,8 +173,7 @@ def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
 
 
 def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds, by truth and number of cases.
-    """
+    """The share of scores whose true probability the 95 % band holds, by truth and number of cases."""
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
     shades = [COLOURS[name] for name in ("held out", "ISGP", "data", "bound", "GP", "PAVA")]

@@ -102,8 +102,7 @@ def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def draws_part(rows: pd.DataFrame, n: int, rival: str) -> float:
-    """Of the standard error of ours less a rival, what other draws of the same sets would change.
-    """
+    """Of the standard error of ours less a rival, what other draws of the same sets would change."""
     wide = rows[rows["n"] == n].pivot(index=[*SET, "number"], columns="method", values="log_loss")
     gap = (wide[OURS] - wide[rival]).groupby(level=SET)
     return float(np.sqrt((gap.var() / gap.size()).sum()) / len(gap))

@@ -234,8 +234,7 @@ _N_INPUTS = 8  # of mixtures
 
 
 def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
-    """Cases (n, 8) of k normal classes of unequal shares, places and shapes, with labels and truth.
-    """
+    """Cases (n, 8) of k normal classes of unequal shares, places and shapes, with labels and truth."""
     rng = np.random.default_rng(k)
     share = rng.dirichlet(np.full(k, 10.0))
     centre = rng.normal(size=(k, _N_INPUTS))

@@ -125,8 +125,7 @@ def work(sources: Sequence[Source], corners: Array, n: int = 200) -> float:
 
 
 def losses_of_draws(nu: Array, classes: NDArray[np.int64]) -> dict[str, Array]:
-    """Log losses of sources that are drawn (S, n, K), of their mean, and of the mean probability.
-    """
+    """Log losses of sources that are drawn (S, n, K), of their mean, and of the mean probability."""
     rows = np.arange(len(classes))
     log_p = (nu - logsumexp(nu, axis=2, keepdims=True))[:, rows, classes]
     mean = nu.mean(axis=0)

@@ -15,9 +15,11 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.learning.inference.evidence import Objective, maximise_evidence
-from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
-from bayesloss.learning.inference.variational import Expectation, variational
+from bayesloss.learning.inference.newton import Mode
+from bayesloss.learning.inference.variational import Expectation, nearest, variational
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import run_cells
 
@@ -70,7 +72,8 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         draws = single.prior.source(grid(), single.sample(N_DRAWS, generator))
         if averaged:
             data = single.likelihood.condense(prior.features, x, y)
-            mixture = average_hyperparameters(single, data, by_variation=by_variation)
+            fit = _variational if by_variation else approximate
+            mixture = average_hyperparameters(single, data, fit)
             posterior, draws = mixture, mixture.sample_source(grid(), N_DRAWS, generator)
     mean, variance = posterior.moments(grid())
     miss = ((truth - mean).abs() / variance.sqrt()).numpy()
@@ -88,6 +91,10 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         "width": float(variance.sqrt().mean()),
         "converged": int(converged),
     }
+
+
+def _variational(joint: LogJoint, mode: Mode) -> Posterior:
+    return nearest(joint, mode)[0]
 
 
 def cells() -> list[dict[str, Any]]:

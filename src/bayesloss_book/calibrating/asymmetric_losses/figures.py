@@ -15,18 +15,18 @@ from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     LENGTHS,
     METHODS,
     PAPER,
-    TESTS,
-    THRESHOLDS,
     Trial,
-    costs_at,
     printed,
     table,
 )
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import (
     GRID,
+    TESTS,
+    THRESHOLDS,
     Reference,
     by_importance_sampling,
+    costs_at,
     excess_risk,
 )
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from bayesloss_book.guide.calibration_methods.methods import HELD_OUT, METHODS
+from bayesloss_book.baselines import HELD_OUT
+from bayesloss_book.guide.calibration_methods.methods import METHODS
 from bayesloss_book.guide.calibration_methods.problems import KINDS
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from bayesloss.learning.sources.priors import ISGP
+from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.random_sources import (
     LOSSES,
     MARGINS,
@@ -166,16 +167,10 @@ def prior_average(
     if prior.kernel.n_basis != 2:
         raise ValueError(f"expected n_basis=2, got n_basis={prior.kernel.n_basis}")
     first, second = _kappa(prior, x)
-    node, weight = _hermite(n_nodes)
+    node, weight = (each.numpy() for each in gauss_hermite(n_nodes))
     start = float(prior.mu) + node / math.sqrt(float(prior.gamma))
     nu = start[:, None, None] + first * node[:, None] ** 2 + second * node**2
     return float(np.einsum("i,j,k,ijk->", weight, weight, weight, function(nu)))
-
-
-@cache
-def _hermite(n_nodes: int) -> tuple[Array, Array]:
-    node, weight = np.polynomial.hermite_e.hermegauss(n_nodes)
-    return node, weight / weight.sum()
 
 
 def random_instances(n: int, seed: int) -> pd.DataFrame:

@@ -31,8 +31,7 @@ __all__ = [
 
 
 def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
-    """The learned source and inverse link with 95 % bands, and a histogram of the training scores.
-    """
+    """The learned source and inverse link with 95 % bands, and a histogram of the training scores."""
     x = np.linspace(link.low, link.high, 300)
     figure, axes = subplots(1, 2, figsize=(7.2, 3.0))
     parts = (

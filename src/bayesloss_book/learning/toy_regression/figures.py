@@ -12,7 +12,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from bayesloss.learning.inference.evidence import EvidenceMaximum
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.toy_regression.fits import PERIOD, REACH, Problem, bands, grid
+from bayesloss_book.learning.toy_regression.fits import Problem, bands, grid
+from bayesloss_book.toys import PERIOD, REACH
 
 __all__ = ["draw_fits", "draw_panels", "draw_slices"]
 

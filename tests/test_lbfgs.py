@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from bayesloss.learning.weights import lbfgs
-from bayesloss.learning.weights.lbfgs import Memory, step_sizes
+from bayesloss import lbfgs
+from bayesloss.lbfgs import Memory, step_sizes
 
 
 def curvatures(n_problems=3, size=6):
