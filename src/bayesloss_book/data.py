@@ -40,20 +40,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", TqdmWarning)
     import pooch
 
-__all__ = [
-    "AUTO_MPG_COLUMNS",
-    "IMAGE_DATASETS",
-    "DataError",
-    "DataFile",
-    "DataSet",
-    "datasets",
-    "load_auto_mpg",
-    "load_auto_mpg_uci",
-    "load_images",
-    "locate",
-    "read_idx",
-]
-
 IMAGE_DATASETS = ("mnist", "fashion-mnist", "kmnist")
 AUTO_MPG_COLUMNS = ("mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration")
 
@@ -101,25 +87,8 @@ def datasets() -> Mapping[str, DataSet]:
 def locate(name: str) -> Path:
     """Return the path of a verified data file, downloading it if need be.
 
-    Parameters
-    ----------
-    name : str
-        Data set and file as in the registry, such as ``"mnist/train-labels-idx1-ubyte.gz"``. The
-        file lies under this name in ``$BAYESLOSS_DATA`` and in the cache.
-
-    Returns
-    -------
-    pathlib.Path
-        A file whose size and sha256 are those in the registry.
-
-    Raises
-    ------
-    ValueError
-        If the registry has no such file.
-    DataError
-        If ``$BAYESLOSS_DATA`` is not a directory, if the file cannot be read or is not what the
-        registry says, or if there is no such file and it cannot be downloaded: also from a server
-        that is too slow, or sends more than the file.
+    A file such as "mnist/train-labels-idx1-ubyte.gz" lies under this name in ``$BAYESLOSS_DATA``
+    and in the cache; its size and sha256 are those in the registry.
     """
     known = {f"{key}/{file}": item for key, item in datasets().items() for file in item.files}
     if name not in known:
@@ -249,24 +218,8 @@ def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArr
     """Read a gzipped IDX file of unsigned bytes, checking every field of its header.
 
     The header is two zero bytes, the type code, the number of dimensions, and the size of each
-    dimension as a big-endian 32-bit integer; the values follow, the last index running fastest.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    shape : sequence of (int or None)
-        The sizes that the file must have; None stands for any size of at least one.
-
-    Returns
-    -------
-    ndarray of uint8
-        The values, in the file's own shape.
-
-    Raises
-    ------
-    DataError
-        If the file is not a whole gzip file, or its content is not IDX of this type and shape.
+    dimension as a big-endian 32-bit integer; the values follow, the last index running fastest. In
+    the shape asked for, None stands for any size of at least one.
     """
 
     def require(passed: bool, expected: object, found: object) -> None:
@@ -298,28 +251,9 @@ def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArr
 
 
 def load_images(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Load MNIST, Fashion-MNIST or Kuzushiji-MNIST.
+    """Images (n, 28, 28) and labels (n,) of "mnist", "fashion-mnist" or "kmnist".
 
-    Parameters
-    ----------
-    name : {"mnist", "fashion-mnist", "kmnist"}
-        The data set; `datasets` has its source and licence.
-    split : {"train", "test"}
-        60,000 images for training or 10,000 for testing.
-
-    Returns
-    -------
-    images : ndarray of uint8, shape (n, 28, 28)
-        Grey values, 0 the background.
-    labels : ndarray of uint8, shape (n,)
-        Classes 0 to 9.
-
-    Raises
-    ------
-    ValueError
-        If there is no such data set or split.
-    DataError
-        If a file cannot be had (see `locate`), or is damaged (see `read_idx`).
+    60,000 to train or 10,000 to test; 0 is the background. `datasets` has source and licence.
     """
     if name not in IMAGE_DATASETS:
         raise ValueError(f"expected name to be one of {IMAGE_DATASETS}, got {name!r}")
@@ -334,13 +268,10 @@ def load_images(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.ui
 
 
 def load_auto_mpg() -> pd.DataFrame:
-    """Load the embedded Auto MPG data: no file and no network are needed.
+    """Load the embedded Auto MPG data, 398 cars: no file and no network are needed.
 
-    Returns
-    -------
-    DataFrame of float64, shape (398, 6)
-        The columns `AUTO_MPG_COLUMNS`, the rows in the order of the UCI file. ``horsepower`` is NaN
-        in six rows. ``auto_mpg.README.md`` beside this module has source and licence.
+    The columns `AUTO_MPG_COLUMNS`, the rows in the order of the UCI file. ``horsepower`` is NaN in
+    six rows. ``auto_mpg.README.md`` beside this module has source and licence.
     """
     table = resources.files("bayesloss_book").joinpath("auto_mpg.csv")
     with table.open(encoding="utf-8") as stream:
@@ -348,18 +279,7 @@ def load_auto_mpg() -> pd.DataFrame:
 
 
 def load_auto_mpg_uci() -> pd.DataFrame:
-    """Load the official UCI file of Auto MPG, as `locate` finds it.
-
-    Returns
-    -------
-    DataFrame of float64, shape (398, 6)
-        The same columns and rows as `load_auto_mpg`; model year, origin and name are left out.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be had, or is damaged (see `locate`).
-    """
+    """Load the same from the official UCI file, without model year, origin and name."""
     return pd.read_csv(
         locate("auto-mpg/auto-mpg.data"),
         sep=r"\s+",

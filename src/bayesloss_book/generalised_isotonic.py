@@ -40,8 +40,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bayesloss.warnings import warn_caller
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
 
-__all__ = ["BregmanTron", "GLMTron", "PiecewiseLinearLink", "SLIsotron", "SigmoidLink"]
-
 Array = NDArray[np.float64]
 
 
@@ -66,16 +64,10 @@ class SigmoidLink:
 
 @dataclass(frozen=True)
 class PiecewiseLinearLink:
-    """A nondecreasing link through points, constant beyond them.
+    """A nondecreasing link through points, constant beyond them."""
 
-    Attributes
-    ----------
-    scores, values : ndarray of shape (k,)
-        The points, scores increasing.
-    """
-
-    scores: Array
-    values: Array
+    scores: Array  # (k,), the points, scores increasing
+    values: Array  # (k,)
 
     @classmethod
     def onto(cls, scores: Array, values: Array, slope: float) -> "PiecewiseLinearLink":
@@ -143,28 +135,9 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
         """New weights and link."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit weights, and the link where it is learned.
+        """Fit weights, and the link where it is learned, to labels of two classes.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Inputs of type float32 are computed with as they are, others as float64.
-        y : array-like of shape (n,)
-            Labels of two classes.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite, or there are not two classes.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the error on the hold-out was still falling in the last round.
+        Inputs of type float32 are computed with as they are, others as float64.
         """
         self._validate_params()
         checked = validate_data(self, X, y, dtype=[np.float64, np.float32])
@@ -246,51 +219,11 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
 class GLMTron(_Tron):
     """Weights that follow the errors of a known link, the sigmoid (Kakade et al. 2011).
 
-    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i.
-
-    Parameters
-    ----------
-    steepness : float, default=1.0
-        The known link is the sigmoid of steepness * z. Above 4 its slope exceeds 1.
-    max_iter : int, default=1000
-        The largest number of rounds.
-    patience : int, default=20
-        The fit ends when this many rounds have not lowered the error on the hold-out.
-    validation_fraction : float, default=0.1
-        The part of each class that is held out, rounded down. Where that is nothing, the training
-        data stand in.
-    random_state : int, RandomState or None, default=None
-        Draws the hold-out.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (2,)
-    coef_ : ndarray of shape (1, n_features)
-    intercept_ : ndarray of shape (1,)
-        The score is ``(X - centre_) @ coef_[0] + intercept_``.
-    centre_ : ndarray of shape (n_features,)
-    scale_ : float
-    link_ : SigmoidLink
-    n_iter_, best_iter_ : int
-        Rounds done, and the round that is kept.
-    holdout_errors_ : ndarray of shape (rounds,)
-        Mean squared error on the hold-out after each round.
-    converged_ : bool
-        Whether ``patience`` rounds brought nothing better.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import GLMTron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(500, 2))
-    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = GLMTron(max_iter=5000, random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
+    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i, with u the sigmoid of steepness * z; above
+    a steepness of 4 its slope exceeds 1. The fit ends when ``patience`` rounds have not lowered the
+    error on a hold-out of ``validation_fraction`` of each class (the training data, where that is
+    nothing), and keeps round ``best_iter_``. The score is ``(X - centre_) @ coef_[0] +
+    intercept_``.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -325,34 +258,6 @@ class SLIsotron(_Tron):
 
     A round is the GLMTron's step, and then the isotonic regression of the labels on the new scores,
     of slope between 0 and 1.
-
-    Parameters
-    ----------
-    max_iter : int, default=100
-        The largest number of rounds.
-    patience, validation_fraction, random_state
-        As for :class:`GLMTron`.
-
-    Attributes
-    ----------
-    link_ : PiecewiseLinearLink
-        Constant beyond the training scores.
-
-    Notes
-    -----
-    All other attributes are those of :class:`GLMTron`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import SLIsotron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(150, 2))
-    >>> y = generator.random(150) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = SLIsotron(random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
     """
 
     def __init__(
@@ -393,46 +298,9 @@ class BregmanTron(_Tron):
        between n_t and N_t, within [0, 1]. Before the first round these values are the labels.
     4. u goes through (z, p), and on to 0 and 1 with slope N_t.
 
-    Parameters
-    ----------
-    variant : {None, "label", "approx"}, default=None
-        With "label", step 3 fits the labels instead of the previous values, by the mean of
-        (p - y)^2 as the SLIsotron does: where a label lies under D_U* depends on how u goes on
-        beyond the data. With "approx", the mean of (p - previous value)^2 takes the divergence's
-        place: its expansion to second order, with one curvature for all.
-    slope_ratio : float, default=0.01
-        n_t in units of N_t, or of 1 / (range of the scores) where that is less: the link must rise
-        somewhere at least.
-    max_slope : float, default=1.0
-        N_t.
-    n_steps : int, default=50
-        Gradient steps a round, each of size 1 / ``max_slope``.
-    max_iter : int, default=20
-        The largest number of rounds.
-    patience : int, default=3
-    validation_fraction, random_state
-        As for :class:`GLMTron`.
-
-    Attributes
-    ----------
-    link_ : PiecewiseLinearLink
-        It has an inverse on [0, 1].
-
-    Notes
-    -----
-    All other attributes are those of :class:`GLMTron`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import BregmanTron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(500, 2))
-    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = BregmanTron(random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
+    N_t is ``max_slope``, n_t = ``slope_ratio`` N_t, or of 1 / (range of the scores) where that is
+    less. With the variant "label", step 3 fits the labels by the mean of (p - y)^2 as the SLIsotron
+    does; with "approx", the mean of (p - previous value)^2 takes the divergence's place.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

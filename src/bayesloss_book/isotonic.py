@@ -28,8 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solveh_banded
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["IsotonicFit", "bregman_isotonic", "lipschitz_isotonic"]
-
 Array = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
@@ -41,20 +39,10 @@ _BELOW_1 = 1 - 2.0**-53
 
 @dataclass(frozen=True)
 class IsotonicFit:
-    """A regression and how it was reached.
+    """A regression and how it was reached."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n,)
-        Nondecreasing; equal where scores are.
-    residual : float
-        The largest violation of an optimality condition.
-    n_iter : int
-    converged : bool
-    """
-
-    values: Array
-    residual: float
+    values: Array  # (n,), nondecreasing; equal where scores are
+    residual: float  # the largest violation of an optimality condition
     n_iter: int
     converged: bool
 
@@ -71,34 +59,8 @@ def lipschitz_isotonic(
 ) -> IsotonicFit:
     """Minimise the sum of w_i (p_i - y_i)^2 among values p with slopes in [lower, upper].
 
-    Parameters
-    ----------
-    z : array-like of shape (n,)
-        Scores, nondecreasing. Equal scores get equal values.
-    y : array-like of shape (n,)
-    lower, upper : float
-        Bounds of the slope, 0 <= lower < upper; upper may be infinite.
-    bounds : (float, float)
-        The least and the largest value allowed; they may be infinite.
-    sample_weight : array-like of shape (n,), optional
-        Positive.
-    max_iter : int, default=500
-
-    Returns
-    -------
-    IsotonicFit
-        Its residual is in units of the range of y.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a number is not finite, the scores are not sorted, a weight is not
-        positive, or the bounds leave no room for a slope above the lower one.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the optimality conditions are not met after max_iter iterations.
+    Scores z (n,) ascend, and equal ones get equal values; upper may be infinite. ``bounds`` are the
+    least and the largest value allowed. The residual is in units of the range of y.
     """
     data = _Data.of(z, y, sample_weight)
     # Less the least steep ramp that is allowed, the best values lie within the range of y (and the
@@ -144,36 +106,9 @@ def bregman_isotonic(
 ) -> IsotonicFit:
     """Minimise the sum of w_i D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
 
-    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*'
-    and its slope are needed, and of q only its image U*'(q).
-
-    Parameters
-    ----------
-    z : array-like of shape (n,)
-        Scores, nondecreasing.
-    image : array-like of shape (n,)
-        U*'(q), finite.
-    link : callable
-        U*', increasing; called with values strictly between 0 and 1.
-    link_slope : callable
-        U*'', positive. Where U*' has a kink, the slope on either side will do.
-    lower, upper, sample_weight, max_iter
-        As for :func:`lipschitz_isotonic`.
-
-    Returns
-    -------
-    IsotonicFit
-        Its residual is in units of U*'(3/4) - U*'(1/4).
-
-    Raises
-    ------
-    ValueError
-        As for :func:`lipschitz_isotonic`.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the optimality conditions are not met after max_iter iterations.
+    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*' and
+    its slope U*'' are needed (at a kink, either side's), and of q only its image U*'(q). The
+    residual is in units of U*'(3/4) - U*'(1/4).
     """
     data = _Data.of(z, image, sample_weight)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))

@@ -22,18 +22,6 @@ from bayesloss_book.ledger.claims import (
 )
 from bayesloss_book.ledger.falsify import falsifiers
 
-__all__ = [
-    "Found",
-    "all_findings",
-    "claims_table",
-    "corrections",
-    "counts",
-    "counts_by_kind",
-    "link",
-    "quote",
-    "titles",
-]
-
 Found = dict[str, tuple[str, Finding]]
 
 
@@ -48,13 +36,7 @@ def all_findings(book: Path) -> Found:
 
 
 def titles(book: Path) -> dict[str, str]:
-    """The title of each page that claims are checked on, from its source.
-
-    Raises
-    ------
-    ValueError
-        If a page has no title.
-    """
+    """The title of each page that claims are checked on, from its source."""
     found = {}
     for page in dict.fromkeys(claim.page for claim in ledger().values()):
         title = re.search(r"^# (.+)$", (book / f"{page}.md").read_text("utf-8"), re.MULTILINE)
@@ -119,29 +101,12 @@ _KIND = {
 
 
 def link(claim: Claim, text: str, root: str) -> str:
-    """A link to the place on the page where the claim is checked.
-
-    Parameters
-    ----------
-    claim : Claim
-    text : str
-        What the link says, as HTML.
-    root : str
-        The way from the page to the top of the book, such as "..".
-    """
+    """A link to the place on the page where the claim is checked; ``root`` leads to the top."""
     return f'<a href="{root}/{claim.page}.html#claim-{claim.id}">{text}</a>'
 
 
 def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
-    """A finding shown again on another page, with a link to where it was made.
-
-    Parameters
-    ----------
-    found : tuple of str and Finding
-        The page and the finding, from :func:`all_findings`.
-    root : str
-        The way from the page to the top of the book, such as "..".
-    """
+    """A finding shown again on another page, with a link to where it was made."""
     page, finding = found
     place = link(ledger()[finding.id], page, root)
     return HTMLTable(f"{finding.html(anchor=False)}<p>Checked on {place}.</p>", finding.plain())
@@ -153,15 +118,6 @@ def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLT
     A kind, and in it a page, is folded, and says how many verdicts of which sort it holds.
     ``book/_static/scorecard.js`` shows the form, filters, and unfolds what an address asks for;
     without it everything can be unfolded by hand.
-
-    Parameters
-    ----------
-    findings : dict
-        From :func:`all_findings`.
-    titles : mapping of str to str
-        From the pages to their titles, as from :func:`titles`.
-    root : str
-        The way from the page to the top of the book, such as "..".
     """
     claims = list(ledger().values())
     rows = {

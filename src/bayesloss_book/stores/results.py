@@ -46,8 +46,6 @@ from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
 from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
 
-__all__ = ["Within", "load_provenance", "load_results", "run_cells", "verify"]
-
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
 
@@ -66,40 +64,9 @@ def run_cells(
 ) -> pd.DataFrame:
     """Measure the cells that are not stored yet, store each as it is done, return all asked for.
 
-    The file has the rows in the order of `cells`, then stored cells that this call did not ask
-    for. A call that finds every cell stored writes nothing. A failed cell does not stop the others.
-
-    Parameters
-    ----------
-    measure : function
-        Returns a dict of int, float or bool, NumPy scalars included, NaN and infinities too. To be
-        importable, for `verify` and for workers on other machines.
-    cells : sequence of dict
-        All with the same keys; in each column values of one type: str, int, finite float or bool.
-    folder, name : path and str
-        Where the two files are, and what they are called.
-    parameters : dict, optional
-        The same for all cells; `measure` gets what JSON gives back, so lists for tuples.
-    n_jobs : int, optional
-        The number of workers as joblib has it: None for what ``joblib.parallel_config`` says, or
-        else one; -1 for all cores. Threads of one process take turns, so give the workers of a
-        Dask cluster one thread each.
-    threads : int
-        The number of threads within a cell, whatever the number of workers.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The rows of `cells`, in their order: cell, measures, ``seconds``.
-
-    Raises
-    ------
-    ValueError
-        If arguments or measures are not as above, a cell stands there twice, or the store is
-        damaged or was made by another function or with other parameters, columns or threads.
-    RuntimeError
-        If cells failed, once all others are stored; names them and shows the first traceback.
-
+    The file has the rows in the order of `cells`, then stored cells that this call did not ask for.
+    A call that finds every cell stored writes nothing. A failed cell does not stop the others. The
+    rows of `cells`, in their order: cell, measures, ``seconds``.
     """
     columns = _columns(cells)
     origin = _origin(measure, name, columns, parameters or {}, threads)
@@ -174,33 +141,20 @@ def run_cells(
 
 
 def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
-    """Read all stored rows, exactly as they were measured.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there are none; says which command makes them.
-    ValueError
-        If the store is damaged.
-
-    """
+    """Read all stored rows, exactly as they were measured."""
     return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
 def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
     """Read where the stored rows come from; raises what `load_results` raises.
 
-    Returns
-    -------
-    dict
-        ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the
-        types of the cells' columns) and ``runs``, those that stored something: ``start`` and
-        ``end`` (UTC; the end is the last row stored), ``cells``, ``seconds`` (on the wall clock),
-        ``n_jobs``, ``commit`` (``-dirty`` if a Python file differs from it, None outside a
-        repository), ``function`` (its name at that commit, where it was moved since), ``replaced``
-        (how many of its rows a later run measured anew), ``versions``, and the ``processor`` and
-        ``platform`` of the parent process.
-
+    ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the types
+    of the cells' columns) and ``runs``, those that stored something: ``start`` and ``end`` (UTC;
+    the end is the last row stored), ``cells``, ``seconds`` (on the wall clock), ``n_jobs``,
+    ``commit`` (``-dirty`` if a Python file differs from it, None outside a repository),
+    ``function`` (its name at that commit, where it was moved since), ``replaced`` (how many of its
+    rows a later run measured anew), ``versions``, and the ``processor`` and ``platform`` of the
+    parent process.
     """
     return read(Path(folder) / f"{name}.csv")[1]
 
@@ -248,16 +202,6 @@ def verify(
     are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
     and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
     ``seconds`` is not compared.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As `load_results`; also if there is nothing to verify, or the function is gone.
-    DataError
-        If a cell needs data that cannot be had.
-    RuntimeError
-        If measures do not agree, with their rows of the report, or if a cell failed.
-
     """
     rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:

@@ -28,8 +28,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["is_half_done", "is_stored", "main", "read", "seal", "settle", "tables_read", "write"]
-
 Row = dict[str, Any]
 
 _TYPES = {"str": (str,), "int": (int,), "float": (float,), "bool": (bool,)}
@@ -68,16 +66,7 @@ def is_half_done(table: Path) -> bool:
 
 
 def read(table: Path) -> tuple[list[Row], dict[str, Any]]:
-    """Read the rows and their provenance, without the seal, and check every character of both.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no table; says which command makes it.
-    ValueError
-        If the store is damaged; names the file and, as far as it can be told, line and column.
-
-    """
+    """Read the rows and their provenance, without the seal, and check every character of both."""
     if not is_stored(table):
         raise FileNotFoundError(f"expected results in {table}, got no such file; run `make paper`")
     try:

@@ -24,8 +24,6 @@ from bayesloss_book.data import DataError
 from bayesloss_book.stores.provenance import processor
 from bayesloss_book.stores.results import Within, load_provenance, load_results, verify
 
-__all__ = ["ELSEWHERE", "NEEDS", "TIMES", "main"]
-
 _RTOL = 1e-6
 
 # Shares of 1,000 decisions, some of them near ties, by references with a standard error; those by a

@@ -23,17 +23,6 @@ from bayesloss_book.beyond.both.tilted import (
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import costs_at
 
-__all__ = [
-    "Live",
-    "by_kind",
-    "draw_links",
-    "draw_mixture",
-    "draw_regrets",
-    "draw_risk",
-    "live",
-    "risks",
-]
-
 STYLES = {
     "chains": ("black", "", "-"),
     "mode": (COLOURS["Linear"], "v", ":"),
@@ -98,10 +87,7 @@ def draw_links(here: Live, threshold: float) -> Figure:
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     """The posterior risk of saying yes from a score on, by three methods.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
+    Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
     """
     costs = costs_at(threshold)
     size = len(here.given.targets)

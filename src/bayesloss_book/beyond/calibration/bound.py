@@ -15,8 +15,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.smoothness import average_smoothness
 from bayesloss_book.beyond.calibration.scores import draw
 
-__all__ = ["judge"]
-
 _FILLED = 0.5  # the part of the period's half that scores fill
 _N_BASIS = 32
 _GAMMA = 0.25
@@ -27,19 +25,9 @@ _DRAWS = 128  # curves, for the mean probability
 def judge(data: str, n: int, draws: int) -> pd.DataFrame:
     """Fit the ISGP at every smoothness to draws of a simulated curve.
 
-    Parameters
-    ----------
-    data : str
-        Of `scores.CURVES`.
-    n, draws : int
-        Cases in a draw, and how many draws.
-
-    Returns
-    -------
-    DataFrame
-        A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
-        largest of the draw; ``loss``, the expected log loss of the mean probability at the test
-        scores in nats, less the sigmoid's.
+    A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
+    largest of the draw; ``loss``, the expected log loss of the mean probability at the test scores
+    in nats, less the sigmoid's.
     """
     return pd.concat([_judge_one(data, n, number) for number in range(draws)], ignore_index=True)
 

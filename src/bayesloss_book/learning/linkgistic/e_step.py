@@ -20,23 +20,12 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["cells", "draw_cost", "measure", "medians", "run"]
-
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
-    """From n scores and labels to the Laplace posterior of the link.
+    """From n scores and labels to the Laplace posterior of the link; repetitions do the same.
 
-    Parameters
-    ----------
-    n, n_basis : int
-    repeat : int
-        Tells repetitions apart, and does nothing else.
-
-    Returns
-    -------
-    dict
-        ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
-        ``log_evidence`` in nats a datum.
+    ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
+    ``log_evidence`` in nats a datum.
     """
     generator = torch.Generator().manual_seed(0)
     x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
