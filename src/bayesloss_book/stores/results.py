@@ -27,7 +27,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -117,7 +117,7 @@ def _stored(table: Path, origin: dict[str, Any]) -> tuple[dict[Key, Row], list[d
 
 def _measured(
     measure: Measure, origin: dict[str, Any], cells: list[Row], n_jobs: int | None
-) -> Iterator[Row]:
+) -> Generator[Row, None, None]:
     """The rows of some cells as they are done; at the end an error that names those that failed."""
     failures = []
     # Not in batches: a kill would lose the finished cells of a batch with the running one.
