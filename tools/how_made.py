@@ -255,12 +255,14 @@ def _note(
     said = [_code(f"make notebooks PAGE={page}"), " runs the code above"]
     said += [*_values(", with ", origin.parameters), "."]
     calls = nodes.bullet_list()
+    calls += [nodes.list_item("", _described(name)) for name in origin.functions]
     if origin.functions:
         said.append(" It calls the functions below.")
-        calls += [nodes.list_item("", _described(name)) for name in origin.functions]
     for name in origin.stores:
         said += [" It shows the stored results ", _code(name), f", {_when(provenance[name])}."]
-    return _details(f"Make this {kind} again", [_paragraph(*said), *([calls] if origin.functions else [])])
+    return _details(
+        f"Make this {kind} again", [_paragraph(*said), *([calls] if origin.functions else [])]
+    )
 
 
 def _described(name: str) -> nodes.paragraph:
