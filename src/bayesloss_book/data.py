@@ -201,16 +201,3 @@ def load_auto_mpg() -> pd.DataFrame:
     table = resources.files("bayesloss_book").joinpath("auto_mpg.csv")
     with table.open(encoding="utf-8") as stream:
         return pd.read_csv(stream, dtype="float64")
-
-
-def load_auto_mpg_uci() -> pd.DataFrame:
-    """Load the same from the official UCI file, without model year, origin and name."""
-    return pd.read_csv(
-        locate("auto-mpg/auto-mpg.data"),
-        sep=r"\s+",
-        header=None,
-        names=[*AUTO_MPG_COLUMNS, "model_year", "origin", "car_name"],
-        usecols=list(AUTO_MPG_COLUMNS),
-        na_values="?",
-        dtype=dict.fromkeys(AUTO_MPG_COLUMNS, "float64"),
-    )

@@ -44,9 +44,7 @@ def one_vs_rest(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 @cache
-def _images(
-    data: str,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+def _images(data: str) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
     """Training and test images as rows of grey values, with their labels."""
     if data == "digits":
         X, y = load_digits(return_X_y=True)

@@ -209,14 +209,7 @@ class _Newton:
     """Newton steps towards a s = aim, b t = aim and stationarity, all at the same point."""
 
     def __init__(
-        self,
-        s: Array,
-        t: Array,
-        a: Array,
-        b: Array,
-        inverse: Array,
-        slack: Array,
-        excess: float,
+        self, s: Array, t: Array, a: Array, b: Array, inverse: Array, slack: Array, excess: float
     ) -> None:
         self.s, self.t, self.a, self.b, self.excess = s, t, a, b, excess
         self.softness = 1 / (a / s + b / t)

@@ -235,11 +235,7 @@ def move_support(
         return float(value.detach()), gradient.numpy().ravel()
 
     found = minimize(
-        distance,
-        start.numpy().ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": n_moves},
+        distance, start.numpy().ravel(), jac=True, method="L-BFGS-B", options={"maxiter": n_moves}
     )
     return torch.from_numpy(found.x.reshape(start.shape))
 

@@ -544,9 +544,7 @@ def test_the_embedded_auto_mpg_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @has_real("auto-mpg/auto-mpg.data")
 def test_the_embedded_auto_mpg_table_is_the_official_one() -> None:
-    # Read once more without pandas, so that the two loaders cannot share a mistake.
     lines = data.locate("auto-mpg/auto-mpg.data").read_text("ascii").splitlines()
     rows = [line.replace("?", "nan").split()[:6] for line in lines]
     expected = pd.DataFrame(rows, columns=data.AUTO_MPG_COLUMNS, dtype="float64")
     pd.testing.assert_frame_equal(data.load_auto_mpg(), expected, check_exact=True)
-    pd.testing.assert_frame_equal(data.load_auto_mpg_uci(), expected, check_exact=True)

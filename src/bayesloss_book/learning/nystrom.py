@@ -155,10 +155,7 @@ def effect_of_jitter(jitters: Sequence[float], n_basis: int, a: float) -> pd.Dat
         exact = phi.T @ (0.5 * weights[:, None] * phi)
         scale = basis.eigenvalues.sqrt()
         found = scale[:, None] * basis.psi(torch.ones(1, dtype=torch.float64))[0] * scale
-        rows[f"{jitter:.0e}"] = {
-            "k(X, X)": lost,
-            "psi": float((found - exact).abs().max()),
-        }
+        rows[f"{jitter:.0e}"] = {"k(X, X)": lost, "psi": float((found - exact).abs().max())}
     return pd.DataFrame(rows).T.rename_axis("jitter")
 
 

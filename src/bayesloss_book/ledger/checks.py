@@ -139,12 +139,7 @@ def check_numbers(
 
 
 def check_setting(
-    id: str,
-    outcomes: Mapping[str, float],
-    *,
-    tolerance: float,
-    digits: int = 3,
-    note: str = "",
+    id: str, outcomes: Mapping[str, float], *, tolerance: float, digits: int = 3, note: str = ""
 ) -> Finding:
     """Show how a result depends on a setting that the paper leaves open.
 

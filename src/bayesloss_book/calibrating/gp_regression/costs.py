@@ -10,13 +10,7 @@ import torch
 
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.shifted_regression import (
-    NOISE,
-    SMOOTHNESS,
-    covariate_shift,
-    equal_ranks,
-    truth,
-)
+from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 from bayesloss_book.stores.results import run_cells
 

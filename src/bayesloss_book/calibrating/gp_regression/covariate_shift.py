@@ -15,12 +15,7 @@ from bayesloss_book.shifted_regression import (
     covariate_shift,
     equal_ranks,
 )
-from bayesloss_book.sparse_means import (
-    mean_by_cg,
-    on_all,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-)
+from bayesloss_book.sparse_means import mean_by_cg, on_all, sparse_mean_calibrated, sparse_mean_kl
 
 
 def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:

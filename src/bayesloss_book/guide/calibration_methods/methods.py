@@ -22,12 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss_book.baselines import (
-    CALIBRATION_BINS,
-    HELD_OUT,
-    calibration_error,
-    recipe,
-)
+from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
     EMBEDDED,
@@ -229,11 +224,7 @@ def fit_true_link(
 
 
 def _cross(
-    tasks: list[tuple[str, str]],
-    size: int,
-    n_seeds: int,
-    methods: tuple[str, ...],
-    C: float = 1.0,
+    tasks: list[tuple[str, str]], size: int, n_seeds: int, methods: tuple[str, ...], C: float = 1.0
 ) -> list[dict[str, Any]]:
     return [
         {"data": data, "task": task, "size": size, "C": C, "seed": seed, "method": method}

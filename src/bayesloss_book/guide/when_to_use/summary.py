@@ -42,12 +42,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "10 % above that, or a warning",
         lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
     ),
-    "bands": (
-        "coverage",
-        "",
-        "0.93 to 0.97",
-        lambda row: 0.93 <= row["coverage"] <= 0.97,
-    ),
+    "bands": ("coverage", "", "0.93 to 0.97", lambda row: 0.93 <= row["coverage"] <= 0.97),
     "kernel": (
         "log loss",
         "scikit-learn's GP, scaled",
@@ -60,12 +55,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "at most that",
         lambda row: row["value"] <= row["beside"],
     ),
-    "chance": (
-        "difference of probabilities",
-        "",
-        "under 0.001",
-        lambda row: row["value"] < 1e-3,
-    ),
+    "chance": ("difference of probabilities", "", "under 0.001", lambda row: row["value"] < 1e-3),
     "EM": (
         "turn of the weights, rounds 20 to 30",
         "",

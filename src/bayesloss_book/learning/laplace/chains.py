@@ -70,10 +70,7 @@ def long_run(
         seed=seed,
     )
     chosen = torch.multinomial(
-        annealed.weights,
-        n_chains,
-        replacement=True,
-        generator=torch.Generator().manual_seed(seed),
+        annealed.weights, n_chains, replacement=True, generator=torch.Generator().manual_seed(seed)
     )
     start = prior.location + scale * annealed.points[chosen] - posterior.mode
 

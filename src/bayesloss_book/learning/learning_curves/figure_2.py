@@ -165,11 +165,7 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
 
 
 def _fit_scikit_learn(
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    X_test: NDArray[np.float64],
-    C: float,
-    tol: float,
+    X: NDArray[np.float64], y: NDArray[np.int64], X_test: NDArray[np.float64], C: float, tol: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
     """The same by scikit-learn."""
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))

@@ -50,11 +50,7 @@ def gains(
     over_seeds = difference.groupby(_KEYS, sort=False)
     mean = over_seeds.mean()
     return pd.DataFrame(
-        {
-            "gain": mean.mean(axis=1),
-            "error": mean.sem(axis=1),
-            "seeds": over_seeds.size(),
-        }
+        {"gain": mean.mean(axis=1), "error": mean.sem(axis=1), "seeds": over_seeds.size()}
     )
 
 

@@ -121,9 +121,7 @@ def learn(
         return _PRIORS[prior](kernel, gamma=0.01)
 
     noise = torch.randn(
-        (n_samples, n_basis + 1),
-        dtype=torch.float64,
-        generator=torch.Generator().manual_seed(seed),
+        (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
     fit = fit_links(
         data,

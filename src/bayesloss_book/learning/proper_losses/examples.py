@@ -6,13 +6,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    ProperLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SkewedLogLoss, SquareLoss
 
 LOSSES: dict[str, ProperLoss] = {
     "log": LogLoss(),

@@ -71,8 +71,7 @@ def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = 
 
 
 def draw_slices(
-    tables: Mapping[str, pd.DataFrame],
-    fits: Mapping[str, EvidenceMaximum[Gaussian]],
+    tables: Mapping[str, pd.DataFrame], fits: Mapping[str, EvidenceMaximum[Gaussian]]
 ) -> Figure:
     """Figure 7: slices of each objective, less its value at the optimum, which the dot marks."""
     figure, axes = subplots(3, 2, figsize=(5.6, 7.6), sharey=True)
