@@ -11,16 +11,6 @@ from bayesloss.learning.links.em import fit_fixed_link
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import LogLoss
 
-__all__ = [
-    "BUDGETS",
-    "CALIBRATION_BINS",
-    "HELD_OUT",
-    "PLUG_IN",
-    "calibration_error",
-    "fit_logistic",
-    "recipe",
-]
-
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
 
 # W&N's regression, as parameters of ISGPRegressor: fitted hyper-parameters are taken for true, and

@@ -17,8 +17,6 @@ from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.kernels import SquaredExponential
 from bayesloss.quadrature import gauss_hermite
 
-__all__ = ["GPRegression", "checked_points", "normal_nodes"]
-
 # An inverse of K loses as many digits as its condition number has; six are kept.
 _CONDITION = 1e10
 
@@ -93,7 +91,7 @@ class GPRegression:
     def action(
         self, x: Tensor, mean: Tensor, support: Sequence[int] | Tensor | None = None
     ) -> Tensor:
-        """The q-optimal decision at x, of shape (m,): LHG section 4.1; of a mean (k,) on a support."""
+        """The q-optimal decision at x, of shape (m,): LHG section 4.1; or on a support."""
         inputs = self.x if support is None else self.inputs_of(support)
         if mean.shape != inputs.shape[:1]:
             raise ValueError(

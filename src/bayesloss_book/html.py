@@ -12,19 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = [
-    "DASHED",
-    "Axis",
-    "HTMLTable",
-    "curve",
-    "framed",
-    "legend",
-    "marks",
-    "picture",
-    "slider",
-    "with_math",
-]
-
 DASHED = 'stroke="currentColor" stroke-dasharray="6 4" stroke-width="1.2"'  # a curve of the truth
 
 

@@ -9,8 +9,6 @@ from sklearn.datasets import load_digits
 
 from bayesloss_book.data import load_images
 
-__all__ = ["N_CLASSES", "inputs", "one_vs_rest"]
-
 N_CLASSES = 10
 
 _DIGITS_TRAIN = 1_200  # of scikit-learn's 1797 digits
@@ -46,9 +44,7 @@ def one_vs_rest(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 @cache
-def _images(
-    data: str,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+def _images(data: str) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
     """Training and test images as rows of grey values, with their labels."""
     if data == "digits":
         X, y = load_digits(return_X_y=True)

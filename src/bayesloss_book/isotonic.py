@@ -1,9 +1,9 @@
 r"""Isotonic regression with bounds on the slope, for squared error and for Bregman divergences.
 
 The links of the Trons (:mod:`bayesloss_book.generalised_isotonic`) are such regressions: along
-sorted scores z_1 <= ... <= z_n find values p that minimise sum_i w_i f_i(p_i) subject to
+sorted scores z_1 <= ... <= z_n find values p that minimise sum_i f_i(p_i) subject to
 
-    lower (z_{i+1} - z_i) <= p_{i+1} - p_i <= upper (z_{i+1} - z_i),   low <= p_1,   p_n <= high.
+    lower (z_{i+1} - z_i) <= p_{i+1} - p_i <= upper (z_{i+1} - z_i),   0 <= p_1,   p_n <= 1.
 
 With lower = 0 and an infinite upper this is the isotonic regression that pooling adjacent violators
 solves. With a finite upper pooling does not apply, and for f_i a Bregman divergence it matters
@@ -28,8 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solveh_banded
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["IsotonicFit", "bregman_isotonic", "lipschitz_isotonic"]
-
 Array = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
@@ -50,49 +48,22 @@ class IsotonicFit:
 
 
 def lipschitz_isotonic(
-    z: ArrayLike,
-    y: ArrayLike,
-    *,
-    lower: float = 0.0,
-    upper: float = 1.0,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-    sample_weight: ArrayLike | None = None,
-    max_iter: int = 500,
+    z: ArrayLike, y: ArrayLike, *, lower: float = 0.0, upper: float = 1.0, max_iter: int = 500
 ) -> IsotonicFit:
-    """Minimise the sum of w_i (p_i - y_i)^2 among values p with slopes in [lower, upper].
+    """Minimise the sum of (p_i - y_i)^2 among p in [0, 1] with slopes in [lower, upper].
 
-    Scores z (n,) ascend, and equal ones get equal values; upper may be infinite. ``bounds`` are the
-    least and the largest value allowed. The residual is in units of the range of y.
+    Scores z (n,) ascend, and equal ones get equal values; upper may be infinite.
     """
-    data = _Data.of(z, y, sample_weight)
-    # Less the least steep ramp that is allowed, the best values lie within the range of y (and the
-    # bounds): clipped to it, values meet the same constraints, and none moves away from its y. So
-    # these limits are not felt where they stand in for infinite ones.
-    ramp = lower * (data.z[-1] - data.z[0])
-    level = data.target - lower * (data.z - data.z[0])
-    low, high = bounds
-    marks = np.array([level.min(), level.max(), low, high - ramp])
-    marks = marks[np.isfinite(marks)]
-    margin = max(float(np.ptp(marks)), 1e-6 * float(np.abs(marks).max()))
-    if margin < 1e-150:  # its inverse would overflow
-        margin = 1.0
-    if not low < high:
-        raise ValueError(f"expected bounds with low < high, got {low} and {high}")
-    if high == math.inf:
-        high = max(float(level.max()), low) + ramp + margin
-    if low == -math.inf:
-        low = min(float(level.min()), high - ramp) - margin
-    scale = high - low
-    target = (data.target - low) / scale
-    unit = max(1.0, float(np.abs(target).max()))
+    data = _Data.of(z, y)
+    unit = max(1.0, float(np.abs(data.target).max()))
     fit = _interior_point(
         data,
-        (lower / scale, upper / scale),
-        lambda p: (p - target) / unit,
+        (lower, upper),
+        lambda p: (p - data.target) / unit,
         lambda p: np.full_like(p, 1 / unit),
         max_iter,
     )
-    return replace(fit, values=low + scale * fit.values[data.place])
+    return replace(fit, values=fit.values[data.place])
 
 
 def bregman_isotonic(
@@ -103,16 +74,15 @@ def bregman_isotonic(
     *,
     lower: float = 0.0,
     upper: float = 1.0,
-    sample_weight: ArrayLike | None = None,
     max_iter: int = 500,
 ) -> IsotonicFit:
-    """Minimise the sum of w_i D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
+    """Minimise the sum of D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
 
     The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*' and
     its slope U*'' are needed (at a kink, either side's), and of q only its image U*'(q). The
     residual is in units of U*'(3/4) - U*'(1/4).
     """
-    data = _Data.of(z, image, sample_weight)
+    data = _Data.of(z, image)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))
     unit = float(upper_quartile - lower_quartile)
     fit = _interior_point(
@@ -127,7 +97,7 @@ def bregman_isotonic(
 
 @dataclass(frozen=True)
 class _Data:
-    """Distinct scores, the mean target and the total weight at each, and each datum's place."""
+    """Distinct scores, the mean target at each and how many there are, and each datum's place."""
 
     z: Array
     target: Array
@@ -135,23 +105,18 @@ class _Data:
     place: NDArray[np.intp]
 
     @classmethod
-    def of(cls, z: ArrayLike, target: ArrayLike, sample_weight: ArrayLike | None) -> "_Data":
+    def of(cls, z: ArrayLike, target: ArrayLike) -> "_Data":
         scores, values = np.asarray(z, dtype=float), np.asarray(target, dtype=float)
-        weight = np.ones_like(scores) if sample_weight is None else np.asarray(sample_weight, float)
-        if scores.ndim != 1 or len(scores) == 0 or not scores.shape == values.shape == weight.shape:
+        if scores.shape != values.shape or scores.ndim != 1 or not len(scores):
             raise ValueError(
-                "expected scores, targets and weights of one shape (n,), n > 0, got "
-                f"{scores.shape}, {values.shape} and {weight.shape}"
+                f"expected scores and targets of one shape (n,), n > 0, got {scores.shape} and "
+                f"{values.shape}"
             )
-        if not all(np.isfinite(part).all() for part in (scores, values, weight)):
-            raise ValueError("expected finite scores, targets and weights, got some that are not")
-        if (np.diff(scores) < 0).any():
-            raise ValueError("expected sorted scores, got some that are less than the one before")
-        if (weight <= 0).any():
-            raise ValueError(f"expected positive weights, got {weight.min()}")
+        if not np.isfinite(scores + values).all() or (np.diff(scores) < 0).any():
+            raise ValueError("expected sorted scores and targets, all of them finite")
         distinct, place = np.unique(scores, return_inverse=True)
-        total = np.bincount(place, weight)
-        mean = np.bincount(place, weight * values) / total
+        total = np.bincount(place).astype(float)
+        mean = np.bincount(place, values) / total
         return cls(distinct, mean, total / total.mean(), place)
 
 
@@ -244,14 +209,7 @@ class _Newton:
     """Newton steps towards a s = aim, b t = aim and stationarity, all at the same point."""
 
     def __init__(
-        self,
-        s: Array,
-        t: Array,
-        a: Array,
-        b: Array,
-        inverse: Array,
-        slack: Array,
-        excess: float,
+        self, s: Array, t: Array, a: Array, b: Array, inverse: Array, slack: Array, excess: float
     ) -> None:
         self.s, self.t, self.a, self.b, self.excess = s, t, a, b, excess
         self.softness = 1 / (a / s + b / t)

@@ -24,19 +24,6 @@ from bayesloss.calibrating.decision_theory import (
 )
 from bayesloss.calibrating.families import gaussians
 
-__all__ = [
-    "ACTIONS",
-    "PowerPlant",
-    "approximations",
-    "decision_table",
-    "divergence_map",
-    "expectation_propagation",
-    "predictive_divergence",
-    "probit_factors",
-    "tail_matching",
-    "tightest_bound",
-]
-
 ACTIONS = ("on", "off")
 
 

@@ -20,20 +20,6 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.samplers import hamiltonian_monte_carlo
 
-__all__ = [
-    "TESTS",
-    "THRESHOLDS",
-    "Predictive",
-    "Reference",
-    "by_hamiltonian_monte_carlo",
-    "by_importance_sampling",
-    "costs_at",
-    "draw_data",
-    "excess_risk",
-    "importance_points",
-    "normal_cdf",
-]
-
 # The probabilities are smooth functions of x, with features no narrower than length scale over
 # amplitude. Where that is 0.1, as in Table 4, a cubic spline through these points is exact to 1e-6
 # (a test compares), and a tenth of the work; at 0.05 it is exact to 1e-4.

@@ -20,16 +20,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
 
-__all__ = [
-    "LOSSES",
-    "MARGINS",
-    "CanonicalLoss",
-    "MarginLoss",
-    "inverse_source",
-    "make_prior",
-    "whole_period",
-]
-
 Array = NDArray[np.float64]
 
 

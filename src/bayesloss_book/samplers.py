@@ -21,14 +21,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-__all__ = [
-    "AnnealedSample",
-    "HamiltonianSample",
-    "annealed_importance_sampling",
-    "elliptical_slice_sampling",
-    "hamiltonian_monte_carlo",
-]
-
 
 @dataclass(frozen=True)
 class AnnealedSample:

@@ -17,16 +17,6 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression, normal_nodes
 from bayesloss_book.sparse_means import on_all, sparse_mean_calibrated
 
-__all__ = [
-    "DEVIATION",
-    "NOISE",
-    "SMOOTHNESS",
-    "ShiftedProblem",
-    "covariate_shift",
-    "equal_ranks",
-    "truth",
-]
-
 NOISE = 0.04  # variance
 SMOOTHNESS = 2.0  # a of the kernel: a length scale of 0.7
 DEVIATION = 0.5  # of the test inputs

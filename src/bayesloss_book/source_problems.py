@@ -20,20 +20,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
 
-__all__ = [
-    "SIZES",
-    "TASKS",
-    "batched_log_likelihood",
-    "cells",
-    "data_set",
-    "diagnose",
-    "grid",
-    "log_loss",
-    "prior_and_likelihood",
-    "simulate",
-    "source_of_chains",
-]
-
 TASKS = ("regression", "classification")
 SIZES = (10, 50, 200, 1000)
 

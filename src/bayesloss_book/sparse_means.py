@@ -29,18 +29,6 @@ from torch import Tensor
 
 from bayesloss_book.gp_regression import GPRegression, checked_points
 
-__all__ = [
-    "SolvedMean",
-    "choose_support",
-    "mean_by_cg",
-    "move_support",
-    "on_all",
-    "sparse_mean_calibrated",
-    "sparse_mean_kl",
-    "sparse_mean_targeted",
-    "spread_support",
-]
-
 # Of the prior variance: what a moving support may not do is to use huge coefficients.
 _RIDGE = 1e-6
 
@@ -247,11 +235,7 @@ def move_support(
         return float(value.detach()), gradient.numpy().ravel()
 
     found = minimize(
-        distance,
-        start.numpy().ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": n_moves},
+        distance, start.numpy().ravel(), jac=True, method="L-BFGS-B", options={"maxiter": n_moves}
     )
     return torch.from_numpy(found.x.reshape(start.shape))
 

@@ -10,18 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "KNOTS",
-    "NOISE",
-    "PERIOD",
-    "REACH",
-    "TRUTHS",
-    "Problem",
-    "classification_problem",
-    "grid",
-    "regression_problem",
-]
-
 PERIOD = 200.0  # of f, with c = 1/100
 
 REACH = 50.0  # inputs lie in [-50, 50]: half of the period

@@ -19,18 +19,6 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data
 
-__all__ = [
-    "brute_force",
-    "divergences",
-    "draw_answers",
-    "draw_pull",
-    "draw_spread",
-    "draw_strength",
-    "error_table",
-    "pull_table",
-    "small_problem",
-]
-
 # Labels at inputs between 0 and 1: alone, together, against each other.
 SMALL = {
     "+ - far apart": ([0.1, 0.9], [1, -1]),

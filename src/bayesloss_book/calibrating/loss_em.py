@@ -15,19 +15,6 @@ from bayesloss.calibrating.loss_em import tilted_posterior
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.power_plant import PowerPlant
 
-__all__ = [
-    "ALGORITHMS",
-    "draw_gaussian_plants",
-    "draw_plant_traps",
-    "draw_shares",
-    "draw_tilts",
-    "end_points",
-    "gaussian_plants",
-    "plant_limits",
-    "random_problems",
-    "shares",
-]
-
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
 STARTS = ("Bayes action", "least worst loss", "random", "worst action")
 _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero

@@ -9,8 +9,6 @@ from matplotlib.pyplot import subplots
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.ledger.claims import Finding
 
-__all__ = ["draw_decisions", "draw_excess", "draw_readings", "readings"]
-
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
     """Draw the probability of a disaster by each distribution, and where decisions change.

@@ -24,20 +24,6 @@ from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "HermiteBasis",
-    "draw_costs",
-    "draw_eigenpairs",
-    "draw_posteriors",
-    "effect_of_jitter",
-    "effect_of_sampling",
-    "grid_integrated_square",
-    "new_smoothness",
-    "operations",
-    "printed_product_integral",
-    "prior_mean_sum",
-]
-
 Array = NDArray[np.float64]
 _PRODUCTS = ("mm", "bmm", "mv", "dot")
 
@@ -169,10 +155,7 @@ def effect_of_jitter(jitters: Sequence[float], n_basis: int, a: float) -> pd.Dat
         exact = phi.T @ (0.5 * weights[:, None] * phi)
         scale = basis.eigenvalues.sqrt()
         found = scale[:, None] * basis.psi(torch.ones(1, dtype=torch.float64))[0] * scale
-        rows[f"{jitter:.0e}"] = {
-            "k(X, X)": lost,
-            "psi": float((found - exact).abs().max()),
-        }
+        rows[f"{jitter:.0e}"] = {"k(X, X)": lost, "psi": float((found - exact).abs().max())}
     return pd.DataFrame(rows).T.rename_axis("jitter")
 
 

@@ -24,23 +24,8 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.toys import KNOTS, PERIOD, Problem, grid
+from bayesloss_book.toys import PERIOD, Problem, grid
 from bayesloss_book.toys import classification_problem as problem
-
-__all__ = [
-    "KNOTS",
-    "bands",
-    "comparison",
-    "draw_data_sets",
-    "draw_panels",
-    "draw_searches",
-    "draw_slack",
-    "fit",
-    "given_away",
-    "problem",
-    "searches",
-    "slack",
-]
 
 
 def fit(

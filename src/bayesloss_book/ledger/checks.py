@@ -28,17 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
 
-__all__ = [
-    "LedgerMismatch",
-    "check_formula",
-    "check_numbers",
-    "check_setting",
-    "check_statement",
-    "every",
-    "within",
-    "within_errors",
-]
-
 Outcome = tuple[ArrayLike, str]
 
 
@@ -150,12 +139,7 @@ def check_numbers(
 
 
 def check_setting(
-    id: str,
-    outcomes: Mapping[str, float],
-    *,
-    tolerance: float,
-    digits: int = 3,
-    note: str = "",
+    id: str, outcomes: Mapping[str, float], *, tolerance: float, digits: int = 3, note: str = ""
 ) -> Finding:
     """Show how a result depends on a setting that the paper leaves open.
 

@@ -20,20 +20,6 @@ import yaml
 
 from bayesloss_book.html import with_math
 
-__all__ = [
-    "CORRECTIONS",
-    "MIME",
-    "NOT_YET",
-    "TRUE",
-    "VERDICTS",
-    "Claim",
-    "Finding",
-    "answer",
-    "badge",
-    "findings_in",
-    "ledger",
-]
-
 NOT_YET = "not yet treated"
 VERDICTS = (
     "holds",
@@ -105,11 +91,7 @@ class Finding:
     check: str = "statement"  # which check found it
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {
-            "text/plain": self.plain(),
-            "text/html": self.html(),
-            MIME: asdict(self),
-        }
+        return {"text/plain": self.plain(), "text/html": self.html(), MIME: asdict(self)}
 
     def plain(self) -> str:
         """The finding as text."""
@@ -162,12 +144,7 @@ class Finding:
 
 
 _COLUMNS = {  # of the box of each check
-    "formula": {
-        "what": "What",
-        "measured": "Difference",
-        "expected": "From",
-        "answer": "It",
-    },
+    "formula": {"what": "What", "measured": "Difference", "expected": "From", "answer": "It"},
     "statement": {"what": "Must be true", "measured": "What was found", "answer": "It is"},
     "numbers": {"what": "What", "measured": "Here", "expected": "In print", "answer": "It"},
     "setting": {"what": "Reading", "measured": "Result"},

@@ -42,8 +42,6 @@ import torch
 from bayesloss_book.ledger import checks
 from bayesloss_book.ledger.claims import Finding
 
-__all__ = ["Falsifier", "digest", "falsifiers", "falsify", "falsify_page"]
-
 # From a slip to a gross error; the first that is noticed is told.
 FAULTS: Mapping[str, Callable[[Any], Any]] = {
     "1 % larger": lambda value: value * 1.01,

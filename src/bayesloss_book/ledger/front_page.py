@@ -12,8 +12,6 @@ from bayesloss_book.ledger.claims import Finding, badge, ledger
 from bayesloss_book.ledger.scorecard import Found, link
 from bayesloss_book.ledger.under_specified import sway
 
-__all__ = ["Headline", "draw_verdicts", "headlines"]
-
 # Colour and shape: either alone tells the verdicts apart.
 MARKS = {
     "holds": ("#009E73", "o"),
@@ -28,7 +26,7 @@ MARKS = {
 
 
 def draw_verdicts(titles: Mapping[str, str]) -> Figure:
-    """Draw one mark a claim, in a row for each page that checks claims, in the order of the titles."""
+    """Draw one mark a claim, in a row for each page that checks claims, in the titles' order."""
     claims = list(ledger().values())
     if missing := {claim.page for claim in claims} - set(titles):
         raise ValueError(f"expected a title for every page with claims, none for {missing}")

@@ -7,8 +7,6 @@ from bayesloss_book.html import HTMLTable, with_math
 from bayesloss_book.ledger.claims import Claim, Finding, ledger
 from bayesloss_book.ledger.scorecard import Found, link
 
-__all__ = ["settings_table", "sway"]
-
 WIDTH, HEIGHT, MARGIN = 320, 28, 8  # of the little scales, in pixels
 
 

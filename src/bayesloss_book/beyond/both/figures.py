@@ -17,24 +17,9 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss_book.beyond.both.mixture import turning_scores
 from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
-from bayesloss_book.beyond.both.tilted import (
-    cut_of,
-    labels_joint,
-    tilted_evidence,
-)
+from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import costs_at
-
-__all__ = [
-    "Live",
-    "by_kind",
-    "draw_links",
-    "draw_mixture",
-    "draw_regrets",
-    "draw_risk",
-    "live",
-    "risks",
-]
 
 STYLES = {
     "chains": ("black", "", "-"),

@@ -19,8 +19,6 @@ from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
 
-__all__ = ["by_decisions", "by_scores", "turning_scores"]
-
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
 

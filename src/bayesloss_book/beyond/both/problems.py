@@ -18,8 +18,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
 
-__all__ = ["DATA", "N_BASIS", "Problem", "make_prior", "problem"]
-
 N_BASIS = 16
 _REACH, _EDGE = 50.0, 45.0  # scores' largest size, and where their outer hundredths are put
 

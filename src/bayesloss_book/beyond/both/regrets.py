@@ -35,18 +35,6 @@ from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "METHODS",
-    "RATIOS",
-    "cells",
-    "chains",
-    "decisions",
-    "gaussian_noise",
-    "measure",
-    "probabilities",
-    "run",
-]
-
 METHODS = {
     "mode": "the mode's link",
     "laplace": "Laplace",

@@ -43,19 +43,6 @@ from bayesloss.learning.inference.variational import (
 )
 from bayesloss.learning.sources.priors import SourcePrior
 
-__all__ = [
-    "TiltedBound",
-    "TiltedJoint",
-    "best_cut",
-    "cut_of",
-    "labels_joint",
-    "mean_probability",
-    "one_more_label",
-    "table_3",
-    "tilted_evidence",
-]
-
-
 _DRAWS = 256  # over which the log utility is averaged under a Gaussian
 
 
@@ -229,7 +216,7 @@ def mean_probability(
 
 
 def one_more_label(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, at: Tensor) -> Tensor:
-    """The probability (S,) of a 1 from Laplace's evidences with a label 1 and with a label 0 there."""
+    """The probability (S,) of a 1 from Laplace's evidences with a label 1 and a label 0 there."""
     out = torch.empty(2, len(at), dtype=torch.float64)
     for i, score in enumerate(at):
         for label in (0, 1):

@@ -26,21 +26,6 @@ from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, 
 from bayesloss_book.beyond.calibration.tables import LARGER, TABLES
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "DRAWS",
-    "MORE",
-    "SIZES",
-    "STORES",
-    "cells",
-    "measure",
-    "measure_one",
-    "more_cells",
-    "planned",
-    "run",
-    "shuffled_cells",
-    "table_cells",
-]
-
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
 MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes; the last of curves only

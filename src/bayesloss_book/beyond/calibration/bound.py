@@ -16,8 +16,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.beyond.calibration.scores import draw
 
-__all__ = ["judge"]
-
 _FILLED = 0.5  # the part of the period's half that scores fill
 _N_BASIS = 32
 _GAMMA = 0.25

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 
-__all__ = ["NAME", "experiments", "main", "measures", "run"]
-
 Array = NDArray[np.float64]
 
 NAME = "bayesloss"
@@ -57,7 +55,7 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
 
 
 def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.DataFrame:
-    """Calibrate every group of a file by our calibrators, and measure the test cases' probabilities.
+    """Calibrate every group of a file by our calibrators, and measure the test probabilities.
 
     The table has CalArena's columns: ``dataset``, ``model``, ``cal_size``, ``test_size``, for more
     than two classes ``n_classes``, what `measures` finds, and ``time`` of fit and predictions on

@@ -14,17 +14,6 @@ from bayesloss_book.beyond.calibration import rivals, summary
 from bayesloss_book.beyond.calibration.scores import CURVES, draw
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "STYLES",
-    "draw_benchmark",
-    "draw_bound",
-    "draw_coverage",
-    "draw_idea",
-    "draw_reliability",
-    "draw_where",
-    "too_sure",
-]
-
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),
     "none": ("black", "", ":"),
@@ -173,7 +162,7 @@ def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
 
 
 def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds, by truth and number of cases."""
+    """The share of scores whose true probability the 95 % band holds, by truth and cases."""
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
     shades = [COLOURS[name] for name in ("held out", "ISGP", "data", "bound", "GP", "PAVA")]

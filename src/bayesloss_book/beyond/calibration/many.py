@@ -27,20 +27,6 @@ from bayesloss_book.beyond.calibration import rivals, scores, tables
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "DATA",
-    "DRAWS",
-    "MODELS",
-    "SIZES",
-    "STORES",
-    "TUNED",
-    "Draw",
-    "cells",
-    "draw",
-    "measure",
-    "run",
-]
-
 Array = NDArray[np.float64]
 
 SIZES = (200, 1_000, 5_000)
@@ -70,7 +56,7 @@ class Draw(NamedTuple):
     """Probabilities and labels to calibrate on, probabilities and truth to test on."""
 
     p: Array  # (n, K)
-    y: NDArray[np.int64]  # (n, K)
+    y: NDArray[np.int64]  # (n,)
     # (m, K), the truth has the probabilities of the classes given the inputs where data are
     # simulated, and else a 1 for the label
     test: Array

@@ -22,19 +22,6 @@ from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 
-__all__ = [
-    "EXTRA",
-    "MANY",
-    "MANY_EXTRA",
-    "MANY_STANDARD",
-    "METHODS",
-    "OURS",
-    "STANDARD",
-    "Curve",
-    "fit",
-    "fit_many",
-]
-
 Array = NDArray[np.float64]
 _Method = TypeVar("_Method")
 

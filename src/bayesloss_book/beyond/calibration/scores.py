@@ -32,23 +32,6 @@ from sklearn.svm import LinearSVC
 from bayesloss_book.beyond.calibration import tables
 from bayesloss_book.data import load_images
 
-__all__ = [
-    "CURVES",
-    "IMAGES",
-    "MODELS",
-    "SMALL",
-    "TABLES",
-    "TUNED",
-    "Curve",
-    "Draw",
-    "ScoreSet",
-    "cached",
-    "draw",
-    "images",
-    "kind",
-    "score_sets",
-]
-
 Array = NDArray[np.float64]
 
 

@@ -13,24 +13,6 @@ from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.beyond.calibration.scores import TUNED, kind
 from bayesloss_book.stores.results import load_results
 
-__all__ = [
-    "KEYS",
-    "against",
-    "beaten",
-    "by_data",
-    "by_family",
-    "coverage",
-    "draws_part",
-    "everything",
-    "excess",
-    "improvement",
-    "long",
-    "mean_and_error",
-    "seconds",
-    "table",
-    "win_rates",
-]
-
 SET = ["data", "task", "model"]
 KEYS = [*SET, "n", "number"]
 
@@ -102,7 +84,7 @@ def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def draws_part(rows: pd.DataFrame, n: int, rival: str) -> float:
-    """Of the standard error of ours less a rival, what other draws of the same sets would change."""
+    """Of the standard error of ours less a rival, what comes from the draws of the same sets."""
     wide = rows[rows["n"] == n].pivot(index=[*SET, "number"], columns="method", values="log_loss")
     gap = (wide[OURS] - wide[rival]).groupby(level=SET)
     return float(np.sqrt((gap.var() / gap.size()).sum()) / len(gap))

@@ -25,18 +25,6 @@ from bayesloss_book.probit_references import (
     importance_points,
 )
 
-__all__ = [
-    "TEST_NAMES",
-    "Live",
-    "by_max_loss",
-    "draw_belief",
-    "draw_bumps",
-    "draw_kernels",
-    "draw_regrets",
-    "draw_saved",
-    "live",
-]
-
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _STYLES = {
     "laplace": (COLOURS["Linear"], "v", ":"),

@@ -21,8 +21,6 @@ from bayesloss.calibrating.loss_em_probit import check_max_loss
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 
-__all__ = ["by_one_more_label", "table_3_by_draws"]
-
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
     """Probabilities of +1 from EP's evidences with a label +1 and with a label -1 at the target.

@@ -34,8 +34,6 @@ from bayesloss_book.probit_references import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["KERNEL", "METHODS", "cells", "measure", "regrets", "run", "summary"]
-
 METHODS = {
     "laplace": "Laplace",
     "loss_em": "loss-EM (Table 3)",

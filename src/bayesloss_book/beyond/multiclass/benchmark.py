@@ -33,21 +33,6 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "IMAGES",
-    "METHODS",
-    "PENALTIES",
-    "SMALL",
-    "cases_of",
-    "cells",
-    "joint_fit",
-    "log_probabilities",
-    "measure",
-    "problem",
-    "run",
-    "tempered",
-]
-
 Array = NDArray[np.float64]
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")

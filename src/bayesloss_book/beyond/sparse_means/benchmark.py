@@ -11,8 +11,6 @@ from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["SETTINGS", "SIZES", "cells", "measure", "measure_cost", "run"]
-
 SETTINGS = (  # kind, shift, k
     ("line", 2.0, 7),
     ("line", 0.0, 7),

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 
-__all__ = ["Counted", "by_hand", "count", "problem"]
-
 _NOISE = 0.04
 _BACKWARD = 5  # the cost of a value and its gradient in units of the value, at most (Griewank)
 

@@ -28,8 +28,6 @@ from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
 
-__all__ = ["KINDS", "Problem", "draw"]
-
 KINDS = ("line", "plane", "four inputs", "cars", "diabetes")
 
 _SIMULATED = {"plane": (2, 1.0), "four inputs": (4, 0.5)}  # inputs, a of the kernel

@@ -26,8 +26,6 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-__all__ = ["FIXED", "ORACLES", "OURS", "PLACED", "density_ratio", "fit", "inputs_by_the_bound"]
-
 OURS = "targeted"
 FIXED = ("least KL", "FITC", "importance weights", "fitted to FITC at the targets", "exact fit")
 PLACED = (

@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 
-__all__ = ["BASE", "long", "ratios", "wins"]
-
 BASE = "least KL"
 KEYS = ["kind", "shift", "k"]
 

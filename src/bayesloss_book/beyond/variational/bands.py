@@ -23,8 +23,6 @@ from bayesloss.learning.inference.variational import Expectation, nearest, varia
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["METHODS", "cells", "measure", "run"]
-
 METHODS = {
     "normal": "variational",
     "bound": "variational, by Jaakkola and Jordan's bound",

@@ -24,8 +24,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["INPUTS", "METHODS", "cells", "measure", "run"]
-
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
     "laplace": "Laplace, fitted by its bound",

@@ -14,27 +14,9 @@ from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.source_problems import (
-    cells as problems,
-)
-from bayesloss_book.source_problems import (
-    data_set,
-    grid,
-    log_loss,
-    prior_and_likelihood,
-)
+from bayesloss_book.source_problems import cells as problems
+from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "METHODS",
-    "cells",
-    "compare",
-    "grid_evidence",
-    "log_evidence",
-    "measure",
-    "run",
-    "small_problems",
-]
 
 METHODS = {
     "laplace": "Laplace",

@@ -29,8 +29,6 @@ from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["DRAWS", "cells", "divergence", "measure", "run"]
-
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta
 _REPEATS = 16  # of each weighted estimate

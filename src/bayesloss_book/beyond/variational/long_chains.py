@@ -40,8 +40,6 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["SETTLED", "Jumper", "gaussians", "importance_evidence", "measure", "nuts", "run"]
-
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
 _LIGHT = 12.0  # nats below the best bound: such a mode plays no part

@@ -30,20 +30,6 @@ from bayesloss_book.probit_references import (
     excess_risk,
 )
 
-__all__ = [
-    "TEST_NAMES",
-    "distances",
-    "draw_difference",
-    "draw_gain",
-    "draw_map",
-    "draw_reference",
-    "draw_table",
-    "draw_worst",
-    "med_comparison",
-    "misses",
-    "over_ep",
-]
-
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _NAMES = {"laplace": "Laplace", "loss_em": "loss-EM", "ep": "EP"}
 _STYLES = {"laplace": ("o", "GP"), "loss_em": ("^", "PAVA"), "ep": ("s", "ISGP")}

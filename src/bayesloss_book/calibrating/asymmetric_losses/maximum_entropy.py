@@ -14,8 +14,6 @@ from torch import Tensor
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights
 
-__all__ = ["med_objective", "med_probit", "slacks"]
-
 
 def slacks(p_right: Tensor, y: Tensor, costs: CostMatrix) -> Tensor:
     """The least slacks (..., n) that LHG (29) allows, from the probabilities of the labels seen."""

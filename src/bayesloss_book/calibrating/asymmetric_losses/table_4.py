@@ -36,24 +36,6 @@ from bayesloss_book.probit_references import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LENGTHS",
-    "METHODS",
-    "TESTS",
-    "THRESHOLDS",
-    "Trial",
-    "cells",
-    "costs_at",
-    "map_cells",
-    "measure",
-    "measure_map",
-    "printed",
-    "run",
-    "run_map",
-    "run_rounded",
-    "table",
-]
-
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
 

@@ -14,8 +14,6 @@ from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
 from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
 from bayesloss_book.power_plant import PowerPlant, tail_matching
 
-__all__ = ["power_plant_slider"]
-
 _LOW, _HIGH, _TOP = 220, 400, 0.028  # of the picture: temperatures, density
 _WIDTH, _HEIGHT = 480, 170
 _DASHES = {"-": "", ":": "2 4", "--": "7 4", "-.": "8 3 2 3"}

@@ -9,13 +9,10 @@ from typing import Any
 import torch
 
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.calibrating.gp_regression.covariate_shift import NOISE
 from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.shifted_regression import SMOOTHNESS, covariate_shift, equal_ranks, truth
+from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["SIZES", "cells", "count_multiplications", "measure", "run", "solve_by_hand"]
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),

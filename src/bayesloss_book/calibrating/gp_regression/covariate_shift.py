@@ -11,36 +11,11 @@ from torch import Tensor
 
 from bayesloss_book.shifted_regression import (
     DEVIATION,
-    NOISE,
-    SMOOTHNESS,
     ShiftedProblem,
     covariate_shift,
     equal_ranks,
-    truth,
 )
-from bayesloss_book.sparse_means import (
-    mean_by_cg,
-    on_all,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-)
-
-__all__ = [
-    "DEVIATION",
-    "NOISE",
-    "SMOOTHNESS",
-    "ShiftedProblem",
-    "covariate_shift",
-    "equal_ranks",
-    "excess",
-    "risks",
-    "routes_by_cg",
-    "routes_by_samples",
-    "routes_by_support",
-    "sparse_means",
-    "sweep",
-    "truth",
-]
+from bayesloss_book.sparse_means import mean_by_cg, on_all, sparse_mean_calibrated, sparse_mean_kl
 
 
 def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:

@@ -11,8 +11,6 @@ from bayesloss_book.calibrating.gp_regression.covariate_shift import risks, spar
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.shifted_regression import DEVIATION, ShiftedProblem
 
-__all__ = ["STYLES", "draw_costs", "draw_routes", "draw_shift", "draw_sweep"]
-
 STYLES = {
     "posterior mean": (COLOURS["ISGP"], "-"),
     "min KL": (COLOURS["GP"], "--"),

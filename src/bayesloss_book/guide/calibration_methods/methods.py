@@ -22,12 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss_book.baselines import (
-    CALIBRATION_BINS,
-    HELD_OUT,
-    calibration_error,
-    recipe,
-)
+from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
     EMBEDDED,
@@ -41,22 +36,6 @@ from bayesloss_book.guide.calibration_methods.problems import (
     problem,
 )
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "HELD_OUT",
-    "METHODS",
-    "STRONG",
-    "calibration_noise",
-    "cells",
-    "embedded_cells",
-    "fit_true_link",
-    "image_cells",
-    "measure",
-    "penalty_path",
-    "predict",
-    "run",
-    "simulated_cells",
-]
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
@@ -245,11 +224,7 @@ def fit_true_link(
 
 
 def _cross(
-    tasks: list[tuple[str, str]],
-    size: int,
-    n_seeds: int,
-    methods: tuple[str, ...],
-    C: float = 1.0,
+    tasks: list[tuple[str, str]], size: int, n_seeds: int, methods: tuple[str, ...], C: float = 1.0
 ) -> list[dict[str, Any]]:
     return [
         {"data": data, "task": task, "size": size, "C": C, "seed": seed, "method": method}

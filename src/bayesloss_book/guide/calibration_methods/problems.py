@@ -12,20 +12,6 @@ from sklearn.model_selection import train_test_split
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import inputs
 
-__all__ = [
-    "DATA",
-    "EMBEDDED",
-    "IMAGE_TASKS",
-    "INPUTS",
-    "KINDS",
-    "LINKS",
-    "N_IMAGES",
-    "SCORES",
-    "BinaryProblem",
-    "log_odds",
-    "problem",
-]
-
 LINKS = ("logistic", "asymmetric", "kinked", "heavy-tailed")
 INPUTS = ("Gaussian", "skewed")
 EMBEDDED = {
@@ -59,7 +45,7 @@ class BinaryProblem(NamedTuple):
     """Training data, test inputs, and what the test labels are drawn with."""
 
     X: NDArray[np.float64]  # (n, d)
-    y: NDArray[np.bool_]  # (n, d)
+    y: NDArray[np.bool_]  # (n,)
     X_test: NDArray[np.float64]  # (m, d)
     # (m,), the probabilities of the test labels where the data are simulated, otherwise the labels
     truth: NDArray[np.float64]

@@ -8,16 +8,6 @@ from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.guide.calibration_methods.methods import METHODS
 from bayesloss_book.guide.calibration_methods.problems import KINDS
 
-__all__ = [
-    "CALIBRATORS",
-    "PROBLEM",
-    "averages",
-    "costs",
-    "differences",
-    "label",
-    "learned_against_calibrated",
-]
-
 PROBLEM = ["data", "task", "size", "C"]  # what makes a problem, up to the seed
 CALIBRATORS = ("logistic", "sigmoid", "isotonic", "beta")  # what people use
 _TEST_SHARE = 0.5  # test over training data in the splits of an embedded set

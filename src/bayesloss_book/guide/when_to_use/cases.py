@@ -35,8 +35,6 @@ from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use.tables import labels
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["CASES", "FIRST_WAVE", "LIBRARIES", "cells", "measure", "run"]
-
 Array = NDArray[np.float64]
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
 

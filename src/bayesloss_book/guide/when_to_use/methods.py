@@ -40,18 +40,6 @@ from bayesloss_book.guide.when_to_use.tables import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "CLASSIFIERS",
-    "REGRESSORS",
-    "SIMULATED",
-    "SIZES",
-    "cells",
-    "classifier",
-    "measure",
-    "regress",
-    "run",
-]
-
 CLASSIFIERS = (
     "linkgistic",
     "paper's recipe",

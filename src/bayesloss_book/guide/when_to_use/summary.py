@@ -19,18 +19,6 @@ from bayesloss_book.guide.when_to_use.cases import CASES, LIBRARIES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
-__all__ = [
-    "ASKED",
-    "MARGIN",
-    "averages",
-    "before_and_after",
-    "behind_best",
-    "by_group",
-    "contest",
-    "group",
-    "seconds",
-]
-
 MARGIN = 3e-3  # nats: smaller differences do not count
 
 # Of each case of `cases`: the measure, what stands beside it, what is asked for, and whether the
@@ -54,12 +42,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "10 % above that, or a warning",
         lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
     ),
-    "bands": (
-        "coverage",
-        "",
-        "0.93 to 0.97",
-        lambda row: 0.93 <= row["coverage"] <= 0.97,
-    ),
+    "bands": ("coverage", "", "0.93 to 0.97", lambda row: 0.93 <= row["coverage"] <= 0.97),
     "kernel": (
         "log loss",
         "scikit-learn's GP, scaled",
@@ -72,12 +55,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "at most that",
         lambda row: row["value"] <= row["beside"],
     ),
-    "chance": (
-        "difference of probabilities",
-        "",
-        "under 0.001",
-        lambda row: row["value"] < 1e-3,
-    ),
+    "chance": ("difference of probabilities", "", "under 0.001", lambda row: row["value"] < 1e-3),
     "EM": (
         "turn of the weights, rounds 20 to 30",
         "",

@@ -24,8 +24,6 @@ from scipy.stats import norm
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
-__all__ = ["CLASSIFICATION", "CURVES", "LINKS", "REGRESSION", "Problem", "labels", "values"]
-
 Array = NDArray[np.float64]
 
 _MAX_TEST = 5_000

@@ -34,8 +34,6 @@ from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fi
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["STARTS", "cells", "draw_trap", "free_intercept", "measure", "run", "search_ends"]
-
 STARTS = (8.0, 2.0, 1.2)
 
 

@@ -22,8 +22,6 @@ from bayesloss_book.learning.auto_mpg.table_1 import (
     summary,
 )
 
-__all__ = ["draw_fits", "draw_gains", "draw_samples", "draw_units"]
-
 
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     """The four methods on all cars: posterior means with bands of two standard deviations."""
@@ -123,8 +121,7 @@ def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     axis.set_yticks([800, 1000, 1500, 2000], ["800", "1000", "1500", "2000"])
     axis.minorticks_off()
     axis.set(
-        xlabel="our mean squared test error (squared miles per gallon)",
-        ylabel="printed in Table 1",
+        xlabel="our mean squared test error (squared miles per gallon)", ylabel="printed in Table 1"
     )
     axis.legend(ncols=2, fontsize="small")
     return figure

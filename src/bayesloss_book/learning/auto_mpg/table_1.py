@@ -25,29 +25,6 @@ from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "INPUTS",
-    "METHODS",
-    "PERIOD_FRACTION",
-    "PERIOD_FRACTIONS",
-    "SIZES",
-    "UNITS",
-    "affine_fit",
-    "by_fraction",
-    "cells",
-    "fit",
-    "gains",
-    "measure",
-    "paired_gains",
-    "plug_in",
-    "printed",
-    "ratio",
-    "rows_of",
-    "run",
-    "split_of",
-    "summary",
-]
-
 INPUTS = {
     "accel": "acceleration",
     "displ": "displacement",

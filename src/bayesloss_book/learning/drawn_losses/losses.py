@@ -25,21 +25,6 @@ from bayesloss_book.random_sources import (
     make_prior,
 )
 
-__all__ = [
-    "average_losses",
-    "breast_cancer",
-    "calibration_gap",
-    "calibration_trials",
-    "failure_frequency",
-    "failure_probability",
-    "prior_average",
-    "random_instances",
-    "represented_link",
-    "slack_table",
-    "stationary_share",
-]
-
-
 # ------------------------------------------------------------------------------- theorem 2 (i)
 
 
@@ -77,8 +62,7 @@ def calibration_gap(
 
     For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
     eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
-    classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid. Of
-    shape (len(margins).
+    classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid.
     """
     # nu at -1, 0 and 1 is among the points for a whole reach, and so are points very near 0.
     t = torch.arange(-reach, reach + 0.01, 0.025, dtype=torch.float64)

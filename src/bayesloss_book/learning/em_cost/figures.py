@@ -8,8 +8,6 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["draw_operations"]
-
 
 def draw_operations(
     base: Mapping[str, int], more_data: Mapping[str, int], more_basis: Mapping[str, int]

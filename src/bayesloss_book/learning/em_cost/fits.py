@@ -34,20 +34,6 @@ from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import DataError, load_images
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "PROBLEMS",
-    "STORES",
-    "Problem",
-    "cells",
-    "fit",
-    "measure",
-    "readable",
-    "run",
-    "table",
-    "text",
-    "topics",
-]
-
 _N_TEST = 5000
 _WORDS = 50_000
 

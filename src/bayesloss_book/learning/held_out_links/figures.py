@@ -9,8 +9,6 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["draw_rounds", "draw_savings"]
-
 
 def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
     """Training and test log loss of some runs of EM, by round."""

@@ -26,28 +26,8 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "PRIORS",
-    "SOURCES",
-    "WithConstant",
-    "exact",
-    "excess",
-    "fit",
-    "grid",
-    "joint_density",
-    "labels",
-    "measure",
-    "measure_exact",
-    "run",
-    "run_exact",
-    "source_draws",
-]
-
 PRIORS = ("waves", "constant")
-SOURCES = {
-    "line": lambda x: x,
-    "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5,
-}
+SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
 _REACH = 3.0
 
 

@@ -21,26 +21,7 @@ from numpy.typing import NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.random_sources import Array, inverse_source, make_prior, whole_period
-
-__all__ = [
-    "best_root",
-    "count_zeros",
-    "cumulants",
-    "expected_zeros",
-    "flipped_root",
-    "inverse_source",
-    "level_cost",
-    "make_prior",
-    "origin_quadratic",
-    "rms_harmonic",
-    "slope_table",
-    "steepest",
-    "tail_bound",
-    "whole_period",
-    "zeros_table",
-]
-
+from bayesloss_book.random_sources import Array, make_prior, whole_period
 
 # ---------------------------------------------------------------------------------------- zeros
 

@@ -36,17 +36,6 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LEVELS",
-    "METHODS",
-    "N_DRAWS",
-    "PLACES",
-    "cells",
-    "hyper_mixture",
-    "measure",
-    "run",
-]
-
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
     "chains": "long run, true hyper-parameters",

@@ -33,15 +33,6 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LongRun",
-    "long_run",
-    "measure",
-    "mixture_moments",
-    "modes",
-    "run",
-]
-
 
 @dataclass(frozen=True)
 class LongRun:
@@ -75,10 +66,7 @@ def long_run(
         seed=seed,
     )
     chosen = torch.multinomial(
-        annealed.weights,
-        n_chains,
-        replacement=True,
-        generator=torch.Generator().manual_seed(seed),
+        annealed.weights, n_chains, replacement=True, generator=torch.Generator().manual_seed(seed)
     )
     start = prior.location + scale * annealed.points[chosen] - posterior.mode
 

@@ -20,8 +20,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["METHODS", "cells", "draw_cost", "measure", "medians", "run"]
-
 METHODS = {
     "fast": "fast form, $O(NM)$",
     "psi": r"through $\psi$, $O(NM^2)$",

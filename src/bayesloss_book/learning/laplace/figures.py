@@ -27,17 +27,6 @@ from bayesloss_book.source_problems import (
     source_of_chains,
 )
 
-__all__ = [
-    "by_size",
-    "compare_samplers",
-    "coverage",
-    "draw_against_chains",
-    "draw_averaging",
-    "draw_bands",
-    "draw_ranks",
-    "rank_tests",
-]
-
 
 def draw_averaging(sizes: Sequence[int], seed: int) -> Figure:
     """Jensen's inequality under a posterior: for one label, and for all labels of some data sets.

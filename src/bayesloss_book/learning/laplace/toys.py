@@ -22,20 +22,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "classification",
-    "compare_losses",
-    "draw_evidence",
-    "draw_posterior",
-    "evidence_table",
-    "log_density_of_weights",
-    "losses",
-    "printed_evidence",
-    "regression",
-    "small_prior",
-    "true_log_evidence",
-]
-
 
 def small_prior() -> ISGP:
     """Two basis functions on a period of 8; the inputs of the toys lie in [-1, 1]."""

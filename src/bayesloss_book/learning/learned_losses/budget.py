@@ -23,8 +23,6 @@ from bayesloss_book.learning.learned_losses.table_2 import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["ITERATIONS", "cells", "logistic_path", "measure", "run"]
-
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
 _MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
 

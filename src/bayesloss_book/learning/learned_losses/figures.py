@@ -10,8 +10,6 @@ from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.summary import columns, paths, printed
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS
 
-__all__ = ["draw_gaps", "draw_paths", "draw_readings"]
-
 _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
 _STYLES = dict(
     zip(

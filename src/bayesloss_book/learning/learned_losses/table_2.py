@@ -25,25 +25,6 @@ from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "BLOCKS",
-    "DATA",
-    "METHODS",
-    "SCALINGS",
-    "SIZES",
-    "TASKS",
-    "TRONS",
-    "cells",
-    "jackknife",
-    "mean_auc",
-    "measure",
-    "paper_cells",
-    "problem_data",
-    "problems",
-    "run",
-    "scaled_cells",
-]
-
 DATA = ("mnist", "fashion-mnist")
 SIZES = {"mnist": 60_000, "fashion-mnist": 60_000, "digits": 1_200}
 TASKS = ("0 vs 8", "0 vs rest", "odd vs even", "each vs rest")

@@ -30,21 +30,6 @@ from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "BLOCKS",
-    "COMPARED",
-    "DATA",
-    "METHODS",
-    "SETTING",
-    "SIZES",
-    "cells",
-    "curve_cells",
-    "measure",
-    "measures_of",
-    "run",
-    "setting_cells",
-]
-
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
 COMPARED = (*METHODS, HELD_OUT)
@@ -180,11 +165,7 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
 
 
 def _fit_scikit_learn(
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    X_test: NDArray[np.float64],
-    C: float,
-    tol: float,
+    X: NDArray[np.float64], y: NDArray[np.int64], X_test: NDArray[np.float64], C: float, tol: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
     """The same by scikit-learn."""
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))

@@ -19,8 +19,6 @@ from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["CURVES", "DRESS", "POINTS", "cells", "curves_of", "groups_of", "measure", "run"]
-
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
 CURVES = ("link", "link_low", "link_high", "source", "source_low", "source_high")

@@ -12,8 +12,6 @@ from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, MET
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
 from bayesloss_book.learning.learning_curves.summary import LEARNED, WHOLE, curves, gains
 
-__all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses", "draw_settings"]
-
 _STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
 _COLOUR = {
     "logistic": COLOURS["data"],

@@ -11,8 +11,6 @@ import pandas as pd
 from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, SETTING
 
-__all__ = ["LEARNED", "WHOLE", "curves", "gains", "in_setting", "settings_table"]
-
 # Each accuracy, and what its values on the parts of the test set are called.
 WHOLE = {"ovr_accuracy": "ovr_part", "accuracy": "part"}
 
@@ -52,11 +50,7 @@ def gains(
     over_seeds = difference.groupby(_KEYS, sort=False)
     mean = over_seeds.mean()
     return pd.DataFrame(
-        {
-            "gain": mean.mean(axis=1),
-            "error": mean.sem(axis=1),
-            "seeds": over_seeds.size(),
-        }
+        {"gain": mean.mean(axis=1), "error": mean.sem(axis=1), "seeds": over_seeds.size()}
     )
 
 

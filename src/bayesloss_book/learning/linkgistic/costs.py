@@ -27,18 +27,6 @@ from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 from bayesloss_book.stores.results import load_results
 
-__all__ = [
-    "cpu_months",
-    "grid_errors",
-    "grid_growth",
-    "operations",
-    "plain_expectation",
-    "search_steps",
-    "stored_hours",
-    "table_errors",
-    "tabulated_expectation",
-]
-
 
 def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """The Monte Carlo estimate of Q, W&N section 4.2, a datum: every draw through psi."""

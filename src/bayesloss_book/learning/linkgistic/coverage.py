@@ -15,8 +15,6 @@ from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["covered", "measure", "run"]
-
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
     """The share of test inputs whose true log odds lie within the 95 % band of nu."""

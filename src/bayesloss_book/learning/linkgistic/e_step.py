@@ -22,8 +22,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["cells", "draw_cost", "measure", "medians", "run"]
-
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
     """From n scores and labels to the Laplace posterior of the link; repetitions do the same.

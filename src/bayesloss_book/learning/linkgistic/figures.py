@@ -15,23 +15,9 @@ from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 
-__all__ = [
-    "draw_asymmetry",
-    "draw_creep",
-    "draw_fall",
-    "draw_held_out",
-    "draw_link",
-    "draw_links",
-    "draw_outside",
-    "draw_sensitivity",
-    "draw_short_cuts",
-    "middle",
-    "mirrored",
-]
-
 
 def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
-    """The learned source and inverse link with 95 % bands, and a histogram of the training scores."""
+    """The learned source and inverse link with 95 % bands, and the training scores beneath."""
     x = np.linspace(link.low, link.high, 300)
     figure, axes = subplots(1, 2, figsize=(7.2, 3.0))
     parts = (

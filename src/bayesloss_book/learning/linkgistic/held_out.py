@@ -24,8 +24,6 @@ from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
-__all__ = ["fixed_link", "frequencies", "left_out", "refits", "refits_of_fixed_link", "relinked"]
-
 
 def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     """Scores of logistic regression, and one Newton step without each datum: two of shape (n,)."""

@@ -28,26 +28,6 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = [
-    "KINKED",
-    "Round",
-    "Task",
-    "ascents",
-    "atoms",
-    "bent_draws",
-    "best_monotone",
-    "by_round",
-    "cancer",
-    "digit",
-    "drawn",
-    "joint_of_atoms",
-    "kinked",
-    "learn",
-    "linear_data",
-    "reach",
-    "shifted",
-]
-
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
@@ -58,9 +38,9 @@ class Task:
     """Labels of two classes, for training and for testing."""
 
     X: NDArray[np.float64]  # (n, d)
-    y: NDArray[np.int64]  # (n, d)
+    y: NDArray[np.int64]  # (n,)
     X_test: NDArray[np.float64]  # (n_test, d)
-    y_test: NDArray[np.int64]  # (n_test, d)
+    y_test: NDArray[np.int64]  # (n_test,)
     # (n_test,), the true log odds at the test inputs, where the data are simulated
     odds: NDArray[np.float64] | None = None
 
@@ -99,7 +79,7 @@ class Round:
     beta: Tensor  # (d,)
     scores: Tensor  # (n,)
     posterior: Posterior
-    value: float  # laplace's log evidence less the penalty on the weights, in nats
+    value: float  # Laplace's log evidence less the penalty on the weights, in nats
     # how much the M-step before raised its own objective, in nats; NaN in the first round
     rise: float
 
@@ -141,9 +121,7 @@ def learn(
         return _PRIORS[prior](kernel, gamma=0.01)
 
     noise = torch.randn(
-        (n_samples, n_basis + 1),
-        dtype=torch.float64,
-        generator=torch.Generator().manual_seed(seed),
+        (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
     fit = fit_links(
         data,

@@ -15,8 +15,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
 
-__all__ = ["link_slider"]
-
 _WIDTH, _HEIGHT, _REACH = 600, 300, 2.5  # the picture; scores shown, in their standard deviations
 _DOTTED = f'stroke="{COLOURS["Linear"]}" stroke-dasharray="2 4" stroke-width="2"'
 _SCRIPT = """

@@ -6,15 +6,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    ProperLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
-
-__all__ = ["LOSSES", "best_line", "bumpy", "skewed_truth", "tightest"]
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SkewedLogLoss, SquareLoss
 
 LOSSES: dict[str, ProperLoss] = {
     "log": LogLoss(),

@@ -12,8 +12,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import Axis, HTMLTable, curve, legend, marks, picture, slider
 from bayesloss_book.learning.proper_losses.examples import LOSSES
 
-__all__ = ["forecast_slider"]
-
 _WIDTH, _HEIGHT, _MOST = 540, 210, 1.2  # of the picture, and the highest cost in it
 _LINES = {"distance": ("GP", "8 5"), "square": ("PAVA", "2 4"), "log": ("ISGP", "none")}
 _BORDERS = {"8 5": "dashed", "2 4": "dotted", "none": "solid"}

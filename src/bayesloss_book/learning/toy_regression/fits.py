@@ -20,24 +20,8 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.toys import NOISE, PERIOD, REACH, TRUTHS, Problem, grid
+from bayesloss_book.toys import PERIOD, REACH, Problem, grid
 from bayesloss_book.toys import regression_problem as problem
-
-__all__ = [
-    "NOISE",
-    "PERIOD",
-    "REACH",
-    "TRUTHS",
-    "Problem",
-    "bands",
-    "comparison",
-    "evidence_at",
-    "fit",
-    "flat_limit",
-    "grid",
-    "problem",
-    "slices",
-]
 
 
 def fit(

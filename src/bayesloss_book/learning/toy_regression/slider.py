@@ -14,8 +14,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.toys import Problem, grid
 
-__all__ = ["posterior_slider"]
-
 _WIDTH, _HEIGHT = 600, 300
 _SCRIPT = """
 (() => {

@@ -19,19 +19,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "closed_form",
-    "draw_figure_4",
-    "draw_missing",
-    "draw_printed",
-    "draw_priors",
-    "fourier_square",
-    "mercer_sum",
-    "pair_integral",
-    "printed_finite",
-    "printed_infinite",
-]
-
 Pair = Literal["sine", "cosine", "mixed"]
 Array = NDArray[np.float64]
 

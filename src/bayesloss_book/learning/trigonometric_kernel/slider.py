@@ -12,8 +12,6 @@ import numpy as np
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.html import Axis, HTMLTable, framed, slider
 
-__all__ = ["prior_slider"]
-
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")
 # Name, label, (least, largest, step) and start of each; a and b are on logarithmic scales.
 _SLIDERS = (
