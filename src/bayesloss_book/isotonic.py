@@ -35,6 +35,7 @@ _GAP = 1e-18  # of complementarity: values are off by its square root where mult
 _FULL_STEPS = 60  # iterations; some twenty are usual
 _SHORTEST = 2.0**-20  # of a step, before the search along it is given up
 _BELOW_1 = 1 - 2.0**-53
+_BLUR = 2.0**-51  # of a derivative: a few roundings of its target and, bent, of its value
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,8 @@ def _interior_point(
     residual, overshot = math.inf, False
     for n_iter in range(max_iter + 1):
         p, total = _values(least + s)
-        inverse = 1 / (w * curvature(p))
+        bend = curvature(p)
+        inverse, blur = 1 / (w * bend), _BLUR * w * (1 + bend * p)
         slack = w * gradient(p) + np.diff(a - b)  # D^T r = -diff(r)
         # In units of the derivative, or of the values where a steep derivative amplifies rounding.
         residual = float((np.abs(slack) * np.minimum(inverse, 1)).max())
@@ -164,7 +166,8 @@ def _interior_point(
         tilt = partial(_tilt, lambda p: w * gradient(p), least, s, t, move, aim)
         # Between two pieces of a link with kinks full steps may go back and forth for ever.
         furthest = 1.0 if n_iter < _FULL_STEPS else 0.5
-        reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach))
+        rounding = float(blur @ np.abs(np.cumsum(move)[:-1]))
+        reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach), rounding)
         s, t, a, b = s + reach * move, t - reach * move, a + reach * da, b + reach * db
     converged = bool(residual < _TOLERANCE and product < _GAP)
     if not converged:
@@ -254,10 +257,15 @@ def _tilt(
     return float(objective - aim * (move / ahead - move / behind).sum())
 
 
-def _back_from_beyond(tilt: Callable[[float], float], reach: float) -> tuple[float, bool]:
-    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed."""
+def _back_from_beyond(
+    tilt: Callable[[float], float], reach: float, rounding: float
+) -> tuple[float, bool]:
+    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed.
+
+    A slope within its rounding says nothing: steps that it shortened would hardly move.
+    """
     start, there, overshot = tilt(0.0), tilt(reach), False
-    while start < 0 and there > -start / 2 and reach > _SHORTEST:
+    while start < -rounding and there > -start / 2 and reach > _SHORTEST:
         # Where the slope is zero if it changes in a straight line, but no less than a tenth.
         reach *= max(0.1, min(0.5, start / (start - there)))
         there, overshot = tilt(reach), True

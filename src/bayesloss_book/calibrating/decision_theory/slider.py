@@ -67,6 +67,8 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
             f"got {plant.critical}"
         )
     names = list(STYLES)
+    # To digits that no processor moves: searches for them end within 2e-7 of each other.
+    fits = {name: (round(mean, 4), round(deviation, 4)) for name, (mean, deviation) in fits.items()}
     moved = [tail_matching(replace(plant, critical=float(T))) for T in _CRITICAL]
     tails = [
         [float(plant.tail(T)), *(float(norm.sf(T, *fits[name])) for name in names[1:3])]
