@@ -27,6 +27,7 @@ from bayesloss import (
 )
 from bayesloss.learning.inference.evidence import evidence_gradient
 from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP

@@ -29,6 +29,7 @@ from bayesloss.learning.data.dask_inputs import array_of, is_dask
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, remember_columns
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, size
+from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.ends import with_straight_ends
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations

@@ -104,7 +104,7 @@ class EvidenceMaximum(Generic[L]):
     at_bound: tuple[str, ...]
 
 
-def _transformed(values: Sequence[float]) -> Float[Tensor, "p"]:
+def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
     """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
 
     The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
@@ -115,7 +115,7 @@ def _transformed(values: Sequence[float]) -> Float[Tensor, "p"]:
     return torch.tensor(logs, dtype=torch.float64)
 
 
-def theta_of(prior: Trigonometric, likelihood: Likelihood) -> Float[Tensor, "p"]:
+def theta_of(prior: Trigonometric, likelihood: Likelihood) -> Float[Tensor, " p"]:
     """The hyper-parameters of a prior and a likelihood, on the scales of the search."""
     own = [getattr(likelihood, name) for name in likelihood.hyper_parameters]
     values = [prior.kernel.a, prior.kernel.variance, prior.gamma, prior.mu, *own]
@@ -123,7 +123,7 @@ def theta_of(prior: Trigonometric, likelihood: Likelihood) -> Float[Tensor, "p"]
 
 
 def model_at(
-    theta: Float[Tensor, "p"], prior: Trigonometric, likelihood: L
+    theta: Float[Tensor, " p"], prior: Trigonometric, likelihood: L
 ) -> tuple[Trigonometric, L]:
     """Prior and likelihood at theta, with kind, c and M of the prior."""
     kernel = TrigonometricKernel(
@@ -143,7 +143,7 @@ def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
 def modes_under(
     priors: Sequence[SourcePrior],
     joint_of: Callable[[SourcePrior], J],
-    start: Float[Tensor, "q"],
+    start: Float[Tensor, " q"],
     known: Mapping[int, Tensor] | None = None,
     **search: Any,
 ) -> dict[int, tuple[J, Mode]]:
@@ -165,11 +165,11 @@ def modes_under(
 
 
 def evidence_gradient(
-    theta: Float[Tensor, "p"],
+    theta: Float[Tensor, " p"],
     joint_of: Callable[[Tensor], LogJoint],
-    start: Float[Tensor, "q"],
+    start: Float[Tensor, " q"],
     objective: Objective,
-) -> tuple[float, Float[Tensor, "p"], Mode]:
+) -> tuple[float, Float[Tensor, " p"], Mode]:
     """The objective at theta in nats, its total derivative, and the mode, sought from ``start``.
 
     Without a mode the objective is -inf, and its gradient zero.

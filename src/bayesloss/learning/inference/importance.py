@@ -122,7 +122,7 @@ def weigh_draws(
 
 def log_ratios(
     joint: LogJoint, posterior: Posterior, noise: Float[Tensor, "k p"]
-) -> Float[Tensor, "k"]:
+) -> Float[Tensor, " k"]:
     """Log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k, of normal noise."""
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T

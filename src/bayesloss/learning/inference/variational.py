@@ -62,8 +62,8 @@ _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
 
 Scalar = Float[Tensor, ""]
-Rows = Float[Tensor, "n"]
-Vector = Float[Tensor, "p"]
+Rows = Float[Tensor, " n"]
+Vector = Float[Tensor, " p"]
 Matrix = Float[Tensor, "p p"]
 
 
