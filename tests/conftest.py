@@ -14,6 +14,9 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
+    "bayesloss.calibrating.loss_em_probit",
+    "bayesloss.calibrating.probit",
+    "bayesloss.calibrating.utility",
     "bayesloss.learning.weights.lbfgs",
 ]
 install_import_hook(SHAPED, "beartype.beartype")
