@@ -47,7 +47,10 @@ class CostScorer:
     ) -> float:
         """Decide by the estimator's probabilities, and pay."""
         found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
-        matrix = self.matrix._with_classes(estimator.classes_, costs)
+        matrix = type(self.matrix).from_array(
+            self.matrix.costs if costs is None else costs,
+            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
+        )
         p = np.zeros((len(found), len(matrix.classes)))
         p[:, columns] = found
         paid = matrix.cost(y, matrix.decide(p))

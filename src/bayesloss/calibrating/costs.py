@@ -42,7 +42,7 @@ class CostMatrix:
     Attributes
     ----------
     costs : ndarray of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
-        A row a decision, a column a class; with a leading dimension if they differ by row.
+        With a leading dimension if they differ by row.
     classes : ndarray of shape (n_classes,)
     decisions : ndarray of shape (n_decisions,)
 
@@ -61,16 +61,13 @@ class CostMatrix:
 
     More decisions than classes: send the patient home, treat, or ask for one more test.
 
-    >>> costs = CostMatrix.from_array(
-    ...     [[0, 19], [4, 1], [1, 2]],
-    ...     classes=["healthy", "sick"],
-    ...     decisions=["home", "treat", "test"],
-    ... )
+    >>> table = [[0, 19], [4, 1], [1, 2]]  # a row a decision, a column a class
+    >>> costs = CostMatrix.from_array(table, decisions=["home", "treat", "test"])
     >>> costs.decide([0.02, 0.1, 0.9])
     array(['home', 'test', 'treat'], dtype='<U5')
     >>> costs.risk([0.1])
     array([[1.9, 3.7, 1.1]])
-    >>> costs.cost(["sick"], ["test"]), costs.regret(["sick"], ["test"])
+    >>> costs.cost([1], ["test"]), costs.regret([1], ["test"])
     (array([2.]), array([1.]))
     """
 
@@ -90,7 +87,8 @@ class CostMatrix:
         for name, value in (("c_plus", c_plus), ("c_minus", c_minus)):
             if not 0 < value < np.inf:
                 raise ValueError(f"expected a finite cost {name} > 0, got {name}={value}")
-        self._set([[0, c_minus], [c_plus, 0]], classes, decisions, default=[-1, 1])
+        table = [[0, c_minus], [c_plus, 0]]
+        self._set(table, [-1, 1] if classes is None else classes, decisions, classes is not None)
 
     @classmethod
     def from_array(
@@ -106,31 +104,25 @@ class CostMatrix:
         ----------
         costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
             What each decision costs where each class is true, finite; a negative cost is a gain.
-            That is the transpose of scikit-learn's confusion matrix, and of the losses that
-            :func:`bayesloss.posterior_risk` takes. With a leading dimension each of n rows has
-            costs of its own.
+            With a leading dimension each of n rows has costs of its own. The losses that
+            :func:`bayesloss.posterior_risk` takes are the transpose.
         classes : array-like of shape (n_classes,), optional
             The labels, in the order of the columns of ``predict_proba``; 0, 1, ... if None.
         decisions : array-like of shape (n_decisions,), optional
-            What :meth:`decide` calls its decisions; if None the classes where there are as many,
-            else 0, 1, ...
+            As above; if None the classes where there are as many, else 0, 1, ...
 
         Raises
         ------
         ValueError
             If the shape is another one, a cost is not a finite number, there are fewer than two
-            classes or decisions, or the labels are too many, too few or not all different.
+            classes or decisions, or the labels are not as many different ones.
         """
         made = cls.__new__(cls)
-        made._set(costs, classes, decisions)
+        made._set(costs, classes, decisions, classes is not None)
         return made
 
     def _set(
-        self,
-        costs: ArrayLike,
-        classes: ArrayLike | None,
-        decisions: ArrayLike | None,
-        default: ArrayLike | None = None,
+        self, costs: ArrayLike, classes: ArrayLike | None, decisions: ArrayLike | None, told: bool
     ) -> None:
         table = _real(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
@@ -142,11 +134,11 @@ class CostMatrix:
             raise ValueError(f"expected finite costs, got {table[~np.isfinite(table)][0]}")
         table.flags.writeable = False
         n_decisions, n_classes = table.shape[-2:]
-        object.__setattr__(self, "_told", classes is not None)
         if classes is None:
-            classes = np.arange(n_classes) if default is None else default
+            classes = np.arange(n_classes)
         if decisions is None:
             decisions = classes if n_decisions == n_classes else np.arange(n_decisions)
+        object.__setattr__(self, "_told", told)
         object.__setattr__(self, "costs", table)
         object.__setattr__(self, "classes", _names(classes, n_classes, "classes"))
         object.__setattr__(self, "decisions", _names(decisions, n_decisions, "decisions"))
@@ -202,8 +194,8 @@ class CostMatrix:
         Raises
         ------
         ValueError
-            If the shape is another one, a value is no probability, a row does not sum to one, or
-            the costs are those of another number of rows.
+            If the shape is another one, a row holds no probabilities that sum to one, or the costs
+            are those of another number of rows.
         """
         p = self._checked(probabilities)
         self._check_rows(len(p), "probabilities")
@@ -221,12 +213,8 @@ class CostMatrix:
         Returns
         -------
         ndarray of shape (n,)
-            Of ``decisions``; of several that cost the same the first.
-
-        Raises
-        ------
-        ValueError
-            As by :meth:`risk`.
+            Of ``decisions``; of several that cost the same the first. Errors are those of
+            :meth:`risk`.
         """
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
@@ -235,10 +223,8 @@ class CostMatrix:
 
         Parameters
         ----------
-        y : array-like of shape (n,)
-            Of ``classes``.
-        decisions : array-like of shape (n,)
-            Of ``decisions``.
+        y, decisions : array-like of shape (n,)
+            Of ``classes`` and of ``decisions``.
 
         Returns
         -------
@@ -255,8 +241,7 @@ class CostMatrix:
     def regret(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
         """What each decision cost beyond the best one for the label, never negative.
 
-        Parameters, results and errors are those of :meth:`cost`, to which it is equal where the
-        best decision is free.
+        Parameters, results and errors are those of :meth:`cost`.
         """
         rows, k, d = self._codes(y, decisions)
         return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
@@ -272,13 +257,12 @@ class CostMatrix:
         Returns
         -------
         ndarray of the same shape
-            0, 1, ... if the costs were told no classes: they are taken to be in this order.
+            0, 1, ... if the costs were told no classes.
 
         Raises
         ------
         ValueError
-            If the costs were told classes and a class is not among them, or were told none and the
-            number of classes is another one.
+            If a class is not among those told, or, if none were told, the number is another one.
         """
         labels = np.asarray(classes)
         if self._told:
@@ -293,9 +277,9 @@ class CostMatrix:
     def scorer(self) -> CostScorer:
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
-        It takes the decisions of least risk under the estimator's ``predict_proba``. Columns are
-        matched by ``estimator.classes_`` if the costs were told their classes (a class that a
-        training fold lacks then has probability zero), and are taken in their order if not.
+        It takes the decisions of least risk under ``predict_proba``. Columns are matched by
+        ``estimator.classes_`` if the costs were told their classes (a class that a training fold
+        lacks then has probability zero), and are taken in their order if not.
 
         Returns
         -------
@@ -313,17 +297,11 @@ class CostMatrix:
         >>> X, y = load_breast_cancer(return_X_y=True)
         >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
         >>> costs = CostMatrix(c_plus=10, c_minus=1, classes=[0, 1])  # 0 is malignant
-        >>> grid = {"C": [1e-4, 1e-1]}
-        >>> search = GridSearchCV(LogisticRegression(), grid, scoring=costs.scorer()).fit(X, y)
-        >>> search.best_params_
+        >>> search = GridSearchCV(LogisticRegression(), {"C": [1e-4, 0.1]}, scoring=costs.scorer())
+        >>> search.fit(X, y).best_params_
         {'C': 0.1}
         """
         return CostScorer(self)
-
-    def _with_classes(self, classes: ArrayLike, costs: ArrayLike | None) -> Self:
-        """The same, told its classes if it was not, and with other costs if there are any."""
-        told = self.classes if self._told else classes
-        return self.from_array(self.costs if costs is None else costs, classes=told)
 
     def _codes(
         self, y: ArrayLike, decisions: ArrayLike
@@ -359,12 +337,11 @@ class CostMatrix:
         if one:
             return np.stack([1 - p, p], axis=1)
         total = p.sum(axis=1)
-        off = np.abs(total - 1) > _SUM
-        if off.any():
-            row = int(off.argmax())
+        off = np.flatnonzero(np.abs(total - 1) > _SUM)
+        if len(off):
             raise ValueError(
-                f"expected rows of probabilities that sum to 1, got a sum of {total[row]:.7g} in "
-                f"row {row}"
+                "expected rows of probabilities that sum to 1, got a sum of "
+                f"{total[off[0]]:.7g} in row {off[0]}"
             )
         return p
 

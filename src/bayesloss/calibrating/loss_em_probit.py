@@ -35,28 +35,6 @@ class LossEMResult:
     n_rounds: Int[Tensor, " m"]
     converged: Bool[Tensor, " m"]
 
-    @classmethod
-    def of(
-        cls,
-        q: GaussianWeights,
-        decisions: Tensor,
-        n_rounds: Tensor,
-        active: Tensor,
-        what: str,
-        did: str,
-    ) -> "LossEMResult":
-        """The end of a search, with a ConvergenceWarning if some data sets are still active."""
-        converged = torch.ones(len(n_rounds), dtype=torch.bool, device=active.device)
-        converged[active] = False
-        n_iterations = int(n_rounds.max())
-        if len(active):
-            warn_caller(
-                f"the {what} of {len(active)} of {len(n_rounds)} data sets still {did} after "
-                f"{n_iterations} rounds: use a larger max_iter, or a larger max_loss",
-                ConvergenceWarning,
-            )
-        return cls(replace(q, n_iterations=n_iterations), decisions, n_rounds, converged)
-
 
 def loss_em_probit(
     features: Float[Tensor, "m n r"],
@@ -103,5 +81,13 @@ def loss_em_probit(
         active = active[changed]  # 7
         if not len(active):
             break
-    q = replace(q, sites=None)
-    return LossEMResult.of(q, decisions, n_rounds, active, "decisions", "changed")
+    converged = torch.ones_like(q.converged)
+    converged[active] = False
+    q = replace(q, n_iterations=int(n_rounds.max()), sites=None)
+    if len(active):
+        warn_caller(
+            f"the decisions of {len(active)} of {len(y)} data sets still changed after "
+            f"{q.n_iterations} rounds: use a larger max_iter, or a larger max_loss",
+            ConvergenceWarning,
+        )
+    return LossEMResult(q, decisions, n_rounds, converged)

@@ -79,9 +79,7 @@ class LogUtility:
         """The log utility."""
         return self._relative(*self._cost_and_margin(z)).log() + math.log(self.max_loss)
 
-    def derivatives(
-        self, z: Float[Tensor, "*m r"]
-    ) -> tuple[Float[Tensor, "*m r"], Float[Tensor, "*m r r"], Float[Tensor, "*m r r"]]:
+    def derivatives(self, z: Float[Tensor, "*m r"]) -> tuple[Tensor, Tensor, Tensor]:
         """The last term of LHG (27), minus the Hessian, and the latter made semidefinite.
 
         The log utility is not concave, so minus its Hessian is indefinite in general.
@@ -92,7 +90,7 @@ class LogUtility:
 
     def log_expectation(
         self, mean: Float[Tensor, "*m r"], covariance: Float[Tensor, "*m r r"]
-    ) -> tuple[Float[Tensor, "*m"], Float[Tensor, "*m r"], Float[Tensor, "*m r r"]]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The log of the utility's mean under a Gaussian; its gradient and Hessian by the mean."""
         variance = ((self.features @ covariance) * self.features).sum(-1)
         # A Gaussian only adds its variance to the noise: GPML (3.82).

@@ -133,17 +133,13 @@ class GaussianWeights:
     n_iterations: int
     sites: tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]] | None = None
 
-    def latent(
-        self, features: Float[Tensor, "... s r"]
-    ) -> tuple[Float[Tensor, "*m s"], Float[Tensor, "*m s"]]:
+    def latent(self, features: Tensor) -> tuple[Float[Tensor, "*m s"], Float[Tensor, "*m s"]]:
         """Mean and variance of features z."""
         mean = (features @ self.mean[..., None]).squeeze(-1)
         variance = ((features @ self.covariance) * features).sum(-1)
         return mean, variance
 
-    def margin(
-        self, features: Float[Tensor, "... s r"], noise: Float[Tensor, "... s"]
-    ) -> Float[Tensor, "*m s"]:
+    def margin(self, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:
         """The argument of Phi in LHG (25), at new inputs."""
         mean, variance = self.latent(features)
         return mean / (noise**2 + variance).sqrt()
@@ -154,9 +150,7 @@ class GaussianWeights:
             raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
         return self.sites
 
-    def held_out(
-        self, features: Float[Tensor, "*m n r"]
-    ) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
+    def held_out(self, features: Tensor) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
         """Mean and variance of f at the training inputs, each without its own label."""
         return cavity(*self.latent(features), *self.label_sites())
 
@@ -168,18 +162,13 @@ class GaussianWeights:
             own[rows] = new
 
 
-def predictive(
-    q: GaussianWeights, features: Float[Tensor, "... s r"], noise: Float[Tensor, "... s"]
-) -> Float[Tensor, "*m s"]:
+def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:
     """LHG (25): the probability of +1 at new inputs under q."""
     return torch.special.ndtr(q.margin(features, noise))
 
 
 def decide(
-    q: GaussianWeights,
-    features: Float[Tensor, "... s r"],
-    noise: Float[Tensor, "... s"],
-    probit_threshold: float,
+    q: GaussianWeights, features: Tensor, noise: Tensor, probit_threshold: float
 ) -> Float[Tensor, "*m s"]:
     """LHG (26): the decisions of least risk under q, +1 or -1."""
     mean, variance = q.latent(features)

@@ -13,7 +13,10 @@ the decisions to take are those of least risk under the *cavity* :math:`q^{\setm
 utility's site, the Gaussian of prior and labels' sites.
 """
 
+from dataclasses import replace
+
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
@@ -26,6 +29,7 @@ from bayesloss.calibrating.probit.expectation_propagation import (
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
+from bayesloss.warnings import warn_caller
 
 __all__ = ["loss_ep_probit"]
 
@@ -76,4 +80,13 @@ def loss_ep_probit(
         active = active[(proposed != decisions)[active].any(-1)]
         if not len(active):
             break
-    return LossEMResult.of(q, decisions, n_rounds, active, "evidence", "rose")
+    converged = torch.ones_like(q.converged)
+    converged[active] = False
+    q = replace(q, n_iterations=int(n_rounds.max()))
+    if len(active):
+        warn_caller(
+            f"the evidence of {len(active)} of {len(y)} data sets still rose after "
+            f"{q.n_iterations} rounds: use a larger max_iter, or a larger max_loss",
+            ConvergenceWarning,
+        )
+    return LossEMResult(q, decisions, n_rounds, converged)
