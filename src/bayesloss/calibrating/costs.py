@@ -134,10 +134,9 @@ class CostMatrix:
             raise ValueError(f"expected finite costs, got {table[~np.isfinite(table)][0]}")
         table.flags.writeable = False
         n_decisions, n_classes = table.shape[-2:]
-        if classes is None:
-            classes = np.arange(n_classes)
+        classes = range(n_classes) if classes is None else classes
         if decisions is None:
-            decisions = classes if n_decisions == n_classes else np.arange(n_decisions)
+            decisions = classes if n_decisions == n_classes else range(n_decisions)
         object.__setattr__(self, "_told", told)
         object.__setattr__(self, "costs", table)
         object.__setattr__(self, "classes", _names(classes, n_classes, "classes"))

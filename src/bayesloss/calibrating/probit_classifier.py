@@ -154,7 +154,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Positive where the second class is decided; of many, the largest is.
+        """The margin in LHG (25): positive for the second class; of many, the largest decides.
 
         Parameters
         ----------

@@ -155,11 +155,7 @@ class _Search:
     """
 
     def __init__(
-        self,
-        inputs: NDArray[np.float64],
-        y: NDArray[np.float64],
-        inference: str,
-        amplitude: float | None,
+        self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
     ) -> None:
         self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
         self.inference, self.amplitude = inference, amplitude
