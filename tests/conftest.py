@@ -14,11 +14,9 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.learning.data.dask_inputs",
-    "bayesloss.learning.data.duplicates",
-    "bayesloss.learning.data.inputs",
-    "bayesloss.learning.data.order_statistics",
-    "bayesloss.learning.data.range_map",
+    "bayesloss.calibrating.loss_em_probit",
+    "bayesloss.calibrating.probit",
+    "bayesloss.calibrating.utility",
     "bayesloss.learning.weights.lbfgs",
     "bayesloss.lbfgs",
     "bayesloss.learning.inference.ends",

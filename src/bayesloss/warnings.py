@@ -6,7 +6,7 @@ import warnings
 __all__ = ["warn_caller"]
 
 # Whose lines stand between a user's call and ours: decorators, pipelines, cross-validation.
-_BETWEEN = ("bayesloss.", "joblib.", "sklearn.", "torch.")
+_BETWEEN = ("bayesloss.", "beartype.", "jaxtyping.", "joblib.", "sklearn.", "torch.")
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import (
     bayes_action,
-    discretise,
     loss_divergence,
     posterior_risk,
 )
-from bayesloss.calibrating.families import gaussians
+from bayesloss_book.decision_references import discretise
+from bayesloss_book.families import gaussians
 
 ACTIONS = ("on", "off")
 

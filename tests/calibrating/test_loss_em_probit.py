@@ -1,4 +1,4 @@
-"""Loss-EM for classification against automatic differentiation and its own definition."""
+"""Loss-EM for classification: fixed points, limits, and many data sets at once."""
 
 import warnings
 
@@ -6,10 +6,12 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.loss_em_probit import LogUtility, loss_em_probit
+from bayesloss import CostMatrix
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import decide
+from bayesloss.calibrating.utility import LogUtility
 from bayesloss_book.probit_references import draw_data
 
 
@@ -17,33 +19,6 @@ def problem(n_sets=4, n_test=40, seed=0, amplitude=3.0):
     prior, y, unit = draw_data(0.3, amplitude, n_sets, n_test, seed)
     features, noise = prior.project((unit[1] + 0.2).expand(n_sets, -1))
     return prior, y, features, noise
-
-
-def term_of(features, noise, costs, M, seed=1):
-    coin = torch.rand(noise.shape, generator=torch.Generator().manual_seed(seed))
-    decisions = torch.where(coin < 0.5, 1.0, -1.0).to(torch.float64)
-    return LogUtility(features, noise, decisions, costs, M)
-
-
-@pytest.mark.parametrize(("costs", "M"), [(CostMatrix(1, 1), 1.0), (CostMatrix(0.05, 1), 3.0)])
-def test_gradient_and_hessian_against_automatic_differentiation(costs, M):
-    prior, _, features, noise = problem()
-    term = term_of(features, noise, costs, M)
-    z = torch.randn(4, prior.features.shape[-1], dtype=torch.float64)
-    gradient, hessian, safe = term.derivatives(z)
-
-    def total(z):
-        # Written out as in (12), with 1 - Phi in place of the package's rearrangement.
-        p = torch.special.ndtr((features @ z[..., None]).squeeze(-1) / noise)
-        loss = torch.where(term.decisions > 0, costs.c_plus * (1 - p), costs.c_minus * p)
-        return (M - loss.mean(-1)).log().sum()
-
-    torch.testing.assert_close(gradient, torch.func.grad(total)(z), rtol=0, atol=1e-12)
-    full = torch.func.hessian(total)(z)
-    for i in range(4):
-        torch.testing.assert_close(hessian[i], -full[i, :, i], rtol=0, atol=1e-12)
-        assert torch.linalg.eigvalsh(safe[i])[0] > -1e-12
-    torch.testing.assert_close(term.value(z).sum(), total(z), rtol=1e-5, atol=1e-12)
 
 
 def test_ends_at_a_fixed_point():
@@ -87,13 +62,6 @@ def test_batch_does_what_one_does():
         assert int(one.n_rounds) == int(together.n_rounds[i])
 
 
-def test_M_below_the_largest_loss_is_refused():
-    prior, y, features, noise = problem(n_sets=1)
-    for M in (0.9, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="at least the larger cost"):
-            loss_em_probit(prior.features, y, features, noise, CostMatrix(0.2, 1), max_loss=M)
-
-
 def test_too_few_rounds_are_reported():
     prior, y, features, noise = problem(n_sets=20)
     start = torch.ones_like(noise)
@@ -107,3 +75,20 @@ def test_too_few_rounds_are_reported():
         assert loss_em_probit(
             prior.features, y, features, noise, CostMatrix(1, 1), start=start
         ).converged.all()
+
+
+def test_loss_em_by_ep_ends_at_its_own_decisions():
+    prior, y, target_features, noise = problem(n_sets=10)
+    features = prior.features
+    costs = CostMatrix(0.2, 1)
+    found = loss_em_probit(features, y, target_features, noise, costs, inference="ep")
+    assert found.converged.all() and found.q.converged.all()
+    term = LogUtility(target_features, noise, found.decisions, costs, 1.0)
+    again = tilted_ep(features, y, term)
+    assert (again.mean - found.q.mean).abs().max() < 1e-9
+    assert torch.equal(
+        found.decisions, decide(again, target_features, noise, costs.probit_threshold)
+    )
+    one = slice(3, 4)
+    alone = tilted_ep(features[one], y[one], term.select(torch.tensor([3])))
+    assert (alone.mean - again.mean[one]).abs().max() < 1e-7

@@ -16,7 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-from sklearn.utils.metadata_routing import UNCHANGED, MetadataRequest
+
+from bayesloss.calibrating.cost_scorer import CostScorer
 
 __all__ = ["CostMatrix"]
 
@@ -41,15 +42,14 @@ class CostMatrix:
     Attributes
     ----------
     costs : ndarray of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
-        A row a decision, a column a class; with a leading dimension if they differ by row.
+        With a leading dimension if they differ by row.
     classes : ndarray of shape (n_classes,)
     decisions : ndarray of shape (n_decisions,)
 
     Raises
     ------
     ValueError
-        If a cost is not positive and finite: without a cost for one error the decision is always
-        the same, and no inference is needed. If the labels are not two different ones.
+        If a cost is not positive and finite, or the labels are not two different ones.
 
     Examples
     --------
@@ -61,16 +61,13 @@ class CostMatrix:
 
     More decisions than classes: send the patient home, treat, or ask for one more test.
 
-    >>> costs = CostMatrix.from_array(
-    ...     [[0, 19], [4, 1], [1, 2]],
-    ...     classes=["healthy", "sick"],
-    ...     decisions=["home", "treat", "test"],
-    ... )
+    >>> table = [[0, 19], [4, 1], [1, 2]]  # a row a decision, a column a class
+    >>> costs = CostMatrix.from_array(table, decisions=["home", "treat", "test"])
     >>> costs.decide([0.02, 0.1, 0.9])
     array(['home', 'test', 'treat'], dtype='<U5')
     >>> costs.risk([0.1])
     array([[1.9, 3.7, 1.1]])
-    >>> costs.cost(["sick"], ["test"]), costs.regret(["sick"], ["test"])
+    >>> costs.cost([1], ["test"]), costs.regret([1], ["test"])
     (array([2.]), array([1.]))
     """
 
@@ -78,7 +75,6 @@ class CostMatrix:
     classes: NDArray[Any]
     decisions: NDArray[Any]
     _told: bool  # whether it was told its classes
-    _errors: tuple[float, float] | None  # c_plus and c_minus
 
     def __init__(
         self,
@@ -91,7 +87,8 @@ class CostMatrix:
         for name, value in (("c_plus", c_plus), ("c_minus", c_minus)):
             if not 0 < value < np.inf:
                 raise ValueError(f"expected a finite cost {name} > 0, got {name}={value}")
-        self._set([[0, c_minus], [c_plus, 0]], classes, decisions, default=[-1, 1])
+        table = [[0, c_minus], [c_plus, 0]]
+        self._set(table, [-1, 1] if classes is None else classes, decisions, classes is not None)
 
     @classmethod
     def from_array(
@@ -107,31 +104,25 @@ class CostMatrix:
         ----------
         costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
             What each decision costs where each class is true, finite; a negative cost is a gain.
-            That is the transpose of scikit-learn's confusion matrix, and of the losses that
-            :func:`bayesloss.posterior_risk` takes. With a leading dimension each of n rows has
-            costs of its own.
+            With a leading dimension each of n rows has costs of its own. The losses that
+            :func:`bayesloss.posterior_risk` takes are the transpose.
         classes : array-like of shape (n_classes,), optional
             The labels, in the order of the columns of ``predict_proba``; 0, 1, ... if None.
         decisions : array-like of shape (n_decisions,), optional
-            What :meth:`decide` calls its decisions; if None the classes where there are as many,
-            else 0, 1, ...
+            As above; if None the classes where there are as many, else 0, 1, ...
 
         Raises
         ------
         ValueError
             If the shape is another one, a cost is not a finite number, there are fewer than two
-            classes or decisions, or the labels are too many, too few or not all different.
+            classes or decisions, or the labels are not as many different ones.
         """
         made = cls.__new__(cls)
-        made._set(costs, classes, decisions)
+        made._set(costs, classes, decisions, classes is not None)
         return made
 
     def _set(
-        self,
-        costs: ArrayLike,
-        classes: ArrayLike | None,
-        decisions: ArrayLike | None,
-        default: ArrayLike | None = None,
+        self, costs: ArrayLike, classes: ArrayLike | None, decisions: ArrayLike | None, told: bool
     ) -> None:
         table = _real(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
@@ -143,22 +134,13 @@ class CostMatrix:
             raise ValueError(f"expected finite costs, got {table[~np.isfinite(table)][0]}")
         table.flags.writeable = False
         n_decisions, n_classes = table.shape[-2:]
-        told, errors = classes is not None, None
-        if table.shape == (2, 2) and not table.diagonal().any() and table.sum(axis=0).min() > 0:
-            errors = float(table[1, 0]), float(table[0, 1])
-        if classes is None:
-            classes = np.arange(n_classes) if default is None else default
+        classes = range(n_classes) if classes is None else classes
         if decisions is None:
-            decisions = classes if n_decisions == n_classes else np.arange(n_decisions)
-        values = {
-            "costs": table,
-            "classes": _names(classes, n_classes, "classes"),
-            "decisions": _names(decisions, n_decisions, "decisions"),
-            "_told": told,
-            "_errors": errors,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+            decisions = classes if n_decisions == n_classes else range(n_decisions)
+        object.__setattr__(self, "_told", told)
+        object.__setattr__(self, "costs", table)
+        object.__setattr__(self, "classes", _names(classes, n_classes, "classes"))
+        object.__setattr__(self, "decisions", _names(decisions, n_decisions, "decisions"))
 
     @property
     def c_plus(self) -> float:
@@ -183,13 +165,18 @@ class CostMatrix:
             return float(ndtri(self.threshold))
         return -float(ndtri(1 / (1 + self.c_plus / self.c_minus)))
 
+    @property
+    def _only_errors_cost(self) -> bool:
+        table = self.costs
+        return table.shape == (2, 2) and not table.diagonal().any() and table.sum(axis=0).min() > 0
+
     def _two_errors(self) -> tuple[float, float]:
-        if self._errors is None:
+        if not self._only_errors_cost:
             raise AttributeError(
                 "expected the costs of two errors, both positive, where right decisions are free; "
                 f"got {self!r}"
             )
-        return self._errors
+        return float(self.costs[1, 0]), float(self.costs[0, 1])
 
     def risk(self, probabilities: ArrayLike) -> NDArray[np.float64]:
         """The expected cost of each decision, LHG (2); for two classes (35).
@@ -206,8 +193,8 @@ class CostMatrix:
         Raises
         ------
         ValueError
-            If the shape is another one, a value is no probability, a row does not sum to one, or
-            the costs are those of another number of rows.
+            If the shape is another one, a row holds no probabilities that sum to one, or the costs
+            are those of another number of rows.
         """
         p = self._checked(probabilities)
         self._check_rows(len(p), "probabilities")
@@ -225,13 +212,8 @@ class CostMatrix:
         Returns
         -------
         ndarray of shape (n,)
-            Of ``decisions``; of several that cost the same the first. If no labels were given they
-            are -1 and +1 for ``CostMatrix(c_plus, c_minus)``, else 0, 1, ...
-
-        Raises
-        ------
-        ValueError
-            As by :meth:`risk`.
+            Of ``decisions``; of several that cost the same the first. Errors are those of
+            :meth:`risk`.
         """
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
@@ -240,10 +222,8 @@ class CostMatrix:
 
         Parameters
         ----------
-        y : array-like of shape (n,)
-            Of ``classes``.
-        decisions : array-like of shape (n,)
-            Of ``decisions``.
+        y, decisions : array-like of shape (n,)
+            Of ``classes`` and of ``decisions``.
 
         Returns
         -------
@@ -254,17 +234,16 @@ class CostMatrix:
         ValueError
             If a label or a decision is unknown, or the lengths differ.
         """
-        return self._paid(*self._codes(y, decisions))
+        rows, k, d = self._codes(y, decisions)
+        return self.costs[(*rows, d, k)]
 
     def regret(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
         """What each decision cost beyond the best one for the label, never negative.
 
-        Parameters, results and errors are those of :meth:`cost`, to which it is equal where the
-        best decision is free.
+        Parameters, results and errors are those of :meth:`cost`.
         """
-        k, d = self._codes(y, decisions)
-        every = np.stack([self._paid(k, np.full_like(k, i)) for i in range(len(self.decisions))])
-        return self._paid(k, d) - every.min(axis=0)
+        rows, k, d = self._codes(y, decisions)
+        return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
 
     def columns_of(self, classes: ArrayLike) -> NDArray[np.int64]:
         """Where these classes, an estimator's, are among those of the costs.
@@ -277,13 +256,12 @@ class CostMatrix:
         Returns
         -------
         ndarray of the same shape
-            0, 1, ... if the costs were told no classes: they are taken to be in this order.
+            0, 1, ... if the costs were told no classes.
 
         Raises
         ------
         ValueError
-            If the costs were told classes and a class is not among them, or were told none and the
-            number of classes is another one.
+            If a class is not among those told, or, if none were told, the number is another one.
         """
         labels = np.asarray(classes)
         if self._told:
@@ -295,12 +273,12 @@ class CostMatrix:
             )
         return np.arange(len(labels))
 
-    def scorer(self) -> "_CostScorer":
+    def scorer(self) -> CostScorer:
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
-        It takes the decisions of least risk under the estimator's ``predict_proba``. Columns are
-        matched by ``estimator.classes_`` if the costs were told their classes (a class that a
-        training fold lacks then has probability zero), and are taken in their order if not.
+        It takes the decisions of least risk under ``predict_proba``. Columns are matched by
+        ``estimator.classes_`` if the costs were told their classes (a class that a training fold
+        lacks then has probability zero), and are taken in their order if not.
 
         Returns
         -------
@@ -318,31 +296,25 @@ class CostMatrix:
         >>> X, y = load_breast_cancer(return_X_y=True)
         >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
         >>> costs = CostMatrix(c_plus=10, c_minus=1, classes=[0, 1])  # 0 is malignant
-        >>> grid = {"C": [1e-4, 1e-1]}
-        >>> search = GridSearchCV(LogisticRegression(), grid, scoring=costs.scorer()).fit(X, y)
-        >>> search.best_params_
+        >>> search = GridSearchCV(LogisticRegression(), {"C": [1e-4, 0.1]}, scoring=costs.scorer())
+        >>> search.fit(X, y).best_params_
         {'C': 0.1}
         """
-        return _CostScorer(self)
+        return CostScorer(self)
 
     def _codes(
         self, y: ArrayLike, decisions: ArrayLike
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64]]:
+        """The rows, where costs differ by row, and the places of classes and decisions."""
         labels, taken = np.asarray(y), np.asarray(decisions)
         if labels.ndim != 1 or labels.shape != taken.shape:
             raise ValueError(
                 f"expected y and decisions of shape (n,), got {labels.shape} and {taken.shape}"
             )
         self._check_rows(len(labels), "labels")
-        return (
-            _positions(self.classes, labels, "labels"),
-            _positions(self.decisions, taken, "decisions"),
-        )
-
-    def _paid(self, k: NDArray[np.int64], d: NDArray[np.int64]) -> NDArray[np.float64]:
-        if self.costs.ndim == 2:
-            return self.costs[d, k]
-        return self.costs[np.arange(len(k)), d, k]
+        rows = [np.arange(len(labels))] if self.costs.ndim == 3 else []
+        k = _positions(self.classes, labels, "labels")
+        return rows, k, _positions(self.decisions, taken, "decisions")
 
     def _check_rows(self, n: int, what: str) -> None:
         if self.costs.ndim == 3 and n != len(self.costs):
@@ -351,27 +323,24 @@ class CostMatrix:
     def _checked(self, probabilities: ArrayLike) -> NDArray[np.float64]:
         p = _real(probabilities, "probabilities")
         n_classes = self.costs.shape[-1]
-        if p.shape[1:] != (n_classes,) and not (p.ndim == 1 and n_classes == 2):
+        one = p.ndim == 1 and n_classes == 2  # the second class alone
+        if p.shape[1:] != (n_classes,) and not one:
             also = "(n,) or " if n_classes == 2 else ""
             raise ValueError(
                 f"expected probabilities of shape {also}(n, {n_classes}), got {p.shape}"
             )
-        rows = p[:, None] if p.ndim == 1 else p
-        bad = ~((rows >= 0) & (rows <= 1))
+        bad = ~((p >= 0) & (p <= 1))
         if bad.any():
-            row = int(bad.any(axis=1).argmax())
-            raise ValueError(
-                f"expected probabilities in [0, 1], got {rows[row][bad[row]][0]} in row {row}"
-            )
-        if p.ndim == 1:
+            at = np.argwhere(bad)[0]
+            raise ValueError(f"expected probabilities in [0, 1], got {p[(*at,)]} in row {at[0]}")
+        if one:
             return np.stack([1 - p, p], axis=1)
         total = p.sum(axis=1)
-        off = np.abs(total - 1) > _SUM
-        if off.any():
-            row = int(off.argmax())
+        off = np.flatnonzero(np.abs(total - 1) > _SUM)
+        if len(off):
             raise ValueError(
-                f"expected rows of probabilities that sum to 1, got a sum of {total[row]:.7g} in "
-                f"row {row}"
+                "expected rows of probabilities that sum to 1, got a sum of "
+                f"{total[off[0]]:.7g} in row {off[0]}"
             )
         return p
 
@@ -380,17 +349,14 @@ class CostMatrix:
         return self.costs.shape, self.costs.tobytes(), *names, self._told
 
     def __eq__(self, other: object) -> bool:
-        """Whether costs and labels are the same."""
         return self._key() == other._key() if isinstance(other, CostMatrix) else NotImplemented
 
     def __hash__(self) -> int:
-        """Equal costs, equal hashes."""
         return hash(self._key())
 
     def __repr__(self) -> str:
-        """How it is made again; of costs by row the shape."""
-        if self._errors is not None and (self._told or self.classes[0] == -1):
-            made, what = "CostMatrix", ["c_plus={}, c_minus={}".format(*self._errors)]
+        if self._only_errors_cost and (self._told or self.classes[0] == -1):
+            made, what = "CostMatrix", [f"c_plus={self.c_plus}, c_minus={self.c_minus}"]
         else:
             table = self.costs.tolist() if self.costs.ndim == 2 else f"<shape {self.costs.shape}>"
             made, what = "CostMatrix.from_array", [str(table)]
@@ -399,84 +365,6 @@ class CostMatrix:
         if self.decisions.tolist() != self.classes.tolist():
             what += [f"decisions={self.decisions.tolist()}"]
         return f"{made}({', '.join(what)})"
-
-
-class _CostScorer:
-    """Minus the mean cost; see :meth:`CostMatrix.scorer`."""
-
-    def __init__(self, matrix: CostMatrix) -> None:
-        self.matrix = matrix
-        self._requests = MetadataRequest(owner="CostMatrix.scorer()")
-        self.set_score_request(sample_weight=None, costs=None)
-
-    def __repr__(self) -> str:
-        """How it is made again."""
-        return f"{self.matrix!r}.scorer()"
-
-    def set_score_request(
-        self,
-        *,
-        sample_weight: bool | str | None = UNCHANGED,
-        costs: bool | str | None = UNCHANGED,
-    ) -> Self:
-        """Which metadata the scorer asks for, as in scikit-learn's own scorers.
-
-        Parameters
-        ----------
-        sample_weight, costs : bool, str or None
-            Whether it is asked for, or under which name; at first None: an error where it is given.
-
-        Returns
-        -------
-        self
-        """
-        for name, alias in (("sample_weight", sample_weight), ("costs", costs)):
-            if alias != UNCHANGED:
-                self._requests.score.add_request(param=name, alias=alias)
-        return self
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """What was asked for: scikit-learn reads it.
-
-        Returns
-        -------
-        MetadataRequest
-        """
-        return self._requests
-
-    def __call__(
-        self,
-        estimator: Any,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        costs: ArrayLike | None = None,
-    ) -> float:
-        """Decide by the estimator's probabilities, and pay.
-
-        Parameters
-        ----------
-        estimator : classifier with ``predict_proba`` and ``classes_``
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-        sample_weight : array-like of shape (n,), optional
-        costs : array-like of shape (n, n_decisions, n_classes), optional
-            In place of those of the matrix.
-
-        Returns
-        -------
-        float
-        """
-        found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
-        matrix = CostMatrix.from_array(
-            self.matrix.costs if costs is None else costs,
-            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
-        )
-        p = np.zeros((len(found), len(matrix.classes)))
-        p[:, columns] = found
-        paid = matrix.cost(y, matrix.decide(p))
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        return -float(np.average(paid, weights=weights))
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:

@@ -7,9 +7,6 @@ a distribution over it is the masses of the cells. Everything then is a sum:
 - ``losses`` of shape (K, A) holds the loss L(theta, a) of each action in each state.
 """
 
-import itertools
-import math
-
 import torch
 from torch import Tensor
 
@@ -17,12 +14,8 @@ __all__ = [
     "bayes_action",
     "checked_losses",
     "checked_masses",
-    "discretise",
-    "kl_divergence",
     "loss_divergence",
-    "optimal_actions",
     "posterior_risk",
-    "prediction_losses",
 ]
 
 _SUM = 1e-6  # masses in single precision pass, slips do not
@@ -64,6 +57,11 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
 
     Of several minimisers it is the first, so that the divergence below is a function.
 
+    Parameters
+    ----------
+    p : Tensor of shape (..., K)
+    losses : Tensor of shape (K, A)
+
     Returns
     -------
     Tensor of integers, of shape (...)
@@ -77,20 +75,6 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
     [1, 0]
     """
     return _first_least(posterior_risk(p, losses))  # LHG eq. (3)
-
-
-def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
-    """Which actions have the least risk: booleans of shape (..., A).
-
-    Parameters
-    ----------
-    p : Tensor of shape (..., K)
-    losses : Tensor of shape (K, A)
-    tolerance : float, default=1e-12
-        A risk that is larger by no more counts as the least.
-    """
-    risk = posterior_risk(p, losses)
-    return risk <= risk.min(dim=-1, keepdim=True).values + tolerance
 
 
 def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
@@ -123,69 +107,6 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     risk = risk.expand(*shape, risk.shape[-1])
     chosen = risk.gather(-1, action.expand(shape)[..., None])[..., 0]
     return chosen - risk.min(dim=-1).values  # LHG eq. (5)
-
-
-def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
-    """KL(q || p) in nats; infinite if q has mass where p has none.
-
-    Parameters
-    ----------
-    q, p : Tensor of shape (..., K)
-    """
-    q, p = torch.broadcast_tensors(checked_masses(q), checked_masses(p))
-    # Where q has no mass, nothing is added, whatever p is.
-    return torch.where(q > 0, q * (q.log() - p.log()), 0.0).sum(dim=-1)
-
-
-def discretise(log_density: Tensor) -> Tensor:
-    """The masses of cells of equal width, from the log density at their middles.
-
-    Parameters
-    ----------
-    log_density : Tensor of shape (..., K)
-        Up to a constant; -inf where there is no mass.
-
-    Raises
-    ------
-    ValueError
-        If there is no mass at all, or a value is ``nan`` or +inf.
-    """
-    log_density = log_density.to(torch.float64)
-    top = log_density.max(dim=-1).values if log_density.shape[-1] else torch.tensor(-math.inf)
-    if not bool(torch.isfinite(top).all()):
-        raise ValueError(f"expected a finite log density in at least one cell, got {top.tolist()}")
-    return torch.softmax(log_density, dim=-1)
-
-
-def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-    """Supervised learning as a decision: every function from inputs to outputs, LHG eq. (1).
-
-    Parameters
-    ----------
-    joint : Tensor of shape (K, X, Y)
-        p(x, y | theta): for each of K states, masses over X inputs and Y outputs.
-    cost : Tensor of shape (Y, Y)
-        ``cost[y, z]`` is the cost of predicting z when the output is y.
-
-    Returns
-    -------
-    losses : Tensor of shape (K, Y ** X)
-        The generalisation error of each hypothesis in each state.
-    hypotheses : Tensor of integers, of shape (Y ** X, X)
-        What each hypothesis predicts at each input.
-    """
-    if joint.ndim != 3 or cost.shape != (joint.shape[2], joint.shape[2]):
-        raise ValueError(
-            "expected p(x, y | theta) of shape (K, X, Y) and costs of shape (Y, Y), "
-            f"got {tuple(joint.shape)} and {tuple(cost.shape)}"
-        )
-    joint = checked_masses(joint.flatten(1)).reshape(joint.shape)
-    n_inputs, n_outputs = joint.shape[1:]
-    expected = joint @ checked_losses(cost)  # of predicting z at x, together with p(x)
-    table = itertools.product(range(n_outputs), repeat=n_inputs)
-    hypotheses = torch.tensor(list(table))
-    losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)  # LHG eq. (1)
-    return losses, hypotheses
 
 
 def checked_masses(p: Tensor) -> Tensor:

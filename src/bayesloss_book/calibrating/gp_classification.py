@@ -11,10 +11,11 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.loss_em_probit import LogUtility, loss_em_probit
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, predictive
+from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data

@@ -10,8 +10,8 @@ from matplotlib.patches import Patch
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.calibrating.families import gaussians
-from bayesloss.calibrating.loss_em import tilted_posterior
+from bayesloss_book.decision_references import tilted_posterior
+from bayesloss_book.families import gaussians
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.power_plant import PowerPlant
 

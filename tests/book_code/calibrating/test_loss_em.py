@@ -9,9 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from bayesloss.calibrating.families import gaussians
-from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em, mixed_loss_em
+from bayesloss import linearised_loss_em, loss_em
 from bayesloss_book.calibrating import loss_em as page
+from bayesloss_book.decision_references import mixed_loss_em
+from bayesloss_book.families import gaussians
 from bayesloss_book.power_plant import PowerPlant, approximations
 
 RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))

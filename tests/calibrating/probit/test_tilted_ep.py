@@ -5,15 +5,11 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.loss_em_probit import (
-    LogUtility,
-    loss_em_probit,
-    loss_ep_probit,
-)
+from bayesloss import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, decide
+from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
+from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
 
 CASES = [
@@ -84,74 +80,11 @@ def test_moments_at_a_large_amplitude(costs):
         assert float(q.log_evidence) == pytest.approx(log_mass, abs=0.02)
 
 
-def test_the_utility_s_expectation_and_derivatives():
-    """Closed forms against Gauss-Hermite and automatic differentiation."""
-    _, _, utility = problem(*CASES[2], 2.0, CostMatrix(0.2, 1), max_loss=1.5)
-    generator = torch.Generator().manual_seed(0)
-    mean = torch.randn(1, 3, dtype=torch.float64, generator=generator)
-    root = torch.randn(1, 3, 3, dtype=torch.float64, generator=generator)
-    V = root @ root.mT
-    node, weight = np.polynomial.hermite_e.hermegauss(60)
-    z = torch.tensor(np.stack(np.meshgrid(*[node] * 3, indexing="ij"), -1).reshape(-1, 3))
-    w = torch.tensor(weight / weight.sum())
-    w = torch.stack(torch.meshgrid(w, w, w, indexing="ij"), -1).reshape(-1, 3).prod(-1)
-    factor = torch.linalg.cholesky(V)[0]
-
-    def log_mean(m):
-        p = torch.special.ndtr(((m + z @ factor.mT) @ utility.features[0].mT) / utility.noise[0])
-        loss = torch.where(utility.decisions[0] > 0, 0.2 * (1 - p), p).mean(-1)
-        return ((1.5 - loss) * w).sum().log()
-
-    value, gradient, hessian = utility.log_expectation(mean, V)
-    assert float(value) == pytest.approx(float(log_mean(mean[0])), abs=1e-8)
-    assert (gradient[0] - torch.func.grad(log_mean)(mean[0])).abs().max() < 1e-8
-    assert (hessian[0] - torch.func.hessian(log_mean)(mean[0])).abs().max() < 1e-8
-
-
 def test_a_huge_max_loss_is_plain_ep():
     features, y, utility = problem(*CASES[2], 3.0, CostMatrix(0.2, 1), max_loss=1e12)
     q, plain = tilted_ep(features, y, utility), expectation_propagation(features, y)
     assert (q.mean - plain.mean).abs().max() < 1e-9
     assert float(q.log_evidence - plain.log_evidence) == pytest.approx(np.log(1e12), abs=1e-9)
-
-
-def sets(n_sets=10, seed=0, n_targets=40):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
-    prior = WhitenedGP.at(SquaredExponential(a=0.3**-2, b=9.0), x, batch_dims=1)
-    z = torch.randn(n_sets, prior.features.shape[-1], 1, dtype=torch.float64, generator=generator)
-    coin = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
-    y = torch.where(coin < torch.special.ndtr((prior.features @ z).squeeze(-1)), 1.0, -1.0)
-    targets = torch.linspace(0, 1.2, n_targets, dtype=torch.float64).expand(n_sets, -1)
-    return prior.features, y.double(), *prior.project(targets)
-
-
-def test_loss_em_by_ep_ends_at_its_own_decisions():
-    features, y, target_features, noise = sets()
-    costs = CostMatrix(0.2, 1)
-    found = loss_em_probit(features, y, target_features, noise, costs, inference="ep")
-    assert found.converged.all() and found.q.converged.all()
-    term = LogUtility(target_features, noise, found.decisions, costs, 1.0)
-    again = tilted_ep(features, y, term)
-    assert (again.mean - found.q.mean).abs().max() < 1e-9
-    assert torch.equal(
-        found.decisions, decide(again, target_features, noise, costs.probit_threshold)
-    )
-    one = slice(3, 4)
-    alone = tilted_ep(features[one], y[one], term.select(torch.tensor([3])))
-    assert (alone.mean - again.mean[one]).abs().max() < 1e-7
-
-
-def test_too_few_rounds_and_other_names():
-    features, y, target_features, noise = sets(3)
-    costs = CostMatrix(1, 1)
-    term = LogUtility(target_features, noise, torch.ones_like(noise), costs, 1.0)
-    with pytest.warns(ConvergenceWarning, match="utility's site"):
-        assert not tilted_ep(features, y, term, max_iter=1).converged.any()
-    with pytest.raises(ValueError, match="max_iter of at least 1"):
-        tilted_ep(features, y, term, max_iter=0)
-    with pytest.raises(ValueError, match="'laplace' or 'ep', got 'vb'"):
-        loss_em_probit(features, y, target_features, noise, costs, inference="vb")
 
 
 def test_without_data_the_moments_are_exact():
@@ -179,91 +112,7 @@ def test_cavities_without_variance_are_told():
             assert torch.isnan(q.log_evidence).all() and not q.converged.any()
 
 
-class _One:
-    """A utility whose mean is the probability of +1 at one target, or 1 if there is none."""
-
-    def __init__(self, features, noise, target):
-        self.costs, self.max_loss = CostMatrix(1, 1), 1.0
-        one = slice(None) if target is None else slice(target, target + 1)
-        self.features, self.noise = features[:, one], noise[:, one]
-        self.decisions = torch.ones_like(self.noise)
-        if target is None:
-            self.costs, self.max_loss = CostMatrix(1e-300, 1), 1.0
-
-
-class TestLossEP:
-    def test_one_flip_changes_the_evidence_as_the_cavity_says(self):
-        """The derivation: at the fixed point log Z(h) changes by the utility under the cavity."""
-        features, y, target_features, noise = sets(4)
-        costs = CostMatrix(0.2, 1)
-        found = loss_ep_probit(features, y, target_features, noise, costs)
-        h = found.decisions
-
-        def utility(decisions):
-            return LogUtility(target_features, noise, decisions, costs, 1.0)
-
-        tilted = tilted_ep(features, y, utility(h))
-        for s in (3, 17, 34):
-            flipped = h.clone()
-            flipped[:, s] *= -1
-            change = tilted_ep(features, y, utility(flipped)).log_evidence - tilted.log_evidence
-            by_cavity, by_q = (
-                utility(flipped).log_expectation(p.mean, p.covariance)[0]
-                - utility(h).log_expectation(p.mean, p.covariance)[0]
-                for p in (found.q, tilted)
-            )
-            # One target of forty: what is left is of the second order in 1/40.
-            assert (by_cavity - change).abs().max() < 0.05 * change.abs().max()
-            assert (by_q - change).abs().max() > 3 * (by_cavity - change).abs().max()
-
-    @pytest.mark.parametrize("costs", COSTS)
-    @pytest.mark.parametrize(("inputs", "labels"), CASES)
-    def test_all_decisions_on_five_targets(self, inputs, labels, costs):
-        """The evidence of all 32, and the Bayes decisions by brute force."""
-        features, y, utility = problem(inputs, labels, 2.0, costs)
-        data = (utility.features, utility.noise)
-        found = loss_ep_probit(features, y, *data, costs)
-        assert found.converged.all()
-        every = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 5)
-        wide = [part.expand(32, *part.shape[1:]) for part in (features, y, *data)]
-        term = LogUtility(wide[2], wide[3], every, costs, utility.max_loss)
-        evidence = tilted_ep(*wide[:2], term).log_evidence
-        assert torch.equal(found.decisions[0], every[evidence.argmax()])
-        assert float(found.q.log_evidence) == pytest.approx(float(evidence.max()), abs=1e-8)
-        # The exact utility of one decision: M - c_+ p(-1) or M - c_- p(+1).
-        p = [brute_force(features, y, _One(*data, s), 30)[2] for s in range(5)]
-        plain = brute_force(features, y, _One(*data, None), 30)[2]
-        assert torch.equal(
-            found.decisions[0] > 0, torch.tensor(np.exp(np.array(p) - plain) > costs.threshold)
-        )
-
-    def test_decides_as_its_gaussian_says(self):
-        features, y, target_features, noise = sets()
-        costs = CostMatrix(0.2, 1)
-        found = loss_ep_probit(features, y, target_features, noise, costs)
-        again = decide(found.q, target_features, noise, costs.probit_threshold)
-        # A decision that swings at the boundary stays on the side of the larger evidence.
-        assert int((again != found.decisions).sum()) <= 1
-        assert found.q.held_out(features)[1].min() > 0
-
-    def test_a_huge_max_loss_decides_as_ep(self):
-        features, y, target_features, noise = sets()
-        costs = CostMatrix(0.2, 1)
-        found = loss_ep_probit(features, y, target_features, noise, costs, max_loss=1e9)
-        ep = expectation_propagation(features, y)
-        assert torch.equal(
-            found.decisions, decide(ep, target_features, noise, costs.probit_threshold)
-        )
-        assert (found.q.mean - ep.mean).abs().max() < 1e-7
-
-    def test_too_few_rounds_and_what_does_not_fit(self):
-        features, y, target_features, noise = sets(n_targets=1000)
-        costs = CostMatrix(0.2, 1)
-        with pytest.warns(ConvergenceWarning, match="still rose after 1 rounds"):
-            loss_ep_probit(features, y, target_features, noise, costs, max_iter=1)
-        with pytest.raises(ValueError, match="max_loss of at least"):
-            loss_ep_probit(features, y, target_features, noise, costs, max_loss=0.5)
-        with pytest.raises(ValueError, match="expected target_features of shape"):
-            loss_ep_probit(features, y, target_features[:, :, :-1], noise, costs)
-        with pytest.raises(ValueError, match="max_iter of at least 1"):
-            loss_ep_probit(features, y, target_features, noise, costs, max_iter=0)
+def test_too_few_rounds_are_told():
+    features, y, utility = problem(*CASES[2], 2.0, COSTS[1])
+    with pytest.warns(ConvergenceWarning, match="utility's site of 1 of 1 data sets"):
+        assert not tilted_ep(features, y, utility, max_iter=1).converged.any()

@@ -79,16 +79,3 @@ def test_duplicates_make_no_trouble():
     )
     _, noise = prior.project(x[:1])
     assert float(noise) == pytest.approx(1, abs=1e-9)
-
-
-def test_inputs_that_are_not_finite_are_refused():
-    with pytest.raises(ValueError, match="finite inputs"):
-        WhitenedGP.at(KERNEL, torch.tensor([0.0, torch.nan]))
-
-
-def test_numbers_that_are_none():
-    with pytest.raises(ValueError, match="expected real inputs, got complex"):
-        WhitenedGP.at(KERNEL, torch.zeros(3, dtype=torch.complex128))
-    prior = WhitenedGP.at(KERNEL, [0.0, 0.5])
-    features, noise = prior.project([0.0, 1.0])
-    assert features.shape == (2, 2) and noise.shape == (2,)

@@ -12,132 +12,99 @@ sweeps damps the cycles into which sites that change together fall. Where that d
 sites are visited one after the other.
 """
 
+from dataclasses import replace
+
 import torch
+from jaxtyping import Float
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.probit.whitened_gp import (
     GaussianWeights,
     cavity,
-    check_data,
-    check_max_iter,
     curvature,
     hazard,
     log_likelihood,
 )
 from bayesloss.warnings import warn_caller
 
-__all__ = ["combine_sites", "expectation_propagation", "fit_sites"]
+__all__ = [
+    "combine_sites",
+    "expectation_propagation",
+    "fit_sites",
+    "match_moments",
+    "standard_normal",
+    "warn_if_unsettled",
+]
 
 _DEPTH = 3  # sweeps over which the extrapolation looks back
+# The sites have settled when none would change by more, relative to 1 + its size, in units of the
+# latent value's spread and the probit noise.
+_SETTLED = 1e-9
 
-
-_Sites = tuple[Tensor, Tensor]
-_Prior = tuple[Tensor, Tensor]  # precision and shift of the weights
+_Pair = tuple[Tensor, Tensor]  # precision and shift, of sites or of a Gaussian of the weights
 
 
 def expectation_propagation(
-    features: Tensor, y: Tensor, *, max_iter: int = 200, tolerance: float = 1e-9
+    features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], *, max_iter: int = 200
 ) -> GaussianWeights:
-    """Match the moments of all sites until none changes.
+    """Match the moments of all sites until none changes, in at most ``max_iter`` sweeps over them.
 
-    Parameters
-    ----------
-    features : Tensor of shape (m, n, r)
-    y : Tensor of shape (m, n)
-        +1 or -1.
-    max_iter : int, default=200
-        The largest number of sweeps over the sites: one half of them for all sites at once, the
-        rest, if needed, one site after the other.
-    tolerance : float, default=1e-9
-        The sites have settled when none would change by more, relative to 1 + its size, in units of
-        the latent value's spread and the probit noise.
-
-    Returns
-    -------
-    GaussianWeights
-        ``n_iterations`` counts sweeps. A data set with a cavity without variance has not converged.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together, a feature is not finite, a label is neither +1 nor -1, or
-        ``max_iter`` is less than 1.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the sites of some data set did not settle, or a cavity has no variance.
+    A data set with a cavity without variance has not converged. A ConvergenceWarning says so, and
+    if the sites of some data set did not settle.
     """
-    features, y = check_data(features, y)
-    q = fit_sites(features, y, max_iter=max_iter, tolerance=tolerance)
-    if not bool(q.converged.all()):
-        broken = int((~torch.isfinite(q.log_evidence)).sum())
-        reason = (
-            f"; {broken} have cavities without variance: use a smaller amplitude"
-            if broken
-            else ": use a larger max_iter, or a smaller amplitude"
-        )
-        warn_caller(
-            f"the sites of {int((~q.converged).sum())} of {len(y)} data sets did not settle in "
-            f"{q.n_iterations} sweeps{reason}",
-            ConvergenceWarning,
-        )
+    q = fit_sites(features, y, max_iter=max_iter)
+    warn_if_unsettled(q, "sites", f"{q.n_iterations} sweeps", "a smaller amplitude")
     return q
 
 
+def warn_if_unsettled(q: GaussianWeights, what: str, within: str, cure: str) -> None:
+    """Say how many data sets have not converged, and what may help."""
+    unsettled = int((~q.converged).sum())
+    broken = int((~torch.isfinite(q.log_evidence)).sum())
+    why = (
+        f"; {broken} have cavities without variance: use "
+        if broken
+        else ": use a larger max_iter, or "
+    )
+    if unsettled:
+        warn_caller(
+            f"the {what} of {unsettled} of {len(q.mean)} data sets did not settle in {within}"
+            f"{why}{cure}",
+            ConvergenceWarning,
+        )
+
+
 def fit_sites(
-    features: Tensor,
-    y: Tensor,
+    features: Float[Tensor, "m n r"],
+    y: Float[Tensor, "m n"],
     *,
-    start: tuple[Tensor, Tensor] | None = None,
-    factor: tuple[Tensor, Tensor] | None = None,
+    start: _Pair | None = None,
+    factor: _Pair | None = None,
     max_iter: int = 200,
-    tolerance: float = 1e-9,
 ) -> GaussianWeights:
-    """The same without a check or a word, from given sites: for what calls it often.
+    """:func:`expectation_propagation` without a warning, from given sites: for what calls it often.
 
-    Parameters
-    ----------
-    features, y, max_iter, tolerance
-        As in :func:`expectation_propagation`.
-    start : tuple of two Tensors of shape (m, n), optional
-        The first precisions and shifts of the sites; zero if none are given.
-    factor : tuple of Tensors of shape (m, r, r) and (m, r), optional
-        Precision and shift of a Gaussian factor of the weights, beside their standard normal prior.
-
-    Returns
-    -------
-    GaussianWeights
+    ``factor`` is a Gaussian factor of the weights beside their standard normal prior. One half of
+    the sweeps is for all sites at once, the rest, if needed, for one site after the other.
     """
-    check_max_iter(max_iter)
-    if start is None:
-        start = (torch.zeros_like(y), torch.zeros_like(y))
-    precision, shift = start[0].clone(), start[1].clone()
-    m, _, r = features.shape
-    if factor is None:
-        factor = (features.new_zeros((m, r, r)), features.new_zeros((m, r)))
-    factor = (factor[0] + torch.eye(r, dtype=features.dtype, device=y.device), factor[1])
-    sweeps = 0
-    unsettled = torch.arange(m, device=y.device)
+    prior = standard_normal(features)
+    if factor is not None:
+        prior = prior[0] + factor[0], prior[1] + factor[1]
+    zero = torch.zeros_like(y)
+    precision, shift = (site.clone() for site in start or (zero, zero))
+    unsettled, sweeps = torch.arange(len(y), device=y.device), 0
     for sweep, most in ((_all_at_once, max(1, max_iter // 2)), (_one_by_one, max_iter)):
         if len(unsettled) and sweeps < most:
-            sites, settled, used = sweep(
-                features[unsettled],
-                y[unsettled],
-                (precision[unsettled], shift[unsettled]),
-                (factor[0][unsettled], factor[1][unsettled]),
-                most - sweeps,
-                tolerance,
-            )
+            sites = precision[unsettled], shift[unsettled]
+            part = prior[0][unsettled], prior[1][unsettled]
+            left, used = sweep(features[unsettled], y[unsettled], sites, part, most - sweeps)
             precision[unsettled], shift[unsettled] = sites
-            unsettled = unsettled[~settled]
-            sweeps += used
-    converged = torch.ones(m, dtype=torch.bool, device=y.device)
+            unsettled, sweeps = unsettled[left], sweeps + used
+    mean, covariance, log_det = combine_sites(features, precision, shift, prior)
+    converged = torch.ones(len(y), dtype=torch.bool, device=y.device)
     converged[unsettled] = False
-    mean, covariance, log_det = combine_sites(features, precision, shift, factor)
     q = GaussianWeights(mean, covariance, log_det, converged, sweeps, (precision, shift))
-    marginal_mean, _ = q.latent(features)
     cavity_mean, cavity_variance = q.held_out(features)
     # GPML (3.65), its terms gathered: a site is scaled so that it has the mass of the likelihood
     # under its cavity.
@@ -151,35 +118,33 @@ def fit_sites(
     margin = y * cavity_mean / (1 + cavity_variance).sqrt()
     log_evidence = (
         (log_likelihood(margin) - mass_of_site).sum(-1)
-        + 0.5 * (shift * marginal_mean).sum(-1)
-        + 0.5 * (factor[1] * mean).sum(-1)
+        + 0.5 * (shift * q.latent(features)[0]).sum(-1)
+        + 0.5 * (prior[1] * mean).sum(-1)
         - 0.5 * log_det
     )
     sound = ((cavity_variance >= 0) & torch.isfinite(cavity_variance)).all(-1)
     log_evidence = torch.where(sound, log_evidence, torch.nan)
-    converged &= sound
-    return GaussianWeights(mean, covariance, log_evidence, converged, sweeps, (precision, shift))
+    return replace(q, log_evidence=log_evidence, converged=converged & sound)
+
+
+def standard_normal(
+    features: Float[Tensor, "m n r"],
+) -> tuple[Float[Tensor, "m r r"], Float[Tensor, "m r"]]:
+    """Precision and shift of the weights' prior."""
+    m, _, r = features.shape
+    unit = torch.eye(r, dtype=features.dtype, device=features.device)
+    return unit.expand(m, r, r), features.new_zeros((m, r))
 
 
 def combine_sites(
-    features: Tensor, precision: Tensor, shift: Tensor, prior: _Prior
-) -> tuple[Tensor, Tensor, Tensor]:
+    features: Float[Tensor, "m n r"],
+    precision: Float[Tensor, "m n"],
+    shift: Float[Tensor, "m n"],
+    prior: _Pair,
+) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r r"], Float[Tensor, " m"]]:
     """The Gaussian of the weights that a prior and sites make.
 
-    Parameters
-    ----------
-    features : Tensor of shape (m, n, r)
-    precision, shift : Tensor of shape (m, n)
-        Of the sites.
-    prior : tuple of Tensors of shape (m, r, r) and (m, r)
-        Precision and shift.
-
-    Returns
-    -------
-    mean : Tensor of shape (m, r)
-    covariance : Tensor of shape (m, r, r)
-    log_det : Tensor of shape (m,)
-        Of the precision.
+    Mean, covariance, and the log determinant of the precision.
     """
     factor = _factor(features, precision, prior[0])
     covariance = torch.cholesky_inverse(factor)
@@ -188,12 +153,15 @@ def combine_sites(
 
 
 def _all_at_once(
-    features: Tensor, y: Tensor, sites: _Sites, prior: _Prior, max_iter: int, tolerance: float
-) -> tuple[_Sites, Tensor, int]:
-    """Sweeps that update every site from the same posterior: sites, who settled, and sweeps."""
-    precision, shift = sites[0].clone(), sites[1].clone()
+    features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
+) -> tuple[Tensor, int]:
+    """Sweeps that update every site, in place, from the same posterior.
+
+    Returned are the data sets whose sites have not settled, and the number of sweeps.
+    """
+    (precision, shift), n = sites, y.shape[-1]
     rows = torch.arange(len(y), device=y.device)  # what has not settled
-    history: list[tuple[Tensor, Tensor]] = []
+    history: list[_Pair] = []
     sweep = 0
     while len(rows) and sweep < max_iter:
         sweep += 1
@@ -202,40 +170,35 @@ def _all_at_once(
         half = torch.linalg.solve_triangular(factor, features.mT, upper=False)
         shifted = torch.linalg.solve_triangular(factor, prior[1][..., None], upper=False)
         marginal_mean = (half.mT @ (half @ old[1][..., None] + shifted)).squeeze(-1)
-        new, changes = _update(y, marginal_mean, (half**2).sum(-2), old)
-        change = changes.amax(-1)
+        new, changes = match_moments(y, marginal_mean, (half**2).sum(-2), old)
         step = torch.cat([new[0] - old[0], new[1] - old[1]], -1)
         history = [*history[-_DEPTH:], (torch.cat(old, -1), step)]
         taken = _extrapolate(history)
-        n = y.shape[-1]
-        done = change < tolerance
+        done = changes.amax(-1) < _SETTLED
         # A negative precision comes from the extrapolation alone: the likelihood is log-concave.
         precision[rows] = torch.where(done[:, None], new[0], taken[:, :n].clamp(min=0.0))
         shift[rows] = torch.where(done[:, None], new[1], taken[:, n:])
         rows, features, y = rows[~done], features[~done], y[~done]
-        prior = (prior[0][~done], prior[1][~done])
+        prior = prior[0][~done], prior[1][~done]
         history = [(x[~done], f[~done]) for x, f in history]
-    settled = torch.ones(len(precision), dtype=torch.bool, device=y.device)
-    settled[rows] = False
-    return (precision, shift), settled, sweep
+    return rows, sweep
 
 
 def _one_by_one(
-    features: Tensor, y: Tensor, sites: _Sites, prior: _Prior, max_iter: int, tolerance: float
-) -> tuple[_Sites, Tensor, int]:
+    features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
+) -> tuple[Tensor, int]:
     """GPML Algorithm 3.5: a visit updates one site, in every data set, and then the posterior."""
-    precision, shift = sites[0].clone(), sites[1].clone()
+    precision, shift = sites
     mean, covariance, _ = combine_sites(features, precision, shift, prior)
-    settled = torch.zeros(len(y), dtype=torch.bool, device=y.device)
-    sweep = 0
-    while sweep < max_iter and not bool(settled.all()):
+    change, sweep = torch.full_like(mean[:, 0], torch.inf), 0
+    while sweep < max_iter and not bool((change < _SETTLED).all()):
         sweep += 1
-        change = torch.zeros_like(mean[:, 0])
+        change = torch.zeros_like(change)
         for i in range(y.shape[-1]):
             a, old = features[:, i], (precision[:, i], shift[:, i])
             along = (covariance @ a[..., None]).squeeze(-1)
             moments = (a * mean).sum(-1), (a * along).sum(-1)
-            new, changed = _update(y[:, i], *moments, old)  # lines 5 to 9
+            new, changed = match_moments(y[:, i], *moments, old)  # lines 5 to 9
             change = torch.maximum(change, changed)
             d_precision, d_shift = new[0] - old[0], new[1] - old[1]
             precision[:, i], shift[:, i] = new
@@ -247,39 +210,31 @@ def _one_by_one(
             )
         # Lines 13 to 15: rounding errors of the updates do not pile up over the sweeps.
         mean, covariance, _ = combine_sites(features, precision, shift, prior)
-        settled = change < tolerance
-    return (precision, shift), settled, sweep
+    return torch.nonzero(~(change < _SETTLED))[:, 0], sweep
 
 
-def _site(y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """The Gaussian site that gives the tilted cavity its exact first two moments.
+def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: _Pair) -> tuple[_Pair, Tensor]:
+    """The sites that give the tilted cavities their exact first two moments, from the marginals.
 
     GPML (3.58) and (3.59), written without the difference of two precisions, which would cancel in
-    the far tail.
+    the far tail. Also by how much they change, on the scale of the posterior. A site whose cavity
+    has no variance stays as it is, and never counts as settled.
     """
-    scale = (1 + variance).sqrt()
-    margin = y * mean / scale
+    m, v = cavity(mean, variance, *old)
+    usable = (v >= 0) & torch.isfinite(v) & torch.isfinite(m)
+    scale = (1 + v).sqrt()
+    margin = y * m / scale
     slope = y * hazard(margin) / scale
     weight = curvature(margin) / scale**2
-    left = 1 / (1 - weight * variance)
-    return weight * left, (slope + weight * mean) * left
-
-
-def _update(y: Tensor, mean: Tensor, variance: Tensor, old: _Sites) -> tuple[_Sites, Tensor]:
-    """Sites that match the moments, and by how much they change, on the scale of the posterior.
-
-    A site whose cavity has no variance stays as it is, and never counts as settled.
-    """
-    cavity_mean, cavity_variance = cavity(mean, variance, *old)
-    usable = (cavity_variance >= 0) & torch.isfinite(cavity_variance) & torch.isfinite(cavity_mean)
-    matched = _site(y, cavity_mean, cavity_variance)
-    new = tuple(torch.where(usable, a, b) for a, b in zip(matched, old, strict=True))
+    left = 1 / (1 - weight * v)
+    precision = torch.where(usable, weight * left, old[0])
+    shift = torch.where(usable, (slope + weight * m) * left, old[1])
     unit = 1 + variance  # of the latent value and the probit noise
     change = torch.maximum(
-        (new[0] - old[0]).abs() * unit / (1 + new[0].abs() * unit),
-        (new[1] - old[1]).abs() * unit.sqrt() / (1 + new[1].abs() * unit.sqrt()),
+        (precision - old[0]).abs() * unit / (1 + precision.abs() * unit),
+        (shift - old[1]).abs() * unit.sqrt() / (1 + shift.abs() * unit.sqrt()),
     )
-    return (new[0], new[1]), torch.where(usable, change, torch.inf)
+    return (precision, shift), torch.where(usable, change, torch.inf)
 
 
 def _extrapolate(history: list[tuple[Tensor, Tensor]]) -> Tensor:

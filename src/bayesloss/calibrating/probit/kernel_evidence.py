@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
@@ -31,7 +32,14 @@ from bayesloss.calibrating.probit.laplace import find_mode
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
 from bayesloss.kernels import SquaredExponential
 
-__all__ = ["ChosenKernel", "KernelEvidence", "choose_kernel", "column_scales", "kernel_evidence"]
+__all__ = [
+    "ChosenKernel",
+    "KernelEvidence",
+    "choose_kernel",
+    "column_scales",
+    "kernel_evidence",
+    "stratified_rows",
+]
 
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
@@ -45,48 +53,26 @@ _MAX_ITER = 100
 
 @dataclass(frozen=True)
 class KernelEvidence:
-    """The evidence of a kernel and how it changes.
-
-    Attributes
-    ----------
-    value : float
-        The sum of the log evidences of the data sets, in nats.
-    by_log_length : Tensor of shape (D,)
-    by_log_amplitude : float
-    q : GaussianWeights
-    """
+    """The log evidence of a kernel, summed over data sets, and its slopes."""
 
     value: float
-    by_log_length: Tensor
+    by_log_length: Float[Tensor, " D"]
     by_log_amplitude: float
     q: GaussianWeights
 
 
 def kernel_evidence(
-    inputs: Tensor,
-    y: Tensor,
+    inputs: Float[Tensor, "n D"],
+    y: Float[Tensor, "m n"],
     amplitude: float,
     *,
     inference: str,
     start: tuple[Tensor, Tensor] | None = None,
 ) -> KernelEvidence:
-    """Log evidence, and its derivatives by the logarithms of length scales and amplitude.
+    """Log evidence of EP or Laplace, and derivatives by the logs of length scales and amplitude.
 
-    Parameters
-    ----------
-    inputs : Tensor of shape (n, D)
-        In units of the length scales.
-    y : Tensor of shape (m, n)
-        +1 or -1: one or more sets of labels for the same inputs.
-    amplitude : float
-        The prior standard deviation of f.
-    inference : {"ep", "laplace"}
-    start : tuple of two Tensors of shape (m, n), optional
-        The sites that EP starts at.
-
-    Returns
-    -------
-    KernelEvidence
+    Inputs are in units of the length scales; y holds one or more sets of labels for them. EP may
+    start at given sites.
     """
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
     prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
@@ -98,8 +84,10 @@ def kernel_evidence(
     return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
 
 
-def _pull(features: Tensor, y: Tensor, q: GaussianWeights, inference: str) -> Tensor:
-    """G of the module's docstring, summed over the data sets, of shape (n, n)."""
+def _pull(
+    features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], q: GaussianWeights, inference: str
+) -> Float[Tensor, "n n"]:
+    """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
     b = shift - precision * mean  # of Laplace: the slope of the log likelihood at the mode
@@ -115,64 +103,38 @@ def _pull(features: Tensor, y: Tensor, q: GaussianWeights, inference: str) -> Te
 
 @dataclass(frozen=True)
 class ChosenKernel:
-    """Where evidence times prior is largest.
+    """Where evidence times prior is largest; length scales in units of the columns."""
 
-    Attributes
-    ----------
-    length_scales : ndarray of shape (D,)
-        In units of the columns.
-    amplitude : float
-    log_evidence : float
-        On the rows that the search looked at, in nats, without the prior.
-    converged : bool
-    """
-
-    length_scales: NDArray[np.float64]
+    length_scales: Float[np.ndarray, " D"]
     amplitude: float
-    log_evidence: float
     converged: bool
 
 
 def choose_kernel(
-    X: NDArray[np.float64],
-    y: NDArray[np.float64],
+    X: Float[np.ndarray, "n D"],
+    y: Float[np.ndarray, "m n"],
     *,
     inference: str,
-    length_scales: NDArray[np.float64] | None = None,
+    length_scales: Float[np.ndarray, " D"] | None = None,
     amplitude: float | None = None,
     ard: bool = False,
 ) -> ChosenKernel:
-    """Maximise evidence times prior by L-BFGS from several starts.
+    """Maximise evidence times prior by L-BFGS from several starts, but for what is given.
+
+    With ``ard`` each column has a length scale of its own (automatic relevance determination), else
+    all have the same multiple of their standard deviations. Several sets of labels share a kernel.
 
     With more than 250 rows the starts are compared on 250 of them, and the best goes on with at
     most 500: the hyper-parameters are few, and a search among thousands of rows would take hours.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-    y : ndarray of shape (m, n)
-        +1 or -1: one or more sets of labels, which share the kernel.
-    inference : {"ep", "laplace"}
-        Whose evidence.
-    length_scales : ndarray of shape (D,), optional
-        Given, in units of the columns.
-    amplitude : float, optional
-        Given.
-    ard : bool, default=False
-        Whether each column has a length scale of its own (automatic relevance determination), or
-        all have the same multiple of their standard deviations.
-
-    Returns
-    -------
-    ChosenKernel
     """
-    unit = column_scales(X) if length_scales is None else length_scales
-    scaled = X / unit
-    few, many = (
-        _Search(scaled[rows], y[:, rows], inference, amplitude)
-        for rows in (_spread(y, _FIRST_ROWS), _spread(y, _ROWS))
-    )
     given = length_scales is not None
+    unit = column_scales(X) if length_scales is None else length_scales
+    if given and amplitude is not None:
+        return ChosenKernel(unit, amplitude, True)
+    few, many = (
+        _Search(X[rows] / unit, y[:, rows], inference, amplitude)
+        for rows in (stratified_rows(y, _FIRST_ROWS), stratified_rows(y, _ROWS))
+    )
     lengths: list[list[float]] = [[]] if given else [[length] for length in _LENGTHS]
     heights: list[list[float]] = [[]]
     if amplitude is None:  # one is enough beside three length scales
@@ -183,8 +145,7 @@ def choose_kernel(
     if ard and not given and X.shape[1] > 1:
         best = many.climb([np.append(np.full(X.shape[1], best.x[0]), best.x[1:])])
     multiple, height = many.read(best.x)
-    log_evidence = -float(best.fun) - many.log_prior(best.x)[0]
-    return ChosenKernel(unit * multiple, height, log_evidence, bool(best.success))
+    return ChosenKernel(unit * multiple, height, bool(best.success))
 
 
 class _Search:
@@ -194,15 +155,15 @@ class _Search:
     """
 
     def __init__(
-        self,
-        inputs: NDArray[np.float64],
-        y: NDArray[np.float64],
-        inference: str,
-        amplitude: float | None,
+        self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
     ) -> None:
         self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
         self.inference, self.amplitude = inference, amplitude
         self.sites: tuple[Tensor, Tensor] | None = None
+
+    def n_lengths(self, free: NDArray[np.float64]) -> int:
+        """How many length scales are free."""
+        return len(free) - (self.amplitude is None)
 
     def read(self, free: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """Length scales, in units of the inputs', and amplitude."""
@@ -210,17 +171,6 @@ class _Search:
         amplitude = float(values[-1]) if self.amplitude is None else self.amplitude
         multiples = values[: self.n_lengths(free)]
         return self.inputs.shape[1] ** 0.5 * multiples if len(multiples) else np.ones(1), amplitude
-
-    def n_lengths(self, free: NDArray[np.float64]) -> int:
-        """How many length scales are free."""
-        return len(free) - (self.amplitude is None)
-
-    def log_prior(self, free: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        """Log density of the logarithms, without its constant, and its gradient."""
-        usual = np.full(len(free), np.log(_USUAL_LENGTH))
-        usual[self.n_lengths(free) :] = np.log(_USUAL_AMPLITUDE)
-        off = (free - usual) / _LOG_SD
-        return float(-0.5 * off @ off), -off / _LOG_SD
 
     def __call__(self, free: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The value and its gradient."""
@@ -232,33 +182,25 @@ class _Search:
         if not np.isfinite(found.value):
             return 1e10, np.zeros_like(free)  # L-BFGS steps back
         self.sites = found.q.sites
-        slopes = found.by_log_length.numpy()
-        parts = {0: [], 1: [slopes.sum()]}.get(self.n_lengths(free), slopes)
+        by_length, n_lengths = found.by_log_length.numpy(), self.n_lengths(free)
+        slopes = {0: by_length[:0], 1: by_length.sum(keepdims=True)}.get(n_lengths, by_length)
+        usual = np.full(len(free), np.log(_USUAL_LENGTH))
         if self.amplitude is None:
-            parts = [*parts, found.by_log_amplitude]
-        log_prior, prior_slopes = self.log_prior(free)
-        return -found.value - log_prior, -np.asarray(parts) - prior_slopes
+            slopes = np.append(slopes, found.by_log_amplitude)
+            usual[-1] = np.log(_USUAL_AMPLITUDE)
+        off = (free - usual) / _LOG_SD
+        return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
 
     def climb(self, starts: Sequence[NDArray[np.float64]]) -> OptimizeResult:
         """The best of the maxima that are reached from the starts."""
-        results = []
-        for start in starts:
-            bounds = [(_SHORTEST, _LONGEST)] * self.n_lengths(start)
-            bounds += [(_SMALLEST, _LARGEST)] * (self.amplitude is None)
-            results.append(
-                minimize(
-                    self,
-                    start,
-                    jac=True,
-                    method="L-BFGS-B",
-                    bounds=np.log(bounds),
-                    options={"maxiter": _MAX_ITER},
-                )
-            )
-        return min(results, key=lambda result: result.fun)
+        bounds = [(_SHORTEST, _LONGEST)] * self.n_lengths(starts[0])
+        bounds += [(_SMALLEST, _LARGEST)] * (self.amplitude is None)
+        how = {"method": "L-BFGS-B", "bounds": np.log(bounds), "options": {"maxiter": _MAX_ITER}}
+        ends = [minimize(self, start, jac=True, **how) for start in starts]
+        return min(ends, key=lambda end: end.fun)
 
 
-def column_scales(X: NDArray[np.float64]) -> NDArray[np.float64]:
+def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:
     """Standard deviations of the columns, without overflow; one where a column is constant."""
     largest = np.abs(X).max(axis=0)
     largest[largest == 0] = 1.0
@@ -266,7 +208,7 @@ def column_scales(X: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where((np.ptp(X / largest, axis=0) > 0) & (spread > 0), spread, 1.0)
 
 
-def _spread(y: NDArray[np.float64], n_rows: int) -> NDArray[np.intp]:
+def stratified_rows(y: Float[np.ndarray, "m n"], n_rows: int) -> Int[np.ndarray, " k"]:
     """At most so many rows, of each class its share; the same at each call."""
     n = y.shape[1]
     if n <= n_rows:

@@ -7,26 +7,23 @@ close. So everything is written in *whitened* weights z with a standard normal p
 and eigenvalues that are not numerically zero. All that is computed from z is the same as from
 theta; a Laplace approximation, too, for the map is linear.
 
-Leading dimensions, written ``...``, are data sets.
+Leading dimensions, written ``*m`` in shapes, are data sets; n training inputs, s new ones, r
+weights.
 """
 
 import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
 from bayesloss.kernels import SquaredExponential
 
 __all__ = [
     "GaussianWeights",
     "WhitenedGP",
     "cavity",
-    "check_data",
-    "check_max_iter",
     "curvature",
     "decide",
     "hazard",
@@ -38,7 +35,6 @@ __all__ = [
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
-_LARGEST_FEATURE = 1e12
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -85,95 +81,22 @@ def cavity(
     return left * (mean - shift * variance), left * variance
 
 
-def check_data(features: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Features of shape (m, n, r) and labels of shape (m, n), as float64 tensors.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit together, a feature is complex, not finite or huge, or a label is
-        neither +1 nor -1.
-    """
-    features, y = check_real(features, "features"), check_real(y, "y")
-    if features.ndim != 3 or features.shape[:2] != y.shape:
-        raise ValueError(
-            "expected features of shape (m, n, r) and y of shape (m, n), got "
-            f"{tuple(features.shape)} and {tuple(y.shape)}"
-        )
-    # NaN is no number below.
-    if not bool((features.abs() <= _LARGEST_FEATURE).all()):
-        raise ValueError(
-            f"expected finite features up to {_LARGEST_FEATURE:g}, where rounding errors of the "
-            f"prior outweigh the probit noise, got {float(features.abs().max()):g}"
-        )
-    if not bool((y.abs() == 1).all()):
-        raise ValueError(f"expected labels +1 or -1, got {float(y[y.abs() != 1][0]):g}")
-    return features, y
-
-
-def check_real(values: ArrayLike | Tensor, name: str) -> Tensor:
-    """Numbers as a float64 tensor.
-
-    Raises
-    ------
-    ValueError
-        If they are complex.
-    """
-    if torch.is_complex(values) if isinstance(values, Tensor) else np.iscomplexobj(values):
-        raise ValueError(f"expected real {name}, got complex numbers")
-    return as_float64(values)
-
-
-def check_max_iter(max_iter: int) -> None:
-    """Refuse to do nothing.
-
-    Raises
-    ------
-    ValueError
-        If ``max_iter`` is less than 1.
-    """
-    if max_iter < 1:
-        raise ValueError(f"expected max_iter of at least 1, got {max_iter}")
-
-
 @dataclass(frozen=True)
 class WhitenedGP:
-    """A GP prior as seen from training inputs: f = features z, z standard normal.
+    """A GP prior as seen from training inputs, one number or D numbers each: f = features z.
 
-    Attributes
-    ----------
-    kernel : SquaredExponential
-    inputs : Tensor of shape (..., n) or (..., n, D)
-    features : Tensor of shape (..., n, r)
-        A of the module's docstring; r is the largest rank of the kernel matrices.
-    basis : Tensor of shape (..., n, r)
-        U S^(-1/2), so that theta = basis z and K_xD theta = K_xD basis z.
+    ``features`` is A of the module's docstring, r the largest rank of the kernel matrices;
+    ``basis`` is U S^(-1/2), so that theta = basis z and K_xD theta = K_xD basis z.
     """
 
     kernel: SquaredExponential
-    inputs: Tensor
-    features: Tensor
-    basis: Tensor
+    inputs: Float[Tensor, "..."]
+    features: Float[Tensor, "*m n r"]
+    basis: Float[Tensor, "*m n r"]
 
     @classmethod
     def at(cls, kernel: SquaredExponential, inputs: Tensor, *, batch_dims: int = 0) -> "WhitenedGP":
-        """Whiten the prior at training inputs.
-
-        Parameters
-        ----------
-        kernel : SquaredExponential
-        inputs : Tensor of shape (..., n) or (..., n, D)
-        batch_dims : int, default=0
-            How many leading dimensions are data sets.
-
-        Raises
-        ------
-        ValueError
-            If an input is complex or not finite.
-        """
-        inputs = check_real(inputs, "inputs")
-        if not bool(torch.isfinite(inputs).all()):
-            raise ValueError("expected finite inputs, got NaN or infinities")
+        """Whiten the prior at training inputs, whose first ``batch_dims`` dimensions are sets."""
         values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
         kept = values > _RANK_TOLERANCE * values[..., -1:]
         rank = int(kept.sum(-1).max())
@@ -182,23 +105,13 @@ class WhitenedGP:
         inverse = torch.where(kept, 1 / root, torch.zeros_like(root))
         return cls(kernel, inputs, vectors * root[..., None, :], vectors * inverse[..., None, :])
 
-    def project(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, inputs: Tensor) -> tuple[Float[Tensor, "*m s r"], Float[Tensor, "*m s"]]:
         """LHG (24) and (18) with noise variance 1: what a label at new inputs depends on.
 
-        Parameters
-        ----------
-        inputs : Tensor of shape (..., s) or (..., s, D)
-            With the same data sets as the training inputs.
-
-        Returns
-        -------
-        features : Tensor of shape (..., s, r)
-            K_xD theta = features z.
-        noise : Tensor of shape (..., s)
-            sigma_x, the standard deviation that is left, at least 1.
+        They are the features, with K_xD theta = features z, and the noise sigma_x, the standard
+        deviation that is left, at least 1.
         """
         batch_dims = self.features.ndim - 2
-        inputs = check_real(inputs, "inputs")
         features = _gram(self.kernel, inputs, self.inputs, batch_dims) @ self.basis
         left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
         return features, (1 + left).sqrt()
@@ -208,64 +121,56 @@ class WhitenedGP:
 class GaussianWeights:
     """A Gaussian approximation to the posterior of the whitened weights.
 
-    Attributes
-    ----------
-    mean : Tensor of shape (..., r)
-    covariance : Tensor of shape (..., r, r)
-    log_evidence : Tensor of shape (...)
-        The approximation's log probability of the labels, in nats; of loss-EM, that of labels and
-        utility.
-    converged : Tensor of bool, shape (...)
-    n_iterations : int
-    sites : tuple of two Tensors of shape (..., n), optional
-        Precisions and shifts of the Gaussian factors that stand for the labels; loss-EM has none.
+    ``log_evidence`` is the approximation's log probability of the labels, in nats; of loss-EM, that
+    of labels and utility. ``sites`` are precisions and shifts of the Gaussian factors that stand
+    for the labels; loss-EM has none.
     """
 
-    mean: Tensor
-    covariance: Tensor
-    log_evidence: Tensor
-    converged: Tensor
+    mean: Float[Tensor, "*m r"]
+    covariance: Float[Tensor, "*m r r"]
+    log_evidence: Float[Tensor, "*m"]
+    converged: Bool[Tensor, "*m"]
     n_iterations: int
-    sites: tuple[Tensor, Tensor] | None = None
+    sites: tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]] | None = None
 
-    def latent(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of features z, each of shape (..., s)."""
+    def latent(self, features: Tensor) -> tuple[Float[Tensor, "*m s"], Float[Tensor, "*m s"]]:
+        """Mean and variance of features z."""
         mean = (features @ self.mean[..., None]).squeeze(-1)
         variance = ((features @ self.covariance) * features).sum(-1)
         return mean, variance
 
-    def label_sites(self) -> tuple[Tensor, Tensor]:
-        """The sites of a Gaussian that has them.
+    def margin(self, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:
+        """The argument of Phi in LHG (25), at new inputs."""
+        mean, variance = self.latent(features)
+        return mean / (noise**2 + variance).sqrt()
 
-        Raises
-        ------
-        ValueError
-            If it was made without.
-        """
+    def label_sites(self) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
+        """The sites, or a ValueError if there are none."""
         if self.sites is None:
             raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
         return self.sites
 
-    def held_out(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f at the training inputs, each without its own label.
+    def held_out(self, features: Tensor) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
+        """Mean and variance of f at the training inputs, each without its own label."""
+        return cavity(*self.latent(features), *self.label_sites())
 
-        Raises
-        ------
-        ValueError
-            If the Gaussian was made without sites.
-        """
-        sites = self.label_sites()
-        return cavity(*self.latent(features), *sites)
-
-
-def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Tensor:
-    """LHG (25): the probability of +1 at new inputs under q, of shape (..., s)."""
-    mean, variance = q.latent(features)
-    return torch.special.ndtr(mean / (noise**2 + variance).sqrt())
+    def write(self, rows: Int[Tensor, " k"], part: "GaussianWeights") -> None:
+        """Put the Gaussians of some data sets in the place of one's own."""
+        for name in ("mean", "covariance", "log_evidence", "converged"):
+            getattr(self, name)[rows] = getattr(part, name)
+        for own, new in zip(self.sites or (), part.sites or (), strict=False):
+            own[rows] = new
 
 
-def decide(q: GaussianWeights, features: Tensor, noise: Tensor, probit_threshold: float) -> Tensor:
-    """LHG (26): the decisions of least risk under q, +1 or -1, of shape (..., s)."""
+def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:
+    """LHG (25): the probability of +1 at new inputs under q."""
+    return torch.special.ndtr(q.margin(features, noise))
+
+
+def decide(
+    q: GaussianWeights, features: Tensor, noise: Tensor, probit_threshold: float
+) -> Float[Tensor, "*m s"]:
+    """LHG (26): the decisions of least risk under q, +1 or -1."""
     mean, variance = q.latent(features)
     positive = mean > probit_threshold * (noise**2 + variance).sqrt()
     return torch.where(positive, 1.0, -1.0).to(mean.dtype)

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.calibrating.loss_em_probit import loss_em_probit, loss_ep_probit
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide, predictive
+from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import table_3_by_draws
 from bayesloss_book.beyond.loss_ep.table import KERNEL, METHODS
 from bayesloss_book.figures import COLOURS

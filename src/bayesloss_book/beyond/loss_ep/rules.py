@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.calibrating.loss_em_probit import check_max_loss
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
+from bayesloss.calibrating.utility import check_max_loss
 
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:

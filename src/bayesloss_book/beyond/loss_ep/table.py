@@ -15,10 +15,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.calibrating.loss_em_probit import loss_em_probit, loss_ep_probit
+from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import decide
+from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
 from bayesloss_book.probit_references import (
     GRID,

@@ -9,9 +9,9 @@ from scipy.optimize import brute
 from scipy.stats import norm
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.calibrating import families
-from bayesloss.calibrating.decision_theory import discretise
-from bayesloss.calibrating.families import Family, gaussians
+from bayesloss_book import families
+from bayesloss_book.decision_references import discretise
+from bayesloss_book.families import Family, gaussians
 
 STATES = torch.linspace(-8, 8, 801, dtype=torch.float64)
 P = discretise(

@@ -1,0 +1,123 @@
+"""What pages say about finite decision problems, and the library itself does not need.
+
+The notation is that of :mod:`bayesloss.calibrating.decision_theory`: masses p and q of shape
+(..., K), losses of shape (K, A).
+"""
+
+import itertools
+import math
+
+import torch
+from torch import Tensor
+
+from bayesloss.calibrating.decision_theory import checked_losses, checked_masses, posterior_risk
+from bayesloss.calibrating.loss_em import Family, LossEM, alternate, objective, tilted
+from bayesloss.calibrating.utility import utility
+
+__all__ = [
+    "discretise",
+    "kl_divergence",
+    "log_gain",
+    "lower_bound",
+    "mixed_loss_em",
+    "optimal_actions",
+    "prediction_losses",
+    "tilted_posterior",
+]
+
+
+def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
+    """Which actions have the least risk, or one larger by no more than the tolerance: (..., A)."""
+    risk = posterior_risk(p, losses)
+    return risk <= risk.min(dim=-1, keepdim=True).values + tolerance
+
+
+def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
+    """KL(q || p) in nats, of shape (...); infinite if q has mass where p has none."""
+    q, p = torch.broadcast_tensors(checked_masses(q), checked_masses(p))
+    # Where q has no mass, nothing is added, whatever p is.
+    return torch.where(q > 0, q * (q.log() - p.log()), 0.0).sum(dim=-1)
+
+
+def discretise(log_density: Tensor) -> Tensor:
+    """The masses of cells of equal width, from the log density at their middles.
+
+    The density of shape (..., K) may lack a constant factor, and is -inf where there is no mass.
+
+    Raises
+    ------
+    ValueError
+        If there is no mass at all, or a value is ``nan`` or +inf.
+    """
+    log_density = log_density.to(torch.float64)
+    top = log_density.max(dim=-1).values if log_density.shape[-1] else torch.tensor(-math.inf)
+    if not bool(torch.isfinite(top).all()):
+        raise ValueError(f"expected a finite log density in at least one cell, got {top.tolist()}")
+    return torch.softmax(log_density, dim=-1)
+
+
+def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
+    """Supervised learning as a decision: every function from inputs to outputs, LHG eq. (1).
+
+    Parameters
+    ----------
+    joint : Tensor of shape (K, X, Y)
+        p(x, y | theta): for each of K states, masses over X inputs and Y outputs.
+    cost : Tensor of shape (Y, Y)
+        ``cost[y, z]`` is the cost of predicting z when the output is y.
+
+    Returns
+    -------
+    losses : Tensor of shape (K, Y ** X)
+        The generalisation error of each hypothesis in each state.
+    hypotheses : Tensor of integers, of shape (Y ** X, X)
+        What each hypothesis predicts at each input.
+    """
+    if joint.ndim != 3 or cost.shape != (joint.shape[2], joint.shape[2]):
+        raise ValueError(
+            "expected p(x, y | theta) of shape (K, X, Y) and costs of shape (Y, Y), "
+            f"got {tuple(joint.shape)} and {tuple(cost.shape)}"
+        )
+    joint = checked_masses(joint.flatten(1)).reshape(joint.shape)
+    n_inputs, n_outputs = joint.shape[1:]
+    expected = joint @ checked_losses(cost)  # of predicting z at x, together with p(x)
+    table = itertools.product(range(n_outputs), repeat=n_inputs)
+    hypotheses = torch.tensor(list(table))
+    losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)  # LHG eq. (1)
+    return losses, hypotheses
+
+
+def log_gain(p: Tensor, losses: Tensor, M: float) -> Tensor:
+    """The logarithm of each action's gain, LHG eqs. (8) and (9), of shape (..., A)."""
+    return posterior_risk(p, utility(losses, M)).log()  # LHG eq. (8) is eq. (2) of utilities
+
+
+def lower_bound(q: Tensor, p: Tensor, losses: Tensor, M: float) -> Tensor:
+    """The lower bound of the log gain of each action, LHG eq. (10), of shape (A,).
+
+    It is finite for the actions whose utility, like p, is positive wherever q has mass; else -inf.
+    """
+    return objective(checked_masses(q), checked_masses(p), utility(losses, M).log())
+
+
+def tilted_posterior(p: Tensor, losses: Tensor, action: int, M: float) -> Tensor:
+    """The posterior weighted by the utility of an action, LHG eq. (11), of shape (K,)."""
+    return tilted(checked_masses(p).log(), utility(losses, M).log(), action).exp()
+
+
+def mixed_loss_em(
+    p: Tensor,
+    losses: Tensor,
+    M: float,
+    *,
+    start: int,
+    family: Family | None = None,
+    max_iter: int = 100,
+) -> LossEM:
+    """The E-step of Table 1 with the M-step of Table 2, as in LHG Table 3.
+
+    With an exact E-step the second moment of the utility, E_p[(M - L)^2], never falls from one
+    action to the next.
+    """
+    log_utility = utility(losses, M).log()
+    return alternate(p, log_utility, -checked_losses(losses), start, family, max_iter)

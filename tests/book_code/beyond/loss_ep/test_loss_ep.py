@@ -1,0 +1,150 @@
+"""Loss-calibrated EP against brute force and all decisions."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss import CostMatrix
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.tilted_ep import tilted_ep
+from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, decide
+from bayesloss.calibrating.utility import LogUtility
+from bayesloss.kernels import SquaredExponential
+from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
+
+CASES = [
+    ([0.1, 0.3], [1, 1]),
+    ([0.1, 0.9], [1, -1]),
+    ([0.1, 0.4, 0.6], [1, 1, -1]),
+    ([0.0, 0.5, 1.0], [-1, -1, -1]),
+]
+COSTS = [CostMatrix(1, 1), CostMatrix(0.1, 1), CostMatrix(1, 0.3)]
+
+
+def problem(inputs, labels, amplitude, costs, max_loss=None):
+    """A posterior and the utility of alternating decisions on five targets."""
+    kernel = SquaredExponential(a=0.3**-2, b=amplitude**2)
+    prior = WhitenedGP.at(kernel, torch.tensor(inputs, dtype=torch.float64)[None], batch_dims=1)
+    targets = torch.linspace(0, 1.4, 5, dtype=torch.float64)[None]
+    decisions = torch.tensor([[1.0, -1.0, 1.0, 1.0, -1.0]], dtype=torch.float64)
+    largest = max_loss or max(costs.c_plus, costs.c_minus)
+    utility = LogUtility(*prior.project(targets), decisions, costs, largest)
+    return prior.features, torch.tensor(labels, dtype=torch.float64)[None], utility
+
+
+def brute_force(features, y, utility, n_nodes=60):
+    """Moments and log mass of prior x likelihood x utility on a Gauss-Hermite grid."""
+    node, weight = np.polynomial.hermite_e.hermegauss(n_nodes)
+    r = features.shape[-1]
+    z = torch.tensor(np.stack(np.meshgrid(*[node] * r, indexing="ij"), -1).reshape(-1, r))
+    mass = torch.tensor(weight / weight.sum())
+    mass = torch.stack(torch.meshgrid(*[mass] * r, indexing="ij"), -1).reshape(-1, r).prod(-1)
+    mass = mass * torch.special.ndtr(y[0] * (z @ features[0].mT)).prod(-1)
+    p = torch.special.ndtr((z @ utility.features[0].mT) / utility.noise[0])
+    costs = utility.costs
+    positive = utility.decisions[0] > 0
+    loss = torch.where(positive, costs.c_plus * (1 - p), costs.c_minus * p).mean(-1)
+    mass = mass * (utility.max_loss - loss)
+    total = mass.sum()
+    mean = (mass[:, None] * z).sum(0) / total
+    centred = z - mean
+    return mean, (mass[:, None] * centred).mT @ centred / total, float(total.log())
+
+
+class _One:
+    """A utility whose mean is the probability of +1 at one target, or 1 if there is none."""
+
+    def __init__(self, features, noise, target):
+        self.costs, self.max_loss = CostMatrix(1, 1), 1.0
+        one = slice(None) if target is None else slice(target, target + 1)
+        self.features, self.noise = features[:, one], noise[:, one]
+        self.decisions = torch.ones_like(self.noise)
+        if target is None:
+            self.costs, self.max_loss = CostMatrix(1e-300, 1), 1.0
+
+
+def sets(n_sets=10, seed=0, n_targets=40):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
+    prior = WhitenedGP.at(SquaredExponential(a=0.3**-2, b=9.0), x, batch_dims=1)
+    z = torch.randn(n_sets, prior.features.shape[-1], 1, dtype=torch.float64, generator=generator)
+    coin = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
+    y = torch.where(coin < torch.special.ndtr((prior.features @ z).squeeze(-1)), 1.0, -1.0)
+    targets = torch.linspace(0, 1.2, n_targets, dtype=torch.float64).expand(n_sets, -1)
+    return prior.features, y.double(), *prior.project(targets)
+
+
+def test_one_flip_changes_the_evidence_as_the_cavity_says():
+    """The derivation: at the fixed point log Z(h) changes by the utility under the cavity."""
+    features, y, target_features, noise = sets(4)
+    costs = CostMatrix(0.2, 1)
+    found = loss_ep_probit(features, y, target_features, noise, costs)
+    h = found.decisions
+
+    def utility(decisions):
+        return LogUtility(target_features, noise, decisions, costs, 1.0)
+
+    tilted = tilted_ep(features, y, utility(h))
+    for s in (3, 17, 34):
+        flipped = h.clone()
+        flipped[:, s] *= -1
+        change = tilted_ep(features, y, utility(flipped)).log_evidence - tilted.log_evidence
+        by_cavity, by_q = (
+            utility(flipped).log_expectation(p.mean, p.covariance)[0]
+            - utility(h).log_expectation(p.mean, p.covariance)[0]
+            for p in (found.q, tilted)
+        )
+        # One target of forty: what is left is of the second order in 1/40.
+        assert (by_cavity - change).abs().max() < 0.05 * change.abs().max()
+        assert (by_q - change).abs().max() > 3 * (by_cavity - change).abs().max()
+
+
+@pytest.mark.parametrize("costs", COSTS)
+@pytest.mark.parametrize(("inputs", "labels"), CASES)
+def test_all_decisions_on_five_targets(inputs, labels, costs):
+    """The evidence of all 32, and the Bayes decisions by brute force."""
+    features, y, utility = problem(inputs, labels, 2.0, costs)
+    data = (utility.features, utility.noise)
+    found = loss_ep_probit(features, y, *data, costs)
+    assert found.converged.all()
+    every = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0], dtype=torch.float64)] * 5)
+    wide = [part.expand(32, *part.shape[1:]) for part in (features, y, *data)]
+    term = LogUtility(wide[2], wide[3], every, costs, utility.max_loss)
+    evidence = tilted_ep(*wide[:2], term).log_evidence
+    assert torch.equal(found.decisions[0], every[evidence.argmax()])
+    assert float(found.q.log_evidence) == pytest.approx(float(evidence.max()), abs=1e-8)
+    # The exact utility of one decision: M - c_+ p(-1) or M - c_- p(+1).
+    p = [brute_force(features, y, _One(*data, s), 30)[2] for s in range(5)]
+    plain = brute_force(features, y, _One(*data, None), 30)[2]
+    assert torch.equal(
+        found.decisions[0] > 0, torch.tensor(np.exp(np.array(p) - plain) > costs.threshold)
+    )
+
+
+def test_decides_as_its_gaussian_says():
+    features, y, target_features, noise = sets()
+    costs = CostMatrix(0.2, 1)
+    found = loss_ep_probit(features, y, target_features, noise, costs)
+    again = decide(found.q, target_features, noise, costs.probit_threshold)
+    # A decision that swings at the boundary stays on the side of the larger evidence.
+    assert int((again != found.decisions).sum()) <= 1
+    assert found.q.held_out(features)[1].min() > 0
+
+
+def test_a_huge_max_loss_decides_as_ep():
+    features, y, target_features, noise = sets()
+    costs = CostMatrix(0.2, 1)
+    found = loss_ep_probit(features, y, target_features, noise, costs, max_loss=1e9)
+    ep = expectation_propagation(features, y)
+    assert torch.equal(found.decisions, decide(ep, target_features, noise, costs.probit_threshold))
+    assert (found.q.mean - ep.mean).abs().max() < 1e-7
+
+
+def test_too_few_rounds_are_told_and_a_small_M_is_refused():
+    features, y, target_features, noise = sets(n_targets=1000)
+    costs = CostMatrix(0.2, 1)
+    with pytest.warns(ConvergenceWarning, match="still rose after 1 rounds"):
+        loss_ep_probit(features, y, target_features, noise, costs, max_iter=1)
+    with pytest.raises(ValueError, match="max_loss of at least"):
+        loss_ep_probit(features, y, target_features, noise, costs, max_loss=0.5)
