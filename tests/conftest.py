@@ -14,6 +14,8 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
+    "bayesloss.learning.calibration.composite_power",
+    "bayesloss.learning.calibration.continued_isgp",
     "bayesloss.learning.weights.lbfgs",
 ]
 install_import_hook(SHAPED, "beartype.beartype")
