@@ -29,7 +29,7 @@ def cases(n=300, seed=0):
 
 
 def platt(z, y, weight):
-    return fit_platt(Rows(z, y, weight))
+    return fit_platt(Rows(z, y, weight), np.array([z.min(), z.max()]))
 
 
 def transform(scores, y, weight, probabilities=False):

@@ -35,11 +35,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, check_level, counted_cases
+from bayesloss.learning.calibration.calibrator_base import (
+    WIDER,
+    as_scores,
+    check_level,
+    merged,
+    read_rows,
+    survey,
+)
 from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
 from bayesloss.learning.calibration.score_transform import ScoreTransform
-from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.smoothness import NormalBernoulli, average_priors
@@ -61,7 +67,6 @@ _SMOOTHNESS = (1.3, 2.0, 5.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _HALF_PERIODS = 3  # that tables cover, on either side
-_MANY = 100  # kinds of labels that are told apart before they are refused
 _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
@@ -170,8 +175,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            rows, together = _read(scores, y, sample_weight, groups)
-            kinds, (n, total, inside), (low, high) = rows.fold(_survey, merge=_merged)
+            rows, together = read_rows(scores, y, sample_weight, groups)
+            kinds, (n, total, inside), (low, high) = rows.fold(survey, merge=merged)
             self._check_classes(kinds)
             self._choose_scale(inside / n, -low, high)
             rows = rows.map(_coded, kinds[1])
@@ -321,7 +326,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     def _position(self, scores: ArrayLike) -> Array:
         """Where scores lie on the axis of the nodes."""
         check_is_fitted(self)
-        values = _as_scores(scores)
+        values = as_scores(scores)
         self._check_scale(values)
         if (
             self.scale_ == "real"
@@ -350,37 +355,6 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return curve(inside) + (x - inside) * np.where(x < inside, *slopes)
 
 
-def _read(scores: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Rows, NDArray | None]:
-    """The cases that count, and their groups."""
-    if is_dask(scores):
-        from bayesloss.learning.data.dask_rows import DaskRows
-
-        if groups is not None:
-            raise ValueError(
-                "expected no groups where scores are a Dask collection, got some: compute the "
-                "scores, and give them as an array"
-            )
-        return DaskRows.of(scores, y, sample_weight, "scores"), None
-    values, labels, weight, together = counted_cases(_as_scores(scores), y, sample_weight, groups)
-    return Rows(values.astype(np.float64, copy=False), labels, weight), together
-
-
-def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The labels, of more than a hundred kinds not all; three sums; the scores' extremes.
-
-    Sums are the number of cases, their weight, and how many scores are within [0, 1]; the extremes
-    come as (-min, max).
-    """
-    sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
-    ends = np.array([-x.min(initial=np.inf), x.max(initial=-np.inf)])
-    return np.unique(y)[:_MANY], sums, ends
-
-
-def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
-    kinds, sums, ends = zip(*parts, strict=True)
-    return np.unique(np.concatenate(kinds))[:_MANY], np.add.reduce(sums), np.maximum.reduce(ends)
-
-
 def _coded(x: Array, y: NDArray, one: Any) -> tuple[Array, Array]:
     return x, (y == one).astype(np.float64)
 
@@ -397,21 +371,3 @@ def _noise(size: int) -> Tensor:
     """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
     uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
     return torch.from_numpy(norm.ppf(uniform))
-
-
-def _as_scores(scores: ArrayLike) -> NDArray:
-    """Scores as floats of shape (n,), of 64 bits if they came with no fewer; never NaN."""
-    values = np.asarray(scores)
-    if np.iscomplexobj(values):
-        raise ValueError("expected real scores, got complex ones")
-    if values.dtype not in (np.float16, np.float32):
-        values = values.astype(np.float64)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or len(values) == 0:
-        two = values.ndim == 2 and values.shape[1] == 2
-        hint = ": of probabilities of two classes give the second column" if two else ""
-        raise ValueError(f"expected scores of shape (n,), got {values.shape}{hint}")
-    if np.isnan(values).any():
-        raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")
-    return values

@@ -27,7 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import Rows, extremes, largest
+from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_caller
 
 __all__ = ["PlattSigmoid", "ScoreTransform", "fit_platt", "last_log_odds"]
@@ -81,13 +81,20 @@ class ScoreTransform:
         rows = rows.map(_replaced, partial(_real, probabilities=probabilities))
         values, weight = rows.distribution(_DEPTHS)
         finite = _FiniteEnds.fit(values, weight, n)
-        values, rows = finite(values), rows.map(_replaced, finite)
+        values = finite(values)
         tails: list[_LogTails | RangeMap] = [_LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
         if not learned.is_identity:
             tails.append(learned)
+        rows = rows.map(_replaced, finite)
+        ends = np.array([values.min(), values.max()])
         found = [
-            cls(probabilities, finite, each, fit_platt(rows.map(_replaced, partial(_drawn, each))))
+            cls(
+                probabilities,
+                finite,
+                each,
+                fit_platt(rows.map(_replaced, partial(_drawn, each)), _drawn(each, ends)),
+            )
             for each in tails
         ]
         return max(found, key=lambda transform: transform.sigmoid.log_likelihood)
@@ -116,10 +123,12 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
     return p - math.log1p(-math.exp(p)), math.log1p(-math.exp(q)) - q
 
 
-def fit_platt(rows: Rows) -> PlattSigmoid:
-    """Platt scaling of z, with labels 0 and 1, by Newton's method; where all z are equal, flat."""
-    low, high = rows.fold(extremes, merge=largest)[:2] * [-1, 1]
-    middle, unit = low / 2 + high / 2, (high / 2 - low / 2) or 1.0
+def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
+    """Platt scaling of z between its ends, with labels 0 and 1, by Newton's method.
+
+    Where all z are equal the slope is 0.
+    """
+    middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
     rows = rows.map(_standard, middle, unit)  # squares of 1e200 are no numbers
     total, positive, first, second = rows.fold(_moments)
     target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
