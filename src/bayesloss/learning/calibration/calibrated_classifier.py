@@ -35,14 +35,14 @@ Array = NDArray[np.float64]
 
 
 class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Any classifier with probabilities that can be relied upon.
+    """Any classifier, with calibrated probabilities and intervals for them.
 
     Parameters
     ----------
     estimator : classifier, default=None
         With ``decision_function``, which is preferred, or ``predict_proba``. None for a
-        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: then all cases are
-        taken for held-out ones, and it is not fitted again.
+        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: it is not fitted
+        again, and calibrated on all cases.
     cv : int, splitter or iterable, default=5
         How cases are held out, as in scikit-learn. Every case must be held out once.
     n_jobs : int, default=None
@@ -142,15 +142,9 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     "examples for at least one class: expected at least one for each fold, got "
                     f"{counts.min()}"
                 )
-            splits = list(cv.split(X, labels, **for_split))
+            splits, method = list(cv.split(X, labels, **for_split)), _method(estimator)
             scores = cross_val_predict(
-                estimator,
-                X,
-                labels,
-                cv=splits,
-                n_jobs=self.n_jobs,
-                method=_method(estimator),
-                params=params,
+                estimator, X, labels, cv=splits, n_jobs=self.n_jobs, method=method, params=params
             )
             self.estimator_ = clone(estimator).fit(X, labels, **params)
         known = np.asarray(getattr(self.estimator_, "classes_", self.classes_))
@@ -175,8 +169,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray:
         """The most probable class, of shape (n,)."""
-        most = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Central intervals of probabilities, those of `calibrator_`.

@@ -7,16 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-__all__ = [
-    "WIDER",
-    "as_scores",
-    "check_level",
-    "checked_labels",
-    "counted_cases",
-    "merged",
-    "read_rows",
-    "survey",
-]
+__all__ = ["WIDER", "as_scores", "check_level", "checked_labels", "counted_cases", "read_rows"]
 
 from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.rows import Rows
@@ -26,7 +17,6 @@ Array = NDArray[np.float64]
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.
 WIDER = 1.2
-_MANY = 100  # kinds of labels that are told apart before they are refused
 
 
 def check_level(level: float) -> None:
@@ -69,22 +59,6 @@ def read_rows(scores: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Row
         return DaskRows.of(scores, y, sample_weight, "scores"), None
     values, labels, weight, together = counted_cases(as_scores(scores), y, sample_weight, groups)
     return Rows(values.astype(np.float64, copy=False), labels, weight), together
-
-
-def survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The labels, of more than a hundred kinds not all; three sums; the extremes, (-min, max).
-
-    Sums are the number of cases, their weight, and how many scores are within [0, 1].
-    """
-    sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
-    ends = np.array([-x.min(initial=np.inf), x.max(initial=-np.inf)])
-    return np.unique(y)[:_MANY], sums, ends
-
-
-def merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
-    """What :func:`survey` says of all parts together."""
-    kinds, sums, ends = zip(*parts, strict=True)
-    return np.unique(np.concatenate(kinds))[:_MANY], np.add.reduce(sums), np.maximum.reduce(ends)
 
 
 def as_scores(scores: ArrayLike) -> NDArray:

@@ -1,4 +1,4 @@
-r"""Calibration of a classifier's scores by a monotone curve that is learned, with its doubt.
+r"""Calibration of a classifier's scores by a monotone curve that is learned, with its uncertainty.
 
 W&N's model with one input. x are the log odds that Platt's sigmoid gives to the score
 (:mod:`bayesloss.learning.calibration.score_transform`), and
@@ -39,9 +39,7 @@ from bayesloss.learning.calibration.calibrator_base import (
     WIDER,
     as_scores,
     check_level,
-    merged,
     read_rows,
-    survey,
 )
 from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
@@ -67,6 +65,7 @@ _SMOOTHNESS = (1.3, 2.0, 5.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _HALF_PERIODS = 3  # that tables cover, on either side
+_MANY = 100  # kinds of labels that are told apart before they are refused
 _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of them there are odd
 
 
@@ -79,10 +78,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
-        What the scores are. Probabilities, of ``classes_[1]``, are calibrated on their log odds.
-        "real" is everything else: log odds, margins, distances, in any units. "auto" takes scores
-        for probabilities if all of those that it is fitted to lie in [0, 1]. Where other scores do
-        so by chance, little is lost.
+        What the scores are: probabilities of ``classes_[1]``, which are calibrated on their log
+        odds, or anything else, such as log odds, margins and distances, in any units. "auto" takes
+        them for probabilities if all scores that it is fitted to lie in [0, 1].
 
     Attributes
     ----------
@@ -101,12 +99,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     Notes
     -----
     The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, and infinite
-    where they are log odds of 0 and 1. The answer is deterministic.
+    where they are log odds of 0 and 1. The result is deterministic.
 
-    A probability of exactly 0 or 1 gets the place that cases with it had in the fit. If there were
-    none it is read as the last number that its own format, of 16, 32 or 64 bits, tells from 0 or 1.
-    Far beyond all that was seen log odds grow by logarithms only: what is learned from n cases
-    makes nothing certain.
+    A probability of exactly 0 or 1 is calibrated like those that were fitted. If there were none,
+    it is read as the point where its own format, of 16, 32 or 64 bits, rounds to 0 or 1. Far beyond
+    all fitted scores log odds grow logarithmically: n cases make nothing certain.
 
     Examples
     --------
@@ -149,8 +146,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each case counts.
         groups : array-like of shape (n,), optional
-            Which cases belong together, such as several of one patient. By as much as their errors
-            resemble each other they count for less: the likelihood is raised to a power
+            Which cases belong together, such as several of one patient. The more their errors are
+            correlated, the less they count: the likelihood is raised to a power
             (:mod:`bayesloss.learning.calibration.composite_power`).
 
         Returns
@@ -176,13 +173,22 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self._validate_params()
         with all_or_nothing(self):
             rows, together = read_rows(scores, y, sample_weight, groups)
-            kinds, (n, total, inside), (low, high) = rows.fold(survey, merge=merged)
-            self._check_classes(kinds)
-            self._choose_scale(inside / n, -low, high)
+            kinds, (n, total, inside), (low, high) = rows.fold(_survey, merge=_merged)
+            if len(kinds) != 2:
+                found = f"only {kinds[0]}" if len(kinds) == 1 else f"{len(kinds)}"
+                raise ValueError(f"expected cases of two classes, got {found}")
+            check_classification_targets(kinds)
+            if math.isnan(low):
+                raise ValueError("expected scores, got NaN")
+            self.classes_, self._in_unit_interval = kinds, inside / n
+            in_unit = "probability" if inside == n else "real"
+            self.scale_ = in_unit if self.scale == "auto" else self.scale
+            ends = np.array([-low, high])
+            self._check_scale(ends)
             rows = rows.map(_coded, kinds[1])
             self.transform_ = ScoreTransform.fit(rows, int(n), self.scale_ == "probability")
             self._warn_of_direction()
-            self._fit_curve(rows, together, total, self.transform_(np.array([-low, high])))
+            self._fit_curve(rows, together, total, self.transform_(ends))
         return self
 
     @by_blocks
@@ -212,10 +218,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
         Notes
         -----
-        On the scale of log odds the posterior's quantiles are moved away from its median by a
-        fifth. Where the truth has steps and corners the posterior is off by more than it knows:
-        the priors are smooth. The fifth was chosen on simulated truths, so that bands of level
-        0.95 hold the truth at 93 to 97 % of the scores on average; at a line they hold more.
+        The posterior's quantiles are moved away from its median by a fifth, in log odds, because
+        the priors are smoother than truths with steps and corners. The fifth was chosen on
+        simulated truths: bands of level 0.95 contain the truth at 93 to 97 % of the scores.
         """
         check_level(level)
         x = self._position(scores)
@@ -228,22 +233,6 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """Probabilities of ``classes_[1]`` under 256 curves of the posterior: of shape (256, n)."""
         x = self._position(scores)
         return np.stack([self._path(x, path) for path in self._paths])
-
-    def _check_classes(self, kinds: NDArray) -> None:
-        if len(kinds) != 2:
-            found = f"only {kinds[0]}" if len(kinds) == 1 else f"{len(kinds)}"
-            raise ValueError(f"expected cases of two classes, got {found}")
-        check_classification_targets(kinds)
-        self.classes_ = kinds
-
-    def _choose_scale(self, in_unit_interval: float, low: float, high: float) -> None:
-        if math.isnan(low):
-            raise ValueError("expected scores, got NaN")
-        self._in_unit_interval = in_unit_interval  # the part of the scores that is
-        self.scale_ = self.scale
-        if self.scale == "auto":
-            self.scale_ = "probability" if in_unit_interval == 1 else "real"
-        self._check_scale(np.array([low, high]))
 
     def _check_scale(self, values: Array) -> None:
         outside = values[(values < 0) | (values > 1)]
@@ -353,6 +342,22 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         slopes = (values[[1, 3]] - values[[0, 2]]) / (at[[1, 3]] - at[[0, 2]])
         inside = x.clip(at[0], at[3])
         return curve(inside) + (x - inside) * np.where(x < inside, *slopes)
+
+
+def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
+    """The labels, of more than a hundred kinds not all; three sums; the extremes, (-min, max).
+
+    Sums are the number of cases, their weight, and how many scores are within [0, 1].
+    """
+    sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
+    ends = np.array([-x.min(initial=np.inf), x.max(initial=-np.inf)])
+    return np.unique(y)[:_MANY], sums, ends
+
+
+def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
+    """What `_survey` says of all parts together."""
+    kinds, sums, ends = zip(*parts, strict=True)
+    return np.unique(np.concatenate(kinds))[:_MANY], np.add.reduce(sums), np.maximum.reduce(ends)
 
 
 def _coded(x: Array, y: NDArray, one: Any) -> tuple[Array, Array]:

@@ -1,10 +1,9 @@
-r"""Reliability of predicted probabilities, with its doubt.
+r"""Reliability of predicted probabilities, with its uncertainty.
 
 A reliability curve is the true probability r(p) = P(y = 1 | p) of the cases that are predicted p.
-Ten bins estimate it with noise that nobody sees; here it is a
-:class:`~bayesloss.LinkCalibrator`'s curve with its posterior. Whatever is a functional of the curve
-has a posterior, too. With d the divergence of a proper loss and H its Bayes risk,
-the loss that is expected of the cases at hand is the sum of
+Bins estimate it without error bars; here it is a :class:`~bayesloss.LinkCalibrator`'s curve with
+its posterior, and any functional of the curve has a posterior, too. With d the divergence of a
+proper loss and H its Bayes risk, the expected loss of the cases at hand is the sum of
 
     calibration error   E d(r(p), p)     and     refinement   E H(r(p)):
 
@@ -95,7 +94,7 @@ def reliability(
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Labels of two kinds, of cases that had no part in the predictions.
+        Labels of two kinds, of cases that the classifier was not trained on.
     y_prob : array-like of shape (n,)
         Predicted probabilities of the positive label.
     sample_weight, groups : array-like of shape (n,), optional

@@ -88,16 +88,12 @@ class ScoreTransform:
             tails.append(learned)
         rows = rows.map(_replaced, finite)
         ends = np.array([values.min(), values.max()])
-        found = [
-            cls(
-                probabilities,
-                finite,
-                each,
-                fit_platt(rows.map(_replaced, partial(_drawn, each)), _drawn(each, ends)),
-            )
-            for each in tails
-        ]
-        return max(found, key=lambda transform: transform.sigmoid.log_likelihood)
+
+        def fitted(each: "_LogTails | RangeMap") -> "ScoreTransform":
+            z = partial(_drawn, each)
+            return cls(probabilities, finite, each, fit_platt(rows.map(_replaced, z), z(ends)))
+
+        return max(map(fitted, tails), key=lambda transform: transform.sigmoid.log_likelihood)
 
     def __call__(self, scores: NDArray) -> Array:
         """The log odds of scores, finite ones.

@@ -67,8 +67,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
-        What the scores are: probabilities, whose rows sum to 1, or log probabilities up to a
-        constant a row, or margins. "auto" looks whether every row is a distribution.
+        What the scores are: probabilities, whose rows sum to 1, or else log probabilities up to a
+        constant for each row, or margins. "auto" looks whether every row is a distribution.
     sources : bool, default=True
         Whether sources follow the matrix.
 
@@ -87,9 +87,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    No probability that is predicted is 0: as if one case more were spread over the classes. A score
-    of 0, if there were none in the fit, counts as the last number that its format, of 32 or 64
-    bits, tells from 0.
+    No predicted probability is 0: it is as if one more case were spread over the classes. A score
+    of 0, if there was none in the fit, counts as about the least positive number of its format.
 
     Examples
     --------
@@ -129,8 +128,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             Labels of K kinds, each of them present.
         sample_weight : array-like of shape (n,), optional
         groups : array-like of shape (n,), optional
-            Which cases belong together. By as much as their errors resemble each other they count
-            for less: the likelihood is raised to a power
+            Which cases belong together. The more their errors are correlated, the less they count:
+            the likelihood is raised to a power
             (:mod:`bayesloss.learning.calibration.composite_power`).
 
         Returns
@@ -187,8 +186,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        most = self.predict_proba(scores).argmax(axis=1)
-        return self.classes_[most]
+        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Central intervals of the probability of each class, by itself.
@@ -206,9 +204,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Notes
         -----
         Laplace's approximation on the scale of log odds, each class against the rest, widened by a
-        fifth as in :class:`LinkCalibrator`. It knows of too few cases. Where the truth is no
-        function of the kind that is fitted, as where a class's log odds bend by what another class
-        says, it holds less than it promises.
+        fifth as in :class:`LinkCalibrator`. It covers the sampling error only: where the truth is
+        no function of the fitted kind, intervals contain it less often than `level` says.
         """
         check_level(level)
         values = self._as_scores(scores)
