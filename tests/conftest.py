@@ -14,9 +14,8 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.calibrating.loss_em_probit",
-    "bayesloss.calibrating.probit",
-    "bayesloss.calibrating.utility",
+    "bayesloss.learning.calibration.composite_power",
+    "bayesloss.learning.calibration.continued_isgp",
     "bayesloss.learning.weights.lbfgs",
     "bayesloss.lbfgs",
     "bayesloss.learning.inference.ends",

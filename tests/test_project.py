@@ -368,8 +368,8 @@ MAY_IMPORT = {
     "learning.inference": {"learning.sources", "learning.data"},
     "learning.weights": {"learning.data"},
     "learning.links": {*_BELOW, "learning.weights"},
-    "learning.calibration": {*_BELOW, "learning.links"},
-    "learning.estimators": {*_BELOW, "learning.weights", "learning.links"},
+    "learning.calibration": _BELOW,
+    "learning.estimators": {*_BELOW, "learning.weights", "learning.links", "learning.calibration"},
     "calibrating.probit": set(),
     "calibrating": {"calibrating.probit"},
 }

@@ -1,13 +1,10 @@
 """Tests of reliability against truths that are known."""
 
-import sys
-
 import numpy as np
 import pytest
 from scipy.special import xlogy
-from sklearn.linear_model import LogisticRegression
 
-from bayesloss import ReliabilityDisplay, reliability
+from bayesloss import reliability
 
 
 def cases(n=3000, power=2.0, seed=0):
@@ -60,53 +57,20 @@ def test_a_calibrated_classifier_has_an_error_near_zero():
     assert few.high > 0.06  # a hundred cases cannot tell
 
 
-def test_many_cases_are_thinned_without_a_difference():
+@pytest.mark.parametrize("by_score", [False, True])
+def test_many_cases_are_thinned_without_a_difference(by_score):
+    """To 4,096, evenly in mass: where weights go with the predictions, too."""
     y, p = cases(n=20_000)
-    weight = np.random.default_rng(0).integers(0, 3, 20_000)
+    p, y = (v[np.random.default_rng(1).permutation(20_000)] for v in (p, y))
+    weight = 5 * p**3 if by_score else np.random.default_rng(0).integers(0, 3, 20_000)
     found = reliability(y, p, sample_weight=weight)
     r = found.calibrator.sample_proba(p)
-    expected = np.sqrt(((r - p) ** 2) @ weight / weight.sum()).mean()
-    # Thinned to 4,096 cases, evenly in mass.
-    assert found.calibration_error.mean == pytest.approx(expected, abs=1e-4)
-
-
-def test_the_display_draws_curve_band_histogram_and_bins():
-    pytest.importorskip("matplotlib")
-    y, p = cases(n=400)
-    labels = np.array(["good", "bad"])[y]
-    display = ReliabilityDisplay.from_predictions(
-        labels, p, pos_label="bad", n_bins=10, name="mine"
+    for name, values in {
+        "calibration_brier": (r - p) ** 2,
+        "refinement_brier": r * (1 - r),
+    }.items():
+        means = values @ weight / weight.sum()
+        assert getattr(found, name).mean == pytest.approx(means.mean(), rel=2e-3)
+    assert found.calibration_error.mean == pytest.approx(
+        np.sqrt((r - p) ** 2 @ weight / weight.sum()).mean(), abs=1e-4
     )
-    x, curve = display.line_.get_data()
-    np.testing.assert_array_equal(curve, display.reliability.calibrator.predict_proba(x)[:, 1])
-    low, high = display.reliability.calibrator.predict_interval(x)
-    edges = display.band_.get_paths()[0].vertices
-    assert edges[:, 1].min() == pytest.approx(low.min())
-    assert edges[:, 1].max() == pytest.approx(high.max())
-    heights = [bar.get_height() for bar in display.histogram_ax_.patches]
-    assert heights == [((p // 0.02) == k).sum() for k in range(50)]
-    bins = display.ax_.lines[-1]
-    first = p < 0.1
-    assert bins.get_xdata()[0] == pytest.approx(p[first].mean())
-    assert bins.get_ydata()[0] == pytest.approx(y[first].mean())
-    assert any(
-        "mine, calibration error" in text.get_text() for text in display.ax_.get_legend().texts
-    )
-
-
-def test_the_display_takes_an_estimator():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 2))
-    y = np.array(["a", "b"])[(X[:, 0] + rng.normal(size=300) > 0).astype(int)]
-    model = LogisticRegression().fit(X[:100], y[:100])
-    display = ReliabilityDisplay.from_estimator(model, X[100:], y[100:])
-    np.testing.assert_array_equal(display.y_prob, model.predict_proba(X[100:])[:, 1])
-    assert display.y_true.mean() == (y[100:] == "b").mean()
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
-    with pytest.raises(ImportError, match=r"bayesloss\[plot\]"):
-        ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.7])

@@ -1,21 +1,21 @@
-"""Tests of the map from scores to log odds, by scipy's optimiser and by hand."""
+"""Tests of the transform from scores to log odds, by scipy's optimiser and by hand."""
 
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import minimize
 from scipy.special import expit, ndtri
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.calibration import score_transform as score_map
 from bayesloss.learning.calibration.score_transform import (
-    ScoreMap,
-    _LogTails,
-    fit_sigmoid,
+    ScoreTransform,
+    fit_platt,
     last_log_odds,
 )
+from bayesloss.learning.data.rows import Rows
 
 
 def cases(n=300, seed=0):
@@ -28,6 +28,14 @@ def cases(n=300, seed=0):
     )
 
 
+def platt(z, y, weight):
+    return fit_platt(Rows(z, y, weight), np.array([z.min(), z.max()]))
+
+
+def transform(scores, y, weight, probabilities=False):
+    return ScoreTransform.fit(Rows(scores, y, weight), len(scores), probabilities)
+
+
 def test_the_sigmoid_maximises_platts_likelihood():
     z, y, weight = cases()
     positive, negative = weight @ y, weight @ (1 - y)
@@ -38,8 +46,9 @@ def test_the_sigmoid_maximises_platts_likelihood():
         return weight @ (np.logaddexp(0, nu) - target * nu)
 
     best = minimize(loss, [0.0, 0.0], method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-10})
-    found = fit_sigmoid(z, y, weight)
-    np.testing.assert_allclose([found.offset, found.slope], best.x, atol=1e-5)
+    found = platt(z, y, weight)
+    offset = found.level - found.slope * found.middle
+    np.testing.assert_allclose([offset, found.slope], best.x, atol=1e-5)
     assert found.log_likelihood == pytest.approx(-best.fun, abs=1e-8)
 
 
@@ -48,7 +57,7 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
     z = rng.normal(0, 3, 500)
     slopes = []
     for _ in range(300):
-        found = fit_sigmoid(z, (rng.random(500) < 0.3).astype(float), np.ones(500))
+        found = platt(z, (rng.random(500) < 0.3).astype(float), np.ones(500))
         slopes.append(found.slope)
     # A standard deviation of 300 values is known to 4 %.
     assert found.error == pytest.approx(np.std(slopes), rel=0.15)
@@ -59,20 +68,22 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
     rate, n = np.average(target, weights=weight), weight.sum()
     variance = np.average((z - np.average(z, weights=weight)) ** 2, weights=weight)
     expected = 1 / np.sqrt(n * rate * (1 - rate) * variance)
-    assert fit_sigmoid(z, y, weight).error == pytest.approx(expected, rel=1e-12)
+    assert platt(z, y, weight).error == pytest.approx(expected, rel=1e-12)
 
 
 def test_well_spread_scores_keep_their_straight_line():
     z, y, weight = cases()
-    found = ScoreMap.fit(z, y, weight, probabilities=False)
-    sigmoid = fit_sigmoid(z, y, weight)
-    np.testing.assert_allclose(found(z), sigmoid.offset + sigmoid.slope * z, rtol=1e-12)
+    found = transform(z, y, weight)
+    sigmoid = platt(z, y, weight)
+    np.testing.assert_allclose(
+        found(z), sigmoid.level + sigmoid.slope * (z - sigmoid.middle), rtol=1e-12
+    )
 
 
-def test_the_map_increases_strictly_from_one_infinity_to_the_other():
+def test_it_increases_strictly_from_one_infinity_to_the_other():
     z, y, weight = cases()
     z[:40], z[40:60] = -np.inf, np.inf
-    found = ScoreMap.fit(z, y, weight, probabilities=False)
+    found = transform(z, y, weight)
     inner = z[np.isfinite(z)]
     grid = np.concatenate([[-np.inf, -1e6, -1e3], np.linspace(-30, 30, 601), [1e3, 1e6, np.inf]])
     values = found(grid)
@@ -82,7 +93,7 @@ def test_the_map_increases_strictly_from_one_infinity_to_the_other():
     ends = ndtri([below, 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     bottom = inner.min() + rate * (ndtri(below / 2) - ends[0])
-    assert found.ends(np.array([-np.inf]))[0] == pytest.approx(bottom)
+    assert found.finite(np.array([-np.inf]))[0] == pytest.approx(bottom)
 
 
 def test_long_tails_come_near():
@@ -90,17 +101,17 @@ def test_long_tails_come_near():
     rng = np.random.default_rng(0)
     s = rng.lognormal(0, 2, 2000)
     y = (rng.random(2000) < expit(1.5 * np.log(s))).astype(float)
-    x = ScoreMap.fit(s, y, np.ones(2000), probabilities=False)(s)
+    x = transform(s, y, np.ones(2000))(s)
     assert np.corrcoef(x, np.log(s))[0, 1] > 0.98
 
 
 def test_a_slope_that_runs_the_wrong_way_is_made_small_and_positive():
     z, y, weight = cases()
-    found = ScoreMap.fit(-z, y, weight, probabilities=False)
-    assert found.sigmoid.slope < 0 < found.slope == 0.5 * found.sigmoid.error
+    found = transform(-z, y, weight)
+    assert found.sigmoid.slope < 0 < found.sigmoid.upward == 0.5 * found.sigmoid.error
     middle = np.array([np.average(-z, weights=weight)])
-    straight = fit_sigmoid(-z, y, weight)
-    assert found(middle)[0] == pytest.approx(straight.offset + straight.slope * middle[0])
+    straight = platt(-z, y, weight)
+    assert found(middle)[0] == pytest.approx(straight.level)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -117,10 +128,10 @@ def test_the_last_log_odds_are_halfway_from_0_and_1_to_their_neighbours(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_later_0_or_1_counts_as_the_last_number_of_its_format(dtype):
-    """The same map, learned from log odds, at log odds that end where the format does."""
+    """The same transform, learned from log odds, at log odds that end where the format does."""
     z, y, weight = cases()
-    p = ScoreMap.fit(expit(z), y, weight, probabilities=True)
-    odds = ScoreMap.fit(z, y, weight, probabilities=False)
+    p = transform(expit(z), y, weight, probabilities=True)
+    odds = transform(z, y, weight)
     ends = {np.float32: (-150, -25), np.float64: (-1075, -54)}[dtype]  # as powers of two
     expected = odds(np.log(2) * np.array([ends[0], -ends[1]]))
     np.testing.assert_allclose(p(np.array([0, 1], dtype)), expected, rtol=1e-6)
@@ -132,18 +143,18 @@ def test_a_later_0_or_1_counts_as_the_last_number_of_its_format(dtype):
 def test_a_later_0_has_its_place_where_only_ones_were_seen():
     z, y, weight = cases()
     z[:40] = np.inf
-    found = ScoreMap.fit(expit(z), y, weight, probabilities=True)
+    found = transform(expit(z), y, weight, probabilities=True)
     values = found(np.array([0.0, 5e-324, 1e-300, 0.5, 1.0]))
     assert np.isfinite(values).all() and (np.diff(values) > 0).all()
     # The end above is that of the ones which were seen: a float's end is farther out.
-    assert found.ends(np.array([np.inf]), *last_log_odds(np.float64))[0] == found.ends.top < 37
+    assert found.finite(np.array([np.inf]), *last_log_odds(np.float64))[0] == found.finite.top < 37
 
 
 def test_later_infinite_scores_of_any_scale_are_farther_out_than_finite_ones():
     z, y, weight = cases()
     ends = []
     for unit in (1e-300, 1e-9, 1.0, 1e9, 1e150, 1e299):
-        found = ScoreMap.fit(unit * z, y, weight, probabilities=False)
+        found = transform(unit * z, y, weight)
         values = found(np.array([-np.inf, -1e6 * unit, 0, 1e6 * unit, np.inf]))
         assert np.isfinite(values).all() and (np.diff(values) > 0).all()
         ends.append(values[[0, -1]])
@@ -155,46 +166,48 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     """The normal quantile plot's line: from the middle of the first case to the mass at the top."""
     z, y, weight = cases(n=40)
     z[:5] = np.inf
-    found = ScoreMap.fit(z, y, weight, probabilities=False)
+    found = transform(z, y, weight)
     inner, above = z[5:], weight[:5].sum() / weight.sum()
     ends = ndtri([0.5 / 40, 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
-    assert found.ends.top == pytest.approx(top, rel=1e-12)
-    assert found.ends.bottom == -np.inf
+    assert found.finite.top == pytest.approx(top, rel=1e-12)
+    assert found.finite.bottom == -np.inf
     # What votes has at least the unit slope: scores that hardly differ leave room beyond them.
-    found = ScoreMap.fit(1e-6 * z, y, weight, probabilities=False)
-    assert found.ends.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])
+    found = transform(1e-6 * z, y, weight)
+    assert found.finite.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])
 
 
 def test_tails_are_logarithms_beyond_half_the_width_on_either_side():
-    """Of all but a hundredth at either end, by weight; the map's value and slope go on smoothly."""
+    """Of all but a hundredth at either end, by weight; value and slope go on smoothly."""
     rng = np.random.default_rng(0)
     values, weight = rng.normal(size=500), rng.integers(1, 4, 500).astype(float)
-    tails = _LogTails.fit(values, weight)
+    y = (rng.random(500) < 0.5).astype(float)
+    tails = transform(values, y, weight).tails  # of normal values no other is learned
     copies = np.sort(np.repeat(values, weight.astype(int)))
     low, high = copies[int(0.01 * len(copies))], copies[int(0.99 * len(copies))]
     width = high - low
     for x in (-50.0, low - 0.6 * width, low, 0.0, high + 0.49 * width, high + 2 * width):
         end = np.clip(x, low - width / 2, high + width / 2)
         expected = end + np.sign(x - end) * width * np.log(1 + abs(x - end) / width)
-        np.testing.assert_allclose(tails(np.array([x, 0.0])), [expected, 0.0], rtol=1e-12)
-        np.testing.assert_allclose(tails(np.array([x])), [expected], rtol=1e-12)  # alone, too
+        for others in ([], [0.0]):
+            found = tails(torch.tensor([x, *others], dtype=torch.float64))
+            np.testing.assert_allclose(found, [expected, *others], rtol=1e-12)
 
 
 def test_scores_that_are_all_equal_tell_the_share_alone():
-    """Then the slope is 0, and nothing is known of it: the map's is 1."""
+    """Then the slope is 0, and nothing is known of it: the transform's is 1."""
     y, weight = np.array([0.0, 1, 1, 1]), np.array([2.0, 1, 1, 1])
-    found = fit_sigmoid(np.full(4, 7.0), y, weight)
+    found = platt(np.full(4, 7.0), y, weight)
     target = (3 * 4 / 5 + 2 * 1 / 4) / 5  # Platt's, by weight
-    assert found.offset == pytest.approx(np.log(target / (1 - target)))
+    assert found.level == pytest.approx(np.log(target / (1 - target)))
     assert (found.slope, found.error) == (0.0, np.inf)
     entropy = target * np.log(target) + (1 - target) * np.log(1 - target)
     assert found.log_likelihood == pytest.approx(5 * entropy)
-    assert ScoreMap.fit(np.full(4, 7.0), y, weight, probabilities=False).slope == 1.0
+    assert transform(np.full(4, 7.0), y, weight).sigmoid.upward == 1.0
 
 
 def test_newton_steps_that_do_not_suffice_are_told(monkeypatch):
-    monkeypatch.setattr(score_map, "_NEWTON_STEPS", 1)
+    monkeypatch.setattr(f"{fit_platt.__module__}._NEWTON_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 Newton steps"):
-        fit_sigmoid(*cases())
+        platt(*cases())

@@ -11,7 +11,7 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, la
 from bayesloss.learning.inference.evidence import at_smoothness
 from bayesloss.learning.inference.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link, fit_links, grid_size
+from bayesloss.learning.links.em import fit_fixed_link, fit_links
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 
@@ -99,14 +99,6 @@ def test_grid_is_not_felt(kind):
     shift = (posterior.mean(x) - plain.mean(x)) / plain.variance(x).sqrt()
     assert float(shift.abs().max()) < 0.004
     assert posterior.log_evidence == pytest.approx(plain.log_evidence, abs=0.1)
-
-
-def test_grid_grows_with_the_fourth_root():
-    prior = prior_of(ISGP)(torch.tensor([8.0]))
-    sizes = [grid_size(prior, 16.0, n) for n in (10**4, 16 * 10**4, 256 * 10**4)]
-    assert sizes[1] / sizes[0] == pytest.approx(2, rel=0.01)
-    assert sizes[2] / sizes[1] == pytest.approx(2, rel=0.01)
-    assert grid_size(prior, 0.0, 10) == 64
 
 
 @KINDS

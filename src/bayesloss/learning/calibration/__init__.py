@@ -1,4 +1,4 @@
 """From scores to calibrated probabilities.
 
-May import ``inference`` and ``links``, and what they import. Begin with ``link_calibrator``.
+May import ``inference``, ``sources`` and ``data``. Begin with ``link_calibrator``.
 """

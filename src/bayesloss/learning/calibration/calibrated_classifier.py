@@ -23,9 +23,9 @@ from sklearn.utils.metadata_routing import (
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
+from bayesloss.learning.calibration.calibrator_base import checked_labels
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 
@@ -35,14 +35,14 @@ Array = NDArray[np.float64]
 
 
 class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Any classifier with probabilities that can be relied upon.
+    """Any classifier, with calibrated probabilities and intervals for them.
 
     Parameters
     ----------
     estimator : classifier, default=None
         With ``decision_function``, which is preferred, or ``predict_proba``. None for a
-        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: then all cases are
-        taken for held-out ones, and it is not fitted again.
+        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: it is not fitted
+        again, and calibrated on all cases.
     cv : int, splitter or iterable, default=5
         How cases are held out, as in scikit-learn. Every case must be held out once.
     n_jobs : int, default=None
@@ -121,23 +121,31 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             If there is one class only, or a class has fewer cases than there are folds.
         """
         self._validate_params()
-        check_classification_targets(y)
         X, y = indexable(X, y)
-        labels = column_or_1d(y, warn=True)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
+        labels, weight = checked_labels(X, y, sample_weight)
+        self.classes_, counts = np.unique(labels, return_counts=True)
         if len(self.classes_) < 2:
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
             raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
         estimator = self._get_estimator()
-        weight = None
-        if sample_weight is not None:
-            weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        params, for_split = self._routed(estimator, weight, groups, fit_params)
+        given = None if sample_weight is None else weight
+        params, for_split = self._routed(estimator, given, groups, fit_params)
         if isinstance(estimator, FrozenEstimator):
             self.estimator_ = estimator
             scores = _scores(estimator, X)
         else:
-            scores = self._held_out(estimator, X, labels, codes, params, for_split)
+            cv = check_cv(self.cv, labels, classifier=True)
+            folds = cv.get_n_splits(X, labels, **for_split)
+            if counts.min() < folds:
+                raise ValueError(
+                    f"Requesting {folds}-fold cross-validation but provided less than {folds} "
+                    "examples for at least one class: expected at least one for each fold, got "
+                    f"{counts.min()}"
+                )
+            splits, method = list(cv.split(X, labels, **for_split)), _method(estimator)
+            scores = cross_val_predict(
+                estimator, X, labels, cv=splits, n_jobs=self.n_jobs, method=method, params=params
+            )
             self.estimator_ = clone(estimator).fit(X, labels, **params)
         known = np.asarray(getattr(self.estimator_, "classes_", self.classes_))
         if not np.array_equal(known, self.classes_):
@@ -146,8 +154,9 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 f"{self.classes_}"
             )
         kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
-        self.calibrator_: LinkCalibrator | SoftmaxCalibrator = kind(scale=_scale(self.estimator_))
-        self.calibrator_.fit(scores, labels, weight, groups)
+        scale = "real" if _method(self.estimator_) == "decision_function" else "probability"
+        self.calibrator_: LinkCalibrator | SoftmaxCalibrator = kind(scale=scale)
+        self.calibrator_.fit(_of_second_class(scores), labels, weight, groups)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
@@ -160,8 +169,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray:
         """The most probable class, of shape (n,)."""
-        most = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[most]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Central intervals of probabilities, those of `calibrator_`.
@@ -227,38 +235,15 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 )
         return params, {} if groups is None else {"groups": groups}
 
-    def _held_out(
-        self,
-        estimator: Any,
-        X: Any,
-        y: NDArray,
-        codes: NDArray,
-        params: dict[str, Any],
-        for_split: dict[str, Any],
-    ) -> Array:
-        """Scores of every case by a classifier that has not seen it."""
-        cv = check_cv(self.cv, y, classifier=True)
-        folds, least = cv.get_n_splits(X, y, **for_split), np.bincount(codes).min()
-        if least < folds:
-            raise ValueError(
-                f"Requesting {folds}-fold cross-validation but provided less than {folds} examples "
-                f"for at least one class: expected at least one for each fold, got {least}"
-            )
-        splits = list(cv.split(X, y, **for_split))
-        method = "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
-        scores = cross_val_predict(
-            estimator, X, y, cv=splits, n_jobs=self.n_jobs, method=method, params=params
-        )
-        return scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores
 
-
-def _scale(estimator: Any) -> str:
-    return "real" if hasattr(estimator, "decision_function") else "probability"
+def _method(estimator: Any) -> str:
+    return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
 
 
 def _scores(estimator: Any, X: Any) -> Array:
     """Decision values or probabilities: of shape (n,) for two classes, else (n, n_classes)."""
-    if hasattr(estimator, "decision_function"):
-        return np.asarray(estimator.decision_function(X))
-    scores = np.asarray(estimator.predict_proba(X))
-    return scores[:, 1] if scores.shape[1] == 2 else scores
+    return _of_second_class(np.asarray(getattr(estimator, _method(estimator))(X)))
+
+
+def _of_second_class(scores: Array) -> Array:
+    return scores[:, 1] if scores.ndim == 2 and scores.shape[1] == 2 else scores

@@ -12,28 +12,23 @@ the trace does not depend on how the parameters are written.
 """
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Int, Shaped
 from scipy.special import softmax
 
 __all__ = ["composite_power"]
 
-Array = NDArray[np.float64]
-
 _NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
 
 
-def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArray) -> float:
-    """The power of the likelihood, at most 1.
+def composite_power(
+    logits: Float[np.ndarray, "n K"],
+    codes: Int[np.ndarray, " n"],
+    weight: Float[np.ndarray, " n"],
+    groups: Shaped[np.ndarray, " n"],
+) -> float:
+    """The power of the likelihood, at most 1, at the logits of a calibrated classifier.
 
-    Parameters
-    ----------
-    logits : ndarray of shape (n, K)
-        Of a calibrated classifier: the model at which H and J are taken.
-    codes : ndarray of shape (n,)
-        Labels 0 to K - 1.
-    weight : ndarray of shape (n,)
-    groups : ndarray of shape (n,)
-        Labels of any kind; cases of one label belong together.
+    Groups are labels of any kind; cases of one label belong together.
     """
     K = logits.shape[1]
     centred = logits - logits.mean(axis=1, keepdims=True)

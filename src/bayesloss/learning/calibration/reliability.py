@@ -1,10 +1,9 @@
-r"""Reliability of predicted probabilities, with its doubt.
+r"""Reliability of predicted probabilities, with its uncertainty.
 
 A reliability curve is the true probability r(p) = P(y = 1 | p) of the cases that are predicted p.
-Ten bins estimate it with noise that nobody sees; here it is a
-:class:`~bayesloss.LinkCalibrator`'s curve with its posterior. Whatever is a functional of the curve
-has a posterior, too. With d the divergence of a proper loss and H its Bayes risk,
-the loss that is expected of the cases at hand is the sum of
+Bins estimate it without error bars; here it is a :class:`~bayesloss.LinkCalibrator`'s curve with
+its posterior, and any functional of the curve has a posterior, too. With d the divergence of a
+proper loss and H its Bayes risk, the expected loss of the cases at hand is the sum of
 
     calibration error   E d(r(p), p)     and     refinement   E H(r(p)):
 
@@ -12,7 +11,7 @@ what calibration could save, and what only a better classifier could. For the Br
 d(r, p) = (r - p)^2 and H(r) = r (1 - r); for the log loss d is Kullback and Leibler's divergence
 and H the entropy, in nats.
 
-What may be concluded from a band: see :class:`ReliabilityDisplay`.
+What may be concluded from a band: see :class:`bayesloss.ReliabilityDisplay`.
 """
 
 from dataclasses import dataclass
@@ -21,16 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
-from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
 
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 
-__all__ = ["Credible", "Reliability", "ReliabilityDisplay", "reliability"]
+__all__ = ["Credible", "Reliability", "positive_labels", "reliability"]
 
 Array = NDArray[np.float64]
 
-_CURVE = 201  # points of the curve that is drawn
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly
 
 
@@ -97,7 +94,7 @@ def reliability(
     Parameters
     ----------
     y_true : array-like of shape (n,)
-        Labels of two kinds, of cases that had no part in the predictions.
+        Labels of two kinds, of cases that the classifier was not trained on.
     y_prob : array-like of shape (n,)
         Predicted probabilities of the positive label.
     sample_weight, groups : array-like of shape (n,), optional
@@ -127,11 +124,9 @@ def reliability(
     >>> round(found.calibration_error.mean, 2)  # sqrt(1/30) = 0.18
     0.18
     """
-    labels = column_or_1d(y_true)
-    positive = labels == _check_pos_label_consistency(pos_label, labels)
     p = np.asarray(y_prob, dtype=np.float64)
     calibrator = LinkCalibrator(scale="probability").fit(
-        p, positive.astype(int), sample_weight, groups
+        p, positive_labels(y_true, pos_label), sample_weight, groups
     )
     weight = np.ones(len(p)) if sample_weight is None else np.asarray(sample_weight, np.float64)
     if len(p) > _CASES:
@@ -142,9 +137,8 @@ def reliability(
         weight = np.ones(_CASES)
     r = calibrator.sample_proba(p)
 
-    def credible(values: Array, root: bool = False) -> Credible:
-        means = values @ weight / weight.sum()
-        means = np.sqrt(means) if root else means
+    def credible(values: Array, power: float = 1) -> Credible:
+        means = (values @ weight / weight.sum()) ** power
         low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
         return Credible(float(means.mean()), float(low), float(high))
 
@@ -155,7 +149,7 @@ def reliability(
     return Reliability(
         calibrator=calibrator,
         level=level,
-        calibration_error=credible(square, root=True),
+        calibration_error=credible(square, power=0.5),
         calibration_log_loss=credible(kullback),
         calibration_brier=credible(square),
         refinement_log_loss=credible(entropy),
@@ -163,186 +157,7 @@ def reliability(
     )
 
 
-class ReliabilityDisplay:
-    """A smooth reliability curve with its band, and the predictions' histogram in steps of 0.02.
-
-    Make it with :meth:`from_estimator` or :meth:`from_predictions`.
-
-    Parameters
-    ----------
-    reliability : Reliability
-    y_true, y_prob : ndarray of shape (n,)
-        Labels 0 and 1, and predicted probabilities.
-    name : str, optional
-        Of the classifier, for the legend.
-
-    Attributes
-    ----------
-    reliability : Reliability
-    ax_, histogram_ax_ : matplotlib Axes
-    line_ : matplotlib Artist
-    band_ : matplotlib Artist
-    figure_ : matplotlib Figure
-
-    Notes
-    -----
-    What may be concluded? Where the band leaves the diagonal the predictions are miscalibrated, as
-    far as one level holds at one prediction: of many predictions looked at, some leave by chance.
-
-    A curve that has the diagonal within its band everywhere need *not* be calibrated. The cases are
-    too few to tell it from the diagonal, and that is all. Ask how large the error may be: the upper
-    end of ``reliability.calibration_error`` answers. Its lower end is above 0 whatever the truth,
-    since no draw of a curve is the diagonal itself, and so shows nothing.
-
-    The posterior leans towards curves that are sigmoids of the log odds, the more the fewer cases.
-
-    Examples
-    --------
-    Predictions that are too sure of themselves: the true log odds are 0.7 of those predicted, and
-    the calibration error is 0.058. With 80 cases the diagonal is within the band everywhere.
-
-    >>> import numpy as np
-    >>> from scipy.special import expit, logit
-    >>> from bayesloss import ReliabilityDisplay, reliability
-    >>> for n in (80, 10_000):
-    ...     rng = np.random.default_rng(0)
-    ...     p = rng.uniform(0.01, 0.99, n)
-    ...     y = rng.random(n) < expit(0.7 * logit(p))
-    ...     found = reliability(y, p)
-    ...     at = np.linspace(p.min(), p.max(), 50)
-    ...     low, high = found.calibrator.predict_interval(at)
-    ...     within = bool(((low <= at) & (at <= high)).all())
-    ...     print(f"{within}, error up to {found.calibration_error.high:.2f}")
-    True, error up to 0.19
-    False, error up to 0.07
-    >>> drawn = ReliabilityDisplay(found, y, p).plot(n_bins=10)  # doctest: +SKIP
-    """
-
-    def __init__(
-        self, reliability: Reliability, y_true: Array, y_prob: Array, name: str | None = None
-    ) -> None:
-        self.reliability = reliability
-        self.y_true = y_true
-        self.y_prob = y_prob
-        self.name = name
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, pos_label: Any = None, **options: Any
-    ) -> "ReliabilityDisplay":
-        """Predict cases that the classifier was not trained on, and show how reliable that is.
-
-        Parameters
-        ----------
-        estimator : fitted classifier
-            For two classes, with ``predict_proba``.
-        X : array-like
-        y : array-like of shape (n,)
-        pos_label : int, float, bool or str, default=None
-            None for ``estimator.classes_[1]``.
-        **options
-            As for :meth:`from_predictions`.
-
-        Returns
-        -------
-        ReliabilityDisplay
-        """
-        p, positive = _get_response_values_binary(
-            estimator, X, response_method="predict_proba", pos_label=pos_label
-        )
-        options.setdefault("name", type(estimator).__name__)
-        return cls.from_predictions(y, p, pos_label=positive, **options)
-
-    @classmethod
-    def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_prob: ArrayLike,
-        *,
-        sample_weight: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
-        pos_label: Any = None,
-        level: float = 0.95,
-        n_bins: int | None = None,
-        name: str | None = None,
-        ax: Any = None,
-    ) -> "ReliabilityDisplay":
-        """Show how reliable predicted probabilities are.
-
-        Parameters
-        ----------
-        y_true, y_prob, sample_weight, groups, pos_label, level
-            As for :func:`reliability`.
-        n_bins : int, optional
-            Bins of equal width that are laid over the curve; none by default.
-        name : str, optional
-            Of the classifier, for the legend.
-        ax : matplotlib Axes, optional
-
-        Returns
-        -------
-        ReliabilityDisplay
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not there.
-        """
-        _pyplot()
-        found = reliability(
-            y_true,
-            y_prob,
-            sample_weight=sample_weight,
-            groups=groups,
-            pos_label=pos_label,
-            level=level,
-        )
-        labels = column_or_1d(y_true)
-        positive = labels == _check_pos_label_consistency(pos_label, labels)
-        display = cls(found, positive.astype(float), np.asarray(y_prob, dtype=np.float64), name)
-        return display.plot(ax=ax, n_bins=n_bins)
-
-    def plot(self, *, ax: Any = None, n_bins: int | None = None) -> "ReliabilityDisplay":
-        """Draw curve, band and histogram, and bins if a number of them is given."""
-        pyplot = _pyplot()
-        if ax is None:
-            _, ax = pyplot.subplots()
-        p = self._grid()
-        curve = self.reliability.calibrator.predict_proba(p)[:, 1]
-        low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
-        ax.plot([0, 1], [0, 1], ":", color="0.5", label="perfectly calibrated")
-        label = "" if self.name is None else f"{self.name}, "
-        error = self.reliability.calibration_error
-        (self.line_,) = ax.plot(p, curve, label=f"{label}calibration error {error}")
-        self.band_ = ax.fill_between(p, low, high, alpha=0.25, color=self.line_.get_color())
-        if n_bins is not None:
-            cell = np.minimum((self.y_prob * n_bins).astype(int), n_bins - 1)
-            count = np.bincount(cell, minlength=n_bins)
-            full = count > 0
-            mean, rate = (
-                np.bincount(cell, values, minlength=n_bins)[full] / count[full]
-                for values in (self.y_prob, self.y_true)
-            )
-            ax.plot(mean, rate, "o", color=self.line_.get_color(), label=f"{n_bins} bins")
-        ax.set(ylabel="probability of the positive label", xlim=(0, 1), ylim=(0, 1))
-        ax.legend(loc="upper left")
-        below = ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
-        below.hist(self.y_prob, bins=50, range=(0, 1), color=self.line_.get_color())
-        below.set(xlabel="predicted probability", ylabel="cases")
-        ax.tick_params(labelbottom=False)
-        self.ax_, self.histogram_ax_, self.figure_ = ax, below, ax.figure
-        return self
-
-    def _grid(self) -> Array:
-        """Predictions from the least to the largest, evenly in probability."""
-        return np.linspace(float(self.y_prob.min()), float(self.y_prob.max()), _CURVE)
-
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "drawing needs matplotlib: pip install 'bayesloss[plot]' brings it"
-        ) from error
-    return pyplot
+def positive_labels(y_true: ArrayLike, pos_label: Any) -> NDArray[np.int64]:
+    """1 where the label is the positive one, else 0."""
+    labels = column_or_1d(y_true)
+    return (labels == _check_pos_label_consistency(pos_label, labels)).astype(np.int64)

@@ -1,34 +1,36 @@
-r"""From a classifier's scores to log odds that a sigmoid gives: what a calibrator begins with.
+r"""From a classifier's scores to log odds: the transform that a calibrator begins with.
 
 Three strictly increasing steps.
 
-1. Probabilities become log odds. Those of 0 and 1 are infinite: a classifier that votes, or whose
-   floats run out. As a sample's censored tails they get a place on a normal quantile plot. If the
-   sample had none, a later one gets that of the last number which its format tells from 0 or 1:
-   :func:`last_log_odds`.
-2. Tails come near. One map leaves the bulk as it is, wherever the bulk lies, and has logarithms
-   beyond; another, :class:`~bayesloss.learning.data.range_map.RangeMap`, makes the scores as nearly
-   normal as it can. Neither has seen a label; the one with the likelier sigmoid is taken.
-3. Platt's (1999) sigmoid, fitted by maximum likelihood to targets ``(N_+ + 1) / (N_+ + 2)`` for the
-   ``N_+`` positives and ``1 / (N_- + 2)`` for the others: separable data have a finite slope, too.
+1. Probabilities become log odds. Those of probabilities 0 and 1 are infinite: a classifier that
+   votes, or whose floats run out. They are taken for censored values, and placed in a normal
+   quantile plot. If there were none to learn from, a later 0 or 1 counts as the last number that
+   its format tells from 0 or 1: :func:`last_log_odds`.
+2. Long tails are shortened. One transform is the identity in the bulk and logarithmic beyond;
+   another, :class:`~bayesloss.learning.data.range_map.RangeMap`, makes the scores as nearly normal
+   as it can. Neither sees a label; the one under which Platt's sigmoid is likelier is taken.
+3. Platt scaling (Platt 1999): a sigmoid, fitted by maximum likelihood to the targets
+   ``(N_+ + 1) / (N_+ + 2)`` for the ``N_+`` positives and ``1 / (N_- + 2)`` for the others, so that
+   separable data have a finite slope, too.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, logit, ndtri
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import Rows, extremes, largest
+from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_caller
 
-__all__ = ["ScoreMap", "Sigmoid", "fit_sigmoid", "last_log_odds"]
+__all__ = ["PlattSigmoid", "ScoreTransform", "fit_platt", "last_log_odds"]
 
 Array = NDArray[np.float64]
 
@@ -41,102 +43,68 @@ _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slo
 
 
 @dataclass(frozen=True)
-class Sigmoid:
-    """Log odds that are a straight line: offset + slope z.
+class PlattSigmoid:
+    """Log odds that are a straight line, level + slope (z - middle), fitted at the mean of z.
 
-    Attributes
-    ----------
-    offset, slope : float
-    error : float
-        The standard error of the slope if the truth has none; infinite if the data tell nothing.
-    log_likelihood : float
-        Of Platt's targets, in nats.
+    `error` is the standard error of the slope if the truth has none, infinite if the data tell
+    nothing; `log_likelihood` is that of Platt's targets, in nats.
     """
 
-    offset: float
+    middle: float
+    level: float
     slope: float
     error: float
     log_likelihood: float
 
+    @property
+    def upward(self) -> float:
+        """The slope, at least half its standard error."""
+        return max(self.slope, _FLAT * self.error if math.isfinite(self.error) else 1.0)
+
 
 @dataclass(frozen=True)
-class ScoreMap:
-    """A strictly increasing map from scores to the log odds that a sigmoid gives.
+class ScoreTransform:
+    """A strictly increasing transform from scores to the log odds of Platt's sigmoid.
 
-    Attributes
-    ----------
-    probabilities : bool
-        Whether scores are probabilities.
-    ends : callable
-        Takes infinite values to finite ones: values of shape (n,), and the least and the greatest
-        that they may have where there were no infinite ones.
-    tails : callable
-        Takes values of shape (n,) on the real line to z, in which the sigmoid is one.
-    sigmoid : Sigmoid
-        With the slope that it came out with; the map has at least half its standard error.
+    `finite` gives infinite values a place, and `tails` takes values to z, in which the sigmoid is
+    one. Where that has a negative slope the transform has a small positive one.
     """
 
     probabilities: bool
-    ends: "_Ends"
-    tails: Callable[[Array], Array]
-    sigmoid: Sigmoid
+    finite: "_FiniteEnds"
+    tails: "_LogTails | RangeMap"
+    sigmoid: PlattSigmoid
 
     @classmethod
-    def fit(cls, scores: Array, y: Array, weight: Array, probabilities: bool) -> "ScoreMap":
-        """Learn the map.
-
-        Parameters
-        ----------
-        scores : ndarray of shape (n,)
-            Without NaN.
-        y : ndarray of shape (n,)
-            Labels 0 and 1, both of them present.
-        weight : ndarray of shape (n,)
-            Positive.
-        probabilities : bool
-            Whether scores are probabilities.
-        """
-        return cls.of(Rows(scores, y, weight), len(scores), probabilities)
-
-    @classmethod
-    def of(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreMap":
-        """The same from n rows, wherever they lie."""
-        rows = rows.map(_with_x, partial(_real, probabilities=probabilities))
+    def fit(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreTransform":
+        """Learn the transform from n scores without NaN and labels 0 and 1, both present."""
+        rows = rows.map(_replaced, partial(_real, probabilities=probabilities))
         values, weight = rows.distribution(_DEPTHS)
-        ends = _Ends.fit(values, weight, n)
-        values, rows = ends(values), rows.map(_with_x, ends)
-        kinds: list[Callable[[Array], Array]] = [_LogTails.fit(values, weight)]
+        finite = _FiniteEnds.fit(values, weight, n)
+        values = finite(values)
+        tails: list[_LogTails | RangeMap] = [_LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
         if not learned.is_identity:
-            kinds.append(_Learned(learned))
-        found = [cls(probabilities, ends, f, _sigmoid(rows.map(_with_x, f))) for f in kinds]
-        best = max(found, key=lambda candidate: candidate.sigmoid.log_likelihood)
-        return best._upright(rows)
+            tails.append(learned)
+        rows = rows.map(_replaced, finite)
+        ends = np.array([values.min(), values.max()])
 
-    def __call__(self, scores: Array) -> Array:
-        """The log odds that the sigmoid gives to scores of shape (n,), finite ones.
+        def fitted(each: "_LogTails | RangeMap") -> "ScoreTransform":
+            z = partial(_drawn, each)
+            return cls(probabilities, finite, each, fit_platt(rows.map(_replaced, z), z(ends)))
+
+        return max(map(fitted, tails), key=lambda transform: transform.sigmoid.log_likelihood)
+
+    def __call__(self, scores: NDArray) -> Array:
+        """The log odds of scores, finite ones.
 
         Probabilities of 0 and 1, where none were learned from, are read in the precision in which
         they come.
         """
         values = _real(scores.astype(np.float64, copy=False), self.probabilities)
         limits = last_log_odds(scores.dtype) if self.probabilities else ()
-        z = self.tails(self.ends(values, *limits))
-        return self.sigmoid.offset + self.slope * z
-
-    @property
-    def slope(self) -> float:
-        """The slope, made positive."""
-        error = self.sigmoid.error
-        return max(self.sigmoid.slope, _FLAT * error if math.isfinite(error) else 1.0)
-
-    def _upright(self, rows: Rows) -> "ScoreMap":
-        """The middle of the data keeps its log odds where the slope is made positive."""
-        if self.slope == self.sigmoid.slope:
-            return self
-        total, middle = rows.map(_with_x, self.tails).fold(_first_moment)
-        turn = (self.sigmoid.slope - self.slope) * float(middle / total)
-        return replace(self, sigmoid=replace(self.sigmoid, offset=self.sigmoid.offset + turn))
+        z = _drawn(self.tails, self.finite(values, *limits))
+        return self.sigmoid.level + self.sigmoid.upward * (z - self.sigmoid.middle)
 
 
 def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
@@ -144,11 +112,6 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
 
     Halfway from 0 to the next number of the format, and from 1 to the one before: -745.1 and 37.4
     for numbers of 64 bits, -104.0 and 17.3 for those of 32.
-
-    Parameters
-    ----------
-    dtype : dtype
-        Of floats.
     """
     info = np.finfo(dtype)
     # Logarithms are halved, since half of the least number is none.
@@ -156,49 +119,31 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
     return p - math.log1p(-math.exp(p)), math.log1p(-math.exp(q)) - q
 
 
-def fit_sigmoid(z: Array, y: Array, weight: Array) -> Sigmoid:
-    """Platt's sigmoid by Newton's method, with his targets.
+def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
+    """Platt scaling of z between its ends, with labels 0 and 1, by Newton's method.
 
-    Parameters
-    ----------
-    z : ndarray of shape (n,)
-        Where all are equal, the slope is 0.
-    y : ndarray of shape (n,)
-        Labels 0 and 1.
-    weight : ndarray of shape (n,)
-
-    Warns
-    -----
-    ConvergenceWarning
-        If Newton's method did not converge.
+    Where all z are equal the slope is 0.
     """
-    return _sigmoid(Rows(z, y, weight))
-
-
-def _sigmoid(rows: Rows) -> Sigmoid:
-    """The same from rows, wherever they lie."""
-    low, high = rows.fold(extremes, merge=largest)[:2] * [-1, 1]
-    centre, half = low / 2 + high / 2, (high / 2 - low / 2) or 1.0
-    rows = rows.map(_standard, centre, half)  # squares of 1e200 are no numbers
+    middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
+    rows = rows.map(_standard, middle, unit)  # squares of 1e200 are no numbers
     total, positive, first, second = rows.fold(_moments)
     target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
     rate = (positive * target[1] + (total - positive) * target[0]) / total
-    level = math.log(rate / (1 - rate))
-    middle = first / total
-    spread = math.sqrt(max(second / total - middle**2, 0.0))
+    level, mean = float(logit(rate)), first / total
+    spread = math.sqrt(max(second / total - mean**2, 0.0))
+    middle += unit * mean
     if spread <= 1e-12:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
-        return Sigmoid(level, 0.0, math.inf, -total * entropy)
-    rows = rows.map(_standard, middle, spread)
-    centre, half = centre + half * middle, half * spread
-    theta = np.array([level, 0.0])
+        return PlattSigmoid(middle, level, 0.0, math.inf, -total * entropy)
+    unit *= spread
+    rows = rows.map(_standard, mean, spread)
 
     def sums(theta: Array) -> tuple[float, Array, Array]:
-        """What the loss and its first and second derivatives are."""
-        value, *rest = rows.fold(_loss, theta, target)
-        pull, along, bend, cross, square = rest
-        return value, np.array([pull, along]), np.array([[bend, cross], [cross, square]])
+        """What the loss, minus its gradient and its Hessian are."""
+        found = rows.fold(_loss, theta, target)
+        return found[0], found[1:3], found[[3, 4, 4, 5]].reshape(2, 2)
 
+    theta = np.array([level, 0.0])
     value, gradient, hessian = sums(theta)
     for _ in range(_NEWTON_STEPS):
         step = np.linalg.solve(hessian + 1e-12 * total * np.eye(2), gradient)
@@ -215,13 +160,12 @@ def _sigmoid(rows: Rows) -> Sigmoid:
             "to gain; the scores' tails may be too long for it",
             ConvergenceWarning,
         )
-    slope = float(theta[1]) / half
-    error = 1 / (half * math.sqrt(total * rate * (1 - rate)))
-    return Sigmoid(float(theta[0]) - slope * centre, slope, error, -value)
+    error = 1 / (unit * math.sqrt(total * rate * (1 - rate)))
+    return PlattSigmoid(middle, float(theta[0]), float(theta[1]) / unit, error, -value)
 
 
 def _loss(u: Array, y: Array, weight: Array, theta: Array, target: tuple[float, float]) -> Array:
-    """Minus the log likelihood, the slopes of the log likelihood, and minus its curvatures."""
+    """The loss, minus its gradient (2) and the upper triangle of its Hessian (3)."""
     t = np.where(y == 1, target[1], target[0])
     nu = theta[0] + theta[1] * u
     p = expit(nu)
@@ -235,24 +179,33 @@ def _moments(u: Array, y: Array, weight: Array) -> Array:
     return np.array([weight.sum(), weight @ y, weight @ u, weight @ u**2])
 
 
-def _standard(z: Array, y: Array, centre: float, unit: float) -> tuple[Array, Array]:
-    return (z - centre) / unit, y
+def _standard(z: Array, y: Array, middle: float, unit: float) -> tuple[Array, Array]:
+    return (z - middle) / unit, y
 
 
-def _first_moment(z: Array, y: Array, weight: Array) -> Array:
-    return np.array([weight.sum(), weight @ z])
-
-
-def _with_x(x: Array, y: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
+def _replaced(x: Array, y: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
     return function(x), y
 
 
+def _real(scores: Array, probabilities: bool) -> Array:
+    """Scores on the whole real line."""
+    if not probabilities:
+        return scores
+    with np.errstate(divide="ignore"):
+        return np.log(scores) - np.log1p(-scores)
+
+
+def _drawn(tails: Callable[[Tensor], Tensor], values: Array) -> Array:
+    """Values with shorter tails."""
+    return tails(torch.from_numpy(values)).numpy()
+
+
 @dataclass(frozen=True)
-class _Ends:
+class _FiniteEnds:
     """The identity from low to high; beyond, the line shrinks to end at bottom and top.
 
-    Where there were no infinite values, bottom or top are infinite, and nothing shrinks: a later
-    one is put farther out than scores can be, on their scale.
+    Where there were no infinite values bottom or top are infinite, and nothing shrinks: a later one
+    is put farther out than scores can be, on their scale.
     """
 
     low: float
@@ -261,10 +214,10 @@ class _Ends:
     top: float
 
     @classmethod
-    def fit(cls, values: Array, weight: Array, n: int) -> "_Ends":
-        """The line through the ends of the finite values, of n, in a normal quantile plot is read.
+    def fit(cls, values: Array, weight: Array, n: int) -> "_FiniteEnds":
+        """A normal quantile plot's line through the ends of the finite values, of n.
 
-        At the middle of the mass beyond.
+        It is read at the middle of the mass beyond.
         """
         total = weight.sum()
         below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
@@ -273,14 +226,12 @@ class _Ends:
         least = 0.5 / n
         z = ndtri([max(below, least), 1 - max(above, least)])
         rate = max((high - low) / (z[1] - z[0]) if high > low else 0.0, _VOTE)
-        return cls(
-            low,
-            high,
-            low + rate * (ndtri(below / 2) - z[0]) if below > 0 else -math.inf,
-            high + rate * (ndtri(1 - above / 2) - z[1]) if above > 0 else math.inf,
-        )
+        bottom = low + rate * (ndtri(below / 2) - z[0]) if below > 0 else -math.inf
+        top = high + rate * (ndtri(1 - above / 2) - z[1]) if above > 0 else math.inf
+        return cls(low, high, bottom, top)
 
     def __call__(self, values: Array, least: float = -math.inf, most: float = math.inf) -> Array:
+        """Finite values; least and most are where infinite ones are put that were not seen."""
         far = min(_FARTHEST * ((self.high - self.low) or 1.0), np.finfo(np.float64).max / 4)
         values = values.clip(
             max(least, self.low - far) if self.bottom == -math.inf else -math.inf,
@@ -288,14 +239,12 @@ class _Ends:
         )
         if self.bottom == -math.inf and self.top == math.inf:
             return values
-        inside = np.clip(values, self.low, self.high)
+        inside = values.clip(self.low, self.high)
+        beyond = values - inside
+        room = np.where(beyond < 0, self.low - self.bottom, self.top - self.high)
         with np.errstate(over="ignore", divide="ignore"):
             # A distance d becomes 1 / (1 / d + 1 / room): room, where d is infinite.
-            below = 1 / (1 / (inside - values) + 1 / (self.low - self.bottom))
-            above = 1 / (1 / (values - inside) + 1 / (self.top - self.high))
-        return (
-            inside - np.where(values < self.low, below, 0) + np.where(values > self.high, above, 0)
-        )
+            return inside + np.copysign(1 / (1 / np.abs(beyond) + 1 / room), beyond)
 
 
 @dataclass(frozen=True)
@@ -316,28 +265,9 @@ class _LogTails:
         width = high - low or float(ordered[-1] - ordered[0]) or 1.0
         return cls(low - width / 2, high + width / 2, width)
 
-    def __call__(self, values: Array) -> Array:
-        inside = np.clip(values, self.low, self.high)
-        beyond = np.abs(values - inside)
+    def __call__(self, values: Tensor) -> Tensor:
+        inside = values.clamp(self.low, self.high)
+        beyond = values - inside
         if not beyond.any():
             return values
-        tail = self.width * np.log1p(beyond / self.width)
-        return inside + np.copysign(tail, values - inside)
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """A range map between arrays."""
-
-    range_map: RangeMap
-
-    def __call__(self, values: Array) -> Array:
-        return self.range_map(torch.from_numpy(values)).numpy()
-
-
-def _real(scores: Array, probabilities: bool) -> Array:
-    """Scores on the whole real line."""
-    if not probabilities:
-        return scores
-    with np.errstate(divide="ignore"):
-        return np.log(scores) - np.log1p(-scores)
+        return inside + torch.copysign(self.width * torch.log1p(beyond.abs() / self.width), beyond)

@@ -1,4 +1,4 @@
 """Estimators and displays after scikit-learn: the top floor, which nothing else imports.
 
-May import every other folder of ``learning`` but ``calibration``. Begin with ``linkgistic``.
+May import every other folder of ``learning``. Begin with ``linkgistic``.
 """

@@ -44,7 +44,8 @@ from bayesloss.learning.links.tables import (
     moved,
     table_nodes,
 )
-from bayesloss.learning.sources.priors import SourcePrior, trigonometric
+from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts, mean_curvature
@@ -56,7 +57,7 @@ from bayesloss.learning.weights.weight_search import (
 )
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
+__all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links"]
 
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
@@ -286,24 +287,6 @@ def fit_links(
         unsettled=tuple(unsettled),
         history=history,
     )
-
-
-def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
-    """How many nodes scores of this width need for n data, so that the grid is not felt.
-
-    Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
-    derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
-    posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
-    functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
-
-    Raises
-    ------
-    TypeError
-        If the prior has another basis than a TrigonometricKernel.
-    """
-    kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
-    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
-    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
 def fit_fixed_link(

@@ -10,8 +10,8 @@ import torch
 from scipy.special import expit, xlogy
 
 from bayesloss import ISGP, TrigonometricKernel
-from bayesloss.learning.calibration.score_transform import ScoreMap
-from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
+from bayesloss.learning.calibration.score_transform import ScoreTransform
+from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.beyond.calibration.scores import draw
@@ -36,7 +36,8 @@ def judge(data: str, n: int, draws: int) -> pd.DataFrame:
 def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     cases = draw(data, "curve", "curve", n, number)
     y = torch.from_numpy(cases.y)
-    to_log_odds = ScoreMap.fit(cases.scores, cases.y, np.ones(n), cases.probability)
+    rows = Rows(cases.scores, cases.y, np.ones(n))
+    to_log_odds = ScoreTransform.fit(rows, n, cases.probability)
     x = torch.from_numpy(to_log_odds(cases.scores))
     centre, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
     prior = ISGP(

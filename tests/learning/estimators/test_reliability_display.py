@@ -1,0 +1,57 @@
+"""The display of reliability shows what the calibrator says, and the predictions as they are."""
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss import ReliabilityDisplay
+
+
+def cases(n):
+    rng = np.random.default_rng(0)
+    p = rng.random(n)
+    return (rng.random(n) < p**2).astype(int), p
+
+
+def test_the_display_draws_curve_band_histogram_and_bins():
+    pytest.importorskip("matplotlib")
+    y, p = cases(400)
+    labels = np.array(["good", "bad"])[y]
+    display = ReliabilityDisplay.from_predictions(
+        labels, p, pos_label="bad", n_bins=10, name="mine"
+    )
+    x, curve = display.line_.get_data()
+    np.testing.assert_array_equal(curve, display.reliability.calibrator.predict_proba(x)[:, 1])
+    low, high = display.reliability.calibrator.predict_interval(x)
+    edges = display.band_.get_paths()[0].vertices
+    assert edges[:, 1].min() == pytest.approx(low.min())
+    assert edges[:, 1].max() == pytest.approx(high.max())
+    heights = [bar.get_height() for bar in display.histogram_ax_.patches]
+    assert heights == [((p // 0.02) == k).sum() for k in range(50)]
+    bins = display.ax_.lines[-1]
+    first = p < 0.1
+    assert bins.get_xdata()[0] == pytest.approx(p[first].mean())
+    assert bins.get_ydata()[0] == pytest.approx(y[first].mean())
+    assert any(
+        "mine, calibration error" in text.get_text() for text in display.ax_.get_legend().texts
+    )
+
+
+def test_the_display_takes_an_estimator():
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.array(["a", "b"])[(X[:, 0] + rng.normal(size=300) > 0).astype(int)]
+    model = LogisticRegression().fit(X[:100], y[:100])
+    display = ReliabilityDisplay.from_estimator(model, X[100:], y[100:])
+    np.testing.assert_array_equal(display.y_prob, model.predict_proba(X[100:])[:, 1])
+    assert display.y_true.mean() == (y[100:] == "b").mean()
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
+    with pytest.raises(ImportError, match=r"bayesloss\[plot\]"):
+        ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.7])
