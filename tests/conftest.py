@@ -14,9 +14,9 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.learning.weights.lbfgs",
+    "bayesloss.learning.weights",
 ]
-install_import_hook(SHAPED, "beartype.beartype")
+install_import_hook(SHAPED, "shaped.checked")
 
 os.environ["MPLBACKEND"] = "Agg"
 

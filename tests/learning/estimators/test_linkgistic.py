@@ -651,7 +651,7 @@ class TestBadInput:
             fit(X, y, C=1.0)
 
     def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
-        monkeypatch.setattr("bayesloss.learning.links.em._FIXED_STEPS", 2)
+        monkeypatch.setattr("bayesloss.learning.weights.weight_search._FIXED_STEPS", 2)
         message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
         with pytest.warns(ConvergenceWarning, match=message):
             fit(self.X, self.y)

@@ -11,9 +11,10 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, la
 from bayesloss.learning.inference.evidence import at_smoothness
 from bayesloss.learning.inference.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link, fit_links, grid_size
+from bayesloss.learning.links.em import fit_links, grid_size
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 N_BASIS = 16
@@ -27,7 +28,7 @@ def data_of(n=600, d=3, k=2, C=10.0, seed=0):
     odds = np.where(x < 0, 0.5 * x, 3 * x) - 0.3
     labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
     weight = generator.integers(1, 3, n).astype(float)
-    return LinearScores(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
+    return LinearScores.of(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
 
 
 def prior_of(kind, a=1.5):
@@ -69,7 +70,7 @@ def test_m_step_maximises_the_papers_expectation(kind, loss):
     fixed = run(kind, loss, data, max_iter=0)
     (posterior,), (Gamma,) = fixed.posteriors, fixed.draws
     beta = found.beta.clone().requires_grad_()
-    x = ((data.Z - data.centre) @ beta.T)[:, 0]
+    x = ((data.inputs.Z - data.centre) @ beta.T)[:, 0]
     values = plain_expectation(posterior.prior, loss, Gamma, x, data.labels[0])
     objective = values @ data.weight / data.total - 0.5 * data.ridge * (beta**2).sum()
     told = float(found.history["expected"][0])
@@ -141,7 +142,7 @@ def test_problems_do_not_disturb_each_other():
     together = run(data=both, tol=1e-7, max_iter=60)
     for k in range(2):
         alone = run(
-            data=LinearScores(both.Z, both.labels[k : k + 1], both.weight, 10.0),
+            data=LinearScores.of(both.inputs.Z, both.labels[k : k + 1], both.weight, 10.0),
             tol=1e-7,
             max_iter=60,
         )
@@ -203,9 +204,9 @@ class TestAnotherDevice:
         def fit(device):
             data = data_of(n=n, d=d)
             labels = data.labels.repeat(copies, 1)
-            given = (each.to(device) for each in (data.Z, labels, data.weight))
-            data = LinearScores(*given, 1.0)
-            fixed = fit_fixed_link(data, LogLoss(), 1e-3)
+            given = (each.to(device) for each in (data.inputs.Z, labels, data.weight))
+            data = LinearScores.of(*given, 1.0)
+            fixed, _ = fit_fixed_link(data, LogLoss(), 1e-3)
             groups = (torch.arange(n) // size).to(device) if size else None
             held_out, waited = LeaveOneOut(data, 0, groups), []
             before = (sum(there.waits.values()), len(there.sizes))
@@ -247,7 +248,7 @@ def test_held_out_scores_keep_their_size():
     """
     data = data_of(n=300, d=60, k=1, C=1.0)
     found = run(data=data, held_out=LeaveOneOut(data, 0))
-    Z, weight = (data.Z - data.centre).numpy(), data.weight.numpy()
+    Z, weight = (data.inputs.Z - data.centre).numpy(), data.weight.numpy()
     model = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
     fixed = Z @ model.fit(Z, data.labels[0].numpy(), weight).coef_[0]
     before, after = (np.sqrt(weight @ x**2) for x in (fixed, found.scores[0].numpy()))
@@ -264,7 +265,7 @@ def test_few_rows_a_column_have_the_nearest_gaussian_and_not_laplaces():
     D, digit = load_digits(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(D))[:200]
     Z, labels = torch.from_numpy(D[rows] / 16), torch.from_numpy((digit[rows] == 3).astype(int))
-    data = LinearScores(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
+    data = LinearScores.of(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
     found = run(data=data, a=1.2, held_out=LeaveOneOut(data, 0), tol=1e-4)
     q, seen = found.posteriors[0], found.seen[0]
     y = labels.to(seen.dtype)

@@ -36,7 +36,7 @@ def problem(n=300, d=4, C=2.0, seed=0, bend=1.0):
     classes = (odds + generator.gumbel(size=(n, K))).argmax(1)
     weight = generator.integers(1, 4, n).astype(float)
     labels = np.stack([classes == k for k in range(K)]).astype(np.int64)
-    return LinearScores(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
+    return LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
 
 
 def prior_of(reach, variance=0.3):
@@ -89,7 +89,7 @@ def test_weights_are_scikit_learns(C):
     data, classes = problem(C=C)
     fit, _ = fit_softmax(data, 1e-7)
     other = LogisticRegression(C=C, tol=1e-10, max_iter=10_000)
-    other.fit((data.Z - data.centre).numpy(), classes, data.weight.numpy())
+    other.fit((data.inputs.Z - data.centre).numpy(), classes, data.weight.numpy())
     assert fit.settled(1e-7)
     np.testing.assert_allclose(fit.beta, other.coef_, rtol=0, atol=2e-5)
     # scikit-learn's offsets, too, are free up to a constant
@@ -109,7 +109,7 @@ def test_weights_without_some_data(spare, monkeypatch):
     seen = (fits.held_out() + fits.level[:, None]).numpy()
     for each in range(5):
         kept = fold.numpy() != each
-        Z = (data.Z - data.centre).numpy()
+        Z = (data.inputs.Z - data.centre).numpy()
         other = LogisticRegression(C=2.0, tol=1e-10, max_iter=10_000)
         other.fit(Z[kept], classes[kept], data.weight.numpy()[kept])
         expected = other.decision_function(Z[~kept]).T
@@ -157,7 +157,7 @@ def test_weights_for_bent_sources(spare, monkeypatch):
         weight = torch.where(fold == i - 1, 0.0, data.weight)
 
         def objective(beta, weight=weight, offset=fits._offset[i]):
-            x = beta @ (data.Z - data.centre).T + offset[:, None]
+            x = beta @ (data.inputs.Z - data.centre).T + offset[:, None]
             log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
             fit = (data.labels * log_p).sum(0) @ weight
             return (fit - (beta**2).sum() / (2 * 2.0)) / weight.sum()  # C = 2
@@ -275,10 +275,10 @@ def test_rounds():
 def test_rounds_help():
     """Bent sources, weights that are shrunk far too much: the loss on 4,000 new cases."""
     everything, classes = problem(n=4400, bend=3.0)
-    data = LinearScores(
-        everything.Z[:400], everything.labels[:, :400], torch.ones(400).double(), 0.02
+    data = LinearScores.of(
+        everything.inputs.Z[:400], everything.labels[:, :400], torch.ones(400).double(), 0.02
     )
-    new, classes = everything.Z[400:], classes[400:]
+    new, classes = everything.inputs.Z[400:], classes[400:]
     losses = []
     for max_iter in (0, 30):
         fit = fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-5, max_iter=max_iter)

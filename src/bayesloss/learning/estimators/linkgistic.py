@@ -83,7 +83,7 @@ class Problems:
 
     def at(self, C: float) -> LinearScores:
         """The problems with this penalty."""
-        return LinearScores(self.Z, self.labels, self.weight, C)
+        return LinearScores.of(self.Z, self.labels, self.weight, C)
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):

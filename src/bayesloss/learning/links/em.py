@@ -44,17 +44,15 @@ from bayesloss.learning.links.tables import (
 )
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.learning.weights.leave_one_out import LeaveOneOut
-from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts, mean_curvature
+from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
+from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts
 from bayesloss.learning.weights.weight_search import (
-    LogProbability,
     WeightFit,
-    adapted_fit,
+    fit_fixed_link,
     maximise_weights,
 )
-from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["FIXED_LINK", "LinkFit", "fit_fixed_link", "fit_links", "grid_size"]
+__all__ = ["FIXED_LINK", "LinkFit", "fit_links", "grid_size"]
 
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
@@ -75,7 +73,6 @@ _MOVED = 0.5
 _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
 _STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
 _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
-_FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 
 @dataclass(frozen=True)
@@ -165,7 +162,7 @@ def fit_links(
     LinkFit
     """
     if fixed is None:
-        fixed, data = _fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
+        fixed, data = fit_fixed_link(data, likelihood.loss, tol)  # section 4.2, by theorem 4
     unsettled = [] if fixed.settled(tol) else [FIXED_LINK]
     # The scores are without the offset, with which nu_0 begins.
     walk = _Walk(fixed.beta.clone(), fixed.scores - fixed.offset[:, None], data.weight)
@@ -192,17 +189,19 @@ def fit_links(
         row[problems] = values
         history[name].append(row)
 
+    influence: dict[int, Influence] = {}
     active = list(range(len(links)))
     with tqdm(total=max_iter + 1, desc="EM", unit="round", disable=not progress) as bar:
         while True:
             rounds = len(history["log_evidence"]) + 1
             if held_out is not None:
                 strength, step = torch.stack([walk.fit_strength, walk.step]).tolist()
-                held_out.prepare(slopes, strength)
+                found = held_out.influences(slopes, influence, strength, step)
+                influence |= found
             for k in active:
                 seen = fitted_to[k].copy_(walk.scores[k])
-                if held_out is not None:
-                    seen.copy_(held_out(k, seen, slopes[k], strength[k], step[k]))
+                if held_out is not None and k in found:
+                    seen.sub_(found[k].shift)
                 if held_out is not None or held_ends:
                     # Beyond the edges the kernel repeats itself.
                     edge = links[k].prior.kernel.edge
@@ -250,7 +249,7 @@ def fit_links(
             tables = moved(tables, data.centre.device)
             slopes.clear()  # the next ones are those where the M-step ends
             fit = _raise_weights(  # M-step
-                data.of(active),
+                data.only(active),
                 tables,
                 walk.beta[active],
                 _some(walk.scores, active),
@@ -302,35 +301,6 @@ def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
     scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
     return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
-
-
-def fit_fixed_link(
-    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
-) -> WeightFit:
-    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
-
-    The search begins where ``start`` ended, or at zero.
-    """
-    return _fit_fixed_link(data, loss, tol, start)[0]
-
-
-def _fit_fixed_link(
-    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
-) -> tuple[WeightFit, LinearScores]:
-    """The fit, and the same data in the coordinates that served it best."""
-
-    def likelihood(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return loss.log_likelihood(2 * labels - 1, scores)
-
-    def log_probability(data: LinearScores) -> LogProbability:
-        return lambda scores: by_parts(likelihood, scores, data.labels)
-
-    def curvature(scores: Tensor) -> Tensor:
-        return by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)[0]
-
-    return adapted_fit(
-        data, log_probability, curvature, tol=tol, max_iter=_FIXED_STEPS, start=start
-    )
 
 
 @dataclass(frozen=True)

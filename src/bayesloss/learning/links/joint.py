@@ -42,7 +42,8 @@ from bayesloss.learning.inference.laplace import LogJoint, Mode, find_mode
 from bayesloss.learning.links.tables import HermiteTable, table_nodes
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.learning.weights.linear_scores import LinearScores, gram
+from bayesloss.learning.weights.hessian_roots import gram
+from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import (
     LogProbability,
     WeightFit,

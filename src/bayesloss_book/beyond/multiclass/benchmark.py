@@ -143,7 +143,9 @@ def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
     """Training data as the library's fits take them."""
     labels = np.stack([y == k for k in range(int(y.max()) + 1)]).astype(np.int64)
     one = torch.ones(len(X), dtype=torch.float64)
-    return LinearScores(torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C)
+    return LinearScores.of(
+        torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C
+    )
 
 
 def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:

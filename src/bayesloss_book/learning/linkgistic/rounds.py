@@ -125,7 +125,7 @@ def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.in
     """One problem as the search for weights sees it."""
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     inputs = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
-    return LinearScores(inputs, labels[None], torch.ones(len(X), dtype=torch.float64), C)
+    return LinearScores.of(inputs, labels[None], torch.ones(len(X), dtype=torch.float64), C)
 
 
 def learn(
@@ -187,7 +187,7 @@ def learn(
     return [
         Round(
             beta=beta,
-            scores=(data.Z - data.centre) @ beta,
+            scores=data.scores(beta[None])[0],
             posterior=posterior,
             value=posterior.log_evidence - 0.5 * data.ridge * data.total * float(beta @ beta),
             rise=rise,
