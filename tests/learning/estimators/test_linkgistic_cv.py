@@ -13,7 +13,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_links
-from bayesloss.learning.links.joint import common_scale
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.multinomial import common_scale
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 
@@ -52,17 +53,11 @@ def test_scores_are_those_of_refits_without_each_datum():
         )
         fixed, _ = fit_fixed_link(data, Bernoulli().loss, 1e-6)
         given = torch.from_numpy(x)
-        link = fit_links(
-            data,
-            Bernoulli(),
-            lambda _, C=C, X=X, y=y: _prior(X, y, C),
-            model._noise()[0],
-            tol=1e-4,
-            max_iter=0,
-            ordered=True,
-            held_out=_Given(fixed.scores[0] - fixed.offset[0] - given),
-            fixed=fixed,
+        model_of_link = LinkModel(
+            Bernoulli(), lambda _, C=C, X=X, y=y: _prior(X, y, C), model._noise()[0], ordered=True
         )
+        out = _Given(fixed.scores[0] - fixed.offset[0] - given)
+        link = fit_links(data, model_of_link, tol=1e-4, max_iter=0, leave_one_out=out, fixed=fixed)
         nu = link.posteriors[0].prior.source(given, link.draws[0])
         expected = torch.where(given.new_tensor(y) == 1, nu, -nu)
         assert score == pytest.approx(

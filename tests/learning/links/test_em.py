@@ -11,7 +11,9 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, la
 from bayesloss.learning.inference.evidence import at_smoothness
 from bayesloss.learning.inference.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_links, grid_size
+from bayesloss.learning.links.em import LinkEM, fit_links
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.tables import grid_size
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
@@ -44,9 +46,13 @@ def noise(n_draws=16):
     return torch.randn((n_draws, N_BASIS + 1), dtype=torch.float64, generator=generator)
 
 
+def model_of(kind=ISGP, loss=None, a=1.5, **options):
+    return LinkModel(Bernoulli(loss), prior_of(kind, a), noise(), **options)
+
+
 def run(kind=ISGP, loss=None, data=None, a=1.5, **options):
     options = {"tol": 1e-5, "max_iter": 20, **options}
-    return fit_links(data or data_of(), Bernoulli(loss), prior_of(kind, a), noise(), **options)
+    return fit_links(data or data_of(), model_of(kind, loss, a), **options)
 
 
 def plain_expectation(prior, loss, Gamma, x, labels):
@@ -160,12 +166,18 @@ def test_bar(capsys):
     assert "EM" in capsys.readouterr().err
 
 
-def test_a_watcher_sees_every_round():
-    seen = []
-    found = run(max_iter=3, watch=lambda beta, posteriors: seen.append((beta, posteriors)))
-    assert len(seen) == len(found.history["log_evidence"]) == 4
+def test_rounds_may_be_watched():
+    """After each E-step links and weights belong together; the last are the result."""
+    data, model = data_of(), model_of()
+    fixed, adapted = fit_fixed_link(data, LogLoss(), 1e-5)
+    em, seen = LinkEM(adapted, model, fixed, 1e-5), []
+    for number in em.rounds(3):
+        assert number == len(em.history["log_evidence"])
+        seen.append((em.steps.beta.clone(), [link.posterior for link in em.links]))
+    found = run(data=data, max_iter=3)
     torch.testing.assert_close(seen[-1][0], found.beta, rtol=0, atol=0)
     assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()
+    assert len(seen) == 4
 
 
 class Transfers(TorchFunctionMode):
@@ -187,7 +199,7 @@ def test_rounds_send_nothing_of_the_size_of_the_data():
     data = data_of(n=5000)
     for rounds in (1, 4):
         with Transfers() as transfers:
-            found = run(data=data, max_iter=rounds, tol=1e-9, held_out=LeaveOneOut(data, 0))
+            found = run(data=data, max_iter=rounds, tol=1e-9, leave_one_out=LeaveOneOut(data, 0))
         assert len(found.history["log_evidence"]) == rounds + 1
         large.append(sum(size >= 5000 for size in transfers.sizes))
         assert len(transfers.sizes) > 2 * rounds
@@ -210,16 +222,11 @@ class TestAnotherDevice:
             groups = (torch.arange(n) // size).to(device) if size else None
             held_out, waited = LeaveOneOut(data, 0, groups), []
             before = (sum(there.waits.values()), len(there.sizes))
-            found = run(
-                data=data,
-                fixed=fixed,
-                held_out=held_out,
-                tol=1e-4,
-                max_iter=2,
-                family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)],
-                watch=lambda *_: waited.append(sum(there.waits.values()) - before[0]),
-            )
-            return found, waited, there.sizes[before[1] :]
+            model = model_of(family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)])
+            em = LinkEM(data, model, fixed, 1e-4, held_out)
+            for _ in em.rounds(2):
+                waited.append(sum(there.waits.values()) - before[0])
+            return em.result(), waited, there.sizes[before[1] :]
 
         there = second_device()
         here, *_ = fit("cpu")
@@ -247,7 +254,7 @@ def test_held_out_scores_keep_their_size():
     The scores of the fixed link are those of scikit-learn's logistic regression.
     """
     data = data_of(n=300, d=60, k=1, C=1.0)
-    found = run(data=data, held_out=LeaveOneOut(data, 0))
+    found = run(data=data, leave_one_out=LeaveOneOut(data, 0))
     Z, weight = (data.inputs.Z - data.centre).numpy(), data.weight.numpy()
     model = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
     fixed = Z @ model.fit(Z, data.labels[0].numpy(), weight).coef_[0]
@@ -266,7 +273,7 @@ def test_few_rows_a_column_have_the_nearest_gaussian_and_not_laplaces():
     rows = np.random.default_rng(0).permutation(len(D))[:200]
     Z, labels = torch.from_numpy(D[rows] / 16), torch.from_numpy((digit[rows] == 3).astype(int))
     data = LinearScores.of(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
-    found = run(data=data, a=1.2, held_out=LeaveOneOut(data, 0), tol=1e-4)
+    found = run(data=data, a=1.2, leave_one_out=LeaveOneOut(data, 0), tol=1e-4)
     q, seen = found.posteriors[0], found.seen[0]
     y = labels.to(seen.dtype)
     x = torch.linspace(float(seen.min()), float(seen.max()), 9, dtype=seen.dtype)[2:7]

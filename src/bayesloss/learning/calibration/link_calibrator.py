@@ -41,14 +41,14 @@ from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.calibration.score_transform import ScoreMap
 from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
+from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.data.rows import Rows, extremes, largest
 from bayesloss.learning.inference.smoothness import (
     NormalBernoulli,
     SmoothnessAverage,
     average_priors,
 )
-from bayesloss.learning.links.em import grid_size
-from bayesloss.learning.links.tables import HermiteTable
+from bayesloss.learning.links.tables import grid_size
 from bayesloss.learning.sources.centred_isgp import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller

@@ -31,11 +31,13 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from bayesloss.learning.data.estimator_base import all_or_nothing
+from bayesloss.learning.data.hermite import moved
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier, Problems
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_links
-from bayesloss.learning.links.joint import common_scale, fit_softmax
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.multinomial import common_scale, fit_softmax
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
@@ -174,17 +176,14 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
             nonlocal fixed
             weight = data.weight.cpu()
             fixed, _ = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
-            fit = fit_links(
-                data,
+            model = LinkModel(
                 likelihood,
                 lambda x: priors.first(x, weight, member=_STIFF),
                 noise,
-                tol=self.tol,
-                max_iter=0,
                 ordered=self.n_samples is None,
-                held_out=LeaveOneOut(data, seed, problems.groups),
-                fixed=fixed,
             )
+            out = LeaveOneOut(data, seed, problems.groups)
+            fit = fit_links(data, model, tol=self.tol, max_iter=0, leave_one_out=out, fixed=fixed)
             losses = torch.zeros_like(data.weight)
             tables = [
                 expected_log_probabilities(q.prior, likelihood.loss, draws, enough_nodes(q.prior))

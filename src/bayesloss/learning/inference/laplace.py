@@ -11,7 +11,9 @@ likelihood: O(M^3) a step with a Gaussian likelihood, however many data there ar
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -21,19 +23,49 @@ from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LogJoint", "Mode", "Posterior", "approximate", "check_data", "find_mode", "laplace"]
+__all__ = [
+    "LogDensity",
+    "LogJoint",
+    "Mode",
+    "Posterior",
+    "approximate",
+    "check_data",
+    "find_mode",
+    "laplace",
+]
 
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
 
 
-@dataclass(frozen=True)
-class LogJoint:
+class Beforehand(Protocol):
+    """What a density asks of a prior: that parameters are independent and normal."""
+
+    @property
+    def location(self) -> Tensor:
+        """The means, (D,)."""
+
+    @property
+    def precision(self) -> Tensor:
+        """The inverse variances, (D,)."""
+
+    @property
+    def n_twins(self) -> int:
+        """2 where w and -w are one model."""
+
+
+class LogDensity(ABC):
     """The log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
 
-    prior: SourcePrior
-    likelihood: Likelihood
-    data: Observations
+    prior: Beforehand
+
+    @abstractmethod
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log density log p(D | Gamma), as a scalar."""
+
+    @abstractmethod
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient in Gamma, and H of eq. (11): minus the second derivative."""
 
     def __call__(self, Gamma: Tensor) -> Tensor:
         """The log density, all constants included, as a scalar."""
@@ -42,11 +74,6 @@ class LogJoint:
         log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2  # definition 2
         return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
 
-    def log_likelihood(self, Gamma: Tensor) -> Tensor:
-        """The log density log p(D | Gamma), as a scalar."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        return self.likelihood.log_density(nu, self.data)
-
     def gradient(self, Gamma: Tensor) -> Tensor:
         """The derivative with respect to Gamma, of shape (M + 1,)."""
         return self.derivatives(Gamma)[0]
@@ -54,23 +81,6 @@ class LogJoint:
     def hessian(self, Gamma: Tensor) -> Tensor:
         """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1)."""
         return self.derivatives(Gamma)[1]
-
-    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient and H together.
-
-        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
-        likelihood at each datum,
-
-            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
-        """
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        first, second = self.likelihood.derivatives(nu, self.data)
-        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
-        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
-        precision = self.prior.precision
-        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
-        # eq. (11)
-        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def curvature(self, Gamma: Tensor) -> Tensor:
         """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
@@ -94,6 +104,52 @@ class LogJoint:
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)  # appendix D
 
+    def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
+        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
+
+        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
+        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
+        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
+        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
+        """
+        if self.prior.n_twins == 1:
+            return Gamma.new_zeros(())
+        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
+        cross, corner = curvature[:-1, -1], curvature[-1, -1]
+        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
+        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
+
+
+@dataclass(frozen=True)
+class LogJoint(LogDensity):
+    """The log joint density under a source and a likelihood."""
+
+    prior: SourcePrior
+    likelihood: Likelihood
+    data: Observations
+
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log density log p(D | Gamma), as a scalar."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        return self.likelihood.log_density(nu, self.data)
+
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradient and H together.
+
+        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
+        likelihood at each datum,
+
+            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
+        """
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        first, second = self.likelihood.derivatives(nu, self.data)
+        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
+        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
+        precision = self.prior.precision
+        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
+        # eq. (11)
+        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
+
     def evidence_bound(self, Gamma: Tensor) -> Tensor:
         """A lower bound on log p(D), as a scalar in nats: E_q[log p(D, Gamma)] + the entropy of q.
 
@@ -112,21 +168,6 @@ class LogJoint:
         spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
         divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
         return fit - divergence + self._twin(Gamma, curvature)
-
-    def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
-        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
-
-        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
-        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
-        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
-        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
-        """
-        if self.prior.n_twins == 1:
-            return Gamma.new_zeros(())
-        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
-        cross, corner = curvature[:-1, -1], curvature[-1, -1]
-        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
-        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
 
 
 @dataclass(frozen=True)
@@ -287,7 +328,7 @@ def laplace(
 
 
 def find_mode(
-    joint: LogJoint, start: Tensor, *, max_iter: int = 200, exact: float = _EXACT
+    joint: LogDensity, start: Tensor, *, max_iter: int = 200, exact: float = _EXACT
 ) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
@@ -416,7 +457,7 @@ def _off_the_saddle(curvature: Tensor) -> tuple[Tensor, float]:
 
 
 def _ascend(
-    joint: LogJoint, Gamma: Tensor, step: Tensor, value: Tensor, gain: float
+    joint: LogDensity, Gamma: Tensor, step: Tensor, value: Tensor, gain: float
 ) -> tuple[Tensor, Tensor] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
     fraction, rounding = 1.0, 1e-14 * abs(float(value))

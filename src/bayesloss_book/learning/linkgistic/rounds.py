@@ -21,11 +21,13 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_links
+from bayesloss.learning.links.em import LinkEM
+from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = [
@@ -159,7 +161,6 @@ def learn(
         Of the normal numbers that the draws are made of.
     """
     data = linear_data(problem.X, problem.y, C)
-    seen: list[tuple[Tensor, Posterior]] = []
 
     def make(scores: Tensor) -> SourcePrior:
         kernel = TrigonometricKernel(a=1.2, c=filled / float(scores.abs().max()), n_basis=n_basis)
@@ -172,17 +173,12 @@ def learn(
         dtype=torch.float64,
         generator=torch.Generator().manual_seed(seed),
     )
-    fit = fit_links(
-        data,
-        Bernoulli(loss),
-        make,
-        noise,
-        tol=tol or 1e-8,
-        max_iter=rounds,
-        held_out=LeaveOneOut(data, seed) if leave_one_out else None,
-        watch=lambda beta, posteriors: seen.append((beta[0], posteriors[0])),
-    )
-    pairs = zip(fit.history["expected_before"], fit.history["expected"], strict=True)
+    likelihood, tol = Bernoulli(loss), tol or 1e-8
+    held_out = LeaveOneOut(data, seed) if leave_one_out else None
+    fixed, adapted = fit_fixed_link(data, likelihood.loss, tol)
+    em = LinkEM(adapted, LinkModel(likelihood, make, noise), fixed, tol, held_out)
+    seen = [(em.steps.beta[0].clone(), em.links[0].posterior) for _ in em.rounds(rounds)]
+    pairs = zip(em.history["expected_before"], em.history["expected"], strict=True)
     rises = [math.nan] + [data.total * float(after - before) for before, after in pairs]
     return [
         Round(
