@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.links.tables import grid_size
 from bayesloss_book.data import DataError, load_images
 
 N_BASIS, N_DRAWS = 64, 64

@@ -14,17 +14,9 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.learning.calibration.composite_power",
-    "bayesloss.learning.calibration.continued_isgp",
-    "bayesloss.learning.weights.lbfgs",
-    "bayesloss.lbfgs",
-    "bayesloss.learning.inference.ends",
-    "bayesloss.learning.inference.importance",
-    "bayesloss.learning.inference.mixtures",
-    "bayesloss.learning.inference.posterior_draws",
-    "bayesloss.optimise",
+    "bayesloss.learning.weights",
 ]
-install_import_hook(SHAPED, "beartype.beartype")
+install_import_hook(SHAPED, "shaped.checked")
 
 os.environ["MPLBACKEND"] = "Agg"
 

@@ -12,6 +12,7 @@ here depends on the device, and the host waits for it once a trial step.
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 __all__ = ["Memory", "step_sizes"]
@@ -27,19 +28,16 @@ _NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
 class Memory:
     """What the last steps taught of the curvatures of K functions of D variables.
 
-    Parameters
-    ----------
-    like : Tensor of shape (K, D)
-        Of the type and on the device of the gradients to come.
+    It is made from a tensor of the shape, the type and the device of the gradients to come.
     """
 
-    def __init__(self, like: Tensor) -> None:
+    def __init__(self, like: Float[Tensor, "k d"]) -> None:
         self._steps = like.new_zeros((len(like), 0, like.shape[1]))
         self._changes = self._steps
         self._scale = like.new_ones((len(like), 1))
 
-    def add(self, step: Tensor, change: Tensor) -> None:
-        """Remember steps and the changes of the negative gradients over them, both (K, D)."""
+    def add(self, step: Float[Tensor, "k d"], change: Float[Tensor, "k d"]) -> None:
+        """Remember steps, and the changes of the negative gradients over them."""
         product, square = (step * change).sum(1, keepdim=True), change.square().sum(1, keepdim=True)
         # Where a function is not concave, or nothing moved, nothing is learned.
         good = product > 1e-12 * (square * step.square().sum(1, keepdim=True)).sqrt()
@@ -48,8 +46,8 @@ class Memory:
             kept = torch.where(good, new, 0.0)[:, None]
             setattr(self, name, torch.cat([getattr(self, name)[:, 1 - _PAIRS :], kept], dim=1))
 
-    def direction(self, gradient: Tensor) -> Tensor:
-        """The inverse of the curvatures times the gradients, (K, D)."""
+    def direction(self, gradient: Float[Tensor, "k d"]) -> Float[Tensor, "k d"]:
+        """The inverse of the curvatures times the gradients."""
         S, Y, gamma, g = self._steps, self._changes, self._scale, gradient[:, :, None]
         if S.shape[1] == 0:
             return gradient
@@ -64,24 +62,16 @@ class Memory:
 
 
 def step_sizes(
-    along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Tensor, slope: Tensor
-) -> Tensor:
+    along: Callable[[Tensor], tuple[Tensor, Tensor]],
+    value: Float[Tensor, " k"],
+    slope: Float[Tensor, " k"],
+) -> Float[Tensor, " k"]:
     """How far to go along one direction each, so that functions rise and their slopes fall.
 
-    Begins with 1. The strong Wolfe conditions end a search; where rounding errors hide what a
-    function rises by, its slope alone decides.
-
-    Parameters
-    ----------
-    along : callable
-        Takes steps, (K,), to the functions and their derivatives in the step, (K,) each.
-    value, slope : Tensor of shape (K,)
-        The same at a step of zero.
-
-    Returns
-    -------
-    Tensor of shape (K,)
-        The steps for which `along` was called last; zero where none was found.
+    ``along`` takes steps, (K,), to the functions and their derivatives in the step; ``value`` and
+    ``slope`` are these at a step of zero. Begins with 1. The strong Wolfe conditions end a search;
+    where rounding errors hide what a function rises by, its slope alone decides. The steps returned
+    are those for which ``along`` was called last; zero where none was found.
     """
     zero = torch.zeros_like(slope)
     done = ~(slope > _NOTHING)

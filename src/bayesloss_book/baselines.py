@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.links.em import fit_fixed_link
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import LogLoss
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
@@ -55,8 +55,8 @@ def fit_logistic(
     """
     labels = torch.from_numpy(truth.T.astype(np.int64))
     Z = torch.from_numpy(X)
-    scores = LinearScores(Z, labels, Z.new_ones(len(Z)), C)
-    fit = fit_fixed_link(scores, LogLoss(), tol)
+    scores = LinearScores.of(Z, labels, Z.new_ones(len(Z)), C)
+    fit, _ = fit_fixed_link(scores, LogLoss(), tol)
     test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
 

@@ -161,6 +161,6 @@ def problem():
         labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
         weight = generator.integers(1, 4, n).astype(float)
         arrays = (torch.from_numpy(a) for a in (z, labels, weight))
-        return LinearScores(*arrays, C)
+        return LinearScores.of(*arrays, C)
 
     return made

@@ -11,7 +11,7 @@ from bayesloss.learning.data.dask_inputs import folded
 from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, centred_scores
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import mean_slope
-from bayesloss.learning.links.joint import SoftmaxJoint
+from bayesloss.learning.links.softmax_joint import SoftmaxJoint
 
 N = 30
 # The last block is shorter than the others, all are single rows, or one holds all.
@@ -29,7 +29,8 @@ def blocks(request, monkeypatch):
         "data.inputs._BLOCK",
         "data.inputs._PREDICTED",
         "data.inputs._ROWS",
-        "links.joint._ROWS",
+        "links.softmax_joint._ROWS",
+        "links.multinomial._ROWS",
         "inference.likelihoods._MANY",
         "sources.trigonometric._BLOCK",
     ):

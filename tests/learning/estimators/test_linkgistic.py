@@ -29,7 +29,7 @@ from bayesloss import (
     laplace,
 )
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links import em as link_em
+from bayesloss.learning.links.em import fit_links
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
@@ -96,12 +96,12 @@ class TestLearnedLink:
         """The E-step's inputs, with a period that ends within the scores."""
         seen = []
 
-        def update(links, data, likelihood, x, *rest):
-            seen.append(x[0])
-            return original(links, data, likelihood, x, *rest)
+        def watched(*given, **options):
+            fit = fit_links(*given, **options)
+            seen.append(fit.seen[0])
+            return fit
 
-        original = link_em._update_links
-        monkeypatch.setattr(link_em, "_update_links", update)
+        monkeypatch.setattr("bayesloss.learning.estimators.linkgistic.fit_links", watched)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
@@ -664,7 +664,7 @@ class TestBadInput:
             fit(X, y, C=1.0)
 
     def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
-        monkeypatch.setattr("bayesloss.learning.links.em._FIXED_STEPS", 2)
+        monkeypatch.setattr("bayesloss.learning.weights.weight_search._FIXED_STEPS", 2)
         message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
         with pytest.warns(ConvergenceWarning, match=message):
             fit(self.X, self.y)

@@ -12,9 +12,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link, fit_links
-from bayesloss.learning.links.joint import common_scale
+from bayesloss.learning.links.em import fit_links
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.multinomial import common_scale
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 
 
 @parametrize_with_checks([LinkgisticClassifierCV(Cs=3, n_basis=16, max_iter=5)])
@@ -46,22 +48,16 @@ def test_scores_are_those_of_refits_without_each_datum():
             rest = np.arange(len(X)) != i
             x[i] = (X[i] - X.mean(0)) @ usual.fit(X[rest], y[rest]).coef_[0]
         # The scores themselves are the inputs, all at weight 1: nothing is fitted but the link.
-        data = LinearScores(
+        data = LinearScores.of(
             torch.from_numpy(x[:, None]), torch.from_numpy(y[None]), torch.ones(len(x)).double(), 1
         )
-        fixed = fit_fixed_link(data, Bernoulli().loss, 1e-6)
+        fixed, _ = fit_fixed_link(data, Bernoulli().loss, 1e-6)
         given = torch.from_numpy(x)
-        link = fit_links(
-            data,
-            Bernoulli(),
-            lambda _, C=C, X=X, y=y: _prior(X, y, C),
-            model._noise()[0],
-            tol=1e-4,
-            max_iter=0,
-            ordered=True,
-            held_out=_Given(given),
-            fixed=fixed,
+        model_of_link = LinkModel(
+            Bernoulli(), lambda _, C=C, X=X, y=y: _prior(X, y, C), model._noise()[0], ordered=True
         )
+        out = _Given(fixed.scores[0] - fixed.offset[0] - given)
+        link = fit_links(data, model_of_link, tol=1e-4, max_iter=0, leave_one_out=out, fixed=fixed)
         nu = link.posteriors[0].prior.source(given, link.draws[0])
         expected = torch.where(given.new_tensor(y) == 1, nu, -nu)
         assert score == pytest.approx(
@@ -70,16 +66,13 @@ def test_scores_are_those_of_refits_without_each_datum():
 
 
 class _Given:
-    """Scores that are held out already."""
+    """What takes scores to others, which are held out already."""
 
-    def __init__(self, scores):
-        self.scores = scores
+    def __init__(self, shift):
+        self.found = SimpleNamespace(shift=shift)
 
-    def prepare(self, *_):
-        pass
-
-    def __call__(self, *_):
-        return self.scores
+    def influences(self, *_):
+        return {0: self.found}
 
 
 def _prior(X, y, C):

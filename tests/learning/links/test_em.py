@@ -11,9 +11,12 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, la
 from bayesloss.learning.inference.evidence import at_smoothness
 from bayesloss.learning.inference.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link, fit_links
+from bayesloss.learning.links.em import LinkEM, fit_links
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.tables import grid_size
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 N_BASIS = 16
@@ -27,7 +30,7 @@ def data_of(n=600, d=3, k=2, C=10.0, seed=0):
     odds = np.where(x < 0, 0.5 * x, 3 * x) - 0.3
     labels = (generator.random((k, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
     weight = generator.integers(1, 3, n).astype(float)
-    return LinearScores(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
+    return LinearScores.of(*(torch.from_numpy(array) for array in (z, labels, weight)), C)
 
 
 def prior_of(kind, a=1.5):
@@ -43,9 +46,13 @@ def noise(n_draws=16):
     return torch.randn((n_draws, N_BASIS + 1), dtype=torch.float64, generator=generator)
 
 
+def model_of(kind=ISGP, loss=None, a=1.5, **options):
+    return LinkModel(Bernoulli(loss), prior_of(kind, a), noise(), **options)
+
+
 def run(kind=ISGP, loss=None, data=None, a=1.5, **options):
     options = {"tol": 1e-5, "max_iter": 20, **options}
-    return fit_links(data or data_of(), Bernoulli(loss), prior_of(kind, a), noise(), **options)
+    return fit_links(data or data_of(), model_of(kind, loss, a), **options)
 
 
 def plain_expectation(prior, loss, Gamma, x, labels):
@@ -69,7 +76,7 @@ def test_m_step_maximises_the_papers_expectation(kind, loss):
     fixed = run(kind, loss, data, max_iter=0)
     (posterior,), (Gamma,) = fixed.posteriors, fixed.draws
     beta = found.beta.clone().requires_grad_()
-    x = ((data.Z - data.centre) @ beta.T)[:, 0]
+    x = ((data.inputs.Z - data.centre) @ beta.T)[:, 0]
     values = plain_expectation(posterior.prior, loss, Gamma, x, data.labels[0])
     objective = values @ data.weight / data.total - 0.5 * data.ridge * (beta**2).sum()
     told = float(found.history["expected"][0])
@@ -133,7 +140,7 @@ def test_problems_do_not_disturb_each_other():
     together = run(data=both, tol=1e-7, max_iter=60)
     for k in range(2):
         alone = run(
-            data=LinearScores(both.Z, both.labels[k : k + 1], both.weight, 10.0),
+            data=LinearScores.of(both.inputs.Z, both.labels[k : k + 1], both.weight, 10.0),
             tol=1e-7,
             max_iter=60,
         )
@@ -151,12 +158,18 @@ def test_bar(capsys):
     assert "EM" in capsys.readouterr().err
 
 
-def test_a_watcher_sees_every_round():
-    seen = []
-    found = run(max_iter=3, watch=lambda beta, posteriors: seen.append((beta, posteriors)))
-    assert len(seen) == len(found.history["log_evidence"]) == 4
+def test_rounds_may_be_watched():
+    """After each E-step links and weights belong together; the last are the result."""
+    data, model = data_of(), model_of()
+    fixed, adapted = fit_fixed_link(data, LogLoss(), 1e-5)
+    em, seen = LinkEM(adapted, model, fixed, 1e-5), []
+    for number in em.rounds(3):
+        assert number == len(em.history["log_evidence"])
+        seen.append((em.steps.beta.clone(), [link.posterior for link in em.links]))
+    found = run(data=data, max_iter=3)
     torch.testing.assert_close(seen[-1][0], found.beta, rtol=0, atol=0)
     assert [p.log_evidence for p in seen[1][1]] == found.history["log_evidence"][1].tolist()
+    assert len(seen) == 4
 
 
 class Transfers(TorchFunctionMode):
@@ -178,7 +191,7 @@ def test_rounds_send_nothing_of_the_size_of_the_data():
     data = data_of(n=5000)
     for rounds in (1, 4):
         with Transfers() as transfers:
-            found = run(data=data, max_iter=rounds, tol=1e-9, held_out=LeaveOneOut(data, 0))
+            found = run(data=data, max_iter=rounds, tol=1e-9, leave_one_out=LeaveOneOut(data, 0))
         assert len(found.history["log_evidence"]) == rounds + 1
         large.append(sum(size >= 5000 for size in transfers.sizes))
         assert len(transfers.sizes) > 2 * rounds
@@ -195,22 +208,17 @@ class TestAnotherDevice:
         def fit(device):
             data = data_of(n=n, d=d)
             labels = data.labels.repeat(copies, 1)
-            given = (each.to(device) for each in (data.Z, labels, data.weight))
-            data = LinearScores(*given, 1.0)
-            fixed = fit_fixed_link(data, LogLoss(), 1e-3)
+            given = (each.to(device) for each in (data.inputs.Z, labels, data.weight))
+            data = LinearScores.of(*given, 1.0)
+            fixed, _ = fit_fixed_link(data, LogLoss(), 1e-3)
             groups = (torch.arange(n) // size).to(device) if size else None
             held_out, waited = LeaveOneOut(data, 0, groups), []
             before = (sum(there.waits.values()), len(there.sizes))
-            found = run(
-                data=data,
-                fixed=fixed,
-                held_out=held_out,
-                tol=1e-4,
-                max_iter=2,
-                family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)],
-                watch=lambda *_: waited.append(sum(there.waits.values()) - before[0]),
-            )
-            return found, waited, there.sizes[before[1] :]
+            model = model_of(family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)])
+            em = LinkEM(data, model, fixed, 1e-4, held_out)
+            for _ in em.rounds(2):
+                waited.append(sum(there.waits.values()) - before[0])
+            return em.result(), waited, there.sizes[before[1] :]
 
         there = second_device()
         here, *_ = fit("cpu")
@@ -238,8 +246,8 @@ def test_held_out_scores_keep_their_size():
     The scores of the fixed link are those of scikit-learn's logistic regression.
     """
     data = data_of(n=300, d=60, k=1, C=1.0)
-    found = run(data=data, held_out=LeaveOneOut(data, 0))
-    Z, weight = (data.Z - data.centre).numpy(), data.weight.numpy()
+    found = run(data=data, leave_one_out=LeaveOneOut(data, 0))
+    Z, weight = (data.inputs.Z - data.centre).numpy(), data.weight.numpy()
     model = LogisticRegression(C=1.0, tol=1e-10, max_iter=1000)
     fixed = Z @ model.fit(Z, data.labels[0].numpy(), weight).coef_[0]
     before, after = (np.sqrt(weight @ x**2) for x in (fixed, found.scores[0].numpy()))
@@ -256,8 +264,8 @@ def test_few_rows_a_column_have_the_nearest_gaussian_and_not_laplaces():
     D, digit = load_digits(return_X_y=True)
     rows = np.random.default_rng(0).permutation(len(D))[:200]
     Z, labels = torch.from_numpy(D[rows] / 16), torch.from_numpy((digit[rows] == 3).astype(int))
-    data = LinearScores(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
-    found = run(data=data, a=1.2, held_out=LeaveOneOut(data, 0), tol=1e-4)
+    data = LinearScores.of(Z, labels[None], torch.ones(200, dtype=torch.float64), 1.0)
+    found = run(data=data, a=1.2, leave_one_out=LeaveOneOut(data, 0), tol=1e-4)
     q, seen = found.posteriors[0], found.seen[0]
     y = labels.to(seen.dtype)
     x = torch.linspace(float(seen.min()), float(seen.max()), 9, dtype=seen.dtype)[2:7]

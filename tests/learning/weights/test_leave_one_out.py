@@ -20,18 +20,19 @@ def problem(n=120, d=6, C=0.5, seed=0, weight=None):
     odds = (z - z.mean(0)) @ (generator.normal(size=d) / np.geomspace(1, 30, d))
     labels = (generator.random((1, n)) < 1 / (1 + np.exp(-odds))).astype(np.int64)
     weight = np.ones(n) if weight is None else weight
-    return LinearScores(*(torch.from_numpy(a) for a in (z, labels, weight)), C)
+    return LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, weight)), C)
 
 
 def leverages(held, curvature):
-    """Squared lengths of all inputs along a root of the inverse of H, (1, n)."""
-    root = held._root(curvature, float(held._data.weight @ curvature))
-    return held._squares(held._inputs, root, 1, float(root.abs().max()))
+    """The h_n, (1, n), from what is told of data of weight 1 with these curvatures."""
+    size = curvature.sqrt()
+    found = held.influences({0: torch.stack([-size, size])})[0]
+    return (found.leverage / (1 + found.copies * curvature * found.leverage))[None]
 
 
 def fitted(data, C, without=None):
     """Scores of all data from scikit-learn's fit without the offset, some data left out."""
-    Z, labels = (data.Z - data.centre).numpy(), data.labels[0].numpy()
+    Z, labels = (data.inputs.Z - data.centre).numpy(), data.labels[0].numpy()
     weight = data.weight.numpy().copy()
     if without is not None:
         weight[without] = 0
@@ -46,7 +47,7 @@ def held_out(data, scores, groups=None):
     scores = torch.from_numpy(scores)
     slopes = LogLoss().log_probabilities(scores)[1]
     groups = None if groups is None else torch.from_numpy(groups)
-    return LeaveOneOut(data, 0, groups)(0, scores, slopes).numpy()
+    return LeaveOneOut(data, 0, groups).held_out_scores(scores[None], [slopes])[0].numpy()
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def test_close_to_fits_that_leave_a_datum_out(n, d):
 def test_exact_for_squares():
     """With the slopes of a Gaussian likelihood, y - x and -1, a Newton step leaves one out."""
     data = problem(C=0.5)
-    Z, y = (data.Z - data.centre).numpy(), np.where(data.labels[0] == 1, 0.5, -0.5)
+    Z, y = (data.inputs.Z - data.centre).numpy(), np.where(data.labels[0] == 1, 0.5, -0.5)
     gram = Z.T @ Z + np.eye(6) / 0.5
     scores = Z @ np.linalg.solve(gram, Z.T @ y)
 
@@ -84,7 +85,8 @@ def test_exact_for_squares():
     slopes = torch.where(
         data.labels[0] == 1, torch.stack([-1 / slope, slope]), torch.stack([slope, -1 / slope])
     )
-    found = LeaveOneOut(data, seed=0)(0, torch.from_numpy(scores), slopes).numpy()
+    held = LeaveOneOut(data)
+    found = held.held_out_scores(torch.from_numpy(scores)[None], [slopes])[0].numpy()
     for i in (0, 17, 80):
         kept = np.arange(len(y)) != i
         beta = np.linalg.solve(gram - np.outer(Z[i], Z[i]), Z[kept].T @ y[kept])
@@ -113,7 +115,7 @@ def test_leverages_from_a_sample_of_rows(monkeypatch, C):
     weight = np.geomspace(1, 10, 6000)[generator.permutation(6000)]
     data = problem(n=6000, d=40, C=C, weight=weight)
     curvature = torch.from_numpy(np.geomspace(0.02, 0.2, 6000)[generator.permutation(6000)])
-    Z = data.Z - data.centre
+    Z = data.inputs.Z - data.centre
     H = Z.T @ ((data.weight * curvature)[:, None] * Z)
     ridge = data.ridge * data.total
     H.diagonal().add_(ridge or leave_one_out._DAMPING * H.diagonal()).clamp_min_(1e-9)
@@ -133,7 +135,7 @@ def test_as_many_data_as_would_be_drawn_are_all_taken(drawn, monkeypatch):
     monkeypatch.setattr(leave_one_out, "_DRAWN_BY_COLUMN", 1)
     data = problem(n=300, d=6)
     curvature = torch.linspace(0.02, 0.2, 300, dtype=torch.float64)
-    Z = data.Z - data.centre
+    Z = data.inputs.Z - data.centre
     H = Z.T @ ((data.weight * curvature)[:, None] * Z)
     H.diagonal().add_(data.ridge * data.total)
     held = LeaveOneOut(data, seed=0)
@@ -155,8 +157,8 @@ def test_rows_that_are_sure_to_be_drawn_bias_no_leverage(monkeypatch):
         z = generator.normal(size=(6000, 40))
         z[generator.permutation(6000)[:300]] *= math.sqrt(40)
         labels = (generator.random((1, 6000)) < 0.5).astype(np.int64)
-        data = LinearScores(*(torch.from_numpy(a) for a in (z, labels, np.ones(6000))), 0.5)
-        Z = data.Z - data.centre
+        data = LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, np.ones(6000))), 0.5)
+        Z = data.inputs.Z - data.centre
         H = 0.2 * Z.T @ Z
         H.diagonal().add_(data.ridge * data.total)
         held = LeaveOneOut(data, seed=0)
@@ -183,7 +185,7 @@ def test_a_weighted_datum_is_left_out_whole():
 @pytest.mark.parametrize("d", [6, 200])  # wider than the sketch, too, were it used
 def test_weight_three_with_a_third_of_C_is_no_other_fit(d):
     plain = problem(d=d)
-    heavy = LinearScores(plain.Z, plain.labels, 3 * plain.weight, 0.5 / 3)
+    heavy = LinearScores.of(plain.inputs.Z, plain.labels, 3 * plain.weight, 0.5 / 3)
     scores = fitted(plain, 0.5)
     np.testing.assert_allclose(
         held_out(heavy, scores), held_out(plain, scores), rtol=1e-9, atol=1e-9
@@ -197,7 +199,7 @@ def test_shares_of_heavy_data_are_exact_with_a_sketch():
     data = problem(n=4000, d=100, weight=weight)
     scores = 0.01 * fitted(data, 0.5)  # nearly the same curvature everywhere
     found = scores - held_out(data, scores)
-    Z = (data.Z - data.centre).numpy()
+    Z = (data.inputs.Z - data.centre).numpy()
     p = 1 / (1 + np.exp(-scores))
     H = (Z.T * (weight * p * (1 - p))) @ Z + 2 * np.eye(100)
     h = weight * np.einsum("ij,ij->i", Z, np.linalg.solve(H, Z.T).T)
@@ -241,8 +243,8 @@ def test_groups_of_one_are_data():
 @pytest.mark.usefixtures("exact")
 def test_copies_in_a_group_are_a_weighted_datum():
     data = problem()
-    thrice = LinearScores(
-        data.Z.repeat(3, 1), data.labels.repeat(1, 3), data.weight.repeat(3), 0.5 / 3
+    thrice = LinearScores.of(
+        data.inputs.Z.repeat(3, 1), data.labels.repeat(1, 3), data.weight.repeat(3), 0.5 / 3
     )
     scores = fitted(data, 0.5)
     found = held_out(thrice, np.tile(scores, 3), np.tile(np.arange(120), 3))
@@ -252,11 +254,11 @@ def test_copies_in_a_group_are_a_weighted_datum():
 def test_units_of_the_columns_do_not_matter_without_a_penalty():
     data = problem(C=math.inf)
     units = torch.tensor([1e6, 1, 1e-3, 1, 10, 1], dtype=torch.float64)
-    other = LinearScores(data.Z * units, data.labels, data.weight, math.inf)
+    other = LinearScores.of(data.inputs.Z * units, data.labels, data.weight, math.inf)
     for first, second in ((data, other), (other, data)):
         a = LeaveOneOut(first, seed=0)._root(torch.ones(120).double(), float(first.weight.sum()))
         b = LeaveOneOut(second, seed=0)._root(torch.ones(120).double(), float(second.weight.sum()))
-        Z = [each.Z - each.centre for each in (first, second)]
+        Z = [each.inputs.Z - each.centre for each in (first, second)]
         torch.testing.assert_close((Z[0] @ a) @ (Z[0] @ a).T, (Z[1] @ b) @ (Z[1] @ b).T)
 
 
@@ -265,18 +267,20 @@ def test_what_goes_a_part_of_the_way_is_shifted_by_that_part():
     data = problem()
     scores = torch.from_numpy(fitted(data, 0.5))
     slopes = LogLoss().log_probabilities(scores)[1]
-    held = LeaveOneOut(data, seed=0)
-    first = held(0, scores, slopes) - scores
-    torch.testing.assert_close(held(0, scores, slopes, 1.0, 0.3) - scores, first)
+    held = LeaveOneOut(data)
+    first = held.influences({0: slopes})
+    again = held.influences({0: slopes}, first, step=[0.3])
+    torch.testing.assert_close(again[0].shift, first[0].shift)
     # With the slopes' signs turned, all shifts are; half the way there is none.
-    between = held(0, scores, -slopes, 1.0, 0.5) - scores
-    torch.testing.assert_close(between, 0 * first, rtol=0, atol=1e-12)
+    between = held.influences({0: -slopes}, first, step=[0.5])[0].shift
+    torch.testing.assert_close(between, 0 * between, rtol=0, atol=1e-12)
 
 
 def test_no_curvature_no_shift():
     data = problem()
     scores = torch.from_numpy(fitted(data, 0.5))
-    assert LeaveOneOut(data, seed=0)(0, scores, torch.zeros((2, 120)).double()) is scores
+    found = LeaveOneOut(data).held_out_scores(scores[None], [torch.zeros((2, 120)).double()])
+    torch.testing.assert_close(found[0], scores, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(120) // 2])
@@ -287,7 +291,7 @@ def test_what_is_not_finite_is_refused(groups):
     slopes[:, 7] = math.nan
     held = LeaveOneOut(data, 0, None if groups is None else torch.from_numpy(groups))
     with pytest.raises(torch.linalg.LinAlgError, match="expected H positive definite"):
-        held(0, torch.zeros(120).double(), slopes)
+        held.influences({0: slopes})
 
 
 class TestStale:
@@ -298,13 +302,14 @@ class TestStale:
     def rounds(self, curvatures, monkeypatch, cheap=0):
         """The shifts of scores whose log probabilities have these curvatures, and who formed H."""
         monkeypatch.setattr(leave_one_out, "_CHEAP", cheap)
-        held, formed = LeaveOneOut(self.data, seed=0), []
-        root = held._root
-        monkeypatch.setattr(held, "_root", lambda *c: (formed.append(now), root(*c))[1])
-        scores, shifts = torch.zeros(120).double(), []
-        for now, curvature in enumerate(curvatures):  # noqa: B007
+        held, before, shifts, formed = LeaveOneOut(self.data), {}, [], []
+        for now, curvature in enumerate(curvatures):
             size = curvature.expand(120).sqrt()
-            shifts.append(held(0, scores, torch.stack([-size, size])))
+            found = held.influences({0: torch.stack([-size, size])}, before)
+            shifts.append(-found[0].shift)
+            if not before or found[0].leverage is not before[0].leverage:
+                formed.append(now)
+            before = found
         return torch.stack(shifts), formed
 
     def test_when(self, monkeypatch):
@@ -338,8 +343,8 @@ def test_a_sample_counts_the_weights_that_data_determine(monkeypatch):
         generator = np.random.default_rng(seed)
         z = generator.normal(size=(4000, 40)) + 2 * generator.normal(size=(4000, 1))
         labels = (generator.random((1, 4000)) < 0.5).astype(np.int64)
-        data = LinearScores(*(torch.from_numpy(a) for a in (z, labels, np.ones(4000))), 1e-3)
-        Z = data.Z - data.centre
+        data = LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, np.ones(4000))), 1e-3)
+        Z = data.inputs.Z - data.centre
         H = 0.25 * Z.T @ Z + 1000 * torch.eye(40, dtype=torch.float64)
         held = LeaveOneOut(data, seed=0)
         found = leverages(held, curvature)
@@ -357,7 +362,7 @@ def test_groups_in_blocks(cells, d, monkeypatch):
     groups = np.random.default_rng(1).permutation(GROUPS)
     scores = 0.1 * fitted(data, 0.01)
     found = held_out(data, scores, groups)
-    Z, weight = (data.Z - data.centre).numpy(), data.weight.numpy()
+    Z, weight = (data.inputs.Z - data.centre).numpy(), data.weight.numpy()
     p = 1 / (1 + np.exp(-scores))
     H = (Z.T * (weight * p * (1 - p))) @ Z + 100 * np.eye(d)
     for g in range(30):
@@ -369,20 +374,17 @@ def test_groups_in_blocks(cells, d, monkeypatch):
 
 
 @pytest.mark.parametrize("cells", [1, 2**23])
-def test_problems_that_are_prepared_together(cells, monkeypatch):
+def test_problems_together(cells, monkeypatch):
     """As alone, to single precision, in which a product for several is seen."""
     monkeypatch.setattr(leave_one_out, "_CELLS", cells)
     one = problem(n=200, d=8)
     labels = torch.cat([one.labels, 1 - one.labels, one.labels.roll(3, 1)])
-    data = LinearScores(one.Z, labels, one.weight, 0.5)
+    data = LinearScores.of(one.inputs, labels, one.weight, 0.5)
     scores = torch.from_numpy(np.random.default_rng(0).normal(size=(3, 200)))
     slopes = {k: LogLoss().log_probabilities(scores[k])[1] for k in range(3)}
-    strength = torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
-    alone, held = LeaveOneOut(data, seed=0), LeaveOneOut(data, seed=0)
-    held.prepare({k: slopes[k] for k in (2, 0)}, strength.tolist())
-    assert sorted(held._ready) == [0, 2]
-    for k in range(3):
-        expected = alone(k, scores[k], slopes[k], float(strength[k]))
-        found = held(k, scores[k], slopes[k], float(strength[k]))
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert not held._ready  # each is used once
+    held, strength = LeaveOneOut(data), [1.0, 2.0, 0.5]
+    both = held.influences({k: slopes[k] for k in (2, 0)}, None, strength)
+    assert sorted(both) == [0, 2]
+    for k in both:
+        alone = held.influences({k: slopes[k]}, None, strength)
+        torch.testing.assert_close(both[k].shift, alone[k].shift, rtol=1e-5, atol=1e-6)

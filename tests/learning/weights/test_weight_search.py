@@ -23,7 +23,7 @@ def logistic(data):
 
 
 def fit(data, tol=1e-10, **options):
-    k, d = len(data.labels), data.Z.shape[1]
+    k, d = len(data.labels), data.inputs.Z.shape[1]
     start = (torch.zeros((k, d), dtype=torch.float64), torch.zeros(k, dtype=torch.float64))
     options = {"free_offset": True, "tol": tol, "max_iter": 500, **options}
     return maximise_weights(data, logistic(data), *start, **options)
@@ -31,18 +31,18 @@ def fit(data, tol=1e-10, **options):
 
 def reference(data, C, k):
     model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
-    z = (data.Z - data.centre).numpy()
+    z = (data.inputs.Z - data.centre).numpy()
     return model.fit(z, data.labels[k].numpy(), data.weight.numpy())
 
 
 def test_another_centre_changes_no_weights(problem):
     """Only what the scores are measured from, though the far row makes the mean useless."""
     data = problem()
-    data.Z[0] *= 1e3
-    data = LinearScores(data.Z, data.labels, data.weight, 0.7)
+    data.inputs.Z[0] *= 1e3
+    data = LinearScores.of(data.inputs.Z, data.labels, data.weight, 0.7)
     near = torch.arange(200) > 0
     moved = data.centred_on(near)
-    mean = np.average(data.Z[1:], axis=0, weights=data.weight[1:])
+    mean = np.average(data.inputs.Z[1:], axis=0, weights=data.weight[1:])
     np.testing.assert_allclose(moved.centre, mean, rtol=1e-12)
     first, second = fit(data, tol=1e-8), fit(moved, tol=1e-8)
     largest = float(first.beta.abs().max())
@@ -70,7 +70,7 @@ def test_gradient_is_the_objectives(problem):
     beta = torch.randn((3, 5), dtype=torch.float64, generator=torch.Generator().manual_seed(1)) / 9
     beta.requires_grad_()
     offset = torch.zeros(3, dtype=torch.float64)
-    scores = (data.Z - data.centre) @ beta.T
+    scores = (data.inputs.Z - data.centre) @ beta.T
     margins = (2 * data.labels - 1) * scores.T
     share = data.weight / data.weight.sum()
     objective = torch.nn.functional.logsigmoid(margins) @ share
@@ -96,7 +96,7 @@ def test_few_iterations_whatever_the_scales(problem):
     """Plain L-BFGS needs hundreds when columns differ by factors of 10^6."""
     assert fit(problem(scale=1e-6), tol=1e-6).n_iter < 30
     wide = problem()
-    wide = LinearScores(wide.Z * torch.logspace(-3, 3, 5), wide.labels, wide.weight, 1e9)
+    wide = LinearScores.of(wide.inputs.Z * torch.logspace(-3, 3, 5), wide.labels, wide.weight, 1e9)
     assert fit(wide, tol=1e-6).n_iter < 30
 
 
@@ -106,7 +106,7 @@ def test_without_a_penalty_the_search_does_not_run_ahead():
     Z = generator.normal(size=(40, 30))
     Z[:, 0] *= 1e-6
     labels = torch.from_numpy((generator.random((1, 40)) < 0.5).astype(np.int64))
-    data = LinearScores(torch.from_numpy(Z), labels, torch.ones(40).double(), math.inf)
+    data = LinearScores.of(torch.from_numpy(Z), labels, torch.ones(40).double(), math.inf)
     found = fit(data, tol=1e-3)
     assert found.settled(1e-3)
     assert float(found.beta[0, 0].abs()) < float(found.beta[0, 1:].abs().max())
@@ -114,12 +114,12 @@ def test_without_a_penalty_the_search_does_not_run_ahead():
 
 def test_constant_columns_get_no_weight(problem):
     data = problem()
-    Z = torch.cat([data.Z, torch.full((200, 2), 3.0, dtype=torch.float64)], dim=1)
+    Z = torch.cat([data.inputs.Z, torch.full((200, 2), 3.0, dtype=torch.float64)], dim=1)
     for C in (1.0, math.inf):
-        beta = fit(LinearScores(Z, data.labels, data.weight, C), tol=1e-8).beta
+        beta = fit(LinearScores.of(Z, data.labels, data.weight, C), tol=1e-8).beta
         assert float(beta[:, 5:].abs().max()) < 1e-8
         assert bool(beta.isfinite().all())
-    nothing = LinearScores(torch.ones_like(data.Z), data.labels, data.weight, math.inf)
+    nothing = LinearScores.of(torch.ones_like(data.inputs.Z), data.labels, data.weight, math.inf)
     assert not fit(nothing, tol=1e-8).beta.any()
 
 
@@ -174,12 +174,12 @@ def test_few_rows_have_the_same_penalty_on_a_mean(problem, step):
     """Against scikit-learn on those rows, with a C by which the mean is penalised as before."""
     data = problem()
     few = data.every(step)
-    torch.testing.assert_close(few.Z, data.Z[::step], rtol=0, atol=0)
+    torch.testing.assert_close(few.inputs.Z, data.inputs.Z[::step], rtol=0, atol=0)
     found = fit(few, tol=1e-8)
     C = 0.7 * float(data.weight.sum() / data.weight[::step].sum())
     model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-12, max_iter=1000)
     for k in range(3):
-        z = (data.Z - data.centre).numpy()[::step]
+        z = (data.inputs.Z - data.centre).numpy()[::step]
         model.fit(z, data.labels[k, ::step].numpy(), data.weight[::step].numpy())
         atol = 1e-4 * np.abs(model.coef_).max()
         np.testing.assert_allclose(found.beta[k], model.coef_[0], rtol=0, atol=atol)
@@ -202,7 +202,7 @@ def test_a_rough_fit_to_few_rows_shows_where_to_begin(problem, monkeypatch, few,
     found, seen = adapted_fit(data, told, curvature, tol=1e-8, max_iter=500)
     assert asked == sizes
     assert found.settled(1e-8)
-    assert seen.vectors.shape == (3, 5, 5)  # each problem's own
+    assert seen.coordinates.vectors.shape == (3, 5, 5)  # each problem's own
     for k in range(3):
         expected = reference(data, 0.7, k)
         atol = 1e-4 * np.abs(expected.coef_).max()

@@ -49,6 +49,7 @@ from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss.learning.links.joint import SOFTMAX, JointFit, fit_joint_links
+from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.link_priors import LinkPriors
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -83,7 +84,7 @@ class Problems:
 
     def at(self, C: float) -> LinearScores:
         """The problems with this penalty."""
-        return LinearScores(self.Z, self.labels, self.weight, C)
+        return LinearScores.of(self.Z, self.labels, self.weight, C)
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
@@ -397,17 +398,17 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """Fit weights and links, and keep them."""
         data, groups = problems.at(C), problems.groups
         fit, far = self._fit_once(data, groups)
-        held_ends = bool(far.any())
-        if held_ends:  # far rows may have moved the mean of the inputs away from all others
+        constant_ends = bool(far.any())
+        if constant_ends:  # far rows may have moved the mean of the inputs away from all others
             data = data.centred_on(~far.to(data.weight.device))
-            fit, far = self._fit_once(data, groups, held_ends=True)
+            fit, far = self._fit_once(data, groups, constant_ends=True)
             if n_far := int(far.sum()):
                 warn_caller(
                     f"{n_far} of {len(far)} rows have scores far out from the rest, and the "
                     "link is held constant there: look at these rows, or transform columns that "
                     "have long tails"
                 )
-        self._keep(fit, data, held_ends)
+        self._keep(fit, data, constant_ends)
         self._warn(fit, data)
 
     def _fit_once(
@@ -415,7 +416,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         data: LinearScores,
         groups: Tensor | None,
         *,
-        held_ends: bool = False,
+        constant_ends: bool = False,
     ) -> tuple[LinkFit | JointFit, Tensor]:
         """The fit, and the rows whose scores lie so far out that the period was not made for them.
 
@@ -444,17 +445,20 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             return prior
 
         noise, seed = self._noise()
-        fit = fit_links(
-            data,
+        model = LinkModel(
             Bernoulli(self.loss),
             prior_of,
             noise,
-            tol=self.tol,
-            max_iter=self.max_iter,
             ordered=self.n_samples is None,
             family=self._priors.family if self._priors.chosen else None,
-            held_out=LeaveOneOut(data, seed, groups) if self.leave_one_out else None,
-            held_ends=held_ends,
+            constant_ends=constant_ends,
+        )
+        fit = fit_links(
+            data,
+            model,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            leave_one_out=LeaveOneOut(data, seed, groups) if self.leave_one_out else None,
             progress=bool(self.verbose),
         )
         return fit, far
@@ -543,9 +547,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _keep(self, fit: LinkFit | JointFit, data: LinearScores, held_ends: bool) -> None:
+    def _keep(self, fit: LinkFit | JointFit, data: LinearScores, constant_ends: bool) -> None:
         loss = Bernoulli(self.loss).loss
-        link_of = partial(FittedLink.of, loss=loss, weight=data.weight.cpu(), held_ends=held_ends)
+        link_of = partial(
+            FittedLink.of, loss=loss, weight=data.weight.cpu(), constant_ends=constant_ends
+        )
         scores = fit.scores.cpu()
         if isinstance(fit, JointFit):
             self.links_ = [

@@ -31,14 +31,16 @@ from sklearn.utils._param_validation import Interval
 from torch import Tensor
 
 from bayesloss.learning.data.estimator_base import all_or_nothing
+from bayesloss.learning.data.hermite import moved
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier, Problems
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link, fit_links
-from bayesloss.learning.links.joint import common_scale, fit_softmax
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
+from bayesloss.learning.links.em import fit_links
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.multinomial import common_scale, fit_softmax
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
-from bayesloss.learning.weights.linear_scores import LinearScores, Slopes
-from bayesloss.learning.weights.weight_search import WeightFit
+from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["LinkgisticClassifierCV"]
@@ -173,18 +175,15 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
         def held_out_losses(data: LinearScores) -> Tensor:
             nonlocal fixed
             weight = data.weight.cpu()
-            fixed = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
-            fit = fit_links(
-                data,
+            fixed, _ = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
+            model = LinkModel(
                 likelihood,
                 lambda x: priors.first(x, weight, member=_STIFF),
                 noise,
-                tol=self.tol,
-                max_iter=0,
                 ordered=self.n_samples is None,
-                held_out=LeaveOneOut(data, seed, problems.groups),
-                fixed=fixed,
             )
+            out = LeaveOneOut(data, seed, problems.groups)
+            fit = fit_links(data, model, tol=self.tol, max_iter=0, leave_one_out=out, fixed=fixed)
             losses = torch.zeros_like(data.weight)
             tables = [
                 expected_log_probabilities(q.prior, likelihood.loss, draws, enough_nodes(q.prior))
@@ -208,10 +207,8 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
             scores = fit.scores
             p = torch.softmax(scores, dim=0)
             held_out = LeaveOneOut(data, 0, problems.groups)
-            slopes: dict[int, Slopes] = dict(enumerate(zip(-p, 1 - p, strict=True)))
-            held_out.prepare(slopes, [1.0] * K)
-            alone = [held_out(k, scores[k], slopes[k]) for k in range(K)]
-            seen = torch.lerp(torch.stack(alone), scores, 1 / K)
+            alone = held_out.held_out_scores(scores, list(zip(-p, 1 - p, strict=True)))
+            seen = torch.lerp(alone, scores, 1 / K)
             scale = common_scale(seen, torch.zeros_like(fit.offset), data)
             return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
 

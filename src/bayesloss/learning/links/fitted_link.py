@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from bayesloss.arrays import as_float64, as_points
+from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
-from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
+from bayesloss.learning.links.tables import predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = ["FittedLink", "mean_slope"]
@@ -76,24 +77,16 @@ class FittedLink:
         *,
         draws: Tensor | None = None,
         chance: bool = False,
-        held_ends: bool = False,
+        constant_ends: bool = False,
     ) -> Self:
         """The link of a posterior, for scores on the scale of a logistic regression's.
 
-        Parameters
-        ----------
-        posterior : Posterior
-        loss : ProperLoss
-        x, weight : Tensor of shape (n,)
-            Training scores as the posterior takes them, and how many times each counts.
-        draws : Tensor of shape (S, M + 1), optional
-            From the posterior; without them, 64 points of low discrepancy.
-        chance : bool, default=False
-            Whether the draws are random ones, and the bands' draws the same.
-        held_ends : bool, default=False
-            Whether nu is constant beyond the kernel's period.
+        Training scores x, each of which counts ``weight`` times, are those that the posterior
+        takes. Without draws from it, 64 points of low discrepancy stand for it; by ``chance``
+        draws are random ones, and serve for bands, too. With ``constant_ends`` nu is constant
+        beyond the kernel's period.
         """
-        end = posterior.prior.kernel.edge if held_ends else math.inf
+        end = posterior.prior.kernel.edge if constant_ends else math.inf
         low, high = max(float(x.min()), -end), min(float(x.max()), end)
         root = ordered_root(posterior, low, high)
         if draws is None:

@@ -3,9 +3,9 @@ r"""The priors of learned links, from what is given of them and the scores of th
 A kernel's c is such that those scores fill half of [-1/c, 1/c]: f is periodic, and the two ends of
 the data are then half a period apart. Where nothing is given of a prior's variance and smoothness,
 Laplace's evidence chooses among a family. For the ISGP it is centred on a straight line, see
-:mod:`bayesloss.learning.sources.priors`: the members differ in a and in how far they stray
-from it,
-and with few data a fit is near a logistic regression on the scale that held-out scores ask for.
+:mod:`bayesloss.learning.sources.centred_isgp`: the members differ in a and in how far they stray
+from it, and with few data a fit is near a logistic regression on the scale that held-out scores ask
+for.
 """
 
 from dataclasses import dataclass
@@ -40,15 +40,8 @@ _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
 class LinkPriors:
     """What is given of the prior of a link; None for what is taken from the data.
 
-    Attributes
-    ----------
-    kind : {"isgp", "gp"}
-    n_given : int or None
-        The number of basis functions.
-    a, c, variance : float or None
-        Of the kernel; the variance is k(0, 0).
-    gamma : float
-        Prior precision of nu_0.
+    ``kind`` is "isgp" or "gp", ``n_given`` the number of basis functions; a, c and the variance
+    k(0, 0) are the kernel's, and gamma is the prior precision of nu_0.
     """
 
     kind: str
@@ -125,10 +118,8 @@ class LinkPriors:
     def _half_frequency(self, reach: float) -> float:
         """The c of a kernel for scores within [-reach, reach].
 
-        Raises
-        ------
-        ValueError
-            If the c given is far off: next to none of the waves, or next to no wave, would be seen.
+        A ValueError if the c given is far off: next to none of the waves, or next to no wave, would
+        be seen.
         """
         if self.c is None:
             return _FILLED / reach if reach > _NOTHING else 1.0

@@ -9,22 +9,21 @@ gives, they are tabulated once an E-step and interpolated: what an M-step costs 
 the number of basis functions nor on that of posterior draws.
 """
 
-import copy
 import math
-from collections.abc import Sequence
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
 __all__ = [
-    "HermiteTable",
     "enough_nodes",
     "expected_log_probabilities",
-    "moved",
+    "grid_size",
     "predictive_log_odds",
     "table_nodes",
 ]
@@ -33,84 +32,10 @@ _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
 
 
-class HermiteTable:
-    """Functions of one variable given by values and slopes at equally spaced nodes.
-
-    Between two nodes each is the cubic with their values and slopes; outside, a straight line. The
-    error is (step)^4 / 384 times the largest fourth derivative.
-
-    Parameters
-    ----------
-    nodes : Tensor of shape (T,)
-        Equally spaced, ascending.
-    values, slopes : Tensor of shape (R, T)
-        A row for each of R functions.
-    """
-
-    def __init__(self, nodes: Tensor, values: Tensor, slopes: Tensor) -> None:
-        self.low, self.high = float(nodes[0]), float(nodes[-1])
-        self.end = math.inf
-        self.cells = len(nodes) - 1
-        self.step = (self.high - self.low) / self.cells
-        start, end = values[:, :-1], values[:, 1:]
-        rise, fall = self.step * slopes[:, :-1], self.step * slopes[:, 1:]
-        gain = end - start
-        cubic = [start, rise, 3 * gain - 2 * rise - fall, rise + fall - 2 * gain]
-        self.coefficients = torch.stack(cubic, dim=2).reshape(-1, 4)  # a row for each cell
-
-    def __call__(self, x: Tensor, row: Tensor | int = 0) -> tuple[Tensor, Tensor]:
-        """Value and slope at x of the functions in the rows given, both of the shape of x.
-
-        Parameters
-        ----------
-        x : Tensor of any shape
-        row : int, or Tensor of integers of the shape of x, default=0
-        """
-        inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
-        position = (inside - self.low) / self.step
-        cell = position.to(torch.int64).clamp_(max=self.cells - 1)
-        t = position.sub_(cell)
-        zero, one, two, three = self.coefficients[cell.add_(row, alpha=self.cells)].unbind(-1)
-        # Horner's rule for both; in place, as new memory costs more than arithmetic.
-        value = (three * t).add_(two)
-        slope = (three * t).add_(value).mul_(t)
-        value.mul_(t).add_(one)
-        slope.add_(value).div_(self.step)
-        value.mul_(t).add_(zero)
-        if self.end < math.inf:
-            return value, torch.where(x.abs() > self.end, 0.0, slope)
-        return value + slope * (x - inside), slope
-
-    def held(self, end: float) -> "HermiteTable":
-        """The same functions within [-end, end], which lies among the nodes; constant outside."""
-        other = copy.copy(self)
-        other.end = end
-        return other
-
-    def to(self, device: torch.device) -> "HermiteTable":
-        """The same table on another device."""
-        return moved([self], device)[0]
-
-
-def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteTable]:
-    """The same tables on another device, sent there together."""
-    sent = torch.cat([table.coefficients for table in tables]).to(device)
-    others = [copy.copy(table) for table in tables]
-    parts = sent.split([len(table.coefficients) for table in tables])
-    for other, part in zip(others, parts, strict=True):
-        other.coefficients = part
-    return others
-
-
 def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
     """Where functions of nu are tabulated: up to three of the kernel's periods, 800 nodes each.
 
     As many periods as scores of absolute value up to `reach` lie in.
-
-    Raises
-    ------
-    TypeError
-        If the prior has another basis than a TrigonometricKernel.
     """
     return _equal_steps(prior, reach, _NODES)
 
@@ -129,22 +54,28 @@ def _equal_steps(prior: SourcePrior[TrigonometricKernel], reach: float, n_half: 
     )
 
 
+def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
+    """How many nodes scores of this width need for n data, so that the grid is not felt.
+
+    Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
+    derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
+    posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
+    functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
+    """
+    kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
+    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
+    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
+
+
 def expected_log_probabilities(
     prior: SourcePrior[TrigonometricKernel],
     loss: ProperLoss,
-    Gamma: Tensor,
-    nodes: Tensor | None = None,
+    Gamma: Float[Tensor, "s m"],
+    nodes: Float[Tensor, " t"] | None = None,
 ) -> HermiteTable:
     """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
 
-    Parameters
-    ----------
-    prior : SourcePrior
-    loss : ProperLoss
-        With a canonical link onto all real numbers.
-    Gamma : Tensor of shape (S, M + 1)
-    nodes : Tensor of shape (T,), optional
-        Others than :func:`table_nodes` gives.
+    At the nodes of :func:`table_nodes`, unless others are given.
     """
     nodes = table_nodes(prior) if nodes is None else nodes
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
@@ -153,7 +84,7 @@ def expected_log_probabilities(
 
 
 def predictive_log_odds(
-    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Tensor
+    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Float[Tensor, "s m"]
 ) -> HermiteTable:
     """The log odds of the mean of u(nu(x)) over draws of Gamma, as a table of one row.
 

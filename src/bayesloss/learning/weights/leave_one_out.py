@@ -11,10 +11,9 @@ curvature, and inputs are centred. With a linear link and Gaussian noise this is
 
 Held out means held out. A datum that counts w times is left out with all its weight: w h_n stands
 for h_n above. Equal rows are such a datum, see :mod:`bayesloss.learning.data.duplicates`; of rows
-that are
-alike by nature only so many are left out as one observation is worth, 1 + (w - 1) rho. And a group
-of data is left out whole: with Z_g its inputs, W and D the diagonal matrices of its weights and its
-weighted curvatures, and H_g = Z_g H^-1 Z_g^T, the scores without it are
+that are alike by nature only so many are left out as one observation is worth, 1 + (w - 1) rho. And
+a group of data is left out whole: with Z_g its inputs, W and D the diagonal matrices of its weights
+and its weighted curvatures, and H_g = Z_g H^-1 Z_g^T, the scores without it are
 
     x_g - H_g (I - D H_g)^-1 W s_g = x_g - G G^T W s_g,   G = U V (I - Lambda)^-1/2,
 
@@ -23,33 +22,34 @@ is the share of what is known in each direction that only the group knows.
 
 Sparse inputs may have so many columns that no matrix with a row for each is affordable. There h_n
 comes from conjugate gradients, see :mod:`bayesloss.learning.weights.sketched_leverages`.
+
+Where it costs much, H is formed anew when curvatures have changed by a tenth. Until then
+h_n / (1 - h_n d_n), on which the datum's own curvature has no influence (for groups G G^T), is
+taken to fall as H rises on average: its data's part in proportion to the sum of the curvatures.
+Taken farther, that would make rounds of links and weights chase each other for ever.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from bayesloss.learning.data.duplicates import agreement
-from bayesloss.learning.data.inputs import DenseInputs, Inputs, SparseInputs
-from bayesloss.learning.weights.linear_scores import (
-    LinearScores,
-    Slopes,
-    factor_of,
-    gram,
-    mean_curvature,
-    sampled,
-)
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs
+from bayesloss.learning.weights.hessian_roots import factor_of, inverse_root, sampled_hessian
+from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_curvature
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
-__all__ = ["LeaveOneOut"]
+__all__ = ["Influence", "LeaveOneOut"]
 
-_MANY = 4096  # data in a block of which the products are summed
+_MANY = 4096  # data in a block of which exact leverages are computed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
-_CELLS = 2**23  # numbers in a block of groups, or in the roots that are held at a time
+_CELLS = 2**23  # numbers in a block of groups, or in the roots of problems that are formed together
 _NARROW = 1e-4  # share of the penalty in H, at least, where single precision does for the rest
 _MODERATE = 1e15  # squares of what is smaller stay within single precision's range
 _DRAWN = 4096  # data that H is estimated from, where there are more, and
@@ -58,32 +58,40 @@ _CHEAP = 2**28  # products, below which leverages are computed in every round
 _STALE = 0.1  # a change of the curvatures after which H is formed anew
 _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in which that is 1
 
+# For groups of each size m: their members, (B, m), and G, (B, m, r).
+GroupFactors = list[tuple[Tensor, Tensor]]
 
-class LeaveOneOut:
-    """Leave-one-out scores of several problems, round after round.
 
-    Where it costs much, H is formed anew when curvatures have changed by a tenth. Until then
-    h_n / (1 - h_n d_n), on which the datum's own curvature has no influence (for groups G G^T), is
-    taken to fall as H rises on average: its data's part in proportion to the sum of the curvatures.
-    Taken farther, that would make rounds of links and weights chase each other for ever.
+@dataclass(frozen=True)
+class Influence:
+    """What a problem's data have to say of their own scores, as of one round.
 
-    Parameters
-    ----------
-    data : LinearScores
-    seed : int
-        Of the directions of the sketch.
-    groups : Tensor of int64 of shape (n,), optional
-        Data of one number are left out together.
-
-    Raises
-    ------
-    ValueError
-        If groups, or inputs that are neither an array nor sparse, have too many columns.
+    ``shift`` is the scores less those without each datum. The rest may serve the rounds to come:
+    the curvatures that H was formed of, the penalty's share in it, how many of its copies a datum
+    is left out with, and h_n / (1 - h_n d_n), or G for groups.
     """
 
-    def __init__(self, data: LinearScores, seed: int, groups: Tensor | None = None) -> None:
+    curvature: Float[Tensor, " n"]
+    penalty_share: Float[Tensor, ""]
+    copies: Float[Tensor, " n"]
+    leverage: Float[Tensor, " n"] | GroupFactors
+    shift: Float[Tensor, " n"] | None = None
+
+
+class LeaveOneOut:
+    """Scores of several problems without each datum, or without its group.
+
+    Groups are given as one number for each datum. The seed is that of the sketch's directions.
+    Raises ValueError if groups, or inputs that are neither an array nor sparse, have too many
+    columns.
+    """
+
+    def __init__(
+        self, data: LinearScores, seed: int = 0, groups: Int[Tensor, " n"] | None = None
+    ) -> None:
         self._data = data
         self._inputs, self._centre, self._seed = data.inputs, data.centre, seed
+        self._ridge = data.ridge * data.total
         n, d = data.inputs.shape
         self._wide = data.wide and not isinstance(data.inputs, DenseInputs)
         if self._wide and not (groups is None and isinstance(data.inputs, SparseInputs)):
@@ -98,143 +106,126 @@ class LeaveOneOut:
             reduced = torch.linalg.qr((every - data.centre).T, mode="r").R.T
             self._inputs, self._centre = DenseInputs(reduced), torch.zeros_like(reduced[0])
         self._groups = None if groups is None else _by_size(groups)
-        self._rows = None
+        self._equal_rows = None
         if groups is None and bool((data.weight > 1).any()):
             numbers = data.inputs.equal()
-            self._rows, self._n_rows = torch.from_numpy(numbers), int(numbers.max()) + 1
-            self._rows = self._rows.to(data.centre.device)
-        # For each problem: the curvatures of which H was formed, and the penalty's share of it; how
-        # many of its copies a datum is left out with; h_n / (1 - h_n d_n) or the factors of groups.
-        self._formed: dict[int, tuple[Tensor, Tensor]] = {}
-        self._own: dict[int, Tensor] = {}
-        self._leverage: dict[int, Tensor] = {}
-        self._factors: dict[int, list[tuple[Tensor, Tensor]]] = {}
-        self._shift: dict[int, Tensor] = {}  # of the scores, in the last call
-        # By how much H rose since it was formed, on average; None where there is no curvature.
-        self._ready: dict[int, Tensor | None] = {}
+            self._n_different = int(numbers.max()) + 1
+            self._equal_rows = torch.from_numpy(numbers).to(data.centre.device)
         self._largest = data.inputs.largest()
         self._moderate = self._largest < _MODERATE
+        columns = len(self._centre)
         generator = torch.Generator().manual_seed(seed)
-        shape = (0 if self._wide else len(self._centre), _SKETCH)  # none is seen where H is wide
+        shape = (0 if self._wide else columns, _SKETCH)  # none is seen where H is wide
         directions = torch.randn(shape, dtype=data.centre.dtype, generator=generator)
         self._directions = directions.to(data.centre.device) / math.sqrt(_SKETCH)
-        columns = len(self._centre)
         self._n_drawn = max(_DRAWN, _DRAWN_BY_COLUMN * columns)
         # Products that form H, and those that see all data along its root or a sketch of it.
         products = min(n, self._n_drawn) * columns**2 + n * columns * min(columns, _SKETCH)
         self._cheap = not self._wide and products < _CHEAP
-        self._preference = data.leverages() if not self._wide and n > self._n_drawn else None
+        self._preference = data.leverages if not self._wide and n > self._n_drawn else None
 
-    def __call__(
+    def held_out_scores(
+        self, scores: Float[Tensor, "k n"], slopes: Sequence[Slopes]
+    ) -> Float[Tensor, "k n"]:
+        """The scores without each datum, or its group, from the slopes of all problems."""
+        found = self.influences(dict(enumerate(slopes)))
+        return torch.stack([x - found[k].shift if k in found else x for k, x in enumerate(scores)])
+
+    def influences(
         self,
-        problem: int,
-        scores: Tensor,
-        slopes: Slopes,
-        strength: float = 1.0,
-        step: float = 1.0,
-    ) -> Tensor:
-        """The scores without each datum, or its group, of shape (n,).
+        slopes: Mapping[int, Slopes],
+        before: Mapping[int, Influence] | None = None,
+        strength: Sequence[float] | None = None,
+        step: Sequence[float] | None = None,
+    ) -> dict[int, Influence]:
+        """What some problems' data say of their own scores; nothing of those without curvature.
 
-        Parameters
-        ----------
-        problem : int
-        scores : Tensor of shape (n,)
-        slopes : Tensor of shape (2, n), or two of shape (n,)
-            Of the log probabilities of the labels 0 and 1 in the scores, where the weights were
-            last fitted.
-        strength : float, default=1
-            How many times the penalty counted there.
-        step : float, default=1
-            The part of the way from the scores of the last call that the scores went to those
-            where the weights were last fitted. What holds out a datum goes as far.
+        Slopes are those of the log probabilities of both labels where the weights were last fitted.
+        There, problem k's penalty counted ``strength[k]`` times, and of the way there from where
+        the influences ``before`` are from, scores went the part ``step[k]``. So do the shifts. The
+        host waits for the device of the data a few times, however many problems there are. Raises
+        LinAlgError if an H is not positive definite.
         """
-        if problem not in self._ready:
-            self.prepare({problem: slopes}, {problem: strength})
-        share = self._ready.pop(problem)
-        if share is None:
-            return scores
-        labels = self._data.labels[problem]
-        shift = torch.where(labels == 1, slopes[1], slopes[0]).div_(strength * share)
-        if self._groups is None:
-            shift.mul_(self._leverage[problem]).mul_(self._own[problem])
-        else:
-            shift = _grouped(self._factors[problem], shift.mul_(self._data.weight))
-        if step < 1:
-            shift = torch.lerp(self._shift[problem], shift, step)
-        self._shift[problem] = shift
-        return scores - shift
-
-    def prepare(
-        self, slopes: Mapping[int, Slopes], strength: Mapping[int, float] | Sequence[float]
-    ) -> None:
-        """Form H for all problems that need it in this round.
-
-        The host waits for the device of the data a few times, however many problems there are, and
-        not at all in the calls for them that follow.
-
-        Parameters
-        ----------
-        slopes : mapping of int to Tensor of shape (2, n), or two of shape (n,)
-            For each problem that will be asked for next; see :meth:`__call__`.
-        strength : mapping of int to float, or sequence of float
-            Of their penalties.
-
-        Raises
-        ------
-        torch.linalg.LinAlgError
-            If an H is not positive definite.
-        """
+        known = dict(before or {})
+        every = [1.0] * len(self._data.labels)
+        strength, step = strength or every, step or every
         # As if the penalty counted once, and all log probabilities less.
         curvatures = {k: mean_curvature(each).div_(strength[k]) for k, each in slopes.items()}
         totals = {k: self._data.weight @ curvature for k, curvature in curvatures.items()}
-        changes = [self._change(k, curvatures[k], total) for k, total in totals.items()]
+        changes = [self._change(known.get(k), curvatures[k], total) for k, total in totals.items()]
         both = torch.stack([torch.stack([*totals.values()]), torch.stack(changes)]).tolist()
-        known = dict(zip(curvatures, zip(*both, strict=True), strict=True))
-        self._ready.update({k: None for k, (total, _) in known.items() if total == 0})
-        forming = [k for k, (total, change) in known.items() if total != 0 and change > _STALE]
-        for k in forming:
-            if self._groups is None and k not in self._own:
-                self._own[k] = self._copies(self._data.labels[k], slopes[k])
-        together = max(1, _CELLS // len(self._centre) ** 2)
-        if self._wide:
-            for k in forming:
-                self._form_wide(k, curvatures[k])
-        else:
-            for some in (forming[i : i + together] for i in range(0, len(forming), together)):
-                self._form({k: curvatures[k] for k in some}, {k: known[k][0] for k in some})
-        for k in totals:
-            if k not in self._ready:
-                former, share = self._formed[k]
-                part = totals[k] / (self._data.weight @ former)
-                self._ready[k] = share + (1 - share) * part
+        on_host = dict(zip(curvatures, zip(*both, strict=True), strict=True))
+        new = [k for k, (total, change) in on_host.items() if total != 0 and change > _STALE]
+        copies = {k: self._copies(known.get(k), self._data.labels[k], slopes[k]) for k in new}
+        at_once = 1 if self._wide else max(1, _CELLS // len(self._centre) ** 2)
+        form = self._form_wide if self._wide else self._form
+        for some in (new[i : i + at_once] for i in range(0, len(new), at_once)):
+            sums = {k: on_host[k][0] for k in some}
+            formed = form({k: curvatures[k] for k in some}, sums, copies)
+            known |= {
+                k: replace(each, shift=known[k].shift if k in known else None)
+                for k, each in formed.items()
+            }
+        return {
+            k: self._shifted(known[k], totals[k], self._own(k, each), strength[k], step[k])
+            for k, each in slopes.items()
+            if on_host[k][0] != 0
+        }
 
-    def _change(self, problem: int, curvature: Tensor, total: Tensor) -> Tensor:
+    def _own(self, problem: int, slopes: Slopes) -> Tensor:
+        """The slopes of the labels that were seen, a tensor of their own."""
+        return torch.where(self._data.labels[problem] == 1, slopes[1], slopes[0])
+
+    def _shifted(
+        self, known: Influence, total: Tensor, shift: Tensor, strength: float, step: float
+    ) -> Influence:
+        """What is known of a problem, with the shift by slopes of the labels, which it becomes."""
+        share = known.penalty_share
+        # By how much H rose since it was formed, on average.
+        rise = share + (1 - share) * (total / (self._data.weight @ known.curvature))
+        shift = shift.div_(strength * rise)
+        if isinstance(known.leverage, list):
+            shift = _grouped(known.leverage, shift.mul_(self._data.weight))
+        else:
+            shift.mul_(known.leverage).mul_(known.copies)
+        if step < 1 and known.shift is not None:
+            shift = torch.lerp(known.shift, shift, step)
+        return replace(known, shift=shift)
+
+    def _change(self, known: Influence | None, curvature: Tensor, total: Tensor) -> Tensor:
         """How far H is from the one formed: its data's part by shape, the penalty's by its share.
 
         Infinite where there is none, or where a new one is cheap.
         """
-        if problem not in self._formed or self._cheap:
+        if known is None or self._cheap:
             return torch.full_like(total, math.inf)
-        weight, (former, share) = self._data.weight, self._formed[problem]
+        weight, former, share = self._data.weight, known.curvature, known.penalty_share
         former_total = weight @ former
         shape = (curvature / total).addcmul_(former, former_total.reciprocal(), value=-1)
         if self._wide:  # H costs more, and it is the data's part alone whose shape is in doubt
             share = share * (1 - share)
         return weight @ shape.abs_() + share * (total / former_total).log().abs()
 
-    def _form(self, curvatures: Mapping[int, Tensor], totals: Mapping[int, float]) -> None:
-        """H of some problems, and what it takes to hold data out, by one product with all inputs.
+    def _copies(self, known: Influence | None, labels: Tensor, slopes: Slopes) -> Tensor:
+        """How many of its copies a datum is left out with, of shape (n,)."""
+        weight = self._data.weight
+        if known is not None:
+            return known.copies
+        if self._equal_rows is None:
+            return weight
+        p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
+        rho = agreement(self._equal_rows, labels, weight, p * (1 - p), self._n_different)
+        return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
-        Parameters
-        ----------
-        curvatures : mapping of int to Tensor of shape (n,)
-        totals : mapping of int to float
-            Their weighted sums.
-        """
+    def _form(
+        self,
+        curvatures: Mapping[int, Tensor],
+        totals: Mapping[int, float],
+        copies: Mapping[int, Tensor],
+    ) -> dict[int, Influence]:
+        """H of some problems, and what it takes to hold data out, by one product with inputs."""
         roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
-        ridge = self._data.ridge * self._data.total
-        for k, root in roots.items():
-            self._formed[k] = curvatures[k], ridge * root.square().sum() / len(root)
+        shares = {k: self._ridge * root.square().sum() / len(root) for k, root in roots.items()}
         wider = len(self._centre) > _SKETCH
         turned = [root @ self._directions if wider else root for root in roots.values()]
         most = torch.stack([each.abs().max() for each in (*roots.values(), *turned)]).tolist()
@@ -243,19 +234,19 @@ class LeaveOneOut:
                 "expected H positive definite, got one without a finite root: look for inputs or "
                 "scores that are not finite"
             )
-        of_roots, of_turned = most[: len(roots)], most[len(roots) :]
         if self._groups is not None:
             factors = self._group_factors(list(roots.values()), list(curvatures.values()))
-            self._factors.update(zip(roots, factors, strict=True))
-            return
-        leverages = self._squares(
-            self._inputs, torch.cat(turned, dim=1), len(roots), max(of_turned)
-        )
+            return {
+                k: Influence(curvatures[k], shares[k], copies[k], each)
+                for k, each in zip(roots, factors, strict=True)
+            }
+        of_roots, of_turned = most[: len(roots)], most[len(roots) :]
+        leverages = self._squares(torch.cat(turned, dim=1), len(roots), max(of_turned))
         if wider:
             # What stands for several data is seen with the weight that it is left out with.
             large = torch.stack(
                 [
-                    (self._own[k].clamp_min(1) if self._rows is not None else 1.0) * d * leverage
+                    (copies[k].clamp_min(1) if self._equal_rows is not None else 1.0) * d * leverage
                     > _LARGE
                     for (k, d), leverage in zip(curvatures.items(), leverages, strict=True)
                 ]
@@ -266,44 +257,46 @@ class LeaveOneOut:
                 leverages, roots.values(), of_roots, split, strict=True
             ):
                 for some in chosen.split(_MANY):
-                    leverage[some] = self._squares(self._inputs.rows(some), root, 1, largest)[0]
-        for k, leverage in zip(roots, leverages, strict=True):
-            self._keep(k, leverage, curvatures[k])
+                    leverage[some] = self._squares(root, 1, largest, some)[0]
+        return {
+            k: self._without_own(curvatures[k], shares[k], copies[k], leverage)
+            for k, leverage in zip(roots, leverages, strict=True)
+        }
 
-    def _form_wide(self, problem: int, curvature: Tensor) -> None:
+    def _form_wide(
+        self,
+        curvatures: Mapping[int, Tensor],
+        totals: Mapping[int, float],
+        copies: Mapping[int, Tensor],
+    ) -> dict[int, Influence]:
         """The same where H has too many rows, from sparse inputs."""
-        inputs, mass = self._inputs, self._data.weight * curvature
+        inputs, found = self._inputs, {}
         if not isinstance(inputs, SparseInputs):
             raise TypeError(f"expected sparse inputs, got {type(inputs).__name__}")
-        ridge = self._data.ridge * self._data.total
-        leverage = sketched_leverages(inputs, self._centre, mass, ridge, self._seed)
-        # Of as many weights as data can determine, what the data do not.
-        share = 1 - (mass @ leverage) / min(inputs.shape)
-        self._formed[problem] = curvature, share.clamp(0, 1)
-        self._keep(problem, leverage, curvature)
+        for k, curvature in curvatures.items():
+            mass = self._data.weight * curvature
+            leverage = sketched_leverages(inputs, self._centre, mass, self._ridge, self._seed)
+            # Of as many weights as data can determine, what the data do not.
+            share = (1 - (mass @ leverage) / min(inputs.shape)).clamp(0, 1)
+            found[k] = self._without_own(curvature, share, copies[k], leverage)
+        return found
 
-    def _keep(self, problem: int, leverage: Tensor, curvature: Tensor) -> None:
-        """What h_n, of shape (n,), says of problem: h_n / (1 - h_n d_n)."""
-        known = (self._own[problem] * curvature).mul_(leverage).clamp_max_(_LARGEST)
-        self._leverage[problem] = leverage.div_(known.neg_().add_(1))
-
-    def _copies(self, labels: Tensor, slopes: Slopes) -> Tensor:
-        """How many of its copies a datum is left out with, of shape (n,)."""
-        weight = self._data.weight
-        if self._rows is None:
-            return weight
-        p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
-        rho = agreement(self._rows, labels, weight, p * (1 - p), self._n_rows)
-        return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
+    @staticmethod
+    def _without_own(
+        curvature: Tensor, share: Tensor, copies: Tensor, leverage: Tensor
+    ) -> Influence:
+        """What h_n, of shape (n,), says of a problem: h_n / (1 - h_n d_n)."""
+        own = (copies * curvature).mul_(leverage).clamp_max_(_LARGEST)
+        return Influence(curvature, share, copies, leverage.div_(own.neg_().add_(1)))
 
     def _group_factors(
         self, roots: Sequence[Tensor], curvatures: Sequence[Tensor]
-    ) -> list[list[tuple[Tensor, Tensor]]]:
+    ) -> list[GroupFactors]:
         """For each problem, and groups of each size: their data, (B, m), and G, (B, m, r)."""
         width, every = len(roots[0]), torch.cat(list(roots), dim=1)
         offset = self._centre @ every
         shares = [(self._data.weight * curvature).sqrt() for curvature in curvatures]
-        factors: list[list[tuple[Tensor, Tensor]]] = [[] for _ in roots]
+        factors: list[GroupFactors] = [[] for _ in roots]
         for members in self._groups or ():
             size = members.shape[1]
             block = max(1, _CELLS // (2 * size * every.shape[1]))
@@ -323,16 +316,19 @@ class LeaveOneOut:
                 each.append((members, G))
         return factors
 
-    def _squares(self, inputs: Inputs, directions: Tensor, problems: int, largest: float) -> Tensor:
-        """The squared lengths of inputs (any, d), centred, along directions (d, problems * any).
+    def _squares(
+        self, directions: Tensor, problems: int, largest: float, some: Tensor | None = None
+    ) -> Tensor:
+        """The squared lengths of inputs, centred, along directions (d, problems * any).
 
-        No number of the directions is larger than the largest in absolute value. Many directions,
-        and those from a sampled H, are seen in single precision: the error of a sketch, or of the
-        sample, is a million times larger.
+        Of all inputs or of some. No number of the directions is larger than the largest in absolute
+        value. Many directions, and those from a sampled H, are seen in single precision: the error
+        of a sketch, or of the sample, is a million times larger.
         """
         rough = problems > 1 or self._preference is not None
         if rough and self._moderate and largest < _MODERATE:
             directions = directions.to(torch.float32)
+        inputs = self._inputs if some is None else self._inputs.rows(some)
         return inputs.squared_lengths(directions, self._centre, problems)
 
     def _root(self, curvature: Tensor, total: float) -> Tensor:
@@ -344,44 +340,39 @@ class LeaveOneOut:
         1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney 2020). Rows that are sure to be drawn
         add nothing to that.
         """
-        mass = self._data.weight * curvature
-        rows, drawn = sampled(mass, self._n_drawn, self._preference)
-        ridge = self._data.ridge * self._data.total
+        mass, ridge = self._data.weight * curvature, self._ridge
         # A sample is seen in single precision where the penalty drowns that error, too.
-        narrow = self._preference is not None and self._moderate
-        narrow = narrow and ridge > _NARROW * total * self._largest**2
-        H = torch.zeros((len(self._centre),) * 2, dtype=curvature.dtype, device=curvature.device)
-        for chosen, root in zip(rows.split(_MANY), drawn.sqrt().split(_MANY), strict=True):
-            inputs = self._inputs.dense(chosen).sub_(self._centre).mul_(root[:, None])
-            H += gram(inputs.to(torch.float32) if narrow else inputs)
+        single = self._preference is not None and self._moderate
+        single = single and ridge > _NARROW * total * self._largest**2
+        H = sampled_hessian(
+            self._inputs, self._centre, mass, self._n_drawn, self._preference, single=single
+        )
         if self._preference is not None:
             # The weights less the trace of the ridge times the inverse, seen from a few directions.
-            factor, scale = self._factor(H, ridge)
+            scaled, scale = self._penalised(H)
             turned = scale[:, None] * self._directions
-            turned = torch.linalg.solve_triangular(factor, turned, upper=False)
+            turned = torch.linalg.solve_triangular(factor_of(scaled), turned, upper=False)
             effective = (len(H) - ridge * turned.square().sum()).clamp_min(0)
             chance = mass.mul_(self._preference)
             chance.div_(chance.sum())
             unsure = chance @ (chance * -self._n_drawn).add_(1).clamp_min_(0)
             H = H / (1 - unsure * effective / self._n_drawn)
-        factor, scale = self._factor(H, ridge)
-        identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
-        return scale[:, None] * torch.linalg.solve_triangular(factor, identity, upper=False).T
+        scaled, scale = self._penalised(H)
+        return scale[:, None] * inverse_root(scaled)
 
-    def _factor(self, H: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        """The Cholesky factor of H plus the ridge where its columns are scaled, and the scales."""
-        diagonal = H.diagonal() + ridge
-        # In units in which all columns matter alike; a column of zeros stays one.
-        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)
+    def _penalised(self, H: Tensor) -> tuple[Tensor, Tensor]:
+        """H plus the ridge in units in which all columns matter alike, and these units."""
+        diagonal = H.diagonal() + self._ridge
+        scale = torch.where(diagonal > 0, diagonal.rsqrt(), 0.0)  # a column of zeros stays one
         H = scale[:, None] * H * scale
         # Without a penalty, data that can be separated would have infinite scores without some of
         # them. The search for weights is stopped on its way there; so are these.
-        H.diagonal().add_(ridge * scale**2 if ridge else _DAMPING).masked_fill_(scale == 0, 1.0)
-        H.diagonal().add_(1e-12)
-        return factor_of(H), scale
+        H.diagonal().add_(self._ridge * scale**2 if self._ridge else _DAMPING)
+        H.diagonal().masked_fill_(scale == 0, 1.0).add_(1e-12)
+        return H, scale
 
 
-def _by_size(groups: Tensor) -> list[Tensor]:
+def _by_size(groups: Int[Tensor, " n"]) -> list[Tensor]:
     """The members of all groups of one size, of shape (B, m), for each size m."""
     order = groups.argsort(stable=True)
     sizes = groups.unique(return_counts=True)[1]
@@ -392,8 +383,8 @@ def _by_size(groups: Tensor) -> list[Tensor]:
     ]
 
 
-def _grouped(factors: list[tuple[Tensor, Tensor]], slopes: Tensor) -> Tensor:
-    """The products G G^T with the slopes of each group, of shape (n,)."""
+def _grouped(factors: GroupFactors, slopes: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+    """The products G G^T with the slopes of each group."""
     out = torch.zeros_like(slopes)
     for members, G in factors:
         out[members] = (G @ (G.mT @ slopes[members][:, :, None]))[:, :, 0]

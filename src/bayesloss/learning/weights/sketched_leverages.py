@@ -35,6 +35,7 @@ import math
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.learning.data.inputs import SparseInputs
@@ -53,24 +54,15 @@ _PRECISION = 4.0  # of its coefficients beforehand: the formula is off by a fact
 
 
 def sketched_leverages(
-    inputs: SparseInputs, centre: Tensor, mass: Tensor, ridge: float, seed: int = 0
-) -> Tensor:
-    """The h_n above.
+    inputs: SparseInputs,
+    centre: Float[Tensor, " d"],
+    mass: Float[Tensor, " n"],
+    ridge: float,
+    seed: int = 0,
+) -> Float[Tensor, " n"]:
+    """The h_n above, from weighted curvatures d_n, which are not negative.
 
-    Parameters
-    ----------
-    inputs : SparseInputs
-    centre : Tensor of shape (d,)
-    mass : Tensor of shape (n,)
-        Weighted curvatures d_n, not negative.
-    ridge : float
-        The penalty r; where it is zero, a hundredth of the diagonal of H stands in for it.
-    seed : int, default=0
-        Of the signs.
-
-    Returns
-    -------
-    Tensor of shape (n,)
+    Without a penalty a hundredth of the diagonal of H stands in for it.
     """
     diagonal = inputs.squares_about(centre, mass)
     added = torch.full_like(diagonal, ridge) if ridge else _DAMPING * diagonal
@@ -95,7 +87,9 @@ def sketched_leverages(
     return _calibrated(formula, t, mass, signs)
 
 
-def _solve(product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> Tensor:
+def _solve(
+    product: Callable[[Tensor], Tensor], b: Float[Tensor, "d k"], diagonal: Float[Tensor, " d"]
+) -> Float[Tensor, "d k"]:
     """Conjugate gradients for all columns of b, in units in which the diagonal is 1."""
     x, r = torch.zeros_like(b), b.clone()
     z = r / diagonal[:, None]
@@ -115,8 +109,10 @@ def _solve(product: Callable[[Tensor], Tensor], b: Tensor, diagonal: Tensor) -> 
     return x
 
 
-def _calibrated(formula: Tensor, t: Tensor, mass: Tensor, signs: int) -> Tensor:
-    """The h_n of formula and labels, from so many vectors of signs: all of shape (n,)."""
+def _calibrated(
+    formula: Float[Tensor, " n"], t: Float[Tensor, " n"], mass: Float[Tensor, " n"], signs: int
+) -> Float[Tensor, " n"]:
+    """The h_n of formula and labels, from so many vectors of signs."""
     seen = (formula > 1e-12 * formula.max()) & (mass > 0)
     if not bool(seen.any()):
         return formula

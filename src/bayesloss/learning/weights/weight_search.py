@@ -12,16 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.lbfgs import Memory, step_sizes
-from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.lbfgs import Memory, step_sizes
+from bayesloss.learning.weights.linear_scores import LinearScores, by_parts, mean_curvature
+from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["LogProbability", "WeightFit", "adapted_fit", "maximise_weights"]
+__all__ = ["LogProbability", "WeightFit", "adapted_fit", "fit_fixed_link", "maximise_weights"]
 
-_STRIDE = 8  # where data are many, each so manieth shows where a fit to all may begin,
-_FEW = 4096  # so many of them at least
+_STRIDE = 8  # where data are many, every eighth datum shows where a fit to all may begin,
+_FEW = 4096  # but no fewer of them than that
 _ROUGH = 5e-4  # tolerance of such a fit
+_FIXED_STEPS = 1000  # L-BFGS iterations for the fixed link
 
 # Takes scores of shape (K, n) to the log probabilities of the labels and their slopes.
 LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
@@ -29,33 +32,20 @@ LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class WeightFit:
-    """Where a search for weights ended.
+    """Where a search for K rows of weights, which make up P problems, ended.
 
-    Attributes
-    ----------
-    beta : Tensor of shape (K, d)
-    offset : Tensor of shape (K,)
-    objective : Tensor of shape (P,)
-        Mean log probability less the penalty, in nats a datum. P is K, or less where rows of
-        weights make up a problem together.
-    slope : Tensor of shape (P,)
-        The largest derivative of that with respect to a weight, in absolute value.
-    gain : Tensor of shape (P,)
-        How much the objective would rise if it were quadratic with the curvature expected.
-    scores : Tensor of shape (K, n)
-        A tensor of its own.
-    start : Tensor of shape (P,)
-        The objective where the search began.
-    n_iter : int
+    ``objective`` is the mean log probability less the penalty, in nats a datum, and ``start`` where
+    it began; ``slope`` its largest derivative in a weight, in absolute value; ``gain`` how much it
+    would rise if it were quadratic with the curvature expected.
     """
 
-    beta: Tensor
-    offset: Tensor
-    objective: Tensor
-    slope: Tensor
-    gain: Tensor
-    scores: Tensor
-    start: Tensor
+    beta: Float[Tensor, "k d"]
+    offset: Float[Tensor, " k"]
+    objective: Float[Tensor, " p"]
+    slope: Float[Tensor, " p"]
+    gain: Float[Tensor, " p"]
+    scores: Float[Tensor, "k n"]
+    start: Float[Tensor, " p"]
     n_iter: int
 
     def settled(self, tol: float) -> bool:
@@ -66,113 +56,41 @@ class WeightFit:
 def maximise_weights(
     data: LinearScores,
     log_probability: LogProbability,
-    beta: Tensor,
-    offset: Tensor,
+    beta: Float[Tensor, "k d"],
+    offset: Float[Tensor, " k"],
     *,
     free_offset: bool,
     tol: float,
     max_iter: int,
-    scores: Tensor | None = None,
-    strength: Tensor | None = None,
+    scores: Float[Tensor, "k n"] | None = None,
+    strength: Float[Tensor, " k"] | None = None,
 ) -> WeightFit:
     """Raise the penalised likelihood of every problem until all have settled.
 
-    Each problem has a memory and a step of its own, and rests once it has settled. Common are the
-    two passes over the inputs that an iteration takes: one for the scores along all directions, one
-    for all gradients. A search along a direction sees scores alone, which are linear in the step.
-
-    Parameters
-    ----------
-    data : LinearScores
-    log_probability : callable
-        Takes scores (K, n) to the log probabilities of the labels and their derivatives, (K, n),
-        which are new tensors.
-    beta : Tensor of shape (K, d)
-    offset : Tensor of shape (K,)
-        Where the search begins.
-    free_offset : bool
-        Whether the offset is fitted, too.
-    tol : float
-        The largest derivative of the objective, and the largest gain in sight, at which the search
-        ends.
-    max_iter : int
-        The largest number of L-BFGS iterations; with 0 the start is evaluated.
-    scores : Tensor of shape (K, n), optional
-        Those where the search begins, if they are known; they stay as they are.
-    strength : Tensor of shape (K,), optional
-        How many times the penalty counts for each row of weights.
-
-    Returns
-    -------
-    WeightFit
+    Each problem has a memory and a step of its own, and rests once no derivative, and no gain in
+    sight, exceeds tol. Common are the two passes over the inputs that an iteration takes: one for
+    the scores along all directions, one for all gradients. The scores where the search begins may
+    be given; they stay as they are. ``strength`` says how many times the penalty counts.
     """
-    together = data.together
-    ridge = data.ridge * (torch.ones_like(offset) if strength is None else strength)
-
-    def total(rows: Tensor) -> Tensor:
-        return rows.unflatten(0, (-1, together)).sum(1)
-
-    def evaluate(beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
-        values, slopes = log_probability(scores)
-        mean = values @ data.weight / data.total
-        objective = total(mean - 0.5 * ridge * beta.square().sum(1))
-        return _Point(beta, offset, scores, objective, slopes.mul_(data.weight))
-
-    def pull_back(slopes: Tensor) -> Tensor:
-        return data.pull_back(slopes) / data.total
-
-    def gradients(at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
-        gradient = pulled - ridge[:, None] * at.beta
-        shift = at.slopes.sum(1) / data.total if free_offset else torch.zeros_like(offset)
-        along = data.slopes(torch.cat([gradient, shift[:, None]], dim=1))
-        along[:, -1] *= free_offset
-        along = along.unflatten(0, (-1, data.blocks)).flatten(1)
-        slope = torch.maximum(gradient.abs().amax(1), shift.abs())
-        slope = slope.unflatten(0, (-1, together)).amax(1)
-        return along, slope, 0.5 * along.square().sum(1)
-
-    def search(at: _Point, direction: Tensor, slope: Tensor) -> tuple[_Point, Tensor]:
-        """The best point found along the directions, (P, any), and the steps there."""
-        moves = data.weights(direction.unflatten(1, (data.blocks, -1)).flatten(0, 1))
-        beta, offset = moves[:, :-1], moves[:, -1]
-        if len(rows) == len(beta):
-            change = data.scores(beta, offset)
-        else:
-            change = torch.zeros_like(at.scores)
-            change[rows] = data.scores(beta[rows], offset[rows])
-        moved, gone = at, torch.zeros_like(offset)
-
-        def along(step: Tensor) -> tuple[Tensor, Tensor]:
-            nonlocal moved, gone
-            step = step.repeat_interleave(together)
-            # There is one tensor of scores, which moves, beside the one that was given.
-            own = None if moved.scores is scores else moved.scores
-            there = torch.addcmul(moved.scores, (step - gone)[:, None], change, out=own)
-            del moved.slopes
-            moved = evaluate(at.beta + step[:, None] * beta, at.offset + step * offset, there)
-            gone = step
-            rise = torch.einsum("kn,kn->k", moved.slopes, change) / data.total
-            return moved.objective, total(rise - ridge * (moved.beta * beta).sum(1))
-
-        step = step_sizes(along, at.objective, slope)
-        return moved, step
-
-    at = evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
-    start, n_iter = at.objective, 0
-    pulled = pull_back(at.slopes)
-    along, slope, gain = gradients(at, pulled)
-    memory, row_numbers = Memory(along), torch.arange(together, device=along.device)
+    search = _Search(data, log_probability, free_offset, strength)
+    given = scores is not None
+    at = search.evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
+    begin, n_iter = at.objective, 0
+    pulled = search.pull_back(at.slopes)
+    along, slope, gain = search.gradients(at, pulled)
+    memory = Memory(along)
     moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
     while n_iter < max_iter and len(moving):
-        rows = (moving[:, None] * together + row_numbers).flatten()
+        rows = search.rows_of(moving)
         direction = torch.zeros_like(along)
         direction[moving] = memory.direction(along)[moving]
-        at, step = search(at, direction, (along * direction).sum(1))
+        # The scores that were given stay; those of the search move in place.
+        keep = given and n_iter == 0
+        at, step = search.line(at, direction, (along * direction).sum(1), rows, keep=keep)
         slopes = at.slopes if len(rows) == len(beta) else at.slopes[rows]
-        pulled = pulled.index_copy(0, rows, pull_back(slopes))
+        pulled = pulled.index_copy(0, rows, search.pull_back(slopes))
         before = along
-        along, slope, gain = gradients(at, pulled)
+        along, slope, gain = search.gradients(at, pulled)
         memory.add(step[:, None] * direction, before - along)
         n_iter += 1
         # What rounding errors keep from rising rests, too.
@@ -184,9 +102,105 @@ def maximise_weights(
         slope=slope,
         gain=gain,
         scores=at.scores.clone() if n_iter == 0 else at.scores,
-        start=start,
+        start=begin,
         n_iter=n_iter,
     )
+
+
+@dataclass
+class _Point:
+    """Weights and offsets with their scores, weighted slopes, (K, n), and objectives, (P,)."""
+
+    beta: Tensor
+    offset: Tensor
+    scores: Tensor
+    objective: Tensor
+    slopes: Tensor
+
+
+class _Search:
+    """The objectives of P problems, of K rows of weights, and their slopes along coordinates."""
+
+    def __init__(
+        self,
+        data: LinearScores,
+        log_probability: LogProbability,
+        free_offset: bool,
+        strength: Tensor | None,
+    ) -> None:
+        self._data, self._log_probability = data, log_probability
+        self._free_offset, self._joint = free_offset, data.n_joint
+        one = data.centre.new_ones(())
+        self._ridge = data.ridge * (one if strength is None else strength)
+
+    def evaluate(self, beta: Tensor, offset: Tensor, scores: Tensor) -> _Point:
+        values, slopes = self._log_probability(scores)
+        mean = values @ self._data.weight / self._data.total
+        objective = self._total(mean - 0.5 * self._ridge * beta.square().sum(1))
+        return _Point(beta, offset, scores, objective, slopes.mul_(self._data.weight))
+
+    def pull_back(self, slopes: Tensor) -> Tensor:
+        """The gradients in the weights, but for the penalty's part, of any rows."""
+        return self._data.pull_back(slopes) / self._data.total
+
+    def gradients(self, at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
+        gradient = pulled - self._ridge[..., None] * at.beta
+        shift = at.slopes.sum(1) / self._data.total
+        if not self._free_offset:
+            shift = torch.zeros_like(shift)
+        along = self._data.coordinates.slopes(
+            torch.cat([gradient, shift[:, None]], dim=1), self._joint
+        )
+        along[:, -1] *= self._free_offset
+        along = along.unflatten(0, (-1, self._blocks)).flatten(1)
+        slope = torch.maximum(gradient.abs().amax(1), shift.abs())
+        slope = slope.unflatten(0, (-1, self._joint)).amax(1)
+        return along, slope, 0.5 * along.square().sum(1)
+
+    def rows_of(self, problems: Tensor) -> Tensor:
+        """The rows of weights that make up some problems."""
+        numbers = torch.arange(self._joint, device=problems.device)
+        return (problems[:, None] * self._joint + numbers).flatten()
+
+    def line(
+        self, at: _Point, direction: Tensor, slope: Tensor, rows: Tensor, *, keep: bool
+    ) -> tuple[_Point, Tensor]:
+        """The best point found along directions, (P, any), which move some rows, and the steps.
+
+        A search along a direction sees scores alone, which are linear in the step.
+        """
+        direction = direction.unflatten(1, (self._blocks, -1)).flatten(0, 1)
+        moves = self._data.coordinates.weights(direction, self._joint)
+        beta, offset = moves[:, :-1], moves[:, -1]
+        if len(rows) == len(beta):
+            change = self._data.scores(beta, offset)
+        else:
+            change = torch.zeros_like(at.scores)
+            change[rows] = self._data.scores(beta[rows], offset[rows])
+        moved, gone, first = at, torch.zeros_like(offset), at.scores
+
+        def along(step: Tensor) -> tuple[Tensor, Tensor]:
+            nonlocal moved, gone
+            step = step.repeat_interleave(self._joint)
+            own = None if keep and moved.scores is first else moved.scores
+            there = torch.addcmul(moved.scores, (step - gone)[:, None], change, out=own)
+            del moved.slopes
+            moved = self.evaluate(at.beta + step[:, None] * beta, at.offset + step * offset, there)
+            gone = step
+            rise = torch.einsum("kn,kn->k", moved.slopes, change) / self._data.total
+            rise = rise - self._ridge * (moved.beta * beta).sum(1)
+            return moved.objective, self._total(rise)
+
+        step = step_sizes(along, at.objective, slope)
+        return moved, step
+
+    @property
+    def _blocks(self) -> int:
+        return self._data.coordinates.blocks(self._joint)
+
+    def _total(self, rows: Tensor) -> Tensor:
+        return rows.unflatten(0, (-1, self._joint)).sum(1)
 
 
 def adapted_fit(
@@ -202,19 +216,7 @@ def adapted_fit(
 
     A rough fit, where data are many to an eighth of them, shows where to begin, and what the
     Hessian is like there: then the passes over all data are few, here and where fits to these data
-    follow.
-
-    Parameters
-    ----------
-    data : LinearScores
-    log_probability : callable
-        Takes data to what :func:`maximise_weights` takes.
-    curvature : callable
-        Takes scores (K, n) to what :meth:`LinearScores.adapted` takes.
-    tol, max_iter
-        As in :func:`maximise_weights`.
-    start : WeightFit, optional
-        Where to begin, instead of a rough fit.
+    follow. ``curvature`` takes scores to what :meth:`LinearScores.adapted` takes.
     """
     step = max(1, min(_STRIDE, len(data.inputs) // _FEW))
     adapts = data.adaptable and (step > 1 or tol < _ROUGH)
@@ -240,12 +242,26 @@ def adapted_fit(
     return fit, data
 
 
-@dataclass
-class _Point:
-    """Weights (K, d) and offsets (K,) with their scores, weighted slopes (K, n), and objectives."""
+def fit_fixed_link(
+    data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
+) -> tuple[WeightFit, LinearScores]:
+    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
 
-    beta: Tensor
-    offset: Tensor
-    scores: Tensor
-    objective: Tensor
-    slopes: Tensor
+    With the data in the coordinates that served the search best, which begins where ``start``
+    ended, or at zero.
+    """
+
+    def likelihood(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return loss.log_likelihood(2 * labels - 1, scores)
+
+    def curvature(scores: Tensor) -> Tensor:
+        return by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)[0]
+
+    return adapted_fit(
+        data,
+        lambda some: lambda scores: by_parts(likelihood, scores, some.labels),
+        curvature,
+        tol=tol,
+        max_iter=_FIXED_STEPS,
+        start=start,
+    )

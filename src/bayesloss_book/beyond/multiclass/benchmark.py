@@ -26,8 +26,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.links.joint import FoldedFits, JointFit, fit_joint_links, folds_of
-from bayesloss.learning.sources.priors import CentredISGP
+from bayesloss.learning.links.joint import JointFit, fit_joint_links
+from bayesloss.learning.links.multinomial import FoldedFits, folds_of
+from bayesloss.learning.sources.centred_isgp import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
@@ -125,7 +126,9 @@ def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
     """Training data as the library's fits take them."""
     labels = np.stack([y == k for k in range(int(y.max()) + 1)]).astype(np.int64)
     one = torch.ones(len(X), dtype=torch.float64)
-    return LinearScores(torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C)
+    return LinearScores.of(
+        torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C
+    )
 
 
 def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:

@@ -6,6 +6,7 @@ through it, and automatic differentiation.
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.data.hermite import HermiteTable
+from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
-from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.links.tables import expected_log_probabilities, grid_size
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
@@ -112,8 +113,10 @@ def search_steps(problem: Task, *, C: float, tol: float, most: int = 2000) -> di
     for name in ("prepared", "raw"):
         data = linear_data(problem.X, problem.y, C)
         if name == "raw":
-            data.scale, data.vectors = torch.ones_like(data.scale), None
-            data.stretch = torch.ones_like(data.stretch)
+            own = data.coordinates
+            plain = {"scale": torch.ones_like(own.scale), "vectors": None}
+            plain["class_scale"] = torch.ones_like(own.class_scale)
+            data = replace(data, coordinates=replace(own, **plain))
         steps[name] = _fixed_link(data, tol, most)
     return steps
 
@@ -124,7 +127,7 @@ def _fixed_link(data: LinearScores, tol: float, most: int) -> int:
         slope = torch.sigmoid(-signed) * torch.where(data.labels == 1, 1.0, -1.0)
         return torch.nn.functional.logsigmoid(signed), slope
 
-    zeros = torch.zeros((1, data.Z.shape[1]), dtype=torch.float64)
+    zeros = torch.zeros((1, len(data.centre)), dtype=torch.float64)
     return maximise_weights(
         data, log_probability, zeros, zeros[:, 0], free_offset=True, tol=tol, max_iter=most
     ).n_iter

@@ -14,13 +14,13 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_fixed_link
-from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
+from bayesloss.learning.links.tables import expected_log_probabilities
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
-from bayesloss.learning.weights.weight_search import maximise_weights
+from bayesloss.learning.weights.weight_search import fit_fixed_link, maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
@@ -28,10 +28,10 @@ from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     """Scores of logistic regression, and one Newton step without each datum: two of shape (n,)."""
     data = linear_data(problem.X, problem.y, C)
-    fit = fit_fixed_link(data, LogLoss(), 1e-8)
+    fit, _ = fit_fixed_link(data, LogLoss(), 1e-8)
     scores = fit.scores[0] - fit.offset[0]
     slopes = LogLoss().log_probabilities(fit.scores[0])[1]
-    return scores, LeaveOneOut(data, seed=0)(0, scores, slopes)
+    return scores, _held_out(data, scores, slopes)
 
 
 def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> NDArray[np.float64]:
@@ -58,13 +58,13 @@ def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.Dat
     """
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
-    scores = (data.Z - data.centre) @ beta
+    scores = data.scores(beta[None])[0]
     alone = []
     for row in rows:
-        rest = np.arange(len(data.Z)) != row
+        rest = np.arange(len(problem.X)) != row
         other = linear_data(problem.X[rest], problem.y[rest], C)
-        other.centre = data.centre  # the link is held where it is
-        alone.append(float((data.Z[row] - data.centre) @ _best(other, table, beta)))
+        other = replace(other, centre=data.centre)  # the link is held where it is
+        alone.append(float(data.scores(_best(other, table, beta)[None])[0, row]))
     columns = {"score": scores, "one step": _one_step(data, table, scores)}
     table_of = {name: values[list(rows)].numpy() for name, values in columns.items()}
     return pd.DataFrame(table_of | {"refit": alone}, index=pd.Index(rows, name="datum"))
@@ -105,7 +105,11 @@ def _tables(found: Round) -> HermiteTable:
 
 def _one_step(data: LinearScores, table: HermiteTable, scores: Tensor) -> Tensor:
     slopes = torch.stack([table(scores, label)[1] for label in (0, 1)])
-    return LeaveOneOut(data, seed=0)(0, scores, slopes)
+    return _held_out(data, scores, slopes)
+
+
+def _held_out(data: LinearScores, scores: Tensor, slopes: Tensor) -> Tensor:
+    return LeaveOneOut(data).held_out_scores(scores[None], [slopes])[0]
 
 
 def _best(data: LinearScores, table: HermiteTable, start: Tensor) -> Tensor:

@@ -21,11 +21,13 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_links
+from bayesloss.learning.links.em import LinkEM
+from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
 
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
@@ -88,7 +90,7 @@ def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.in
     """One problem as the search for weights sees it."""
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     inputs = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
-    return LinearScores(inputs, labels[None], torch.ones(len(X), dtype=torch.float64), C)
+    return LinearScores.of(inputs, labels[None], torch.ones(len(X), dtype=torch.float64), C)
 
 
 def learn(
@@ -112,7 +114,6 @@ def learn(
     ``filled`` of [-1/c, 1/c].
     """
     data = linear_data(problem.X, problem.y, C)
-    seen: list[tuple[Tensor, Posterior]] = []
 
     def make(scores: Tensor) -> SourcePrior:
         kernel = TrigonometricKernel(a=1.2, c=filled / float(scores.abs().max()), n_basis=n_basis)
@@ -123,22 +124,17 @@ def learn(
     noise = torch.randn(
         (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    fit = fit_links(
-        data,
-        Bernoulli(loss),
-        make,
-        noise,
-        tol=tol or 1e-8,
-        max_iter=rounds,
-        held_out=LeaveOneOut(data, seed) if leave_one_out else None,
-        watch=lambda beta, posteriors: seen.append((beta[0], posteriors[0])),
-    )
-    pairs = zip(fit.history["expected_before"], fit.history["expected"], strict=True)
+    likelihood, tol = Bernoulli(loss), tol or 1e-8
+    held_out = LeaveOneOut(data, seed) if leave_one_out else None
+    fixed, adapted = fit_fixed_link(data, likelihood.loss, tol)
+    em = LinkEM(adapted, LinkModel(likelihood, make, noise), fixed, tol, held_out)
+    seen = [(em.steps.beta[0].clone(), em.links[0].posterior) for _ in em.rounds(rounds)]
+    pairs = zip(em.history["expected_before"], em.history["expected"], strict=True)
     rises = [math.nan] + [data.total * float(after - before) for before, after in pairs]
     return [
         Round(
             beta=beta,
-            scores=(data.Z - data.centre) @ beta,
+            scores=data.scores(beta[None])[0],
             posterior=posterior,
             value=posterior.log_evidence - 0.5 * data.ridge * data.total * float(beta @ beta),
             rise=rise,

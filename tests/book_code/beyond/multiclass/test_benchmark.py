@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import PredefinedSplit, cross_val_predict
 
 from bayesloss import LinkgisticClassifier
-from bayesloss.learning.links.joint import folds_of
+from bayesloss.learning.links.multinomial import folds_of
 from bayesloss_book.beyond.multiclass import benchmark
 
 

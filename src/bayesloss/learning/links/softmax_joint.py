@@ -1,0 +1,99 @@
+r"""The log joint density of the labels of many classes and the parameters of their sources.
+
+    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j).
+
+The sources have independent priors, centred on nu(x) = x. Given scores,
+the log joint density of all parameters Gamma = (Gamma_1, ..., Gamma_K) has, with r_nk = w_n
+(y_nk - p_nk) and J_k the derivatives of nu_k(x_nk) in Gamma_k, of shape (n, D), nu_k'' the second,
+
+    gradient_k = J_k^T r_k - precision (Gamma_k - location),
+    H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k''),
+
+and Newton's method and Laplace's approximation go as for one source. The sources of a class depend
+on each other a posteriori only through the common denominator.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bayesloss.learning.inference.laplace import LogDensity
+from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.learning.weights.hessian_roots import gram
+
+__all__ = ["SoftmaxJoint"]
+
+_ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What a search for a mode asks of a prior, for the parameters of K sources."""
+
+    location: Tensor
+    precision: Tensor
+    n_twins: int = 1
+
+
+@dataclass(frozen=True)
+class SoftmaxJoint(LogDensity):
+    """The log joint density of labels, (K, n), and the parameters of K sources.
+
+    ``prior`` has location and precision of all, (K * D,); ``each`` is that of one source, and there
+    are features of the scores for each.
+    """
+
+    prior: _Product
+    each: SourcePrior
+    features: tuple[Tensor, ...]
+    labels: Tensor
+    weight: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        prior: SourcePrior,
+        intercepts: Tensor,
+        features: Sequence[Tensor],
+        labels: Tensor,
+        weight: Tensor,
+    ) -> "SoftmaxJoint":
+        """From the prior of a source, the means of nu_0, the features of scores, and the labels."""
+        K = len(labels)
+        location = prior.location.repeat(K, 1)
+        location[:, -1] = intercepts
+        together = _Product(location.flatten(), prior.precision.repeat(K))
+        return cls(together, prior, tuple(features), labels.to(weight.dtype), weight)
+
+    def _log_p(self, Gamma: Tensor) -> Tensor:
+        parts = Gamma.reshape(len(self.features), -1)
+        nu = torch.stack(
+            [Phi @ self.each.coefficients(G) for Phi, G in zip(self.features, parts, strict=True)]
+        )
+        return nu - nu.logsumexp(0)
+
+    def log_likelihood(self, Gamma: Tensor) -> Tensor:
+        """The log probability of all labels, as a scalar."""
+        return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
+
+    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
+        """The derivative in Gamma, of shape (K * D,), and minus the second, (K * D, K * D)."""
+        p = self._log_p(Gamma).exp()
+        residual = self.weight * (self.labels - p)
+        parts = Gamma.reshape(len(self.features), -1)
+        jacobians = [self.each.jacobian(G) for G in parts]
+        pulls = [Phi.T @ r for Phi, r in zip(self.features, residual, strict=True)]
+        bends = [self.each.curvature(pull) for pull in pulls]
+        H = torch.diag(self.prior.precision) - torch.block_diag(*bends)
+        for begin in range(0, len(self.weight), _ROWS):
+            rows = slice(begin, begin + _ROWS)
+            slopes, own = [], []
+            for Phi, J, chance in zip(self.features, jacobians, p[:, rows], strict=True):
+                root = (self.weight[rows] * chance).sqrt()
+                own.append(root[:, None] * (Phi[rows] @ J))
+                slopes.append(chance.sqrt()[:, None] * own[-1])
+            H += torch.block_diag(*map(gram, own)) - gram(torch.cat(slopes, dim=1))
+        pull = torch.cat([J.T @ s for J, s in zip(jacobians, pulls, strict=True)])
+        return pull - self.prior.precision * (Gamma - self.prior.location), H

@@ -1,0 +1,40 @@
+"""Labels of three classes, and the prior of their sources."""
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss import TrigonometricKernel
+from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.weights.linear_scores import LinearScores
+
+K = 3
+
+
+def problem(n=300, d=4, C=2.0, seed=0, bend=1.0):
+    """Labels of three classes; the weights of the data are 1, 2 and 3."""
+    generator = np.random.default_rng(seed)
+    z = generator.normal(size=(n, d)) * np.geomspace(1, 10, d) + 3
+    x = (z - z.mean(0)) / np.geomspace(1, 10, d) @ generator.normal(size=(d, K))
+    odds = np.where(x < 0, x / bend, x * bend)
+    classes = (odds + generator.gumbel(size=(n, K))).argmax(1)
+    weight = generator.integers(1, 4, n).astype(float)
+    labels = np.stack([classes == k for k in range(K)]).astype(np.int64)
+    return LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
+
+
+def made_prior(reach, variance=0.3):
+    kernel = TrigonometricKernel(a=2.0, c=0.5 / reach, n_basis=8).scaled(variance)
+    return CentredISGP(kernel, tau=0.3)
+
+
+@pytest.fixture
+def classes_of():
+    """Makes problems of three classes, and the classes."""
+    return problem
+
+
+@pytest.fixture
+def prior_of():
+    """Makes the prior of a source from the largest score."""
+    return made_prior
