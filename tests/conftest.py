@@ -14,6 +14,7 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
+    "bayesloss.learning.inference.binning",
     "bayesloss.learning.inference.log_joint",
     "bayesloss.learning.inference.newton",
     "bayesloss.learning.weights.lbfgs",
