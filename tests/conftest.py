@@ -14,7 +14,10 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
-    "bayesloss.learning.weights",
+    "bayesloss.learning.inference.binning",
+    "bayesloss.learning.inference.log_joint",
+    "bayesloss.learning.inference.newton",
+    "bayesloss.learning.weights.lbfgs",
 ]
 install_import_hook(SHAPED, "shaped.checked")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, logit
 
-from bayesloss.composite_losses import CompositeLoss, margin_representation
+from bayesloss.composite_losses import CompositeLoss
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 LOSSES = [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)]
@@ -156,59 +156,3 @@ def test_two_margin_losses_agree_just_for_odd_sources(start, slope, part, a):
     low, high = (2 * abs(start) / (slope * (1 + sign * part)) for sign in (1, -1))
     gap = abs(float(theorem - equation))
     assert low - 1e-9 <= gap <= high + 1e-9
-
-
-# --------------------------------------------------------------------------------- equation (2)
-
-X = torch.linspace(-4, 4, 17, dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("margin", "inverse_link"),
-    [
-        (lambda z: torch.nn.functional.softplus(-z), expit),
-        (lambda z: torch.exp(-z), lambda x: expit(2 * x)),
-        (lambda z: torch.sigmoid(-z) ** 2, expit),  # Savage's: not convex
-        (
-            lambda z: (torch.hypot(z, torch.tensor(2.0)) - z) / 2,
-            lambda x: (1 + x / np.hypot(x, 2)) / 2,
-        ),
-    ],
-    ids=["logistic", "exponential", "Savage", "Matsushita"],
-)
-def test_known_pairs_of_margin_loss_and_link(margin, inverse_link):
-    found, slope = margin_representation(margin, X)
-    assert found.numpy() == pytest.approx(inverse_link(X.numpy()), rel=1e-9)
-    assert (slope < 0).all()
-    for pi in (0.2, 0.7):  # brute force: the risk is least where the link says
-        x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
-        best = x[(pi * margin(x) + (1 - pi) * margin(-x)).argmin()]
-        assert inverse_link(float(best)) == pytest.approx(pi, abs=1e-4)
-
-
-def test_minus_the_exponential_satisfies_equation_2_and_is_not_proper():
-    """Brute force and derivation: the stationary point is the worst prediction."""
-    inverse_link, slope = margin_representation(lambda z: -torch.exp(-z), X)
-    assert inverse_link.numpy() == pytest.approx(expit(2 * X.numpy()), rel=1e-12)
-    assert (slope > 0).all()
-    pi, x = 0.7, np.linspace(-6, 6, 120001)
-    risk = -pi * np.exp(-x) - (1 - pi) * np.exp(x)
-    assert x[risk.argmax()] == pytest.approx(logit(pi) / 2, abs=1e-4)
-    assert risk.max() == pytest.approx(-2 * math.sqrt(pi * (1 - pi)), abs=1e-8)
-
-
-def test_derivative_of_the_conditional_risk():
-    """R'(x) = S(x) (pi - q(x)), by finite differences, for a loss that is not convex."""
-    margin = lambda z: torch.sigmoid(-z) ** 2 + 0.1 * torch.sigmoid(-3 * z)  # noqa: E731
-    inverse_link, slope = margin_representation(margin, X)
-    step = 1e-5
-    for pi in (0.1, 0.5, 0.8):
-        risk = [pi * margin(x) + (1 - pi) * margin(-x) for x in (X - step, X + step)]
-        numerical = (risk[1] - risk[0]) / (2 * step)
-        assert (slope * (pi - inverse_link)).numpy() == pytest.approx(numerical.numpy(), abs=1e-9)
-
-
-def test_flat_margin_has_no_link():
-    inverse_link, slope = margin_representation(lambda z: torch.relu(1 - z) ** 2 * 0, X)
-    assert torch.isnan(inverse_link).all()
-    assert (slope == 0).all()

@@ -365,7 +365,7 @@ MAY_IMPORT = {
     "": set(),
     "learning.sources": set(),
     "learning.data": set(),
-    "learning.inference": {"learning.sources", "learning.data"},
+    "learning.inference": {"learning.sources"},
     "learning.weights": {"learning.data"},
     "learning.links": {*_BELOW, "learning.weights"},
     "learning.calibration": _BELOW,

@@ -21,7 +21,6 @@ from bayesloss.proper_losses import (
     MatsushitaLoss,
     SkewedLogLoss,
     SquareLoss,
-    bregman,
 )
 
 LOSSES = [LogLoss(), SquareLoss(), MatsushitaLoss(), SkewedLogLoss(2), SkewedLogLoss(5)]
@@ -191,6 +190,12 @@ def test_log_loss_of_large_scores_keeps_its_digits():
     assert loss - 20.5 == pytest.approx(math.exp(-20.5), abs=1e-14)
 
 
+def bregman(generator, x, x0):
+    """G(x) - G(x0) - (x - x0) G'(x0)."""
+    slope = torch.autograd.functional.jacobian(generator, x0).diagonal()
+    return generator(x) - generator(x0) - (x - x0) * slope
+
+
 @each_loss
 @pytest.mark.parametrize("y", [-1, 1])
 def test_both_forms_of_equation_1(loss, y):
@@ -266,16 +271,6 @@ def test_dual_divergences_agree(loss, p, u):
 def test_canonical_losses_are_one_lipschitz(loss, y, a, b):
     gap = abs(float(loss.canonical_loss(y, a) - loss.canonical_loss(y, b)))
     assert gap <= abs(a - b) * (1 + 1e-12) + 1e-12
-
-
-@many
-@given(x=st.floats(-5, 5), x0=st.floats(-5, 5))
-def test_bregman_is_the_remainder_of_taylor(x, x0):
-    """For G = exp: the integral of (x - t) exp(t) from x0 to x, in closed form."""
-    expected = math.exp(x) - math.exp(x0) * (1 + x - x0)
-    found = float(bregman(torch.exp, x, x0))
-    assert found == pytest.approx(expected, abs=1e-11)
-    assert found >= -1e-11
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
@@ -394,4 +389,3 @@ def test_arrays_of_any_layout():
     assert LogLoss().loss(1, u[::-1]).flip(0).equal(expected)
     assert LogLoss().loss(1, pd.Series(u, index=[7, 8, 9])).equal(expected)
     assert CompositeLoss(LogLoss(), lambda x: x).link(u[::-1]).shape == (3,)
-    assert bregman(torch.exp, u[::-1], u).shape == (3,)

@@ -15,7 +15,7 @@ from torch import Tensor
 from bayesloss.arrays import as_float64
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["CompositeLoss", "margin_representation"]
+__all__ = ["CompositeLoss"]
 
 _FAR = 2.0**60  # the inverse of a source is looked for up to here
 
@@ -113,34 +113,3 @@ class CompositeLoss:
     def _source(self, x: ArrayLike | Tensor) -> Tensor:
         x = as_float64(x)
         return self.source(x.reshape(-1)).reshape(x.shape)
-
-
-def margin_representation(
-    margin: Callable[[Tensor], Tensor], x: ArrayLike | Tensor
-) -> tuple[Tensor, Tensor]:
-    """Which inverse link equation (2) gives to a margin loss G, and whether it is a minimum.
-
-    Parameters
-    ----------
-    margin : callable
-        G, elementwise on tensors; its derivative is taken by automatic differentiation.
-    x : array-like
-        Scores.
-
-    Returns
-    -------
-    inverse_link : Tensor
-        q(x) = G'(-x) / (G'(-x) + G'(x)), equation (2); ``nan`` where both slopes vanish.
-    total_slope : Tensor
-        S(x) = G'(x) + G'(-x). The conditional risk at probability pi has the derivative
-        S(x) (pi - q(x)). So if q increases, q is the inverse link of a proper loss where S is
-        negative; where S is positive the risk is not least at pi = q(x), but greatest.
-    """
-    x = as_float64(x).detach()
-    slopes = []
-    for point in (x, -x):
-        at = point.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(margin(at).sum(), at)
-        slopes.append(slope)
-    total = slopes[0] + slopes[1]
-    return slopes[1] / total, total

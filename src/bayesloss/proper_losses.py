@@ -24,7 +24,7 @@ from torch import Tensor
 
 from bayesloss.arrays import as_float64
 
-__all__ = ["LogLoss", "MatsushitaLoss", "ProperLoss", "SkewedLogLoss", "SquareLoss", "bregman"]
+__all__ = ["LogLoss", "MatsushitaLoss", "ProperLoss", "SkewedLogLoss", "SquareLoss"]
 
 
 class ProperLoss(ABC):
@@ -65,9 +65,7 @@ class ProperLoss(ABC):
 
     def conditional_risk(self, pi: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The expected loss of the prediction u when y = 1 has probability pi."""
-        pi = _probabilities(pi)
-        minus, plus = self._partial_losses(_probabilities(u))
-        return _times(pi, plus) + _times(1 - pi, minus)
+        return _expected(_probabilities(pi), *self._partial_losses(_probabilities(u)))
 
     def bayes_risk(self, pi: ArrayLike | Tensor) -> Tensor:
         """The least expected loss when y = 1 has probability pi: by properness, that of pi."""
@@ -90,80 +88,38 @@ class ProperLoss(ABC):
         return self._conjugates(_scores(a))[0]
 
     def canonical_loss(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> Tensor:
-        """What the score a costs: the second form of (1), for the canonical link.
-
-        Within the range of the link: ``loss(y, inverse_canonical_link(a))``. Beyond it the loss
-        goes on as a straight line, and stays convex in a.
-        """
+        """What the score a costs, second form of (1); beyond the link's range a straight line."""
         minus, plus = self._conjugates(_scores(a))
         return torch.where(_labels(y) > 0, plus, minus)
 
     def log_probabilities(self, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The log probabilities of the labels -1 and 1 at the score a, and their derivatives.
+        """The log probabilities of the labels -1 and 1 at finite scores a, and their derivatives.
 
-        Accurate to the last digits in both tails, where 1 - u would be rounded.
-
-        Parameters
-        ----------
-        a : array-like of any shape
-            Finite scores.
-
-        Returns
-        -------
-        value, first, second : Tensor of shape (2, ...)
-            log(1 - u) and log u for u the inverse canonical link of a; their first and their second
-            derivatives with respect to a.
-
-        Raises
-        ------
-        ValueError
-            If the canonical link is bounded: u reaches 0 and 1 at finite scores.
+        Three tensors of shape (2, ...): log(1 - u) and log u for u the inverse canonical link of a,
+        their first and their second derivatives with respect to a. Accurate to the last digits in
+        both tails, where 1 - u would be rounded. A bounded canonical link, whose u reaches 0 and 1
+        at finite scores, is a ValueError.
         """
-        self._refuse_bounded_link()
         one = self._log_probability(_scores(a))
         if not self.symmetric:
             zero = self._log_complement(_scores(a))
         else:  # 1 - u(a) = u(-a)
             mirrored = self._log_probability(-_scores(a))
             zero = (mirrored[0], -mirrored[1], mirrored[2])
-        value, first, second = (torch.stack(pair) for pair in zip(zero, one, strict=True))
+        value, first, second = map(torch.stack, zip(zero, one, strict=True))
         return value, first, second
 
     def log_likelihood(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor]:
-        """The log probability of the label y at the score a, and its derivative in a.
+        """The log probability of the label y, -1 or 1, at the finite score a, and its derivative.
 
         What :meth:`log_probabilities` says of one label each; symmetric losses take half the time.
-
-        Parameters
-        ----------
-        y : array-like of any shape
-            Labels -1 and 1.
-        a : array-like of the same shape
-            Finite scores.
-
-        Returns
-        -------
-        value, first : Tensor
-
-        Raises
-        ------
-        ValueError
-            If a label is another, or the canonical link is bounded.
         """
-        self._refuse_bounded_link()
         y = _labels(y)
         if self.symmetric:  # 1 - u(a) = u(-a)
             value, first, _ = self._log_probability(y * _scores(a))
             return value, y * first
         values, firsts, _ = self.log_probabilities(a)
         return torch.where(y > 0, values[1], values[0]), torch.where(y > 0, firsts[1], firsts[0])
-
-    def _refuse_bounded_link(self) -> None:
-        if self.link_range != (-math.inf, math.inf):
-            raise ValueError(
-                "expected a loss whose canonical link maps onto all real numbers, got "
-                f"{self!r} with a link onto {list(self.link_range)}"
-            )
 
     def divergence(self, p: ArrayLike | Tensor, u: ArrayLike | Tensor) -> Tensor:
         """The Bregman divergence of minus the Bayes risk: first form of (1), limits included."""
@@ -176,8 +132,7 @@ class ProperLoss(ABC):
         ``conjugate(a) - a q - bayes_risk(q)``, which has a limit as b grows.
         """
         q = self.inverse_canonical_link(b)
-        minus, plus = self._conjugates(_scores(a))
-        return _times(q, plus) + _times(1 - q, minus) - self.bayes_risk(q)
+        return _expected(q, *self._conjugates(_scores(a))) - self.bayes_risk(q)
 
     @abstractmethod
     def _partial_losses(self, u: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,8 +152,11 @@ class ProperLoss(ABC):
         """The conjugate at a, and the same less a, each without cancellation."""
 
     def _log_probability(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The log of the inverse link with two derivatives, for a link onto the real line."""
-        raise NotImplementedError
+        """The log of the inverse link with two derivatives, for a link onto all real numbers."""
+        raise ValueError(
+            "expected a loss whose canonical link maps onto all real numbers, got "
+            f"{self!r} with a link onto {list(self.link_range)}"
+        )
 
     def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The same for one minus the inverse link, where the loss is not symmetric."""
@@ -214,7 +172,7 @@ class LogLoss(ProperLoss):
     Examples
     --------
     >>> from bayesloss import LogLoss
-    >>> LogLoss().canonical_link([0.25, 0.5]).round(decimals=3).tolist()  # the logit
+    >>> LogLoss().canonical_link([0.25, 0.5]).round(decimals=3).tolist()
     [-1.099, 0.0]
     """
 
@@ -340,13 +298,8 @@ class SkewedLogLoss(ProperLoss):
     Parameters
     ----------
     power : int, default=3
-        The power k, at least 1; with 1 it is the log loss. The larger it is, the less a missed 1
-        costs (u near 0, label 1) compared with a false alarm (u near 1, label -1).
-
-    Raises
-    ------
-    ValueError
-        If the power is not a positive integer.
+        The power k, at least 1, or a ValueError; with 1 it is the log loss. The larger it is, the
+        less a missed 1 costs (u near 0, label 1) compared with a false alarm (u near 1, label -1).
 
     Examples
     --------
@@ -411,20 +364,6 @@ class SkewedLogLoss(ProperLoss):
         return -log_s + sum(-torch.expm1(j * log_s) / j for j in range(1, self.power))
 
 
-def bregman(
-    generator: Callable[[Tensor], Tensor], x: ArrayLike | Tensor, x0: ArrayLike | Tensor
-) -> Tensor:
-    """The Bregman divergence D_G(x || x0) = G(x) - G(x0) - (x - x0) G'(x0), without limits.
-
-    The generator G works elementwise on tensors, and is differentiated automatically.
-    """
-    x = as_float64(x)
-    x0 = as_float64(x0).detach().requires_grad_()
-    value = generator(x0)
-    (slope,) = torch.autograd.grad(value.sum(), x0)
-    return (generator(x) - value - (x - x0) * slope).detach()
-
-
 def _probabilities(values: ArrayLike | Tensor) -> Tensor:
     return _checked(values, lambda u: (u >= 0) & (u <= 1), "probabilities in [0, 1]")
 
@@ -445,10 +384,11 @@ def _checked(values: ArrayLike | Tensor, good: Callable[[Tensor], Tensor], what:
     return x
 
 
-def _times(probability: Tensor, value: Tensor) -> Tensor:
-    """The product, in which an event of probability 0 costs nothing, even if its loss is inf."""
-    product = probability * value
-    return torch.where(probability == 0, torch.zeros_like(product), product)
+def _expected(pi: Tensor, minus: Tensor, plus: Tensor) -> Tensor:
+    """The mean of two costs; a label of probability 0 costs nothing, even if its loss is inf."""
+    costs = ((pi, plus), (1 - pi, minus))
+    first, second = (torch.where(p == 0, torch.zeros_like(p * c), p * c) for p, c in costs)
+    return first + second
 
 
 def _softplus(a: Tensor) -> Tensor:

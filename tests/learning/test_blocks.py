@@ -32,7 +32,7 @@ def blocks(request, monkeypatch):
         "links.softmax_joint._ROWS",
         "links.multinomial._ROWS",
         "inference.likelihoods._MANY",
-        "sources.trigonometric._BLOCK",
+        "sources.trigonometric.BLOCK",
     ):
         rows = max(2, request.param) if name.endswith("_MERGED") else request.param
         monkeypatch.setattr(f"bayesloss.learning.{name}", rows)

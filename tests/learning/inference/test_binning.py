@@ -6,7 +6,7 @@ import torch
 from tolerances import of_a_sum
 
 from bayesloss import ISGP, TrigonometricKernel
-from bayesloss.learning.inference import binning as condensing
+from bayesloss.learning.inference import binning
 
 N = 2**16 + 1234  # above the least for which there are cells
 
@@ -41,7 +41,7 @@ def test_sums_of_squares_are_kept(features, spread):
     y = torch.from_numpy(np.sin(5 * x.numpy()) + 0.1 * generator.normal(size=N))
     weight = torch.from_numpy(generator.integers(1, 4, N).astype(float))
     Phi = features(x)
-    found = condensing.triangle(features, x, y, weight)
+    found = binning.triangle(features, x, y, weight)
     size = Phi.shape[1]
     for _ in range(3):
         u = torch.from_numpy(generator.normal(size=size))
@@ -59,7 +59,7 @@ def test_flat_directions_keep_their_digits():
     generator = np.random.default_rng(1)
     x = torch.from_numpy(everywhere(generator))
     one = torch.ones_like(x)
-    found = condensing.triangle(waves, x, 0 * x, one)[:, :-1]
+    found = binning.triangle(waves, x, 0 * x, one)[:, :-1]
     values = torch.linalg.svdvals(waves(x))
     got = torch.linalg.svdvals(found)
     assert float(values[-1] / values[0]) < 1e-8
@@ -71,10 +71,10 @@ def test_cells_are_used_where_features_are_smooth():
     """Some thousand rows for all the data; with a kink those of its cell stay as they are."""
     x = torch.linspace(-1, 1, N, dtype=torch.float64)
     rows = {
-        features: sum(map(len, condensing.few_rows(features, x, x, torch.ones_like(x))))
+        features: sum(map(len, binning.few_rows(features, x, x, torch.ones_like(x))))
         for features in (waves, with_a_kink)
     }
-    cells = rows[waves] / (condensing._NODES + 1)
-    assert cells in condensing._CELLS
-    least = condensing._CELLS[-1]
+    cells = rows[waves] / (binning._NODES + 1)
+    assert cells in binning._CELLS
+    least = binning._CELLS[-1]
     assert rows[with_a_kink] == pytest.approx(17 * (least - 1) + N / least, abs=2)

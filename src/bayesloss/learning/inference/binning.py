@@ -19,9 +19,10 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["few_rows", "joined", "triangle"]
+__all__ = ["Features", "few_rows", "joined", "triangle"]
 
 _ROWS = 4096  # data folded in at a time
 _MANY = 2**16  # data from which cells pay, and that are spread over them at a time
@@ -29,57 +30,48 @@ _NODES = 16  # q
 _CELLS = (64, 128, 256, 512)  # into which the range is divided, one after the other
 _EXACT = 512  # rounding errors of the largest feature that interpolation may be off by: its own
 
+Features = Callable[[Tensor], Tensor]  # of x of shape (n,), in n rows
 
-def triangle(features: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """The triangular factor of the weighted rows of (features(x), y).
 
-    Parameters
-    ----------
-    features : callable
-        Takes x of shape (n,) to features of shape (n, F).
-    x, y, weight : Tensor of shape (n,)
-
-    Returns
-    -------
-    Tensor of shape (F + 1, F + 1), or fewer rows where there are fewer data
-    """
+def triangle(
+    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
+) -> Float[Tensor, "rows columns"]:
+    """The triangular factor of the weighted rows of (features(x), y): F + 1 rows, or fewer."""
     found = x.new_zeros((0, features(x[:1]).shape[1] + 1))
     for rows in few_rows(features, x, y, weight):
         found = joined([found, rows])
     return found
 
 
-def joined(parts: list[Tensor]) -> Tensor:
+def joined(parts: list[Tensor]) -> Float[Tensor, "rows columns"]:
     """The triangular factor of rows, (any, F + 1) each, such as the triangles of parts of them."""
     return torch.linalg.qr(torch.cat(parts), mode="r").R
 
 
 def few_rows(
-    features: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, weight: Tensor
+    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
 ) -> Iterator[Tensor]:
-    """Blocks of rows, of shape (any, F + 1), with the inner products of all (features(x), y).
-
-    Parameters as for :func:`triangle`.
-    """
-    if len(x) >= _MANY and (low := float(x.min())) < (high := float(x.max())):
-        for cells in _CELLS:
-            smooth, coefficients = _interpolated(features, x, low, high, cells)
-            if bool(smooth.all()):
-                break
-        triangles: list[Tensor | None] = [None] * cells
-        for part in zip(x.split(_MANY), y.split(_MANY), weight.split(_MANY), strict=True):
-            rough = _spread(triangles, smooth, low, high, part)
-            yield from _rows(features, *rough)
-        kept = [k for k, cell in enumerate(triangles) if cell is not None]
-        for some in (kept[i : i + _ROWS // _NODES] for i in range(0, len(kept), _ROWS // _NODES)):
-            yield torch.cat([_unfolded(triangles[k], coefficients[k]) for k in some])
-    else:
+    """Blocks of rows, of shape (any, F + 1), with the inner products of all (features(x), y)."""
+    if len(x) < _MANY or not (low := float(x.min())) < (high := float(x.max())):
         yield from _rows(features, x, y, weight)
+        return
+    for cells in _CELLS:
+        smooth, coefficients = _interpolated(features, x, low, high, cells)
+        if bool(smooth.all()):
+            break
+    triangles: dict[int, Tensor] = {}
+    for part in zip(x.split(_MANY), y.split(_MANY), weight.split(_MANY), strict=True):
+        yield from _rows(features, *_spread(triangles, smooth, low, high, *part))
+    kept, some = sorted(triangles), _ROWS // _NODES
+    for begin in range(0, len(kept), some):
+        each = [(triangles[k], coefficients[k]) for k in kept[begin : begin + some]]
+        yield torch.cat([torch.cat([R[:, :_NODES] @ C, R[:, _NODES:]], dim=1) for R, C in each])
 
 
 def _rows(
-    features: Callable[[Tensor], Tensor], x: Tensor, y: Tensor, weight: Tensor
+    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
 ) -> Iterator[Tensor]:
+    """The weighted rows of (features(x), y) themselves."""
     blocks = (part.split(_ROWS) for part in (x, y, weight))
     for x_part, y_part, weight_part in zip(*blocks, strict=True):
         if len(x_part):
@@ -87,8 +79,8 @@ def _rows(
             yield rows * weight_part.sqrt()[:, None]
 
 
-def _chebyshev(t: Tensor) -> Tensor:
-    """T_0, ..., T_{q - 1} at t of shape (n,): of shape (n, q)."""
+def _chebyshev(t: Float[Tensor, " n"]) -> Float[Tensor, "n q"]:
+    """The polynomials T_0, ..., T_{q - 1} at t."""
     columns = [torch.ones_like(t), t]
     for _ in range(2, _NODES):
         columns.append(2 * t * columns[-1] - columns[-2])
@@ -96,9 +88,9 @@ def _chebyshev(t: Tensor) -> Tensor:
 
 
 def _interpolated(
-    features: Callable[[Tensor], Tensor], x: Tensor, low: float, high: float, cells: int
-) -> tuple[Tensor, Tensor]:
-    """In which cells polynomials are exact, (cells,), and their coefficients C, (cells, q, F)."""
+    features: Features, x: Float[Tensor, " n"], low: float, high: float, cells: int
+) -> tuple[Bool[Tensor, " cells"], Float[Tensor, "cells q F"]]:
+    """In which cells polynomials are exact, and their coefficients C."""
     angles = torch.arange(0.5, _NODES, dtype=x.dtype, device=x.device) * (math.pi / _NODES)
     nodes = angles.cos()
     between = torch.cat([(angles[:-1] + angles[1:]) / 2, angles.new_tensor([0.0, math.pi])]).cos()
@@ -109,8 +101,7 @@ def _interpolated(
         values = features((middle[:, None] + half * t).flatten().clamp(low, high))
         return values.reshape(cells, len(t), -1)
 
-    inverse = torch.linalg.inv(_chebyshev(nodes))
-    coefficients = inverse @ at(nodes)
+    coefficients = torch.linalg.inv(_chebyshev(nodes)) @ at(nodes)
     true = at(between)
     size = true.abs().amax((0, 1)).clamp_min(torch.finfo(x.dtype).tiny)
     error = ((_chebyshev(between) @ coefficients - true).abs() / size).amax((1, 2))
@@ -118,31 +109,23 @@ def _interpolated(
 
 
 def _spread(
-    triangles: list[Tensor | None],
-    smooth: Tensor,
+    triangles: dict[int, Tensor],
+    smooth: Bool[Tensor, " cells"],
     low: float,
     high: float,
-    part: tuple[Tensor, Tensor, Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
+    x: Float[Tensor, " n"],
+    y: Float[Tensor, " n"],
+    weight: Float[Tensor, " n"],
+) -> tuple[Float[Tensor, " rough"], Float[Tensor, " rough"], Float[Tensor, " rough"]]:
     """Fold some data into the triangles of their cells; return those of cells without."""
-    x, y, weight = part
-    position = (x - low) * (len(triangles) / (high - low))
-    cell = position.to(torch.int64).clamp_(0, len(triangles) - 1)
-    t = (2 * (position - cell) - 1)[:, None]
-    rows = torch.cat([_chebyshev(t[:, 0]), y[:, None]], dim=1) * weight.sqrt()[:, None]
-    order = cell.argsort()
-    counts = torch.bincount(cell, minlength=len(triangles)).tolist()
-    for k, chosen in enumerate(order.split(counts)):
+    position = (x - low) * (len(smooth) / (high - low))
+    cell = position.to(torch.int64).clamp_(0, len(smooth) - 1)
+    rows = torch.cat([_chebyshev(2 * (position - cell) - 1), y[:, None]], dim=1)
+    rows *= weight.sqrt()[:, None]
+    counts = torch.bincount(cell, minlength=len(smooth)).tolist()
+    for k, chosen in enumerate(cell.argsort().split(counts)):
         if len(chosen) and smooth[k]:
-            new, old = rows[chosen], triangles[k]
-            new = new if old is None else torch.cat([old, new])
-            triangles[k] = torch.linalg.qr(new, mode="r").R
+            before = [triangles[k]] if k in triangles else []
+            triangles[k] = joined([*before, rows[chosen]])
     rough = ~smooth[cell]
     return x[rough], y[rough], weight[rough]
-
-
-def _unfolded(cell: Tensor | None, coefficients: Tensor) -> Tensor:
-    """The rows of a cell, of shape (q + 1, F + 1), from its triangle (q + 1, q + 1)."""
-    if cell is None:
-        raise ValueError("expected the triangle of a cell with data, got None")
-    return torch.cat([cell[:, :_NODES] @ coefficients, cell[:, _NODES:]], dim=1)

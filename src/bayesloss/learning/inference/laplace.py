@@ -229,17 +229,11 @@ class Posterior:
         return self.root @ self.root.T  # section 4.1: H^-1
 
     def mean(self, x: Tensor) -> Tensor:
-        """The posterior mean of nu(x), of shape (n,): lemma 7, as corrected.
-
-        Where the last term of the print has Sigma_w, the derivation below it leads to psi(x).
-        """
+        """The posterior mean of nu(x), of shape (n,): lemma 7, with psi(x) for its last Sigma_w."""
         return self.moments(x)[0]
 
     def variance(self, x: Tensor) -> Tensor:
-        """The posterior variance of nu(x), of shape (n,), in squared units of nu.
-
-        The covariance of the intercept with the quadratic form in w is part of it.
-        """
+        """The posterior variance of nu(x), of shape (n,), in squared units of nu."""
         return self.moments(x)[1]
 
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:

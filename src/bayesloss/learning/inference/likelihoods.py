@@ -8,7 +8,7 @@ nu = features @ coefficients of those rows.
 import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self, runtime_checkable
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
-from bayesloss.learning.inference.binning import triangle
+from bayesloss.learning.inference.binning import Features, triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
@@ -96,11 +96,7 @@ class Likelihood(Protocol):
         return other
 
     def condense(
-        self,
-        features: Callable[[Tensor], Tensor],
-        x: Tensor,
-        y: Tensor,
-        sample_weight: Tensor | None = None,
+        self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
         """The data in as few rows as the likelihood needs; unless it knows better, all of them.
 
@@ -169,11 +165,7 @@ class Gaussian(Likelihood):
         return f"Gaussian(alpha={as_number(self.alpha):.4g})"
 
     def condense(
-        self,
-        features: Callable[[Tensor], Tensor],
-        x: Tensor,
-        y: Tensor,
-        sample_weight: Tensor | None = None,
+        self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
         """Rotate n rows into at most F + 1: the squared error needs no more of the data.
 
@@ -251,11 +243,7 @@ class Bernoulli(Likelihood):
         return f"Bernoulli({self.loss!r})"
 
     def condense(
-        self,
-        features: Callable[[Tensor], Tensor],
-        x: Tensor,
-        y: Tensor,
-        sample_weight: Tensor | None = None,
+        self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
         """All rows: no fewer would do without an error; see :meth:`shares`.
 
@@ -291,9 +279,7 @@ class Bernoulli(Likelihood):
         return found
 
     @staticmethod
-    def on_grid(
-        features: Callable[[Tensor], Tensor], nodes: Tensor, shares: Tensor
-    ) -> Observations:
+    def on_grid(features: Features, nodes: Tensor, shares: Tensor) -> Observations:
         """The data whose :meth:`shares` these are."""
         weights, ones = shares
         kept = weights > 0

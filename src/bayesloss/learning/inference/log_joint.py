@@ -17,7 +17,11 @@ from torch import Tensor
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.sources.priors import SourcePrior
 
-__all__ = ["LogJoint"]
+__all__ = ["LogJoint", "Matrix", "Scalar", "Vector"]
+
+Scalar = Float[Tensor, ""]
+Vector = Float[Tensor, " D"]  # of the parameters
+Matrix = Float[Tensor, "D D"]
 
 
 @dataclass(frozen=True)
@@ -28,29 +32,23 @@ class LogJoint:
     likelihood: Likelihood
     data: Observations
 
-    def __call__(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, ""]:
+    def __call__(self, Gamma: Vector) -> Scalar:
         """The log density, all constants included."""
         precision = self.prior.precision
         log_prior = torch.log(precision / (2 * math.pi))
         log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2  # definition 2
         return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
 
-    def log_likelihood(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, ""]:
+    def log_likelihood(self, Gamma: Vector) -> Scalar:
         """The log density log p(D | Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         return self.likelihood.log_density(nu, self.data)
 
-    def gradient(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, " D"]:
-        """The derivative with respect to Gamma."""
-        return self.derivatives(Gamma)[0]
-
-    def hessian(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, "D D"]:
+    def hessian(self, Gamma: Vector) -> Matrix:
         """The matrix H of eq. (11): minus the second derivative."""
         return self.derivatives(Gamma)[1]
 
-    def derivatives(
-        self, Gamma: Float[Tensor, " D"]
-    ) -> tuple[Float[Tensor, " D"], Float[Tensor, "D D"]]:
+    def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
         """The gradient and H together.
 
         nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
@@ -67,23 +65,19 @@ class LogJoint:
         # eq. (11)
         return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
-    def curvature(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, "D D"]:
+    def curvature(self, Gamma: Vector) -> Matrix:
         """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
         scale = self.prior.precision.rsqrt()
         return scale[:, None] * self.hessian(Gamma) * scale
 
-    def root(
-        self, Gamma: Float[Tensor, " D"], curvature: Float[Tensor, "D D"] | None = None
-    ) -> Float[Tensor, "D D"]:
+    def root(self, Gamma: Vector, curvature: Matrix | None = None) -> Matrix:
         """A matrix R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
         factor = torch.linalg.cholesky(self.curvature(Gamma) if curvature is None else curvature)
         identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
         inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
         return self.prior.precision.rsqrt()[:, None] * inverse.T
 
-    def log_evidence(
-        self, Gamma: Float[Tensor, " D"], curvature: Float[Tensor, "D D"] | None = None
-    ) -> Float[Tensor, ""]:
+    def log_evidence(self, Gamma: Vector, curvature: Matrix | None = None) -> Scalar:
         """Laplace's approximation to log p(D) with the mode at Gamma, in nats.
 
         Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and
@@ -93,7 +87,7 @@ class LogJoint:
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
 
-    def evidence_bound(self, Gamma: Float[Tensor, " D"]) -> Float[Tensor, ""]:
+    def evidence_bound(self, Gamma: Vector) -> Scalar:
         """A lower bound on log p(D) in nats: E_q[log p(D, Gamma)] + the entropy of q.
 
         q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
@@ -113,9 +107,7 @@ class LogJoint:
         divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
         return fit - divergence + self.twin_share(Gamma, curvature)
 
-    def twin_share(
-        self, Gamma: Float[Tensor, " D"], curvature: Float[Tensor, "D D"]
-    ) -> Float[Tensor, ""]:
+    def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
         """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
 
         The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with

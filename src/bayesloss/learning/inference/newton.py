@@ -8,10 +8,8 @@ its lowest eigenvector does. A backtracking line search makes every step an asce
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.log_joint import LogJoint, Matrix, Scalar, Vector
 
 __all__ = ["Mode", "find_mode"]
 
@@ -27,15 +25,15 @@ class Mode:
     and ``least_curvature`` its smallest eigenvalue.
     """
 
-    Gamma: Float[Tensor, " D"]
+    Gamma: Vector
     least_curvature: float
     converged: bool
     n_iter: int
-    curvature: Float[Tensor, "D D"] | None = None
+    curvature: Matrix | None = None
 
 
 def find_mode(
-    joint: LogJoint, start: Float[Tensor, " D"], *, max_iter: int = 200, exact: float = _EXACT
+    joint: LogJoint, start: Vector, *, max_iter: int = 200, exact: float = _EXACT
 ) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
@@ -70,9 +68,7 @@ def find_mode(
     )
 
 
-def _saddle_free_step(
-    curvature: Float[Tensor, "D D"], slope: Float[Tensor, " D"], exact: float
-) -> tuple[Float[Tensor, " D"], float]:
+def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
     """A step away from a saddle, and what it should gain.
 
     On the saddle itself, where the gradient is zero, it follows the lowest eigenvector.
@@ -86,12 +82,8 @@ def _saddle_free_step(
 
 
 def _ascend(
-    joint: LogJoint,
-    Gamma: Float[Tensor, " D"],
-    step: Float[Tensor, " D"],
-    value: Float[Tensor, ""],
-    gain: float,
-) -> tuple[Float[Tensor, " D"], Float[Tensor, ""]] | None:
+    joint: LogJoint, Gamma: Vector, step: Vector, value: Scalar, gain: float
+) -> tuple[Vector, Scalar] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
     fraction, rounding = 1.0, 1e-14 * abs(float(value))
     # What rounding errors hide from a full step, no smaller one finds.

@@ -105,17 +105,7 @@ class Basis(ABC):
         return (P @ (V @ w.movedim(-1, 0)) ** 2).movedim(0, -1)
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
-        """The integral of (w^T phi)^2 from 0 to x, eq. (8).
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        w : Tensor of shape (M,) or (S, M)
-
-        Returns
-        -------
-        Tensor of shape (n,) or (S, n)
-        """
+        """The integral of (w^T phi)^2 from 0 to x, eq. (8): w of (M,) to (n,), (S, M) to (S, n)."""
         parts = as_points(x).split(max(1, BLOCK // self.n_basis**2))
         return torch.cat([((w @ self.psi(x)) * w).sum(dim=-1) for x in parts]).movedim(0, -1)
 

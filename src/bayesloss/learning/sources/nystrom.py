@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_points
+from bayesloss.arrays import as_number, as_points
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.sources.basis import BLOCK, Basis
 
@@ -23,6 +23,8 @@ __all__ = ["NystromBasis", "product_integrals"]
 
 class NystromBasis(Basis):
     """A basis for the functions of a squared-exponential kernel, from points.
+
+    With a jitter e, k(X, X) + e b stands wherever k(X, X) does.
 
     Parameters
     ----------
@@ -48,10 +50,6 @@ class NystromBasis(Basis):
         If the points are not finite and of shape (M,), the jitter is negative, or k(X, X) with it
         is singular to rounding errors.
 
-    Notes
-    -----
-    With a jitter e, k(X, X) + e b stands wherever k(X, X) does.
-
     Examples
     --------
     >>> import torch
@@ -71,16 +69,14 @@ class NystromBasis(Basis):
             raise ValueError(f"expected a finite jitter >= 0, got jitter={jitter}")
         self.kernel, self.points, self.jitter = kernel, points, jitter
         self.n_basis = len(points)
-        noise = (
-            jitter * kernel.b * torch.eye(self.n_basis, dtype=torch.float64, device=points.device)
-        )
+        noise = torch.full_like(points, jitter).diag() * kernel.b
         values, vectors = torch.linalg.eigh(kernel(points, points) + noise)
-        rounding = 4 * self.n_basis * torch.finfo(torch.float64).eps * float(values[-1].detach())
-        if float(values[0].detach()) <= rounding:
+        least, largest = as_number(values[0]), as_number(values[-1])
+        if least <= 4 * self.n_basis * torch.finfo(torch.float64).eps * largest:
             raise ValueError(
                 f"expected k(X, X) with jitter={jitter:g} to be positive definite, got a least "
-                f"eigenvalue of {float(values[0].detach()):.1e}, no more than rounding errors; "
-                "raise the jitter, or take fewer points"
+                f"eigenvalue of {least:.1e}, no more than rounding errors; raise the jitter, or "
+                "take fewer points"
             )
         values, vectors = values.flip(0), vectors.flip(1)
         self.eigenvalues = values / self.n_basis  # appendix F
@@ -105,10 +101,7 @@ class NystromBasis(Basis):
         return self.kernel.a * gap * self.kernel(x, self.points) @ self.weights
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
-        """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point.
-
-        Shapes as in :meth:`Basis.integrated_square`.
-        """
+        """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point."""
         v = self.weights @ w.movedim(-1, 0)
         parts = [
             ((product_integrals(self.kernel, self.points, part) @ v) * v).sum(dim=1)
@@ -120,23 +113,14 @@ class NystromBasis(Basis):
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
     r"""The integrals of k(x_i, z) k(x_j, z) over z from 0 to x, for all pairs of points.
 
-    The key term of eq. (20), with two signs of the print mended:
+    Points of shape (M,) and x of shape (n,) give (n, M, M): the key term of eq. (20), two signs of
+    the print mended,
 
     .. math::
 
         \frac{b^2\sqrt\pi}{2\sqrt a} e^{-\frac a4 (x_i - x_j)^2} \Bigl(
         \operatorname{erf}\bigl(\tfrac{\sqrt a}2 (x_i + x_j)\bigr) -
         \operatorname{erf}\bigl(\tfrac{\sqrt a}2 (x_i + x_j - 2x)\bigr) \Bigr).
-
-    Parameters
-    ----------
-    kernel : SquaredExponential
-    points : Tensor of shape (M,)
-    x : Tensor of shape (n,)
-
-    Returns
-    -------
-    Tensor of shape (n, M, M)
     """
     points, x = as_points(points, "points"), as_points(x)
     root = kernel.a.sqrt()
@@ -149,7 +133,6 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
 
 def _erf_difference(u: Tensor, v: Tensor) -> Tensor:
     """The difference erf(u) - erf(v), with its digits kept where both are near 1 or near -1."""
-    u, v = torch.broadcast_tensors(u, v)
     # Reflect so that u + v >= 0: erf is odd, so (-v, -u) has the same difference.
     left = u + v < 0
     u, v = torch.where(left, -v, u), torch.where(left, -u, v)

@@ -39,8 +39,8 @@ B = TypeVar("B", bound=Basis, covariant=True)
 class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
 
-    A subclass defines :meth:`features`, :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean`
-    and :meth:`start`.
+    A subclass defines :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean` and :meth:`start`,
+    and :meth:`features` where they are not the integrals of products of basis functions.
 
     Parameters
     ----------
@@ -75,13 +75,7 @@ class SourcePrior(ABC, Generic[B]):
 
     n_twins: ClassVar[int] = 1  # values of w, in general position, that give the same nu
 
-    def __init__(
-        self,
-        kernel: B,
-        *,
-        mu: float | Tensor = 0.0,
-        gamma: float | Tensor = 1.0,
-    ) -> None:
+    def __init__(self, kernel: B, *, mu: float | Tensor = 0.0, gamma: float | Tensor = 1.0) -> None:
         if not isinstance(kernel, Basis):
             raise TypeError(
                 "expected a Basis, which has n_basis, eigenvalues, basis(x) and psi(x), such as "
@@ -91,11 +85,8 @@ class SourcePrior(ABC, Generic[B]):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
         if not 0 < as_number(gamma) < math.inf:
             raise ValueError(f"expected a finite gamma > 0, got gamma={as_number(gamma)}")
-        self.kernel = kernel
-        self.mu = as_scalar(mu)
-        self.gamma = as_scalar(gamma)
-        zeros = self.mu.new_zeros(kernel.n_basis)
-        self.location = torch.cat([zeros, self.mu[None]])
+        self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_scalar(gamma)
+        self.location = torch.cat([self.mu.new_zeros(kernel.n_basis), self.mu[None]])
         self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
     def __repr__(self) -> str:
@@ -109,23 +100,13 @@ class SourcePrior(ABC, Generic[B]):
         return self.location + noise.to(self.mu.device) / self.precision.sqrt()  # definition 2
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu(x).
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        Gamma : Tensor of shape (M + 1,) or (S, M + 1)
-
-        Returns
-        -------
-        Tensor of shape (n,) or (S, n)
-        """
+        """The values nu(x) at x of shape (n,): Gamma (M + 1,) to (n,), or (S, M + 1) to (S, n)."""
         u = self.coefficients(Gamma)
         return torch.cat([u @ features.T for features in self.feature_blocks(x)], dim=-1)
 
-    @abstractmethod
     def features(self, x: Tensor) -> Tensor:
-        """The functions of x that nu combines, of shape (n, F)."""
+        """The functions of x that nu combines, (n,) to (n, F): the kernel's h(x), and 1."""
+        return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
 
     @abstractmethod
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -216,10 +197,6 @@ class ISGP(SourcePrior[B]):
         """The values nu(x) by the kernel's fast form, in O(nM) without the features."""
         return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
-    def features(self, x: Tensor) -> Tensor:
-        """The functions h(x) of the kernel, and 1: of shape (n, F); trigonometric F = 2M + 2."""
-        return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
-
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
         """Squares of w as its kernel says, and nu_0, the coefficient of 1."""
         return _with_intercept(*self.kernel.squares())
@@ -247,44 +224,23 @@ class ISGP(SourcePrior[B]):
         grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
         level = self.kernel.variance_at(grid).sqrt()
-        gram = scaled.T @ scaled + 1e-2 * torch.eye(
-            self.kernel.n_basis, dtype=x.dtype, device=x.device
-        )
-        w = torch.linalg.solve(gram, scaled.T @ level)
+        ridge = torch.full_like(scaled[0], 1e-2).diag()
+        w = torch.linalg.solve(scaled.T @ scaled + ridge, scaled.T @ level)
         return torch.cat([w * self.kernel.eigenvalues.sqrt(), self.mu[None]])
 
 
 class CentredISGP(SourcePrior[TrigonometricKernel]):
-    r"""The ISGP with a mean: monotone sources around a straight line of slope 1.
+    """The ISGP with a mean: monotone sources around a straight line of slope 1.
 
-    W&N's f has mean zero, so that nu(x) = x on average but along no path: f^2 is chi-square. Where
-    a straight line is the first guess, as with log odds that a sigmoid was fitted to, f is given a
-    level:
+    W&N's f has mean zero, so that nu(x) = x on average but along no path. Where a straight line is
+    the first guess, as with log odds that a sigmoid was fitted to, f has a level:
 
-        f = w_0 + w^T phi,   w_0 ~ N(m, tau^2),   w ~ N(0, s^2 Lambda),   nu = nu_0 + int f^2.
+        f = w_0 + w^T phi,   w_0 ~ N(m, tau^2),   w ~ N(0, s^2 Lambda),   Gamma = (w, w_0, nu_0).
 
-    With k(0, 0) = 1 and m^2 + tau^2 + s^2 = 1 the prior mean is nu(x) = mu + x as before (theorem
-    5), and s^2 says how far a path strays from a line. f^2 has no more harmonics than before, so
-    that the features stay those of the ISGP.
-
-    Parameters
-    ----------
-    kernel : TrigonometricKernel
-        Of the part of f that varies, scaled to its variance s^2.
-    tau : float, default=0.5
-        Prior standard deviation of the level w_0 of f; s^2 + tau^2 < 1.
-    mu, gamma : float
-        Prior mean and precision of nu_0.
-
-    Attributes
-    ----------
-    location, precision : Tensor of shape (M + 2,)
-        Of Gamma = (w, w_0, nu_0).
-
-    Raises
-    ------
-    ValueError
-        If s^2 + tau^2 is not below 1.
+    With k(0, 0) = 1 and m^2 + tau^2 + s^2 = 1, a ValueError where that cannot be, the prior mean is
+    nu(x) = mu + x as before (theorem 5), and s^2 says how far a path strays from a line. f^2 has no
+    more harmonics than before. ``kernel`` is scaled to s^2, and ``mu`` and ``gamma`` are those of
+    nu_0.
     """
 
     def __init__(
@@ -302,10 +258,6 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
         spread = self.mu.new_tensor([self.tau**-2])
         self.location = torch.cat([self.location[:-1], level, self.location[-1:]])
         self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
-
-    def features(self, x: Tensor) -> Tensor:
-        """The functions h(x) of the kernel, and 1: of shape (n, 2M + 2)."""
-        return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
         """That of the ISGP, with the level w_0 added to f."""
@@ -388,13 +340,7 @@ def _linear(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
-    """The prior's kernel, where its a and c are needed.
-
-    Raises
-    ------
-    TypeError
-        If it is another basis; the message says what is needed, and what for.
-    """
+    """The prior's kernel where its a and c are needed; a TypeError says what for."""
     if not isinstance(prior.kernel, TrigonometricKernel):
         raise TypeError(f"expected a prior with a TrigonometricKernel, {need}; got {prior!r}")
     return prior.kernel

@@ -31,6 +31,8 @@ __all__ = ["TrigonometricKernel"]
 class TrigonometricKernel(Basis):
     """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
 
+    W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
+
     Parameters
     ----------
     a : float or scalar Tensor
@@ -56,10 +58,6 @@ class TrigonometricKernel(Basis):
     edge : float
         1 / c, where the period ends.
 
-    Notes
-    -----
-    W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
-
     Examples
     --------
     >>> import torch
@@ -75,12 +73,7 @@ class TrigonometricKernel(Basis):
     """
 
     def __init__(
-        self,
-        *,
-        a: float | Tensor,
-        c: float,
-        n_basis: int = 64,
-        b: float | Tensor | None = None,
+        self, *, a: float | Tensor, c: float, n_basis: int = 64, b: float | Tensor | None = None
     ) -> None:
         if not 1 < as_number(a) < math.inf:
             raise ValueError(f"expected a finite a > 1, got a={as_number(a)}")
@@ -116,39 +109,22 @@ class TrigonometricKernel(Basis):
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
         """The kernel k(x, z) in closed form; x and z broadcast against each other.
 
-        A geometric series with ratio r = exp(i pi c (x - z)) / a, summed up to harmonic M/2: the
-        real form of appendix E's expression.
+        Appendix E: a geometric series with ratio exp(i pi c (x - z)) / a, up to harmonic M/2.
         """
         angle = math.pi * self.c * (x.to(torch.float64) - z.to(torch.float64))
         ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
         return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
 
     def basis(self, x: Tensor) -> Tensor:
-        """The basis functions phi(x), eq. (14).
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-
-        Returns
-        -------
-        Tensor of shape (n, M)
-        """
+        """The basis functions phi(x), eq. (14): (n,) to (n, M)."""
         waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
         return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
 
     def slopes(self, x: Tensor) -> Tensor:
         """The derivatives phi'(x): (n,) to (n, M)."""
-        harmonics = self.n_basis // 2
-        frequency = (
-            math.pi * self.c * torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)
-        )
-        cosine, sine = self.basis(x).split(harmonics, dim=1)
+        cosine, sine = self.basis(x).chunk(2, dim=1)
+        frequency = self._frequencies(self.n_basis // 2, x.device)
         return torch.cat([-frequency * sine, frequency * cosine], dim=1)
-
-    def variance_at(self, x: Tensor) -> Tensor:
-        """The prior variance k(x, x), which is k(0, 0) everywhere: (n,) to (n,)."""
-        return self.variance.expand(x.shape)
 
     def integrated_variance(self, x: Tensor) -> Tensor:
         """The integral of k(z, z) from 0 to x, k(0, 0) x: (n,) to (n,)."""
@@ -157,8 +133,7 @@ class TrigonometricKernel(Basis):
     def integrals(self, x: Tensor) -> Tensor:
         """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
         x = as_points(x)
-        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=x.device)
-        frequency = math.pi * self.c * harmonics
+        frequency = self._frequencies(self.n_basis, x.device)
         half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
         # In half angles neither function loses digits near x = 0.
         sines = 2 * half.real * half.imag / frequency
@@ -176,12 +151,11 @@ class TrigonometricKernel(Basis):
         """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time and few passes.
 
         The Fourier series of f^2, integrated term by term, is a polynomial in exp(i pi c x).
-        Shapes as in :meth:`Basis.integrated_square`.
         """
         p = self.square_coefficients(w.reshape(-1, self.n_basis))
         level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
-        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=w.device)
-        series = torch.complex(-waves[1], -waves[0]) / (math.pi * self.c * harmonics)
+        frequency = self._frequencies(self.n_basis, w.device)
+        series = torch.complex(-waves[1], -waves[0]) / frequency
         # The rest sums series_k (z^k - 1), z = exp(i pi c x). Near x = 0 that would cancel, so
         # z - 1 is taken out, and exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
         quotient = series.flip(1).cumsum(1).flip(1)
@@ -195,24 +169,14 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9) by the closed forms of appendix E: the reference form.
+        """The matrix psi(x) of eq. (9) by the closed forms of appendix E: (n,) to (n, M, M).
 
         The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the
-        print has ``sin(m..) sin(m..)``. Use :meth:`integrated_square` for anything but small
-        checks.
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-
-        Returns
-        -------
-        Tensor of shape (n, M, M)
+        print has ``sin(m..) sin(m..)``. A reference, for small checks.
         """
-        harmonics = self.n_basis // 2
-        m = torch.arange(1, harmonics + 1, dtype=torch.float64, device=x.device)[:, None]
-        n = m.T
         pic = math.pi * self.c
+        m = self._frequencies(self.n_basis // 2, x.device)[:, None] / pic
+        n = m.T
         x = as_points(x)[:, None, None]
         sin_m, cos_m = torch.sin(pic * m * x), torch.cos(pic * m * x)
         sin_n, cos_n = sin_m.mT, cos_m.mT
@@ -225,6 +189,10 @@ class TrigonometricKernel(Basis):
             same, sin_m**2 / (2 * pic * m), (m - n * sin_m * sin_n - m * cos_m * cos_n) / gap
         )
         return torch.cat([torch.cat([cc, sc.mT], dim=2), torch.cat([sc, ss], dim=2)], dim=1)
+
+    def _frequencies(self, n: int, device: torch.device) -> Tensor:
+        """Those of the first n harmonics: k pi c."""
+        return math.pi * self.c * torch.arange(1, n + 1, dtype=torch.float64, device=device)
 
 
 @lru_cache(maxsize=16)

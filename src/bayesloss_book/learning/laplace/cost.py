@@ -48,8 +48,8 @@ def measure(*, method: str, n: int, n_basis: int, repeat: int) -> dict[str, floa
     data = Bernoulli().condense(prior.features, x, (x > 0).to(torch.float64))
     joint = LogJoint(prior, Bernoulli(), data)
     Gamma = torch.cat([w, w.new_zeros(1)])
-    slope = joint.gradient(Gamma)
-    return {"mean": float(slope @ torch.linalg.solve(joint.hessian(Gamma), slope)) / n}
+    slope, hessian = joint.derivatives(Gamma)
+    return {"mean": float(slope @ torch.linalg.solve(hessian, slope)) / n}
 
 
 def cells() -> list[dict[str, Any]]:
