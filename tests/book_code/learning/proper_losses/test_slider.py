@@ -40,12 +40,6 @@ def test_dots_stand_where_the_cost_is_least(text):
     assert "distance 1.00, square 0.70, log 0.70" in elements.find("output").text
 
 
-@pytest.mark.parametrize("chance", [0, 0.04, 1])
-def test_a_chance_beyond_the_slider_is_refused(chance):
-    with pytest.raises(ValueError, match="expected a chance"):
-        forecast_slider(chance)
-
-
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")
 def test_script_draws_what_the_page_starts_with_and_moves(text):
     """Run the script on stubs: at 0.7 its curves are those of the page, at 0.3 the dots move."""

@@ -39,12 +39,6 @@ def test_draws_are_the_seed_s():
     np.testing.assert_allclose(json.loads(div["data-draws"]), expected, atol=5.1e-4)
 
 
-@pytest.mark.parametrize("n", [0, 4])
-def test_number_of_curves(n):
-    with pytest.raises(ValueError, match=f"expected n_samples of 1 to 3, got {n}"):
-        prior_slider(n, 0)
-
-
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")
 def test_script_draws_the_package_s_curves():
     """Run the script on a page of stubs, and read the paths that it sets."""
