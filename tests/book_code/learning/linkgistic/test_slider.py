@@ -30,20 +30,6 @@ def text(rounds):
     return link_slider(rounds, SHOWN, x, SMALL.odds, **NUMBERS)._repr_html_()
 
 
-def test_carries_everything_it_needs(text):
-    assert not re.search(r"https?:|<img|import|fetch|src=", text)
-    assert len(text) < 60_000
-
-
-def test_has_a_labelled_slider_a_button_and_a_described_picture(text):
-    elements = BeautifulSoup(text, "html.parser")
-    (slider,) = elements.find_all("input")
-    assert (slider["type"], slider["min"], slider["max"]) == ("range", "0", "2")
-    assert [values["type"] for values in elements.find_all("button")] == ["button"]
-    assert len(elements.find_all("label")) == 1
-    assert all(values["aria-label"] for values in elements.find_all("svg"))
-
-
 def test_frames_are_the_rounds(rounds, text):
     frames = BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     assert [int(values["data-round"]) for values in frames] == list(SHOWN)
