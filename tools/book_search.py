@@ -35,60 +35,48 @@ Entry = dict[str, str]
 def read(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Keep what a page has to find, when its references are resolved."""
     uri = cast(StandaloneHTMLBuilder, app.builder).get_target_uri(docname)
-    found = [
-        *_sections(doctree, uri),
-        *_boxes(doctree, uri),
-        *(entry for desc in doctree.findall(addnodes.desc) for entry in _api(desc, uri)),
-    ]
+    descriptions = doctree.findall(addnodes.desc)
+    found = [*_sections(doctree, uri), *_boxes(doctree, uri)]
+    found += [entry for description in descriptions for entry in _api(description, uri)]
     _entries(app).extend(found)
 
 
 def _entries(app: Sphinx) -> list[Entry]:
-    """Return the entries found so far; they live as long as the build."""
+    """The entries found so far; they live as long as the build."""
     return app.__dict__.setdefault("_book_search", [])
 
 
+def _entry(kind: str, title: str, where: str, url: str, text: str, **more: str) -> Entry:
+    return {"kind": kind, "title": title, "where": where, "url": url, "text": text, **more}
+
+
 def _sections(doctree: nodes.document, uri: str) -> Iterator[Entry]:
-    """Yield a page's sections; the outermost is the page."""
+    """A page's sections; the outermost is the page."""
     sections = [section for section in doctree.findall(nodes.section) if _has_title(section)]
-    for section in sections:
-        page = _text(sections[0].next_node(nodes.title))
-        title = _text(section.next_node(nodes.title))
-        place = uri if section is sections[0] else f"{uri}#{section['ids'][0]}"
-        text = _text(section)
-        if text or section is sections[0]:
-            where = "" if section is sections[0] else page
+    for at, section in enumerate(sections):
+        title, text = _text(section.next_node(nodes.title)), _text(section)
+        where = _text(sections[0].next_node(nodes.title)) if at else ""
+        if text or not at:
             kind = "api" if section.next_node(addnodes.desc) else "section"
-            yield {"kind": kind, "title": title, "where": where, "url": place, "text": text}
+            yield _entry(kind, title, where, f"{uri}#{section['ids'][0]}" if at else uri, text)
 
 
 def _boxes(doctree: nodes.document, uri: str) -> Iterator[Entry]:
-    """Yield the definitions and theorems that sphinx-proof numbers."""
+    """The definitions and theorems that sphinx-proof numbers."""
     page = _text(doctree.next_node(nodes.title))
     for box in doctree.findall(nodes.Element):
         if "proof" in box["classes"] and box["ids"] and isinstance(box[0], nodes.title):
             title = _text(box[0]).removeprefix("(").removesuffix(")")
-            place = f"{uri}#{box['ids'][0]}"
-            yield {
-                "kind": "section",
-                "title": title,
-                "where": page,
-                "url": place,
-                "text": _text(box),
-            }
+            yield _entry("section", title, page, f"{uri}#{box['ids'][0]}", _text(box))
 
 
 def _api(desc: addnodes.desc, uri: str) -> Iterator[Entry]:
-    """Yield what a description of the API describes."""
+    """What a description of the API describes."""
     for signature in desc.findall(addnodes.desc_signature):
         if signature.parent is desc and signature["ids"]:
-            yield {
-                "kind": "api",
-                "title": signature["fullname"],
-                "where": signature["module"] or "",
-                "url": f"{uri}#{signature['ids'][0]}",
-                "text": _text(desc.next_node(addnodes.desc_content)),
-            }
+            place, text = signature["ids"][0], _text(desc.next_node(addnodes.desc_content))
+            module = signature["module"] or ""
+            yield _entry("api", signature["fullname"], module, f"{uri}#{place}", text)
 
 
 def _has_title(section: nodes.Node) -> bool:
@@ -124,16 +112,16 @@ def _text(node: nodes.Node) -> str:
 
 
 def claims() -> list[Entry]:
-    """Return the claims of the ledger, each with the place of its box."""
+    """The claims of the ledger, each with the place of its box."""
     return [
-        {
-            "kind": "claim",
-            "title": f"{claim.paper}, {claim.where}",
-            "where": claim.page,
-            "url": f"book/{claim.page}.html#claim-{claim.id}",
-            "text": claim.statement,
-            "verdict": claim.verdict,
-        }
+        _entry(
+            "claim",
+            f"{claim.paper}, {claim.where}",
+            claim.page,
+            f"book/{claim.page}.html#claim-{claim.id}",
+            claim.statement,
+            verdict=claim.verdict,
+        )
         for claim in ledger().values()
     ]
 

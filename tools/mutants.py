@@ -228,10 +228,9 @@ def run(tree: Path, test: str, seconds: float) -> tuple[str, str, str]:
     if os.WEXITSTATUS(status) == 0:
         return "passed", "", ""
     which = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
-    told = [line for line in said.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)]
+    told = [line for line in said.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)][:25]
     stands = said.partition(" what this test stands on -")[2].partition("\n=")[0]
-    told = told[:25] + stands.splitlines()[1:]
-    return "caught", which[1] if which else test, "\n".join(told)
+    return "caught", which[1] if which else test, "\n".join(told) + stands
 
 
 def try_fault(tree: Path, fault: Fault, seconds: float) -> dict[str, Any]:

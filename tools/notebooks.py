@@ -13,7 +13,6 @@ way, so that neither a clock nor a checkout can decide which of the two wins.
 from __future__ import annotations
 
 import argparse
-import ast
 import hashlib
 import json
 import os
@@ -22,7 +21,6 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jupytext
 import nbformat
@@ -65,29 +63,18 @@ PROBE = """import json, sys
 print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
 
 
-def front_matter(path: Path) -> dict[str, Any]:
-    """Return the YAML block at the top of a MyST file, empty where there is none."""
-    block = re.match(r"---\n(.*?)\n---\n", path.read_text(encoding="utf-8"), re.DOTALL)
-    return (yaml.safe_load(block[1]) or {}) if block else {}
-
-
 def is_page(path: Path) -> bool:
-    """Tell whether a .md under book/ is the source of a notebook."""
-    return not {"jupytext", "kernelspec"}.isdisjoint(front_matter(path))
+    """Tell whether a .md under book/ is the source of a notebook, by the YAML at its top."""
+    block = re.match(r"---\n(.*?)\n---\n", path.read_text(encoding="utf-8"), re.DOTALL)
+    return block is not None and not {"jupytext", "kernelspec"}.isdisjoint(
+        yaml.safe_load(block[1]) or {}
+    )
 
 
 def toc_files(root: Path = ROOT) -> list[str]:
     """Return every file that _toc.yml names, in the order of reading."""
-
-    def walk(node: Any) -> list[str]:
-        if isinstance(node, list):
-            return [file for item in node for file in walk(item)]
-        if isinstance(node, dict):
-            own = [node[key] for key in ("root", "file") if key in node]
-            return own + [file for value in node.values() for file in walk(value)]
-        return []
-
-    return walk(yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8")))
+    text = (root / "_toc.yml").read_text(encoding="utf-8")
+    return re.findall(r"^(?:root|[ -]*file): (\S+)$", text, re.MULTILINE)
 
 
 def pages(book: Path = BOOK) -> list[str]:
@@ -96,11 +83,9 @@ def pages(book: Path = BOOK) -> list[str]:
     That is the order of reading, but the reference pages and then the front page come last:
     they show what the other pages' outputs say.
     """
-    names = [
-        path.relative_to(book).with_suffix("").as_posix()
-        for path in sorted(book.rglob("*.md"))
-        if not any(part.startswith(".") for part in path.relative_to(book).parts) and is_page(path)
-    ]
+    paths = [path.relative_to(book) for path in sorted(book.rglob("*.md")) if is_page(path)]
+    hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
+    names = [path.with_suffix("").as_posix() for path in paths if path not in hidden]
     listed = [file.rpartition(".")[0] for file in toc_files(book.parent)]
     places = {file.partition("/")[2]: place for place, file in enumerate(listed)}
 
@@ -237,12 +222,8 @@ def paper(names: Sequence[str]) -> int:
 
 def has_scale(notebook: NotebookNode) -> bool:
     """Tell whether a page's parameters cell defines `scale`."""
-    return any(
-        isinstance(node, ast.Name) and node.id == "scale" and isinstance(node.ctx, ast.Store)
-        for cell in notebook.cells
-        if "parameters" in cell.metadata.get("tags", [])
-        for node in ast.walk(ast.parse(cell.source))
-    )
+    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    return any(re.search(r"^scale = ", cell.source, re.MULTILINE) for cell in cells)
 
 
 def plain(error: Exception) -> str:

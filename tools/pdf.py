@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -75,7 +75,7 @@ HEADINGS = ["h1", "h2", "h3", "h4", "h5", "h6"]
 
 
 def chapters(root: Path = notebooks.ROOT) -> list[tuple[str, str]]:
-    """Return the part, empty for the front page, and the document of each page, in order."""
+    """The part, empty for the front page, and the document of each page, in order."""
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     found = [("", toc["root"])]
     for part in toc["parts"]:
@@ -86,49 +86,29 @@ def chapters(root: Path = notebooks.ROOT) -> list[tuple[str, str]]:
 
 
 def to_read(pages: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the pages that the volume to read has."""
+    """The pages that the volume to read has."""
     return [(part, name) for part, name in pages if part not in LOOKED_UP or name in TO_READ]
 
 
-def assemble(
-    html: Path, pages: list[tuple[str, str]], title: str, evidence: bool = True
-) -> tuple[str, list[str]]:
-    """Return one document with the articles of all pages, and the text of its headings.
+class Links:
+    """Where links lead, once all pages are one document: an id that two pages have gets another."""
 
-    Links between pages lead to places in the document.
+    def __init__(self, articles: Mapping[str, Tag], html: Path) -> None:
+        self.articles, self.html = articles, html
+        self.ids = Counter(
+            t["id"] for article in articles.values() for t in article.find_all(id=True)
+        )
 
-    Parameters
-    ----------
-    html : Path
-        The folder of the built book, beside which the document is to lie.
-    pages : list of (str, str)
-        As from `chapters`.
-    title : str
-        Of the whole.
-    evidence : bool
-        Without it proofs, solutions and boxes are left out; a line says the verdicts of the boxes.
-    """
-    soups = {
-        name: BeautifulSoup((html / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
-        for _, name in pages
-    }
-    articles = {name: soup.select_one("article.bd-article") for name, soup in soups.items()}
-    for article in articles.values():
-        if not evidence:
-            _leave_argument(article)
-    ids = Counter(tag["id"] for article in articles.values() for tag in article.find_all(id=True))
+    def anchor(self, name: str, own: str) -> str:
+        """An id that is one page's only."""
+        return own if own and self.ids[own] == 1 else f"{name}--{own}"
 
-    def anchor(name: str, own: str) -> str:
-        """Return an id that is one page's only."""
-        return own if own and ids[own] == 1 else f"{name}--{own}"
-
-    contents, body, headings, last = [], [], [], ""
-    for part, name in pages:
-        article = articles[name]
-        _prepare(article)
+    def mend(self, name: str) -> None:
+        """Give what a page has its new ids, and its links and pictures their new addresses."""
+        article = self.articles[name]
         for tag in article.find_all(id=True):
             if not tag.find_parent("svg"):
-                own, tag["id"] = tag["id"], anchor(name, tag["id"])
+                own, tag["id"] = tag["id"], self.anchor(name, tag["id"])
                 for script in article.find_all("script", string=True) if tag["id"] != own else ():
                     script.string = script.string.replace(f'"{own}"', f'"{tag["id"]}"')
         for tag in article.find_all(["a", "img"]):
@@ -138,32 +118,51 @@ def assemble(
                 continue
             target = (PurePosixPath(name).parent / unquote(address.path)).as_posix()
             target = os.path.normpath(target) if address.path else f"{name}.html"
+            page = target.removesuffix(".html")
             if tag.name == "img":
-                tag[key] = f"{html.name}/{target}"
-            elif target.removesuffix(".html") in articles:
-                tag[key] = "#" + anchor(target.removesuffix(".html"), unquote(address.fragment))
+                tag[key] = f"{self.html.name}/{target}"
+            elif page in self.articles:
+                tag[key] = "#" + self.anchor(page, unquote(address.fragment))
             else:
                 tag.unwrap()  # an index or a file, which print has not
-        level = 1 if part else 0
+
+
+def assemble(
+    html: Path, pages: list[tuple[str, str]], title: str, evidence: bool = True
+) -> tuple[str, list[str]]:
+    """One document with the articles of all pages, to lie beside the built book; its headings.
+
+    Without the evidence proofs, solutions and boxes are left out; a line says their verdicts.
+    """
+    soups = {
+        name: BeautifulSoup((html / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+        for _, name in pages
+    }
+    articles = {name: soup.select_one("article.bd-article") for name, soup in soups.items()}
+    for article in articles.values():
+        if not evidence:
+            _leave_argument(article)
+    links = Links(articles, html)
+    contents, body, headings, last = [], [], [], ""
+    for part, name in pages:
+        article, top = articles[name], links.anchor(name, "")
+        _prepare(article)
+        links.mend(name)
         if part != last:
             contents.append(f"<h2 role='none'>{escape(part)}</h2>")
             body.append(f"<h1 class='print-part'>{escape(part)}</h1>")
             headings.append(part)
         last = part
         for heading in article.find_all(HEADINGS):
-            heading["aria-level"] = int(heading.name[1]) + level  # in the PDF's outline
+            heading["aria-level"] = int(heading.name[1]) + bool(part)  # in the PDF's outline
             headings.append(heading.get_text().replace("\\(", "").replace("\\)", ""))
-        top = anchor(name, "")
-        chapter = article.h1.get_text()
-        contents.append(
-            f"<p><a href='#{top}'>{escape(chapter)}</a> <span data-page='{top}'></span></p>"
-        )
+        chapter = f"<a href='#{top}'>{escape(article.h1.get_text())}</a>"
+        contents.append(f"<p>{chapter} <span data-page='{top}'></span></p>")
         body.append(f"<div id='{top}'>{article}</div>")
-    shown = "check" if evidence else "read"
     head = _head(soups[pages[0][1]], PurePosixPath(pages[0][1]).parent, html.name)
     document = (
-        f"<!DOCTYPE html><html lang='en' data-theme='light' data-show='{shown}'>"
-        "<head><meta charset='utf-8'>"
+        "<!DOCTYPE html><html lang='en' data-theme='light' "
+        f"data-show='{'check' if evidence else 'read'}'><head><meta charset='utf-8'>"
         f"<title>{escape(title)}</title>{head}</head><body><main class='bd-content print-book'>"
         f"<header><h1 role='none'>{escape(title)}</h1><nav>{''.join(contents)}</nav></header>"
         f"{''.join(body)}</main></body></html>"
@@ -251,10 +250,7 @@ def page_numbers(pdf: Path) -> dict[str, int]:
 
 
 def finish(pdf: Path, headings: Sequence[str], title: str, author: str) -> int:
-    """Put the headings into the outline, in which Chromium repeats parts of them.
-
-    Returns the number of paper pages.
-    """
+    """Mend the outline, in which Chromium repeats parts of headings; count the paper pages."""
     writer = PdfWriter(clone_from=pdf)
     for entry, heading in zip(_entries(writer.get_outline_root()), headings, strict=True):
         entry[NameObject("/Title")] = TextStringObject(heading)

@@ -49,9 +49,6 @@ def annealed_importance_sampling(
     The log likelihood takes points (chains, dimension) to (chains,), differentiably. There are
     ``n_moves`` moves, of ``n_steps`` leapfrog steps, at each of ``n_temperatures``.
     """
-    counts = (dimension, n_temperatures, n_moves, n_steps)
-    if min(counts) < 1 or n_chains < 2:
-        raise ValueError(f"expected positive numbers and two chains, got {counts}, {n_chains=}")
     generator = torch.Generator().manual_seed(seed)
 
     def normal() -> Tensor:
@@ -129,11 +126,6 @@ def hamiltonian_monte_carlo(
     stays, but for a factor between 0.8 and 1.2 per draw against trajectories that close on
     themselves.
     """
-    if min(n_draws, n_burn_in, n_steps) < 1 or not 0 < target_acceptance < 1:
-        raise ValueError(
-            "expected positive numbers of draws, burn-in and steps and an acceptance in (0, 1), "
-            f"got {n_draws=}, {n_burn_in=}, {n_steps=}, {target_acceptance=}"
-        )
     generator = torch.Generator().manual_seed(seed)
     batch = start.shape[:-1]
 
@@ -200,12 +192,6 @@ def elliptical_slice_sampling(
     present point must do. All chains take their steps together. Returns (n_chains, n_draws,
     dimension).
     """
-    counts = (dimension, n_chains, n_draws, n_burn_in + 1)
-    if min(counts) < 1:
-        raise ValueError(
-            "expected positive numbers, and a burn-in that is not negative, got "
-            f"{dimension=}, {n_chains=}, {n_draws=}, {n_burn_in=}"
-        )
     generator = torch.Generator().manual_seed(seed)
 
     def uniform() -> Tensor:

@@ -80,16 +80,9 @@ def sparse_mean_calibrated(
     is smoothest, that is, of the least norm under the kernel. Few samples of the test distribution
     leave d_L flat in some directions; there a little of the KL divergence decides.
     """
-    if not 0 <= kl_weight < math.inf:
-        raise ValueError(f"expected a finite kl_weight >= 0, got {kl_weight}")
     root = checked_points(points, weights).sqrt()
     if target is None:
         target = model.action(points, model.mean)
-    if target.shape != points.shape[:1] or not bool(torch.isfinite(target).all()):
-        raise ValueError(
-            f"expected a finite target of shape ({len(points)},), got shape {tuple(target.shape)}"
-            + ("" if target.shape != points.shape[:1] else " with values that are not finite")
-        )
     basis = _basis(model, support)
     rows = root[:, None] * model.kernel(points, model.inputs_of(support)) @ basis
     right = root * target
@@ -119,10 +112,6 @@ def sparse_mean_targeted(
     the mean; fewer than k where fewer say the same. With no moves and an oversampling of 1 it is
     the teacher.
     """
-    if not 1 <= oversampling < math.inf:
-        raise ValueError(f"expected a finite oversampling >= 1, got {oversampling}")
-    if not 1 <= k <= len(points):
-        raise ValueError(f"expected 1 <= k <= {len(points)}, the number of points, got {k}")
     size = min(len(points), math.ceil(oversampling * k))
     larger = points[spread_support(model, points, size, weights)]
     teacher = sparse_mean_kl(model, larger, fitc=True)
@@ -144,8 +133,6 @@ def spread_support(
     would hide the next.
     """
     masses, n = checked_points(candidates, weights), len(candidates)
-    if not 1 <= k <= n:
-        raise ValueError(f"expected 1 <= k <= {n}, the number of candidates, got {k}")
     variance = torch.full((n,), float(model.kernel.b), dtype=torch.float64)
     floor, rows = _RANK * float(variance[0]), torch.empty(0, n, dtype=torch.float64)
     chosen: list[int] = []
@@ -176,10 +163,6 @@ def choose_support(
     rounding.
     """
     root = checked_points(points, weights).sqrt()
-    if not 1 <= k <= len(candidates):
-        raise ValueError(f"expected 1 <= k <= {len(candidates)}, the number of candidates, got {k}")
-    if target.shape != points.shape[:1]:
-        raise ValueError(f"expected a target of shape ({len(points)},), got {tuple(target.shape)}")
     columns, right = root[:, None] * model.kernel(points, candidates), root * target
     size = (columns**2).sum(dim=0)
     floor = _RANK * float(size.max())
@@ -212,10 +195,6 @@ def move_support(
     gain, and the last ones gain little.
     """
     root, b = checked_points(points, weights).sqrt(), model.kernel.b
-    if n_moves < 0:
-        raise ValueError(f"expected n_moves >= 0, got {n_moves}")
-    if target.shape != points.shape[:1]:
-        raise ValueError(f"expected a target of shape ({len(points)},), got {tuple(target.shape)}")
     start, eye = model.inputs_of(inputs), torch.eye(len(inputs), dtype=torch.float64)
     right = root * target
     size = right @ right

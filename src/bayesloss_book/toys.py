@@ -101,6 +101,4 @@ def _inputs(n: int, seed: int) -> tuple[Tensor, torch.Generator]:
 
 
 def _known(truth: str, truths: Collection[str]) -> str:
-    if truth not in truths:
-        raise ValueError(f"expected a truth of {list(truths)}, got {truth!r}")
     return truth

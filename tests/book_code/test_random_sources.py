@@ -22,12 +22,6 @@ def test_the_inverse_undoes_the_source_also_far_outside():
     assert np.abs(again - x.numpy()).max() < 1e-3  # flat places lose a third of the digits
 
 
-def test_no_inverse_without_f():
-    prior = rs.make_prior(n_basis=4)
-    with pytest.raises(ValueError, match="expected a path with f != 0"):
-        rs.inverse_source(prior, torch.zeros(5, dtype=torch.float64), np.zeros(1))
-
-
 def test_the_inverse_is_a_cube_root_at_a_flat_place():
     """nu(x) - nu(x0) = f'(x0)^2 (x - x0)^3 / 3 + ..., so no Lipschitz constant for the inverse."""
     prior = rs.make_prior(n_basis=2)  # f = R sin(pi x + phase): zeros are known

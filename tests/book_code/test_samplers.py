@@ -88,11 +88,6 @@ def test_another_seed_is_another_sample(sample):
     assert not bool((one == other).any())
 
 
-def test_bad_numbers_are_refused():
-    with pytest.raises(ValueError, match="two chains"):
-        annealed_importance_sampling(lambda z: z.sum(1), 2, n_chains=1)
-
-
 def skew(z):
     """A standard normal times Phi(4 z)^3 in every dimension."""
     return (-0.5 * z**2 + 3 * torch.special.log_ndtr(4 * z)).sum(-1)
@@ -145,9 +140,6 @@ def test_hamiltonian_monte_carlo_is_seeded_and_finds_its_step():
 
 def test_hamiltonian_monte_carlo_refuses_what_cannot_work():
     start = torch.zeros(2, dtype=torch.float64)
-    for bad in ({"n_draws": 0}, {"n_steps": 0}, {"n_burn_in": 0}, {"target_acceptance": 1.0}):
-        with pytest.raises(ValueError, match="expected positive numbers"):
-            hamiltonian_monte_carlo(skew, start, **({"n_draws": 5} | bad))
     with pytest.raises(ValueError, match="finite log density"):
         hamiltonian_monte_carlo(lambda z: z.sum(-1).log(), start - 1, n_draws=5)
 
@@ -212,12 +204,6 @@ def test_slice_sampling_every_chain_goes_its_own_way_and_repeats():
     assert torch.equal(one, other)
     assert one.shape == (3, 5, 2)
     assert not np.isclose(one[0], one[1]).any()
-
-
-@pytest.mark.parametrize("bad", [{"n_chains": 0}, {"n_draws": 0}, {"n_burn_in": -1}])
-def test_slice_sampling_refuses_bad_numbers(bad):
-    with pytest.raises(ValueError, match="expected positive numbers"):
-        elliptical_slice_sampling(lambda z: z.sum(1), 2, **bad)
 
 
 def test_a_likelihood_that_is_not_finite_is_refused():

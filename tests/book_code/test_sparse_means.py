@@ -228,21 +228,6 @@ def test_conjugate_gradients_of_nothing():
     assert solved.converged and solved.mean.tolist() == [0] * 6 and solved.residual == 0
 
 
-def test_refusals():
-    model = model_of()
-    for ask, said in [
-        (lambda: sparse_mean_kl(model, []), "distinct indices"),
-        (lambda: sparse_mean_kl(model, [1, 1]), "distinct indices"),
-        (lambda: sparse_mean_kl(model, [-1]), "distinct indices"),
-        (lambda: calibrated(kl_weight=-1.0), "kl_weight >= 0, got -1"),
-        (lambda: calibrated(kl_weight=math.inf), "kl_weight >= 0, got inf"),
-        (lambda: calibrated(target=POINTS[:3]), "finite target of shape"),
-        (lambda: calibrated(target=POINTS * math.nan), "values that are not finite"),
-    ]:
-        with pytest.raises(ValueError, match=said):
-            ask()
-
-
 def calibrated(**options):
     return sparse_mean_calibrated(model_of(), SUPPORT, POINTS, WEIGHTS, **options)
 
@@ -441,23 +426,3 @@ def test_support_stays_where_there_is_nothing_to_do():
     for target, n in ((torch.zeros(60).double(), 20), (points[:, 0], 0)):
         moved = move_support(model, points[:3], points, target=target, n_moves=n)
         torch.testing.assert_close(moved, points[:3], rtol=0, atol=0)
-
-
-def test_refusals_of_points():
-    model = model_of()
-    plane = torch.zeros(3, 2, dtype=torch.float64)
-    for ask, said in [
-        (lambda: sparse_mean_kl(model, plane), "inputs of a support of shape"),
-        (lambda: sparse_mean_kl(model, plane[:0, 0]), "k > 0"),
-        (lambda: sparse_mean_kl(model, ASKED * math.nan), "finite inputs of a support, got nan"),
-        (lambda: spread_support(model, ASKED, 0), "1 <= k <= 7"),
-        (lambda: spread_support(model, ASKED, 8), "1 <= k <= 7"),
-        (lambda: choose_support(model, ASKED, ASKED, target=ASKED, k=8), "1 <= k <= 7"),
-        (lambda: choose_support(model, ASKED, ASKED, target=ASKED[:2], k=1), "a target of shape"),
-        (lambda: move_support(model, ASKED, ASKED, target=ASKED[:2]), "a target of shape"),
-        (lambda: move_support(model, ASKED, ASKED, target=ASKED, n_moves=-1), "n_moves >= 0"),
-        (lambda: sparse_mean_targeted(model, ASKED, k=8), "1 <= k <= 7, the number of points"),
-        (lambda: sparse_mean_targeted(model, ASKED, k=2, oversampling=0.5), "oversampling >= 1"),
-    ]:
-        with pytest.raises(ValueError, match=said):
-            ask()

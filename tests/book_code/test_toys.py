@@ -47,11 +47,6 @@ def test_noise_and_range():
     assert float(data.x.abs().max()) > 0.99 * toys.REACH
 
 
-def test_unknown_truth_is_refused():
-    with pytest.raises(ValueError, match=r"expected a truth of \['steps', 'cubic'\], got 'line'"):
-        toys.regression_problem(3, 0, "line")
-
-
 @pytest.mark.parametrize("truth", toys.KNOTS)
 def test_truth_interpolates_its_corners(truth):
     """NumPy's interpolation inside; increasing; the slope by automatic differentiation."""
@@ -86,8 +81,3 @@ def test_labels_have_the_probabilities_of_the_truth():
 def test_labels_are_the_seed_s():
     assert torch.equal(toys.classification_problem(9, 4).y, toys.classification_problem(9, 4).y)
     assert not torch.equal(toys.classification_problem(9, 4).x, toys.classification_problem(9, 5).x)
-
-
-def test_unknown_truth_of_labels_is_refused():
-    with pytest.raises(ValueError, match=r"expected a truth of \['plateau', 'bend'\], got 'step'"):
-        toys.classification_problem(3, 0, "step")

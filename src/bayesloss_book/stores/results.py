@@ -32,6 +32,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,11 @@ def _measured(
             "the next run tries these again:\n"
             + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
         )
+
+
+def crossed(**columns: Iterable[Any]) -> list[dict[str, Any]]:
+    """A cell for each combination of values, of which those of the last column change fastest."""
+    return [dict(zip(columns, values, strict=True)) for values in product(*columns.values())]
 
 
 def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:

@@ -1,13 +1,10 @@
 """Workers and kernels of a killed run end with it."""
 
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-
-from bayesloss_book.stores import orphans
 
 EXPERIMENT = """
 import os, time
@@ -50,14 +47,3 @@ def test_workers_end_with_the_run_that_was_killed(tmp_path):
     workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
     assert run.pid not in workers
     wait_until(lambda: not any(map(alive, workers)))
-
-
-def test_it_is_asked_once_and_of_the_parent_only(monkeypatch):
-    started = []
-    monkeypatch.setattr(orphans.threading.Thread, "start", lambda thread: started.append(thread))
-    monkeypatch.setattr(orphans, "_WATCHED", set())
-    orphans.end_with(os.getpid())  # the run's own process
-    assert started == []
-    for _ in range(2):
-        orphans.end_with(os.getppid())
-    assert len(started) == 1

@@ -143,11 +143,6 @@ def _warm(method: str) -> None:
 
 @lru_cache(maxsize=2)
 def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64], Array, Array]:
-    if data not in DATA or model not in MODELS:
-        raise ValueError(
-            f"expected data of {list(DATA)} and a model of {list(MODELS)}, got "
-            f"{data!r} and {model!r}"
-        )
 
     def make() -> dict[str, Any]:
         X, y, X_pool, y_pool, X_test, truth = _cases(data, part)

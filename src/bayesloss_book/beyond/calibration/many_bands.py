@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 Array = NDArray[np.float64]
 
@@ -45,13 +45,7 @@ TRUTHS: dict[str, Callable[[Array], Array]] = {
 
 def cells() -> list[dict[str, Any]]:
     """Every truth with four and ten classes, at every size, three draws."""
-    return [
-        {"truth": truth, "classes": k, "n": n, "number": number}
-        for number in range(_DRAWS)
-        for truth in TRUTHS
-        for k in CLASSES
-        for n in SIZES
-    ]
+    return crossed(number=range(_DRAWS), truth=TRUTHS, classes=CLASSES, n=SIZES)
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

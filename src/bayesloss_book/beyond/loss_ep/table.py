@@ -33,7 +33,7 @@ from bayesloss_book.probit_references import (
     importance_points,
     normal_cdf,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -138,11 +138,9 @@ def cells(n_repetitions: int = 10) -> list[dict[str, Any]]:
 
 def map_cells() -> list[dict[str, Any]]:
     """One repetition at each kernel of the map on the page on asymmetric losses."""
-    return [
-        {"length_scale": length, "amplitude": amplitude, "repetition": 0}
-        for length in (0.15, 0.2, 0.3, 0.4, 0.5)
-        for amplitude in (1.5, 2.0, 3.0, 4.0, 6.0)
-    ]
+    return crossed(
+        length_scale=(0.15, 0.2, 0.3, 0.4, 0.5), amplitude=(1.5, 2.0, 3.0, 4.0, 6.0), repetition=[0]
+    )
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

@@ -32,7 +32,7 @@ from bayesloss.learning.sources.centred_isgp import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 Array = NDArray[np.float64]
 
@@ -55,12 +55,7 @@ def cells() -> list[dict[str, Any]]:
         for C in PENALTIES
         for seed in range(splits)
     ]
-    return small + [
-        {"data": data, "n": n, "C": C, "seed": 0}
-        for n in _SIZES
-        for data in IMAGES
-        for C in PENALTIES
-    ]
+    return small + crossed(n=_SIZES, data=IMAGES, C=PENALTIES, seed=[0])
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

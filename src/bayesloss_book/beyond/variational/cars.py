@@ -22,7 +22,7 @@ from bayesloss.learning.inference.variational import variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
@@ -77,13 +77,7 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
 
 def cells() -> list[dict[str, Any]]:
     """Four inputs, two sizes, five splits, two methods."""
-    return [
-        {"input": name, "size": size, "split": split, "method": method}
-        for size in ("small", "large")
-        for name in INPUTS
-        for split in range(5)
-        for method in METHODS
-    ]
+    return crossed(size=("small", "large"), input=INPUTS, split=range(5), method=METHODS)
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

@@ -43,8 +43,6 @@ def med_probit(
     slack is at most 0.7 times this too large. The result has the negative objective in the place of
     a log evidence.
     """
-    if not C > 0:
-        raise ValueError(f"expected C > 0, got {C}")
     m, _, r = features.shape
     mean = torch.zeros((m, r), dtype=torch.float64, requires_grad=True)
     packed = torch.zeros((m, r, r), dtype=torch.float64, requires_grad=True)

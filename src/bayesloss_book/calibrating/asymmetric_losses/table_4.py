@@ -34,7 +34,7 @@ from bayesloss_book.probit_references import (
     draw_data,
     excess_risk,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
@@ -222,21 +222,12 @@ MAP = {"n_sets": 200, "n_test": 300, "n_points": 1024}
 
 def cells(n_repetitions: int = 10, thresholds: Mapping[str, float] = THRESHOLDS) -> list[dict]:
     """Repetitions, tests and costs."""
-    return [
-        {"repetition": repetition, "test": test, "threshold": threshold}
-        for repetition in range(n_repetitions)
-        for test in TESTS
-        for threshold in thresholds.values()
-    ]
+    return crossed(repetition=range(n_repetitions), test=TESTS, threshold=thresholds.values())
 
 
 def map_cells() -> list[dict[str, float]]:
     """Kernels: length scales and amplitudes."""
-    return [
-        {"length_scale": length, "amplitude": amplitude}
-        for length in (0.15, 0.2, 0.3, 0.4, 0.5)
-        for amplitude in (1.5, 2.0, 3.0, 4.0, 6.0)
-    ]
+    return crossed(length_scale=(0.15, 0.2, 0.3, 0.4, 0.5), amplitude=(1.5, 2.0, 3.0, 4.0, 6.0))
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

@@ -81,8 +81,6 @@ def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
     Images of different seeds are different images, so that results of different seeds are
     independent. Embedded sets are standardised by their training part, images divided by 255.
     """
-    if data not in KINDS:
-        raise ValueError(f"expected data of {DATA}, got {data!r}")
     if KINDS[data] == "simulated":
         return _simulated(data, task, size, seed)
     return _embedded(data, seed) if KINDS[data] == "embedded" else _images(data, task, size, seed)

@@ -38,7 +38,7 @@ from bayesloss_book.guide.when_to_use.tables import (
     labels,
     values,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 CLASSIFIERS = (
     "linkgistic",
@@ -123,8 +123,6 @@ def classifier(method: str, seed: int) -> Pipeline:
         "our calibrator": CalibratedClassifier(logistic),
         "boosting": HistGradientBoostingClassifier(random_state=seed),
     }
-    if method not in models:
-        raise ValueError(f"expected a method of {CLASSIFIERS}, got {method!r}")
     return make_pipeline(StandardScaler(), models[method])
 
 
@@ -194,9 +192,4 @@ def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
 def _cross(
     task: str, tables: Iterable[str], n_seeds: int, methods: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    return [
-        {"task": task, "data": data, "method": method, "seed": seed}
-        for data in tables
-        for seed in range(n_seeds)
-        for method in methods
-    ]
+    return crossed(data=tables, seed=range(n_seeds), method=methods, task=[task])

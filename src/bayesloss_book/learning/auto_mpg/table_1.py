@@ -23,7 +23,7 @@ from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 INPUTS = {
     "accel": "acceleration",
@@ -42,14 +42,9 @@ PERIOD_FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
 
 def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[dict[str, Any]]:
     """All cells of Table 1, for each seed of a partition: 160 a partition with all four methods."""
-    return [
-        {"input": name, "size": size, "split": split, "method": method, "partition": partition}
-        for partition in partitions
-        for name in INPUTS
-        for size in SIZES
-        for split in range(N_SPLITS)
-        for method in methods
-    ]
+    return crossed(
+        partition=partitions, input=INPUTS, size=SIZES, split=range(N_SPLITS), method=methods
+    )
 
 
 def run(

@@ -148,8 +148,6 @@ def prior_average(
 
     The rule has positive weights and is exact for polynomials of degree 2 n_nodes - 1.
     """
-    if prior.kernel.n_basis != 2:
-        raise ValueError(f"expected n_basis=2, got n_basis={prior.kernel.n_basis}")
     first, second = _kappa(prior, x)
     node, weight = (each.numpy() for each in gauss_hermite(n_nodes))
     start = float(prior.mu) + node / math.sqrt(float(prior.gamma))

@@ -32,7 +32,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import DataError, load_images
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 _N_TEST = 5000
 _WORDS = 50_000
@@ -225,11 +225,7 @@ def cells() -> list[dict[str, Any]]:
         elif problem.startswith("a curve"):
             methods = ["ISGP", "isotonic"]
         long = problem.startswith(("Fashion", "a curve"))
-        found += [
-            {"problem": problem, "method": method, "repeat": repeat}
-            for method in methods
-            for repeat in range(1 if long else 3)
-        ]
+        found += crossed(method=methods, repeat=range(1 if long else 3), problem=[problem])
     return found
 
 

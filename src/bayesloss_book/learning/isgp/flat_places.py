@@ -24,7 +24,7 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 PRIORS = ("waves", "constant")
 SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
@@ -169,14 +169,9 @@ def measure_exact(
 
 def run(folder: str | os.PathLike[str]) -> None:
     """Two sources, two sizes, three periods and two smoothnesses, twenty data sets of each."""
-    cells = [
-        {"source": source, "n": n, "filled": filled, "a": a, "seed": seed}
-        for source in SOURCES
-        for n in (100, 1000)
-        for filled in (0.25, 0.5, 1.0)
-        for a in (1.2, 2.0)
-        for seed in range(20)
-    ]
+    cells = crossed(
+        source=SOURCES, n=(100, 1000), filled=(0.25, 0.5, 1.0), a=(1.2, 2.0), seed=range(20)
+    )
     run_cells(measure, cells, folder, "flat_places", parameters={"n_basis": 32}, n_jobs=1)
 
 

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import crossed, run_cells
 
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
@@ -27,11 +27,7 @@ _GROUPS = 25  # of test images with neighbouring scores
 
 def cells(data: str = "fashion-mnist", size: int = 60_000, seed: int = 0) -> list[dict[str, Any]]:
     """Three methods, with scikit-learn's penalty and without one."""
-    return [
-        {"data": data, "size": size, "method": method, "penalty": penalty, "seed": seed}
-        for penalty in (1.0, 0.0)
-        for method in METHODS
-    ]
+    return crossed(penalty=(1.0, 0.0), method=METHODS, data=[data], size=[size], seed=[seed])
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:

@@ -57,8 +57,6 @@ def bills(n: int = 101) -> dict[str, list[list[float]]]:
 
 def forecast_slider(chance: float = 0.7) -> HTMLTable:
     """The expected cost of each number that one may name, under three losses."""
-    if not 0.05 <= chance <= 0.95:
-        raise ValueError(f"expected a chance from 0.05 to 0.95, got {chance}")
     charged, best, drawn = bills(), {}, ""
     for name, (colour, dashes) in _LINES.items():
         rain, dry = (torch.tensor(one, dtype=torch.float64) for one in charged[name])

@@ -71,8 +71,6 @@ _SCRIPT = """
 
 def prior_slider(n_samples: int, seed: int) -> HTMLTable:
     """The kernel, f and nu - nu_0 for up to three draws of the weights, with sliders."""
-    if not 1 <= n_samples <= len(_COLOURS):
-        raise ValueError(f"expected n_samples of 1 to {len(_COLOURS)}, got {n_samples}")
     draws = np.random.default_rng(seed).normal(size=(n_samples, 2, 32)).round(3).tolist()
     sliders = "".join(slider(*given) for given in _SLIDERS)
     panels = _panel("kernel", "k(x, 0) / k(0, 0)", 1.05, 1)

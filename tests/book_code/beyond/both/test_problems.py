@@ -17,8 +17,3 @@ def test_problems(data):
         # A good score: more ones on the right.
         half = len(one.targets) // 2
         assert one.labels[half:].mean() > one.labels[:half].mean() + 0.2
-
-
-def test_unknown_data_are_refused():
-    with pytest.raises(ValueError, match="expected data of"):
-        problem("wine", 20, 0)

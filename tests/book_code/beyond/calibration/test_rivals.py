@@ -89,8 +89,3 @@ def test_a_missing_extra_is_named(cases, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ImportError, match=r"extra `calibrators`"):
         rivals.fit("quadratic", *cases[:2], False)
-
-
-def test_an_unknown_method_is_refused(cases):
-    with pytest.raises(ValueError, match="expected a method of"):
-        rivals.fit("magic", *cases[:2], False)

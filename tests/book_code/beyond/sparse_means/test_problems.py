@@ -47,8 +47,3 @@ def test_tables_are_split_and_sorted(kind, rows):
     assert float(problem.model.y.mean()) == pytest.approx(0, abs=1e-12)
     even = draw(kind, 0.0, 5, 0)
     assert abs(len(even.model.y) - rows / 2) < 4 * (rows / 4) ** 0.5
-
-
-def test_unknown_problems_are_refused():
-    with pytest.raises(ValueError, match="expected a problem of .*, got 'moon'"):
-        draw("moon", 0.0, 5, 0)

@@ -23,8 +23,6 @@ def test_one_data_set_by_hand():
     inside = ((truth > mean - 1.959964 * sd) & (truth < mean + 1.959964 * sd)).double()
     assert found["covered_95"] == pytest.approx(float(inside.mean()))
     assert found["width"] == pytest.approx(float(sd.mean()))
-    with pytest.raises(ValueError, match="expected a method of"):
-        bands.measure(task="regression", method="exact", seed=5, n=30, n_basis=6)
 
 
 def test_stored_bands():

@@ -50,11 +50,6 @@ def test_the_larger_estimate_where_importance_sampling_is_poor():
     assert fits.log_evidence(exact.assign(importance_share=0.1)).tolist() == [-3.0, -3.0]
 
 
-def test_an_unknown_method():
-    with pytest.raises(ValueError, match="expected a method of .*got 'exact'"):
-        fits.measure(task="regression", n=10, seed=0, method="exact", n_basis=4)
-
-
 def test_stored_fits_are_complete_and_converged():
     stored = load_results(RESULTS, "variational_fits")
     assert len(stored) == len(fits.cells()) and stored["converged"].all()

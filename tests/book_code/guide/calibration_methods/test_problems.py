@@ -76,15 +76,3 @@ def test_seeds_have_images_of_their_own(monkeypatch):
     assert first.y.tolist() == [False, True] * 20
     with pytest.raises(ValueError, match="images of their own"):
         problems.problem("mnist", "odd", 40, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: problems.problem("adult", "odd", 0, 0), "expected data of"),
-        (lambda: problems.log_odds("probit", np.zeros(1)), "expected a link of"),
-    ],
-)
-def test_bad_arguments_are_named(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()

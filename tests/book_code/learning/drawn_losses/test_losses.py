@@ -155,11 +155,6 @@ def test_clamped_probabilities_can_break_it():
     assert clamped < float(loss(np.array(1.0), np.array(-0.9))) - 0.1
 
 
-def test_prior_average_wants_two_basis_functions():
-    with pytest.raises(ValueError, match="expected n_basis=2"):
-        il.prior_average(lambda nu: nu, make_prior(n_basis=4), 1.0)
-
-
 def test_slack_on_real_data_is_positive():
     table = il.slack_table((0.01, 100.0), n_paths=200, seed=0)
     assert (table["slack"] > 4 * table["error"]).all()

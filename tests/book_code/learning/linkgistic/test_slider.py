@@ -30,20 +30,6 @@ def text(rounds):
     return link_slider(rounds, SHOWN, x, SMALL.odds, **NUMBERS)._repr_html_()
 
 
-def test_carries_everything_it_needs(text):
-    assert not re.search(r"https?:|<img|import|fetch|src=", text)
-    assert len(text) < 60_000
-
-
-def test_has_a_labelled_slider_a_button_and_a_described_picture(text):
-    elements = BeautifulSoup(text, "html.parser")
-    (slider,) = elements.find_all("input")
-    assert (slider["type"], slider["min"], slider["max"]) == ("range", "0", "2")
-    assert [values["type"] for values in elements.find_all("button")] == ["button"]
-    assert len(elements.find_all("label")) == 1
-    assert all(values["aria-label"] for values in elements.find_all("svg"))
-
-
 def test_frames_are_the_rounds(rounds, text):
     frames = BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     assert [int(values["data-round"]) for values in frames] == list(SHOWN)
@@ -70,12 +56,6 @@ def test_curves_are_drawn_to_scale(rounds, text):
     odds = np.where(t < 0, 0.9 * t, 7.5 * t) - 0.5  # the true score is three times t
     inner = np.abs(t) < 1.5
     np.testing.assert_allclose(1 - truth[inner, 1] / 300, expit(odds[inner]), atol=0.03)
-
-
-@pytest.mark.parametrize("shown", [(), (-1, 2), (2, 2), (3, 1), (0, 4)])
-def test_impossible_rounds_are_refused(rounds, shown):
-    with pytest.raises(ValueError, match="expected rounds increasing from 0 to 3"):
-        link_slider(rounds, shown, [0.0, 1.0], [0.0, 1.0], **NUMBERS)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")

@@ -27,19 +27,6 @@ def text(problem):
     return posterior_slider(*problem, SIZES)._repr_html_()
 
 
-def test_carries_everything_it_needs(text):
-    assert not re.search(r"https?:|<img|import|fetch|src=", text)
-    assert len(text) < 60_000
-
-
-def test_has_a_labelled_slider_and_a_described_picture(text):
-    elements = BeautifulSoup(text, "html.parser")
-    (slider,) = elements.find_all("input")
-    assert (slider["type"], slider["min"], slider["max"]) == ("range", "0", "2")
-    assert len(elements.find_all("label")) == 1
-    assert all(values["aria-label"] for values in elements.find_all("svg"))
-
-
 def test_frames_are_the_posteriors_of_the_first_data(problem, text):
     found, data = problem
     frames = {
@@ -68,12 +55,6 @@ def test_mean_curve_is_drawn_to_scale(problem, text):
     assert level == pytest.approx(150, abs=0.1)  # zero is in the middle
     np.testing.assert_allclose(points[inside, 1], level + slope * mean[inside], atol=0.06)
     np.testing.assert_allclose(points[:, 0], 6 * (x + 50), atol=0.051)
-
-
-@pytest.mark.parametrize("sizes", [(), (0, 3), (3, 3), (5, 2), (1, 21)])
-def test_impossible_sizes_are_refused(problem, sizes):
-    with pytest.raises(ValueError, match="expected sizes increasing from 1 to 20"):
-        posterior_slider(*problem, sizes)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")

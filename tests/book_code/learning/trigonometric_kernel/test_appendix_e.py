@@ -138,10 +138,6 @@ class TestPairIntegral:
         forms = [appendix.pair_integral("mixed", **at, printed=p) for p in (True, False)]
         assert abs(forms[0] - forms[1]) > 0.01
 
-    def test_unknown_pair(self):
-        with pytest.raises(ValueError, match="expected a pair of .*, got 'tangent'"):
-            appendix.pair_integral("tangent", 1, 2, 0.5, c=1)
-
 
 @some
 @given(st.integers(1, 8), st.integers(0, 10**6))
