@@ -311,6 +311,7 @@ def test_a_server_that_is_too_slow_is_given_up(
 ) -> None:
     monkeypatch.setattr(data, "_PATIENCE", 0.3)
     monkeypatch.setattr(data, "_SLOWEST", 10**9)
+    monkeypatch.setattr("pooch.downloaders.DEFAULT_TIMEOUT", 1)  # before a socket can be closed
     server.behaviour = behaviour
     with pytest.raises(DataError, match=r"could not be downloaded.*too slow: \d+ bytes in \d+ s"):
         data.locate(NAME)
