@@ -99,11 +99,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     can = possible()
     parser = argparse.ArgumentParser(description="Notebooks and tests as on other processors.")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--on", nargs="+", choices=can, default=can, metavar="NAME", help=f"{can}")
+    parser.add_argument("--on", nargs="+", choices=PROCESSORS, default=can, metavar="NAME")
     parser.add_argument("path", nargs="*", default=["book", "tests"])
     chosen = parser.parse_args(arguments)
     rows = []
-    for name in chosen.on:
+    for name in (name for name in chosen.on if name in can):
         for threads in chosen.threads:
             print(f"== {name}, {threads} threads", flush=True)
             count = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
