@@ -39,10 +39,10 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest notebooks paper verify falsify lint format lock mutants bench clean
+.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds notebooks paper verify falsify lint format lock mutants bench clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 	@echo "The front page: $(CURDIR)/$(FRONT_PAGE)"
@@ -50,14 +50,8 @@ book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
 	$(BIN)/python tools/pdf.py
 
-# `loadfile` keeps the cells of one notebook with one kernel.
-test: lint $(BUILT) ## lint, build the book, run the tests, re-execute and compare every notebook
-	@echo "== unit tests and guards"
-	$(BIN)/python -m pytest -n 2 --benchmark-disable tests
-	@echo "== every notebook executed again and compared with the committed one"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --benchmark-disable \
-	    --nbval --nbval-current-env --nbval-sanitize-with tools/nbval_sanitize.cfg book
-	@echo "All checks passed."
+test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
+	$(BIN)/python tools/test_all.py
 
 # What the lock cannot show: whether the unit tests pass with what a user may have. The tests of the
 # lock and of the built book are left out, for they are about .venv.
@@ -66,7 +60,7 @@ test-newest: _build/newest/.venv ## the unit tests with the newest of everything
 test-lowest: RESOLUTION := lowest-direct
 test-lowest: _build/lowest/.venv ## the unit tests with the lowest versions that pyproject.toml allows
 test-newest test-lowest:
-	$</bin/python -m pytest -n 2 --benchmark-disable -p no:cacheprovider tests \
+	$</bin/python -m pytest -n 2 --dist worksteal --benchmark-disable -p no:cacheprovider tests \
 	    --ignore tests/book -m 'not slow and not locked'
 
 # Made anew each time: what is newest changes.
@@ -76,6 +70,12 @@ _build/newest/.venv _build/lowest/.venv:
 	$@/bin/python -m pip install -q --disable-pip-version-check uv
 	$@/bin/python -m uv pip install -q --python $@/bin/python --resolution $(RESOLUTION) $(UV_ARGS) \
 	    -e '.[book,pdf,test]'
+
+test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
+	$(BIN)/python tools/processors.py $(if $(ON),--on "$(ON)") $(if $(PAGE),book/$(PAGE).ipynb)
+
+test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdicts stay? (PAGE=... SEEDS="1 2")
+	$(BIN)/python tools/seeds.py $(if $(SEEDS),--seeds $(SEEDS)) $(PAGE)
 
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)

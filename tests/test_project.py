@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from processors import PROCESSORS
 
 import bayesloss
 
@@ -159,10 +160,16 @@ WORKFLOWS = {
 
 def test_actions_are_pinned_by_their_commits():
     assert set(WORKFLOWS) == {"test", "versions"}
-    steps = [step for job, flow in WORKFLOWS.items() for step in flow["jobs"][job]["steps"]]
+    jobs = [job for flow in WORKFLOWS.values() for job in flow["jobs"].values()]
+    steps = [step for job in jobs for step in job["steps"]]
     used = [step["uses"] for step in steps if "uses" in step]
     assert len(used) >= 5
     assert [name for name in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", name)] == []
+
+
+def test_the_workflow_names_the_emulated_processors():
+    matrix = WORKFLOWS["versions"]["jobs"]["processors"]["strategy"]["matrix"]
+    assert matrix["on"] == list(PROCESSORS)
 
 
 def test_python_versions_agree():

@@ -3,6 +3,8 @@
 A chapter is held to it once its evidence has a section of its own.
 """
 
+from functools import cache
+
 import browser as tools
 import notebooks
 import pytest
@@ -44,26 +46,28 @@ MEASURE = """() => {
 
 
 @pytest.fixture(scope="module")
-def measured(browser):
-    """Return for each chapter its words, figures, lines of code, and where the first figure is."""
+def measure(browser):
+    """Tell a chapter's words, figures, lines of code, and where its first figure is."""
     tab = browser.new_page(viewport=SCREEN, offline=True)
-    found = {}
-    for page in CHAPTERS:
+
+    @cache
+    def told(page):
         tab.goto((HTML / f"book/{page}.html").as_uri())
         tools.typeset(tab)
-        found[page] = tab.evaluate(MEASURE)
+        return tab.evaluate(MEASURE)
+
+    yield told
     tab.close()
-    return found
 
 
 @pytest.mark.parametrize("page", CHAPTERS)
-def test_a_chapter_can_be_read_to_its_end(measured, page):
-    found = measured[page]
+def test_a_chapter_can_be_read_to_its_end(measure, page):
+    found = measure(page)
     assert found["words"] <= 2000, found
     assert found["figures"] >= 3, found
     assert 10 <= found["code"] <= 40, found
 
 
-def test_a_picture_asks_the_question(measured):
-    late = [page for page, found in measured.items() if found["first"] > SCREEN["height"]]
+def test_a_picture_asks_the_question(measure):
+    late = [page for page in CHAPTERS if measure(page)["first"] > SCREEN["height"]]
     assert 4 * len(late) <= len(CHAPTERS), late

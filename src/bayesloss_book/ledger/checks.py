@@ -13,26 +13,47 @@ measured:
   (*under-specified* if the result depends on it, *holds* if not).
 
 Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page
-nor the ledger can change alone.
+nor the ledger can change alone. Where papermill gave the page other parameters it warns instead,
+with :class:`LedgerWarning`, and so does :func:`prose`: the ledger's verdicts, and what is
+written, are of the parameters that stand there.
 
 An outcome is a pair: a truth value, or many that must all be true, and the evidence. Where it says
 that numbers agree, :func:`within` and :func:`within_errors` give both. :func:`every` is ``all`` for
 check cells: of nothing it is not true.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from IPython import get_ipython
 from numpy.typing import ArrayLike, NDArray
 
 from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
+
+__all__ = [
+    "LedgerMismatch",
+    "LedgerWarning",
+    "check_formula",
+    "check_numbers",
+    "check_setting",
+    "check_statement",
+    "every",
+    "prose",
+    "within",
+    "within_errors",
+]
 
 Outcome = tuple[ArrayLike, str]
 
 
 class LedgerMismatch(AssertionError):
     """What was measured does not give the verdict that stands in the ledger."""
+
+
+class LedgerWarning(UserWarning):
+    """With other parameters the page does not give what stands there."""
 
 
 def check_formula(
@@ -200,6 +221,25 @@ def within_errors(
     return False, _joined(how, f"off by up to {_size(furthest)} standard errors")
 
 
+def prose(ok: ArrayLike, what: str) -> None:
+    """Check what a page says in passing.
+
+    Parameters
+    ----------
+    ok : bool, or array-like of bool
+        Whether it is so; all must be true.
+    what : str
+        What is said.
+
+    Raises
+    ------
+    LedgerMismatch
+        If it is not so.
+    """
+    if not every(ok, what):
+        _refuse(f"the page says: {what}; it is not so")
+
+
 def every(values: ArrayLike | Iterable[ArrayLike], what: str = "every") -> bool:
     """Whether all are true, of one thing or more: arrays, tensors and Series, too."""
     found = np.asarray(list(values) if isinstance(values, Iterator) else values)
@@ -275,8 +315,21 @@ def _settle(finding: Finding) -> Finding:
             for row in finding.rows
             if not row["ok"]
         ]
-        raise LedgerMismatch(
+        _refuse(
             f"{finding.id}: the ledger says {stands!r}, the check gives {finding.verdict!r}"
             + ("; what does not agree: " + "; ".join(failed) if failed else "")
         )
     return finding
+
+
+def _refuse(what: str) -> None:
+    if not _other_parameters():
+        raise LedgerMismatch(what)
+    warnings.warn(what, LedgerWarning, stacklevel=2)
+
+
+def _other_parameters() -> bool:
+    """Whether papermill put a cell with parameters behind the page's own."""
+    shell = get_ipython()
+    cells = [] if shell is None else shell.user_ns.get("In", [])
+    return any(cell.startswith("# Parameters\n") for cell in cells)

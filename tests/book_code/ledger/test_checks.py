@@ -1,5 +1,7 @@
 """Each check gives the verdict that the evidence gives, and refuses every other."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,11 +10,13 @@ import torch
 from bayesloss_book.ledger import checks
 from bayesloss_book.ledger.checks import (
     LedgerMismatch,
+    LedgerWarning,
     check_formula,
     check_numbers,
     check_setting,
     check_statement,
     every,
+    prose,
     within,
     within_errors,
 )
@@ -130,6 +134,25 @@ def test_numbers_with_a_tolerance_each(verdict_of):
 def test_unknown_claim_is_refused():
     with pytest.raises(LedgerMismatch, match="no claim 'wn-nonsense'"):
         check_statement("wn-nonsense", {"a": (True, "1")})
+
+
+def test_with_other_parameters_it_warns(verdict_of, monkeypatch):
+    """As papermill gives them; the finding has the verdict that comes out."""
+    cells = ["", "seed = 0", "import math"]
+    monkeypatch.setattr(checks, "get_ipython", lambda: SimpleNamespace(user_ns={"In": cells}))
+    outcome = {"a": (False, "1")}
+    with pytest.raises(LedgerMismatch, match="'holds'"):
+        check_statement(verdict_of("holds"), outcome)
+    with pytest.raises(LedgerMismatch, match="says: one is two"):
+        prose(1 == 2, "one is two")
+    prose(np.array([True]), "one is one")
+    cells.insert(2, "# Parameters\nseed = 1\n")
+    with pytest.warns(
+        LedgerWarning, match="wn-x: the ledger says 'holds', the check gives 'fails'"
+    ):
+        assert check_statement(verdict_of("holds"), outcome).verdict == "fails"
+    with pytest.warns(LedgerWarning, match="says: one is two"):
+        prose(1 == 2, "one is two")
 
 
 FRAME = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})

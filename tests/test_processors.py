@@ -1,0 +1,32 @@
+"""Tests of the runs as on other processors: each has its kernels, and what differs is told."""
+
+import processors
+import pytest
+
+
+def test_a_row_a_run_and_what_differed(monkeypatch, capsys):
+    def differing(paths, environment):
+        old = environment.get("ATEN_CPU_CAPABILITY") == "default"
+        alone = environment["OMP_NUM_THREADS"] == "1"
+        return (["page::Cell 3"] if old and alone else []), len(paths)
+
+    monkeypatch.setattr(processors, "possible", lambda: ["without AVX", "this one"])
+    monkeypatch.setattr(processors, "differing", differing)
+    assert processors.main(["tests", "book"]) == 1
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["without", "AVX", "1", "2", "1", "0"] in lines
+    assert ["without", "AVX", "2", "2", "0", "0"] in lines
+    assert ["this", "one", "1", "2", "0", "0"] in lines
+    assert lines.count(["page::Cell", "3"]) == 1
+    assert lines[-1][-2:] == ["AVX2,", "AVX-512"]
+
+
+@pytest.mark.slow
+def test_a_test_that_differs_is_named(tmp_path):
+    (tmp_path / "test_x.py").write_text(
+        "import os\ndef test_a(): assert os.environ['MKL_CBWR'] == 'AVX2'\ndef test_b(): pass\n"
+    )
+    path = str(tmp_path / "test_x.py")
+    found, tried = processors.differing([path], processors.PROCESSORS["without AVX"])
+    assert tried == 2 and [name.split("::")[-1] for name in found] == ["test_a"]
+    assert processors.differing([path], processors.PROCESSORS["AVX2"]) == ([], 2)
