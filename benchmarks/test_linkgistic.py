@@ -14,7 +14,9 @@ from sklearn.linear_model import LogisticRegression
 from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.tables import grid_size
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
+from bayesloss.learning.sources.grid import grid_size
 from bayesloss_book.data import DataError, load_images
 
 N_BASIS, N_DRAWS = 64, 64

@@ -5,7 +5,7 @@ import torch
 
 from bayesloss import TrigonometricKernel
 from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 
 EDGE = 2.5
 

@@ -50,7 +50,7 @@ def test_sums_of_squares_are_kept(features, spread):
         # A triangle is that of rows off by a rounding for each that a block holds, for equal rows
         # round to one side; squares are off by twice as much.
         terms = float(weight @ (Phi.abs() @ u.abs() + y.abs()) ** 2) ** 0.5
-        rel = 2 * of_a_sum(terms, expected**0.5, condensing._ROWS)
+        rel = 2 * of_a_sum(terms, expected**0.5, binning._ROWS)
         assert got == pytest.approx(expected, rel=rel)
 
 

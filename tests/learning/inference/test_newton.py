@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import find_mode
+from bayesloss.learning.inference.newton import find_mode, find_modes
 
 # torch.func compiles a helper by torch.jit, which recent releases deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
@@ -138,3 +138,30 @@ def test_what_may_be_left_to_gain_at_a_mode(value, allowed, part):
 
     mode = find_mode(Parabola(), start, max_iter=0)
     assert mode.converged == (part < 1), f"{part * allowed} nats are left"
+
+
+@pytest.mark.parametrize("kind", [ISGP, GP])
+class TestRivalPriors:
+    """A mode under each of several."""
+
+    def joints(self, kind, smoothness):
+        x, y = simulate()
+        priors = [prior_of(kind, a=a) for a in smoothness]
+        data = Gaussian(20.0).condense(priors[0].features, x, y)
+        self.start = priors[-1].start(x)
+        return {i: LogJoint(prior, Gaussian(20.0), data) for i, prior in enumerate(priors)}
+
+    def test_each_is_a_mode(self, kind):
+        joints = self.joints(kind, (1.3, 2.0, 6.0))
+        found = find_modes(joints, self.start)
+        assert list(found) == [2, 1, 0]
+        for i, mode in found.items():
+            assert mode.converged
+            whitened = joints[i].root(mode.Gamma).T @ joints[i].derivatives(mode.Gamma)[0]
+            assert float(whitened.abs().max()) < 1e-6
+
+    def test_known_modes_are_where_their_searches_begin(self, kind):
+        joints = self.joints(kind, (1.3, 6.0))
+        known = {i: mode.Gamma for i, mode in find_modes(joints, self.start).items()}
+        again = find_modes(joints, self.start, known)
+        assert [mode.n_iter for mode in again.values()] == [0, 0]

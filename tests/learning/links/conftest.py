@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss import TrigonometricKernel
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 K = 3

@@ -13,7 +13,6 @@ from bayesloss.learning.inference.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import LinkEM, fit_links
 from bayesloss.learning.links.link_model import LinkModel
-from bayesloss.learning.links.tables import grid_size
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link

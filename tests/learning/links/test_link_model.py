@@ -5,8 +5,8 @@ import torch
 
 from bayesloss import GP, TrigonometricKernel
 from bayesloss.learning.inference.evidence import at_smoothness
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.link_model import LinkModel
 
 X = torch.linspace(-2, 2, 80, dtype=torch.float64)

@@ -16,7 +16,7 @@ from torch.distributions import Normal
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.tables import grid_size, table_nodes
+from bayesloss.learning.links.tables import table_nodes
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.sources.nystrom import NystromBasis

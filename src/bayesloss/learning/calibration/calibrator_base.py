@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-__all__ = ["WIDER", "as_scores", "check_level", "checked_labels", "counted_cases", "read_rows"]
+__all__ = ["WIDER", "as_scores", "checked_labels", "counted_cases", "read_rows"]
 
 from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.rows import Rows
@@ -17,12 +17,6 @@ Array = NDArray[np.float64]
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.
 WIDER = 1.2
-
-
-def check_level(level: float) -> None:
-    """Refuse a level of intervals outside (0, 1)."""
-    if not 0 < level < 1:
-        raise ValueError(f"expected a level in (0, 1), got {level}")
 
 
 def checked_labels(
@@ -49,7 +43,7 @@ def counted_cases(
 def read_rows(scores: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Rows, NDArray | None]:
     """The cases that count, of one score each, in memory or of Dask; and their groups."""
     if is_dask(scores):
-        from bayesloss.learning.data.dask_rows import DaskRows
+        from bayesloss.learning.data.rows import DaskRows
 
         if groups is not None:
             raise ValueError(

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 
 __all__ = ["ContinuedISGP"]
 

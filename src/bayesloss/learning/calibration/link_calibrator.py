@@ -35,19 +35,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bayesloss.learning.calibration.calibrator_base import WIDER, as_scores, read_rows
 from bayesloss.learning.calibration.composite_power import composite_power
-from bayesloss.learning.calibration.score_transform import ScoreMap
-from bayesloss.learning.data.dask_inputs import is_dask
-from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
-from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.data.rows import Rows, extremes, largest
-from bayesloss.learning.inference.smoothness import (
-    NormalBernoulli,
-    SmoothnessAverage,
-    average_priors,
-)
-from bayesloss.learning.links.tables import grid_size
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
+from bayesloss.learning.calibration.score_transform import ScoreTransform
+from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
+from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 

@@ -40,9 +40,10 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, check_level, counted_cases
+from bayesloss.learning.calibration.calibrator_base import WIDER, counted_cases
 from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
+from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 

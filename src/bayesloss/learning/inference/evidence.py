@@ -24,7 +24,7 @@ little more, see :meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expec
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Generic, Literal, TypeVar, get_args
 
 import torch
 from jaxtyping import Float
@@ -51,13 +51,11 @@ __all__ = [
     "evidence_gradient",
     "maximise_evidence",
     "model_at",
-    "modes_under",
     "theta_of",
 ]
 
 Objective = Literal["bound", "laplace", "variational"]
 L = TypeVar("L", bound=Likelihood)
-J = TypeVar("J", bound=LogJoint)
 Trigonometric = SourcePrior[TrigonometricKernel]
 
 # Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
@@ -138,30 +136,6 @@ def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
     old = trigonometric(prior, "whose smoothness a the evidence chooses")
     kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
     return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
-
-
-def modes_under(
-    priors: Sequence[SourcePrior],
-    joint_of: Callable[[SourcePrior], J],
-    start: Float[Tensor, " q"],
-    known: Mapping[int, Tensor] | None = None,
-    **search: Any,
-) -> dict[int, tuple[J, Mode]]:
-    """The log joint density and the mode under each prior, by its place; the last one comes first.
-
-    A mode is sought where it is known to be near, or else from the mode of the prior's successor,
-    the last one's from ``start``. ``search`` has options of ``find_mode``. Priors without a mode
-    are left out; a ValueError, if none has one.
-    """
-    found: dict[int, tuple[J, Mode]] = {}
-    for i in reversed(range(len(priors))):
-        joint = joint_of(priors[i])
-        mode = find_mode(joint, (known or {}).get(i, start), **search)
-        if mode.least_curvature > 0:
-            found[i], start = (joint, mode), mode.Gamma
-    if not found:
-        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
-    return found
 
 
 def evidence_gradient(

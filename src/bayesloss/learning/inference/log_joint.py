@@ -8,7 +8,9 @@ Laplace's approximation says at a mode, of covariance and evidence, stands here 
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from jaxtyping import Float
@@ -17,20 +19,41 @@ from torch import Tensor
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.sources.priors import SourcePrior
 
-__all__ = ["LogJoint", "Matrix", "Scalar", "Vector"]
+__all__ = ["LogDensity", "LogJoint", "Matrix", "Scalar", "Vector"]
 
 Scalar = Float[Tensor, ""]
 Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]
 
 
-@dataclass(frozen=True)
-class LogJoint:
-    """The log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
+class NormalPrior(Protocol):
+    """What a density asks of a prior: its parameters are independent and normal."""
 
-    prior: SourcePrior
-    likelihood: Likelihood
-    data: Observations
+    @property
+    def n_twins(self) -> int:
+        """How many values of w give the same source: 2 where w and -w do."""
+
+    @property
+    def location(self) -> Vector:
+        """The means."""
+
+    @property
+    def precision(self) -> Vector:
+        """The inverse variances."""
+
+
+class LogDensity(ABC):
+    """A log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
+
+    prior: NormalPrior
+
+    @abstractmethod
+    def log_likelihood(self, Gamma: Vector) -> Scalar:
+        """The log density log p(D | Gamma)."""
+
+    @abstractmethod
+    def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
+        """The gradient, and the matrix H of eq. (11): minus the second derivative."""
 
     def __call__(self, Gamma: Vector) -> Scalar:
         """The log density, all constants included."""
@@ -39,31 +62,9 @@ class LogJoint:
         log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2  # definition 2
         return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
 
-    def log_likelihood(self, Gamma: Vector) -> Scalar:
-        """The log density log p(D | Gamma)."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        return self.likelihood.log_density(nu, self.data)
-
     def hessian(self, Gamma: Vector) -> Matrix:
         """The matrix H of eq. (11): minus the second derivative."""
         return self.derivatives(Gamma)[1]
-
-    def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
-        """The gradient and H together.
-
-        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
-        likelihood at each datum,
-
-            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
-        """
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        first, second = self.likelihood.derivatives(nu, self.data)
-        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
-        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
-        precision = self.prior.precision
-        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
-        # eq. (11)
-        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def curvature(self, Gamma: Vector) -> Matrix:
         """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
@@ -87,6 +88,52 @@ class LogJoint:
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
 
+    def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
+        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
+
+        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
+        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
+        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
+        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
+        """
+        if self.prior.n_twins == 1:
+            return Gamma.new_zeros(())
+        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
+        cross, corner = curvature[:-1, -1], curvature[-1, -1]
+        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
+        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
+
+
+@dataclass(frozen=True)
+class LogJoint(LogDensity):
+    """The log joint density of data that a source and a likelihood explain."""
+
+    prior: SourcePrior
+    likelihood: Likelihood
+    data: Observations
+
+    def log_likelihood(self, Gamma: Vector) -> Scalar:
+        """The log density log p(D | Gamma)."""
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        return self.likelihood.log_density(nu, self.data)
+
+    def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
+        """The gradient and H together.
+
+        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
+        likelihood at each datum,
+
+            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
+        """
+        nu = self.data.features @ self.prior.coefficients(Gamma)
+        first, second = self.likelihood.derivatives(nu, self.data)
+        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
+        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
+        precision = self.prior.precision
+        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
+        # eq. (11)
+        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
+
     def evidence_bound(self, Gamma: Vector) -> Scalar:
         """A lower bound on log p(D) in nats: E_q[log p(D, Gamma)] + the entropy of q.
 
@@ -106,18 +153,3 @@ class LogJoint:
         spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
         divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
         return fit - divergence + self.twin_share(Gamma, curvature)
-
-    def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
-        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
-
-        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
-        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
-        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
-        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
-        """
-        if self.prior.n_twins == 1:
-            return Gamma.new_zeros(())
-        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
-        cross, corner = curvature[:-1, -1], curvature[-1, -1]
-        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
-        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)

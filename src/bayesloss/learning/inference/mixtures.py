@@ -44,14 +44,13 @@ from torch import Tensor
 from bayesloss.learning.inference.evidence import (
     evidence_gradient,
     model_at,
-    modes_under,
     theta_of,
 )
 from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import Mode, find_mode
+from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
@@ -178,11 +177,12 @@ def average_priors(
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighed by the bounds on the evidence.
 
-    The last prior is the first to be fitted, see :func:`modes_under`; those without a mode are left
+    The last prior is the first to be fitted, see :func:`find_modes`; those without a mode are left
     out. A ValueError, if the likelihood has no bound.
     """
-    found = modes_under(priors, lambda p: LogJoint(p, likelihood, data), start, max_iter=max_iter)
-    parts = [approximate(*found[i]) for i in sorted(found)]
+    joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}
+    found = find_modes(joints, start, max_iter=max_iter)
+    parts = [approximate(joints[i], found[i]) for i in sorted(found)]
     bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
     if bounds.isnan().any():
         raise ValueError(

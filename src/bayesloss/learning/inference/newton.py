@@ -5,13 +5,15 @@ the absolute values of its eigenvalues lead away from saddle points (Dauphin et 
 its lowest eigenvector does. A backtracking line search makes every step an ascent.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from bayesloss.learning.inference.log_joint import LogJoint, Matrix, Scalar, Vector
+from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, Vector
 
-__all__ = ["Mode", "find_mode"]
+__all__ = ["Mode", "find_mode", "find_modes"]
 
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
@@ -33,7 +35,7 @@ class Mode:
 
 
 def find_mode(
-    joint: LogJoint, start: Vector, *, max_iter: int = 200, exact: float = _EXACT
+    joint: LogDensity, start: Vector, *, max_iter: int = 200, exact: float = _EXACT
 ) -> Mode:
     """Climb to a mode of the log joint density by Newton's method.
 
@@ -68,6 +70,28 @@ def find_mode(
     )
 
 
+def find_modes(
+    joints: Mapping[int, LogDensity],
+    start: Vector,
+    known: Mapping[int, Vector] | None = None,
+    **search: Any,
+) -> dict[int, Mode]:
+    """The mode under each of several priors, by its place; the last one, the stiffest, comes first.
+
+    A mode is sought where it is known to be near, or else from the mode of the prior's successor,
+    the last one's from ``start``. ``search`` has options of :func:`find_mode`. Priors without a
+    mode are left out; a ValueError, if none has one.
+    """
+    found: dict[int, Mode] = {}
+    for place in sorted(joints, reverse=True):
+        mode = find_mode(joints[place], (known or {}).get(place, start), **search)
+        if mode.least_curvature > 0:
+            found[place], start = mode, mode.Gamma
+    if not found:
+        raise ValueError(f"expected a mode under one of {len(joints)} priors, got none")
+    return found
+
+
 def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
     """A step away from a saddle, and what it should gain.
 
@@ -82,7 +106,7 @@ def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[V
 
 
 def _ascend(
-    joint: LogJoint, Gamma: Vector, step: Vector, value: Scalar, gain: float
+    joint: LogDensity, Gamma: Vector, step: Vector, value: Scalar, gain: float
 ) -> tuple[Vector, Scalar] | None:
     """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
     fraction, rounding = 1.0, 1e-14 * abs(float(value))

@@ -29,11 +29,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from bayesloss.learning.data.hermite import HermiteTable, moved
-from bayesloss.learning.inference.laplace import LogJoint, Posterior
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Observations
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps
 from bayesloss.learning.links.link_model import Link, LinkModel
-from bayesloss.learning.links.tables import grid_size
+from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts
 from bayesloss.learning.weights.weight_search import (
@@ -175,7 +176,7 @@ class LinkEM(EM):
         some, likelihood = {k: self.links[k] for k in self.active}, self.model.likelihood
         penalties = self._measure(some)
         if number & (number - 1) == 0:  # in rounds 1, 2, 4, 8, ...
-            coarse = {k: _COARSE for k, link in some.items() if len(link.modes) > 1}
+            coarse = {k: _COARSE for k, link in some.items() if len(link.rivals) > 1}
             for k, observed in self._on_grids(coarse):
                 some[k].choose_prior(likelihood, observed)
         n = self.data.total

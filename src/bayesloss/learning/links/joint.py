@@ -115,7 +115,7 @@ class JointEM(EM):
     ) -> None:
         self.data, self.fits, self.family = data, fits, family
         self.level, self.scale = fits.level, 1.0  # of the sources, and of the scores they take
-        self.modes: dict[int, Tensor | None] | None = None  # of priors, by their places
+        self.modes: dict[int, Tensor] = {}  # of priors, by their places
         self.history: list[float] = []
         self.best: BestRound[JointFit] = BestRound(tol * data.total)
 
@@ -152,9 +152,9 @@ class JointEM(EM):
         priors = self.family(reach)
         edge = priors[0].kernel.edge
         features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
-        modes = dict.fromkeys(range(len(priors))) if self.modes is None else self.modes
-        joints = {i: SoftmaxJoint.of(priors[i], level, features, labels, weight) for i in modes}
-        choice = choose_prior(joints, modes, joints[max(joints)].prior.location, _BEHIND)
+        rivals = list(self.modes) or range(len(priors))  # all, in the first round
+        joints = {i: SoftmaxJoint.of(priors[i], level, features, labels, weight) for i in rivals}
+        choice = choose_prior(joints, self.modes, joints[max(joints)].prior.location, _BEHIND)
         self.modes, joint, mode = choice.modes, choice.joint, choice.mode
         return JointFit(
             beta=self.scale * self.fits.beta,

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.posterior_draws import ordered_root
 from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.links.prior_choice import choose_prior
@@ -70,7 +72,7 @@ class Link:
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
     family: Sequence[SourcePrior]  # the stiffest last
-    modes: dict[int, Tensor | None] = field(init=False)  # under those that may be chosen
+    modes: dict[int, Tensor] = field(default_factory=dict)  # under those that may be chosen
     posterior: Posterior = field(init=False)
     low: float = math.nan  # the range of the scores that it was fitted to
     high: float = math.nan
@@ -81,12 +83,14 @@ class Link:
     drift: float = math.inf  # by how much the one and
     gain: float = math.inf  # the other changed in the last round
 
-    def __post_init__(self) -> None:
-        self.modes = dict.fromkeys(range(len(self.family)))
+    @property
+    def rivals(self) -> Sequence[int]:
+        """The places of the priors that may be chosen: all, in the first round."""
+        return list(self.modes) or range(len(self.family))
 
     def choose_prior(self, likelihood: Bernoulli, data: Observations) -> None:
         """Take the prior with the highest evidence, and the mode there."""
-        joints = {i: LogJoint(self.family[i], likelihood, data) for i in self.modes}
+        joints = {i: LogJoint(self.family[i], likelihood, data) for i in self.rivals}
         choice = choose_prior(joints, self.modes, self.Gamma, _BEHIND)
         self.prior, self.Gamma, self.modes = choice.joint.prior, choice.mode.Gamma, choice.modes
 

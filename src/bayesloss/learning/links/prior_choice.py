@@ -12,7 +12,8 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogDensity, Mode, find_mode
+from bayesloss.learning.inference.log_joint import LogDensity
+from bayesloss.learning.inference.newton import Mode, find_modes
 
 __all__ = ["Choice", "choose_prior"]
 
@@ -31,27 +32,21 @@ class Choice(Generic[J]):
     joint: J
     mode: Mode
     log_evidence: float
-    modes: dict[int, Tensor | None]
+    modes: dict[int, Tensor]
 
 
 def choose_prior(
-    joints: Mapping[int, J], modes: Mapping[int, Tensor | None], start: Tensor, behind: float
+    joints: Mapping[int, J], modes: Mapping[int, Tensor], start: Tensor, behind: float
 ) -> Choice[J]:
     """The prior with the highest evidence among those of the joint densities, the stiffest last.
 
-    A search for a mode begins at the one that this prior had before, or its successor has, and the
-    first at ``start``. A prior without a mode, or so many nats behind the best, is out.
+    ``modes`` are those known from the round before; a prior without a mode, or so many nats behind
+    the best, is out.
     """
-    found: dict[int, tuple[float, Mode]] = {}
-    for place in sorted(joints, reverse=True):
-        before = modes.get(place)
-        mode = find_mode(joints[place], start if before is None else before, exact=_NEAR)
-        if mode.least_curvature > 0:
-            start = mode.Gamma
-            found[place] = float(joints[place].log_evidence(start, mode.curvature)), mode
-    if not found:
-        raise ValueError(f"expected a mode under one of {len(joints)} priors, got none")
-    best = max(found, key=lambda place: found[place][0])
-    evidence, mode = found[best]
-    near = {i: each.Gamma for i, (value, each) in found.items() if value >= evidence - behind}
-    return Choice(best, joints[best], mode, evidence, dict(near))
+    found = find_modes(joints, start, modes, exact=_NEAR)
+    values = {
+        i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in found.items()
+    }
+    best = max(values, key=lambda i: values[i])
+    near = {i: found[i].Gamma for i, value in values.items() if value >= values[best] - behind}
+    return Choice(best, joints[best], found[best], values[best], near)

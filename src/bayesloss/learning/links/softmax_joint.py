@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogDensity
+from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.weights.hessian_roots import gram
 

@@ -23,7 +23,6 @@ from bayesloss.proper_losses import ProperLoss
 __all__ = [
     "enough_nodes",
     "expected_log_probabilities",
-    "grid_size",
     "predictive_log_odds",
     "table_nodes",
 ]
@@ -52,19 +51,6 @@ def _equal_steps(prior: SourcePrior[TrigonometricKernel], reach: float, n_half: 
     return torch.linspace(
         -periods * edge, periods * edge, 2 * periods * n_half + 1, dtype=torch.float64
     )
-
-
-def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
-    """How many nodes scores of this width need for n data, so that the grid is not felt.
-
-    Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
-    derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
-    posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
-    functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
-    """
-    kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
-    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
-    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)
 
 
 def expected_log_probabilities(

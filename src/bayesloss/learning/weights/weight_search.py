@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.weights.lbfgs import Memory, step_sizes
+from bayesloss.lbfgs import Memory, step_sizes
 from bayesloss.learning.weights.linear_scores import LinearScores, by_parts, mean_curvature
 from bayesloss.proper_losses import ProperLoss
 

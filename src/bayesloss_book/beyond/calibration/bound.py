@@ -12,6 +12,7 @@ from scipy.special import expit, xlogy
 from bayesloss import ISGP, TrigonometricKernel
 from bayesloss.learning.calibration.score_transform import ScoreTransform
 from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.beyond.calibration.scores import draw

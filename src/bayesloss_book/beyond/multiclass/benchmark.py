@@ -28,7 +28,7 @@ from sklearn.model_selection import train_test_split
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.links.joint import JointFit, fit_joint_links
 from bayesloss.learning.links.multinomial import FoldedFits, folds_of
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs

@@ -15,9 +15,12 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.tables import expected_log_probabilities, grid_size
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
+from bayesloss.learning.links.tables import expected_log_probabilities
+from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
