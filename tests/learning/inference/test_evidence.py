@@ -26,7 +26,6 @@ from bayesloss.learning.inference import evidence
 from bayesloss.learning.inference.evidence import (
     at_smoothness,
     evidence_gradient,
-    modes_under,
 )
 from bayesloss.learning.inference.laplace import LogJoint, Mode, find_mode, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
@@ -481,31 +480,3 @@ def test_condensed_data_are_as_good_as_data():
     one = maximise_evidence(prior, Gaussian(), x, y)
     other = maximise_evidence(prior, Gaussian(), torch.stack([x.min(), x.max()]), data)
     assert other.values == one.values
-
-
-@pytest.mark.parametrize("kind", [ISGP, GP])
-class TestModesUnder:
-    """Rival priors: a mode under each."""
-
-    def modes(self, kind, likelihood, priors, **settings):
-        x, y = simulate()
-        data = likelihood.condense(priors[0].features, x, y)
-        start = priors[-1].start(x)
-        return modes_under(priors, lambda p: LogJoint(p, likelihood, data), start, **settings)
-
-    def test_each_is_a_mode(self, kind):
-        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 2.0, 6.0)]
-        found = self.modes(kind, Gaussian(20.0), priors)
-        assert list(found) == [2, 1, 0]
-        for i, (joint, mode) in found.items():
-            assert joint.prior is priors[i]
-            assert mode.converged
-            whitened = joint.root(mode.Gamma).T @ joint.gradient(mode.Gamma)
-            assert float(whitened.abs().max()) < 1e-6
-
-    def test_known_modes_are_where_their_searches_begin(self, kind):
-        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 6.0)]
-        found = self.modes(kind, Gaussian(20.0), priors)
-        known = {i: mode.Gamma for i, (_, mode) in found.items()}
-        again = self.modes(kind, Gaussian(20.0), priors, known=known)
-        assert [mode.n_iter for _, mode in again.values()] == [0, 0]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from bayesloss.learning.inference.evidence import (
     SMOOTHNESS,
     at_smoothness,
     evidence_gradient,
-    model_at,
+    joint_at,
     theta_of,
 )
 from bayesloss.learning.inference.importance import log_ratios
@@ -34,6 +35,7 @@ from bayesloss.learning.inference.mixtures import (
     PosteriorMixture,
     average_hyperparameters,
     average_priors,
+    modes_under,
 )
 from bayesloss.learning.inference.posterior_draws import even_normals
 
@@ -134,6 +136,35 @@ class TestMixture:
             assert PosteriorMixture([good, bad], weights).converged is expected
 
 
+@pytest.mark.parametrize("kind", [ISGP, GP])
+class TestModesUnder:
+    """Rival priors: a mode under each."""
+
+    def modes(self, kind, likelihood, priors, **settings):
+        x, y = simulate()
+        data = likelihood.condense(priors[0].features, x, y)
+        start = priors[-1].start(x)
+        rivals = dict(enumerate(priors))
+        return modes_under(rivals, lambda p: LogJoint(p, likelihood, data), start, **settings)
+
+    def test_each_is_a_mode(self, kind):
+        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 2.0, 6.0)]
+        found = self.modes(kind, Gaussian(20.0), priors)
+        assert list(found) == [2, 1, 0]
+        for i, (joint, mode) in found.items():
+            assert joint.prior is priors[i]
+            assert mode.converged
+            whitened = joint.root(mode.Gamma).T @ joint.gradient(mode.Gamma)
+            assert float(whitened.abs().max()) < 1e-6
+
+    def test_known_modes_are_where_their_searches_begin(self, kind):
+        priors = [at_smoothness(prior_of(kind), a) for a in (1.3, 6.0)]
+        found = self.modes(kind, Gaussian(20.0), priors)
+        known = {i: mode.Gamma for i, (_, mode) in found.items()}
+        again = self.modes(kind, Gaussian(20.0), priors, known=known)
+        assert [mode.n_iter for _, mode in again.values()] == [0, 0]
+
+
 class TestAveragePriors:
     @pytest.mark.parametrize("kind", [ISGP, GP])
     @pytest.mark.parametrize("likelihood", [Bernoulli(), Gaussian(alpha=4.0)], ids=repr)
@@ -222,17 +253,16 @@ class TestAverageHyperparameters:
         best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), x, y).posterior
         data = best.likelihood.condense(best.prior.features, x, y)
         mixture = average_hyperparameters(best, data)
-        thetas = torch.stack([theta_of(q.prior, q.likelihood) for q in mixture.components])
+        begin = LogJoint(best.prior, best.likelihood, data)
+        there = [LogJoint(q.prior, q.likelihood, data) for q in mixture.components]
+        thetas = torch.stack([theta_of(joint) for joint in there])
         half = even_normals(64, 7)
         noise = torch.cat([half, half * torch.tensor([1, 1, 1, -1, -1, -1, -1]).double()])
         radius, units = 1.1 * math.sqrt(2), []
         share = [1 - 2 / radius**2] + 4 * [1 / (2 * radius**2)]  # Rue, Martino and Chopin (2009)
 
-        def joint_at(theta):
-            return LogJoint(*model_at(theta, best.prior, best.likelihood), data)
-
         def slope(theta, start):
-            return evidence_gradient(theta, joint_at, start, "bound")[1][[1, 4]]
+            return evidence_gradient(theta, partial(joint_at, begin), start, "bound")[1][[1, 4]]
 
         for log_odds in thetas[:, 0].unique():
             here = (thetas[:, 0] == log_odds).nonzero()[:, 0]
@@ -249,7 +279,7 @@ class TestAverageHyperparameters:
             np.testing.assert_allclose(curvature, np.eye(2), atol=0.03)
             for i, (k, z) in enumerate(zip(here, [0, *4 * [radius]], strict=True)):
                 q = mixture.components[k]
-                ratios = log_ratios(joint_at(thetas[k]), q, noise)
+                ratios = log_ratios(there[k], q, noise)
                 value = min(float(ratios.logsumexp(0)) - math.log(128), q.evidence_bound + 5)
                 log_weight = math.log(share[i] * abs(float(V.det()))) + value + z * z / 2
                 units.append(math.log(float(mixture.weights[k])) - log_weight)

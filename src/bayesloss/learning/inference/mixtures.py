@@ -34,19 +34,16 @@ five counts instead.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import (
-    evidence_gradient,
-    model_at,
-    modes_under,
-    theta_of,
-)
+from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate, find_mode
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
@@ -55,8 +52,15 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
-__all__ = ["NormalBernoulli", "PosteriorMixture", "average_hyperparameters", "average_priors"]
+__all__ = [
+    "NormalBernoulli",
+    "PosteriorMixture",
+    "average_hyperparameters",
+    "average_priors",
+    "modes_under",
+]
 
+J = TypeVar("J", bound=LogJoint)
 Fit = Callable[[LogJoint, Mode], Posterior]
 
 _ZETA = [1, 4]  # its places in theta
@@ -166,6 +170,30 @@ class PosteriorMixture:
         return torch.stack(means), torch.stack(variances)
 
 
+def modes_under(
+    priors: dict[int, SourcePrior],
+    joint_of: Callable[[SourcePrior], J],
+    start: Float[Tensor, "q"],
+    known: Mapping[int, Tensor] | None = None,
+    **search: Any,
+) -> dict[int, tuple[J, Mode]]:
+    """The log joint density and the mode under each of several numbered priors, the last one first.
+
+    A mode is sought from where it is known to be near, or else from that of the prior's successor;
+    the last one from ``start``. ``search`` has options of ``find_mode``. Priors without a mode are
+    left out; a ValueError, if none has one.
+    """
+    found: dict[int, tuple[J, Mode]] = {}
+    for i, prior in reversed(priors.items()):
+        joint = joint_of(prior)
+        mode = find_mode(joint, (known or {}).get(i, start), **search)
+        if mode.least_curvature > 0:
+            found[i], start = (joint, mode), mode.Gamma
+    if not found:
+        raise ValueError(f"expected a mode under one of {len(priors)} priors, got none")
+    return found
+
+
 def average_priors(
     priors: Sequence[SourcePrior],
     likelihood: Likelihood,
@@ -179,7 +207,8 @@ def average_priors(
     The last prior is the first to be fitted, see :func:`modes_under`; those without a mode are left
     out. A ValueError, if the likelihood has no bound.
     """
-    found = modes_under(priors, lambda p: LogJoint(p, likelihood, data), start, max_iter=max_iter)
+    rivals = dict(enumerate(priors))
+    found = modes_under(rivals, lambda p: LogJoint(p, likelihood, data), start, max_iter=max_iter)
     parts = [approximate(*found[i]) for i in sorted(found)]
     bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
     if bounds.isnan().any():
@@ -200,12 +229,10 @@ def average_hyperparameters(
     ``fit`` makes the Gaussians that are mixed; the points are those that Laplace's bound chooses in
     any case. A TypeError, if the likelihood is not Gaussian.
     """
-    _gaussian(best)
-    noise = _normal_draws(len(best.mode))
-    slices = [_Slice(best, data, (k + 0.5) / _NODES) for k in range(_NODES)]
+    begin, noise = LogJoint(best.prior, _gaussian(best), data), _normal_draws(len(best.mode))
+    slices = [_Slice(begin, (k + 0.5) / _NODES) for k in range(_NODES)]
     middle = min(slices, key=lambda each: abs(each.ratio - 1 / float(best.prior.kernel.a)))
-    split = slices.index(middle)
-    zeta = theta_of(best.prior, best.likelihood)[_ZETA]
+    split, zeta = slices.index(middle), theta_of(begin)[_ZETA]
     found: list[tuple[Posterior, float, float]] = []
     highest = -math.inf
     with fixed_threads(1):
@@ -237,10 +264,9 @@ def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
 
     Mirrored in both axes a source has the sines' weights and the intercept with the other sign.
     """
-    half = even_normals(_DRAWS // 2, size)
-    mirrored = half.clone()
-    mirrored[:, (size - 1) // 2 :] *= -1
-    return torch.cat([half, mirrored])
+    half, signs = even_normals(_DRAWS // 2, size), torch.ones(size, dtype=torch.float64)
+    signs[(size - 1) // 2 :] = -1
+    return torch.cat([half, signs * half])
 
 
 @dataclass(frozen=True)
@@ -254,16 +280,16 @@ class _Top:
 
 @dataclass(frozen=True)
 class _Slice:
-    """The bound as a function of zeta at one a; mu and gamma are those of the best posterior."""
+    """The bound as a function of zeta at one a; with mu and gamma as they were."""
 
-    best: Posterior
-    data: Observations
+    begin: LogJoint
     ratio: float  # 1 / a
 
     def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, "2"], Mode]:
         """The value, its gradient, and the mode as sought from ``start``."""
-        theta = self._theta(zeta)
-        value, gradient, mode = evidence_gradient(theta, self._joint, start, "bound")
+        value, gradient, mode = evidence_gradient(
+            self._theta(zeta), partial(joint_at, self.begin), start, "bound"
+        )
         return value, gradient[_ZETA], mode
 
     @torch.no_grad()
@@ -271,7 +297,7 @@ class _Slice:
         """The five points around a top, where they have a mode: posterior, value, log weight."""
         volume, found = math.log(abs(float(torch.linalg.det(top.V)))), []
         for z, share in zip(torch.tensor(_DESIGN, dtype=torch.float64), _SHARES, strict=True):
-            joint = self._joint(self._theta(top.zeta + top.V @ z))
+            joint = joint_at(self.begin, self._theta(top.zeta + top.V @ z))
             mode = find_mode(joint, top.Gamma)
             if not mode.converged:
                 continue
@@ -283,12 +309,9 @@ class _Slice:
         return found
 
     def _theta(self, zeta: Float[Tensor, "2"]) -> Float[Tensor, "5"]:
-        theta = theta_of(self.best.prior, self.best.likelihood)
+        theta = theta_of(self.begin)
         theta[0], theta[_ZETA] = math.log(1 / self.ratio - 1), zeta
         return theta
-
-    def _joint(self, theta: Tensor) -> LogJoint:
-        return LogJoint(*model_at(theta, self.best.prior, self.best.likelihood), self.data)
 
 
 def _climb(bound: _Slice, begin: _Top) -> _Top:
