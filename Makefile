@@ -83,7 +83,7 @@ notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book
 paper: $(INSTALLED) ## the paper-scale runs, resumable; they store rows in data/results (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py paper $(PAGE)
 
-verify: $(INSTALLED) ## check every store's seal, recompute a few results and compare
+verify: $(INSTALLED) ## check every store's checksum, recompute a few results and compare
 	$(BIN)/python -m bayesloss_book.stores.verify
 
 falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)

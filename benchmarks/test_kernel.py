@@ -10,7 +10,7 @@ import torch
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel
 from bayesloss.learning.inference.evidence import evidence_gradient
-from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.log_joint import LogJoint
 
 N_BASIS = 64
 KERNEL = TrigonometricKernel(a=2.0, c=0.5, n_basis=N_BASIS)

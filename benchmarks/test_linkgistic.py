@@ -12,8 +12,10 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import ISGP, LinkgisticClassifier, LogLoss, TrigonometricKernel, laplace
-from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.em import grid_size
 from bayesloss_book.data import DataError, load_images
 
@@ -117,8 +119,8 @@ def test_e_step(benchmark, n):
     def e_step():
         low, high = float(x.min()), float(x.max())
         nodes = torch.linspace(low, high, grid_size(prior, high - low, n), dtype=torch.float64)
-        data = likelihood.spread(prior.features, x, y, torch.ones_like(x), nodes)
-        joint = LogJoint(prior, likelihood, data)
+        shares = likelihood.shares(x, y, torch.ones_like(x), nodes)
+        joint = LogJoint(prior, likelihood, likelihood.on_grid(prior.features, nodes, shares))
         return approximate(joint, find_mode(joint, prior.start(x[:1000])), with_bound=False)
 
     posterior = benchmark.pedantic(e_step, rounds=3)

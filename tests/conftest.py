@@ -14,6 +14,12 @@ from stands_on import stands_on
 # Folders and modules of the library whose annotated shapes are checked. Public functions say
 # themselves what they expect, so theirs stand in docstrings.
 SHAPED: list[str] = [
+    "bayesloss.learning.data.dask_inputs",
+    "bayesloss.learning.data.duplicates",
+    "bayesloss.learning.data.inputs",
+    "bayesloss.learning.data.order_statistics",
+    "bayesloss.learning.data.range_map",
+    "bayesloss.learning.weights.lbfgs",
     "bayesloss.lbfgs",
     "bayesloss.learning.inference.ends",
     "bayesloss.learning.inference.importance",

@@ -24,16 +24,17 @@ def found(old: str) -> set[str]:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("<", {"<="}),
-        ("*", {"/"}),
-        ("+", {"-"}),
+        ("x < 0", {"(x <= 0)"}),
         ("-x", {"x"}),
         ("2", {"3"}),
         ("1.5", {"3.0"}),
         ("math.sin", {"math.cos"}),
-        ("x, 1.5", {"1.5, x"}),
-        ("-x * math.sin(k)", {"-x"}),
-        ("-x * math.sin(k) + max(x, 1.5)", {"-x * math.sin(k)"}),
+        ("max(x, 1.5)", {"max(1.5, x)"}),
+        ("-x * math.sin(k)", {"(-x)", "(-x / math.sin(k))"}),
+        (
+            "-x * math.sin(k) + max(x, 1.5)",
+            {"(-x * math.sin(k))", "(-x * math.sin(k) - max(x, 1.5))"},
+        ),
     ],
 )
 def test_kinds_of_faults(old, new):
@@ -50,10 +51,7 @@ def test_a_fault_changes_its_place_alone():
     for fault in mutants.faults("m.py", MODULE):
         text = fault.into(MODULE)
         ast.parse(text)
-        pairs = zip(MODULE.split("\n"), text.split("\n"), strict=True)
-        changed = [k for k, (before, after) in enumerate(pairs, 1) if before != after]
-        assert changed == [fault.line]
-        assert len(text) - len(MODULE) == len(fault.new) - len(fault.old)
+        assert text == MODULE[: fault.start] + fault.new + MODULE[fault.end :] != MODULE
 
 
 def test_the_same_seed_draws_the_same_faults_on_lines_of_their_own():
@@ -68,7 +66,7 @@ def test_a_module_is_tested_by_its_own_tests_first_then_by_those_of_its_importer
     assert "tests/book_code/test_gp_regression.py" in tests
     library = [test.startswith("tests/book_code") for test in tests]
     assert library == sorted(library)
-    tests = mutants.test_files(ROOT, "src/bayesloss/learning/sources/centred_isgp.py")
+    tests = mutants.test_files(ROOT, "src/bayesloss/learning/sources/basis.py")
     # This one tests a module that does not import it.
     assert "tests/learning/inference/test_variational.py" in tests[:8]
     assert len(set(tests)) == len(tests)

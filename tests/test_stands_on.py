@@ -86,7 +86,7 @@ def test_what_a_failing_test_says(tmp_path):
     heads = [line.partition(":")[0] for line in refused]
     assert heads[:2] == ["raised in laplace.check_data", "called by laplace.laplace"]
     assert "laplace.laplace" in heads[2:]
-    assert checked[0].startswith("regression.ISGPRegressor: ")
+    assert checked[0].startswith("monotone.ISGPRegressor: ")
     assert checked[1].startswith("=====")
     assert "3 failed, 2 passed, 1 xfailed" in said
 

@@ -49,17 +49,7 @@ class Origin:
 
 
 class Code:
-    """The code of one page.
-
-    Parameters
-    ----------
-    cells : sequence of str
-        The sources of its code cells, in order.
-    parameters : int
-        The place of the cell that is tagged `parameters`.
-    stores : collection of str
-        The names of the stored results that there are.
-    """
+    """The code of one page: its cells in order, of which one is tagged `parameters`."""
 
     def __init__(self, cells: Sequence[str], parameters: int, stores: Sequence[str]) -> None:
         self.cells = [ast.parse(source).body for source in cells]
@@ -262,80 +252,63 @@ def _check_caption(cell: nodes.container, drawing: list[str]) -> list[str]:
 def _note(
     kind: str, origin: Origin, page: str, provenance: Mapping[str, dict[str, Any]]
 ) -> nodes.Element:
-    text = nodes.paragraph()
-    text += _code(f"make notebooks PAGE={page}")
-    text += nodes.Text(" runs the code above")
-    if values := _values(origin.parameters):
-        text += nodes.Text(", with ")
-        text += values
-    text += nodes.Text(".")
+    said = [_code(f"make notebooks PAGE={page}"), " runs the code above"]
+    said += [*_values(", with ", origin.parameters), "."]
     calls = nodes.bullet_list()
+    calls += [nodes.list_item("", _described(name)) for name in origin.functions]
     if origin.functions:
-        text += nodes.Text(" It calls the functions below.")
-        calls += [nodes.list_item("", _described(name)) for name in origin.functions]
+        said.append(" It calls the functions below.")
     for name in origin.stores:
-        text += nodes.Text(" It shows the stored results ")
-        text += _code(name)
-        text += nodes.Text(f", {_when(provenance[name])}.")
-    return _details(f"Make this {kind} again", [text, *([calls] if len(calls) else [])])
+        said += [" It shows the stored results ", _code(name), f", {_when(provenance[name])}."]
+    return _details(
+        f"Make this {kind} again", [_paragraph(*said), *([calls] if origin.functions else [])]
+    )
 
 
 def _described(name: str) -> nodes.paragraph:
-    """Return a function's name and what its docstring begins with: the book's have no API page."""
+    """A function's name and what its docstring begins with: the book's have no API page."""
     first = (inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0]
-    said: list[nodes.Node] = [_function(name), nodes.Text(": ")]
+    said: list[nodes.Node | str] = [_function(name), ": "]
     for at, part in enumerate(re.split(r":math:`([^`]*)`", first.replace("\n", " "))):
         plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", part).replace("``", "")
-        said.append(nodes.math("", part) if at % 2 else nodes.Text(plain))
-    return nodes.paragraph("", "", *said)
+        said.append(nodes.math("", part) if at % 2 else plain)
+    return _paragraph(*said)
 
 
 def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:
-    """Return the box at the foot of a page: its notebook, the commands, its stored results."""
-    first = nodes.paragraph()
-    first += nodes.strong("", "This page as a notebook: ")
+    """The box at the foot of a page: its notebook, the commands, its stored results."""
     link = addnodes.download_reference("", "", reftarget=f"/book/{page}.ipynb")
     link += _code(f"{page.rpartition('/')[2]}.ipynb")
-    first += link
-    first += nodes.Text(", executed. ")
-    first += _code(f"make notebooks PAGE={page}")
-    first += nodes.Text(" executes it again from ")
-    first += _code(f"book/{page}.md")
+    title = nodes.strong("", "This page as a notebook: ")
+    make, source = _code(f"make notebooks PAGE={page}"), _code(f"book/{page}.md")
     shown = {name: value for name, value in code.values.items() if name not in PLUMBING}
-    if values := _values(shown):
-        first += nodes.Text(", with ")
-        first += values
-    first += nodes.Text(".")
-    parts: list[nodes.Element] = [first]
+    given = _values(", with ", shown)
+    again = " executes it again from "
+    parts = [_paragraph(title, link, ", executed. ", make, again, source, *given, ".")]
     if "scale" in code.values:
-        last = nodes.paragraph()
-        last += _code(f"make paper PAGE={page}")
-        last += nodes.Text(" first measures, at the paper's scale, what is missing in ")
-        last += _code("data/results")
-        last += nodes.Text(".")
-        parts.append(last)
+        measured = " first measures, at the paper's scale, what is missing in "
+        paper = _code(f"make paper PAGE={page}")
+        parts.append(_paragraph(paper, measured, _code("data/results"), "."))
     if stores:
         items = nodes.bullet_list()
-        for name, provenance in stores.items():
-            item = nodes.paragraph()
-            item += _code(name)
-            rows = sum(run["cells"] - run.get("replaced", 0) for run in provenance["runs"])
-            item += nodes.Text(f": {rows:,} rows by ")
-            item += _function(provenance["function"].replace(":", "."))
-            given = {n: json.dumps(v) for n, v in provenance["parameters"].items()}
-            if values := _values(given):
-                item += nodes.Text(" with ")
-                item += values
-            commits = dict.fromkeys(run["commit"][:10] for run in provenance["runs"])
-            versions = provenance["runs"][-1]["versions"]
-            item += nodes.Text(
-                f"; {_when(provenance)}; commit {', '.join(commits)}; "
-                + ", ".join(f"{library} {version}" for library, version in versions.items())
-                + "."
-            )
-            items += nodes.list_item("", item)
+        items += [nodes.list_item("", _store(*each)) for each in stores.items()]
         parts.append(_details("Where the stored results on this page come from", [items]))
     return nodes.container("", *parts, classes=["made-page"])
+
+
+def _store(name: str, provenance: Mapping[str, Any]) -> nodes.paragraph:
+    """What the foot of a page says of one of its stores."""
+    rows = sum(run["cells"] - run.get("replaced", 0) for run in provenance["runs"])
+    given = {n: json.dumps(v) for n, v in provenance["parameters"].items()}
+    commits = dict.fromkeys(run["commit"][:10] for run in provenance["runs"])
+    versions = provenance["runs"][-1]["versions"].items()
+    return _paragraph(
+        *(_code(name), f": {rows:,} rows by ", _function(provenance["function"].replace(":", "."))),
+        *_values(" with ", given),
+        f"; {_when(provenance)}; commit {', '.join(commits)}; "
+        + ", ".join(f"{library} {version}" for library, version in versions)
+        + ".",
+    )
 
 
 def _when(provenance: Mapping[str, Any]) -> str:
@@ -353,11 +326,8 @@ def _when(provenance: Mapping[str, Any]) -> str:
 
 def _details(summary: str, content: list[nodes.Element]) -> nodes.Element:
     opening = f'<details class="made"><summary>{summary}</summary>'
-    box = nodes.container(classes=["made-box"])
-    box += nodes.raw("", opening, format="html")
-    box += content
-    box += nodes.raw("", "</details>", format="html")
-    return box
+    ends = [nodes.raw("", text, format="html") for text in (opening, "</details>")]
+    return nodes.container("", ends[0], *content, ends[1], classes=["made-box"])
 
 
 def _function(name: str) -> nodes.Element:
@@ -373,16 +343,15 @@ def _code(text: str) -> nodes.literal:
     return nodes.literal(text, text)
 
 
-def _values(values: Mapping[str, str]) -> list[nodes.Node]:
-    """Return parameters with their values; a value too long to read in a line is left out."""
+def _paragraph(*parts: nodes.Node | str) -> nodes.paragraph:
+    inside = [nodes.Text(part) if isinstance(part, str) else part for part in parts]
+    return nodes.paragraph("", "", *inside)
+
+
+def _values(begin: str, values: Mapping[str, str]) -> list[nodes.Node | str]:
+    """Parameters with their values; a value too long to read in a line is left out."""
     shown = [f"{n} = {v}" if len(v) <= 50 else n for n, v in values.items()]
-    return _listed([_code(text) for text in shown])
-
-
-def _listed(items: Sequence[nodes.Node]) -> list[nodes.Node]:
-    """Return items with commas between them."""
-    apart = [part for item in items for part in (nodes.Text(", "), item)]
-    return apart[1:]
+    return [part for at, text in enumerate(shown) for part in (", " if at else begin, _code(text))]
 
 
 def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:

@@ -42,7 +42,7 @@ def _judges(statement: ast.stmt) -> bool:
     return any(isinstance(name, ast.Name) and name.id in _CHECKS for name in calls)
 
 
-_CHECKS = frozenset(name for name in checks.__all__ if name.startswith("check_"))
+_CHECKS = frozenset(name for name in vars(checks) if name.startswith("check_"))
 
 
 class ShowMathematics(SphinxPostTransform):

@@ -62,7 +62,7 @@ METADATA = {
 
 # What the kernel read: asked of it in a cell behind the last.
 PROBE = """import json, sys
-print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.seal"), "tables_read", {})))"""
+print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
 
 
 def front_matter(path: Path) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def differentiated(function: Callable[[Tensor], Tensor]) -> Evaluation:
 
 def minimise(
     evaluate: Evaluation,
-    start: Float[Tensor, "p"],
+    start: Float[Tensor, " p"],
     *,
     bounds: Float[Tensor, "p 2"] | None = None,
     method: str = "L-BFGS-B",

@@ -11,16 +11,6 @@ from bayesloss.learning.links.em import fit_fixed_link
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import LogLoss
 
-__all__ = [
-    "BUDGETS",
-    "CALIBRATION_BINS",
-    "HELD_OUT",
-    "PLUG_IN",
-    "calibration_error",
-    "fit_logistic",
-    "recipe",
-]
-
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
 
 # W&N's regression, as parameters of ISGPRegressor: fitted hyper-parameters are taken for true, and
@@ -37,13 +27,8 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
     """W&N's classifier: a = 1.2, 64 random draws, one class against the rest.
 
-    Parameters
-    ----------
-    method : {"ISGP", "GP", "held-out ISGP"}
-        The prior; the last sees leave-one-out scores, the others the training scores, as in the
-        paper.
-    **given
-        Parameters of :class:`~bayesloss.learning.estimators.linkgistic.LinkgisticClassifier`.
+    The prior is "ISGP" or "GP", fitted to training scores as in the paper, or "held-out ISGP",
+    which sees leave-one-out scores.
     """
     prior = "gp" if method == "GP" else "isgp"
     of_the_paper: dict[str, Any] = {
@@ -65,22 +50,8 @@ def fit_logistic(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
     """K logistic regressions together, by the search that linkgistic regression begins with.
 
-    Parameters
-    ----------
-    X, X_test : ndarray of shape (n, d)
-    truth : ndarray of bool, shape (n, K)
-        Whether a training label is problem k's.
-    C, tol : float
-
-    Returns
-    -------
-    train, test : ndarray of shape (n, K)
-        Log odds.
-    rounds : int
-        L-BFGS iterations.
-    converged : bool
-    outside : float
-        0: the fixed link has no period.
+    Labels (n, K) say which problem a row belongs to. Returns the log odds (n, K) of training and
+    test rows, L-BFGS's rounds, whether it converged, and 0: the fixed link has no period to leave.
     """
     labels = torch.from_numpy(truth.T.astype(np.int64))
     Z = torch.from_numpy(X)
@@ -93,11 +64,7 @@ def fit_logistic(
 def calibration_error(probability: NDArray[np.float64], truth: NDArray[Any]) -> float:
     """The mean distance of confidence and frequency over equal bins, weighted with their counts.
 
-    Parameters
-    ----------
-    probability : ndarray of shape (n,)
-    truth : ndarray of shape (n,)
-        Labels, or the probabilities that they are drawn with.
+    The truth is labels, or the probabilities that they are drawn with; both of shape (n,).
     """
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     gap = np.bincount(index, probability - truth, minlength=CALIBRATION_BINS)

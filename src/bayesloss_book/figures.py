@@ -3,8 +3,6 @@
 import matplotlib as mpl
 from cycler import cycler
 
-__all__ = ["COLOURS", "use_style"]
-
 # Okabe and Ito's palette, each line style and marker apart as well: the figures survive grey print.
 COLOURS = {
     "ISGP": "#0072B2",

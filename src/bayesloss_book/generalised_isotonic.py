@@ -23,24 +23,17 @@ Neither original is at hand, and W&N's text names no settings. What follows is t
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from dataclasses import KW_ONLY, dataclass
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit, logit
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
 
 from bayesloss.warnings import warn_caller
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
-
-__all__ = ["BregmanTron", "GLMTron", "PiecewiseLinearLink", "SLIsotron", "SigmoidLink"]
 
 Array = NDArray[np.float64]
 
@@ -66,16 +59,10 @@ class SigmoidLink:
 
 @dataclass(frozen=True)
 class PiecewiseLinearLink:
-    """A nondecreasing link through points, constant beyond them.
+    """A nondecreasing link through points, constant beyond them."""
 
-    Attributes
-    ----------
-    scores, values : ndarray of shape (k,)
-        The points, scores increasing.
-    """
-
-    scores: Array
-    values: Array
+    scores: Array  # (k,), the points, scores increasing
+    values: Array  # (k,)
 
     @classmethod
     def onto(cls, scores: Array, values: Array, slope: float) -> "PiecewiseLinearLink":
@@ -114,25 +101,19 @@ _STEEPNESS = 4.0  # of the sigmoid that the SLIsotron begins with: its steepest 
 Link = SigmoidLink | PiecewiseLinearLink
 
 
-class _Tron(ClassifierMixin, BaseEstimator, ABC):
-    """What the three have in common: inputs, rounds, hold-out, predictions."""
+@dataclass(kw_only=True)
+class _Tron(ABC):
+    """What the three have in common: inputs, rounds, hold-out, predictions.
+
+    The fit ends when ``patience`` rounds have not lowered the squared error on a hold-out of
+    ``validation_fraction`` of each class (the training data, where that is nothing), and keeps
+    round ``best_iter_``. The score is ``(X - centre_) @ coef_ + intercept_``.
+    """
 
     max_iter: int
-    patience: int
-    validation_fraction: float
-    random_state: int | np.random.RandomState | None
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "patience": [Interval(Integral, 1, None, closed="left")],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "random_state": ["random_state"],
-    }
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+    patience: int = 20
+    validation_fraction: float = 0.1
+    random_state: int | None = None
 
     @abstractmethod
     def _begin(self, labels: Array) -> Link:
@@ -142,62 +123,30 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
         """New weights and link."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit weights, and the link where it is learned.
+    def fit(self, X: NDArray, y: NDArray) -> Self:
+        """Fit weights to inputs (n, d), and the link where it is learned, to labels 0 and 1.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-            Inputs of type float32 are computed with as they are, others as float64.
-        y : array-like of shape (n,)
-            Labels of two classes.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If a value is not finite, or there are not two classes.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the error on the hold-out was still falling in the last round.
+        Inputs of type float32 are computed with as they are.
         """
-        self._validate_params()
-        checked = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        inputs, y = np.asarray(checked[0]), np.asarray(checked[1])
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) > 2:
-            raise ValueError(
-                "Only binary classification is supported. The type of the target is "
-                f"{type_of_target(y)}."
-            )
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs two classes, got one class only: {self.classes_[0]}"
-            )
+        codes = np.asarray(y).astype(int)
         held = _hold_out(codes, self.validation_fraction, check_random_state(self.random_state))
         trained, held = (~held, held) if held.any() else (~held, ~held)
-        train = inputs[trained]
+        train = X[trained]
         self.centre_ = train.mean(axis=0)
         train = train - self.centre_
-        self.scale_ = math.sqrt(2) * (_longest(train) or 1.0)
+        longest = math.sqrt(float(np.einsum("ij,ij->i", train, train).max()))
+        self.scale_ = math.sqrt(2) * (longest or 1.0)
         train /= train.dtype.type(self.scale_)
         constant = np.full((len(train), 1), math.sqrt(0.5), dtype=train.dtype)
         train = np.hstack([train, constant])
         labels, held_labels = codes[trained].astype(float), codes[held].astype(float)
-        held_inputs = inputs[held]
 
         w, link = np.zeros(train.shape[1]), self._begin(labels)
         errors: list[float] = []
         best = math.inf
         for n_iter in range(1, self.max_iter + 1):
             w, link = self._round(train, labels, w, link)
-            score = self._map(held_inputs, w)
+            score = self._map(X[held], w)
             errors.append(float(np.mean((held_labels - link(score)) ** 2)))
             if errors[-1] < best:
                 best, self.best_iter_, self._weights, self.link_ = errors[-1], n_iter, w, link
@@ -206,8 +155,8 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
         self.n_iter_ = n_iter
         self.holdout_errors_ = np.array(errors)
         self.converged_ = n_iter - self.best_iter_ >= self.patience
-        self.coef_ = (self._weights[:-1] / self.scale_)[None]
-        self.intercept_ = np.array([math.sqrt(0.5) * self._weights[-1]])
+        self.coef_ = self._weights[:-1] / self.scale_
+        self.intercept_ = math.sqrt(0.5) * float(self._weights[-1])
         if not self.converged_:
             warn_caller(
                 f"the error on the hold-out was least in round {self.best_iter_} of {n_iter}, and "
@@ -216,26 +165,14 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
             )
         return self
 
-    def linear_score(self, X: ArrayLike) -> Array:
+    def linear_score(self, X: NDArray) -> Array:
         """The scores w . x, of shape (n,); with a link that has flat parts they tell more apart."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return self._map(np.asarray(X), self._weights)
+        return self._map(X, self._weights)
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """The probability of the second class less 1/2, of shape (n,)."""
-        return self.predict_proba(X)[:, 1] - 0.5
-
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: NDArray) -> Array:
         """The probabilities of the two classes, of shape (n, 2)."""
-        score = self.linear_score(X)
-        p = self.link_(score)
+        p = self.link_(self.linear_score(X))
         return np.stack([1 - p, p], axis=1)
-
-    def predict(self, X: ArrayLike) -> NDArray:
-        """The more probable class, of shape (n,)."""
-        second = self.decision_function(X) > 0
-        return self.classes_[second.astype(int)]
 
     def _map(self, X: NDArray, w: Array) -> Array:
         weights = (w[:-1] / self.scale_).astype(X.dtype)
@@ -243,75 +180,16 @@ class _Tron(ClassifierMixin, BaseEstimator, ABC):
         return product + math.sqrt(0.5) * w[-1]
 
 
+@dataclass(kw_only=True)
 class GLMTron(_Tron):
     """Weights that follow the errors of a known link, the sigmoid (Kakade et al. 2011).
 
-    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i.
-
-    Parameters
-    ----------
-    steepness : float, default=1.0
-        The known link is the sigmoid of steepness * z. Above 4 its slope exceeds 1.
-    max_iter : int, default=1000
-        The largest number of rounds.
-    patience : int, default=20
-        The fit ends when this many rounds have not lowered the error on the hold-out.
-    validation_fraction : float, default=0.1
-        The part of each class that is held out, rounded down. Where that is nothing, the training
-        data stand in.
-    random_state : int, RandomState or None, default=None
-        Draws the hold-out.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (2,)
-    coef_ : ndarray of shape (1, n_features)
-    intercept_ : ndarray of shape (1,)
-        The score is ``(X - centre_) @ coef_[0] + intercept_``.
-    centre_ : ndarray of shape (n_features,)
-    scale_ : float
-    link_ : SigmoidLink
-    n_iter_, best_iter_ : int
-        Rounds done, and the round that is kept.
-    holdout_errors_ : ndarray of shape (rounds,)
-        Mean squared error on the hold-out after each round.
-    converged_ : bool
-        Whether ``patience`` rounds brought nothing better.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import GLMTron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(500, 2))
-    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = GLMTron(max_iter=5000, random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
+    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i, with u the sigmoid of steepness * z; above
+    a steepness of 4 its slope exceeds 1.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_Tron._parameter_constraints,
-        "steepness": [Interval(Real, 0, None, closed="neither")],
-    }
-
-    def __init__(
-        self,
-        steepness: float = 1.0,
-        *,
-        max_iter: int = 1000,
-        patience: int = 20,
-        validation_fraction: float = 0.1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.steepness = steepness
-        self.max_iter = max_iter
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+    max_iter: int = 1000
+    steepness: float = 1.0
 
     def _begin(self, labels: Array) -> Link:
         return SigmoidLink(self.steepness)
@@ -320,53 +198,15 @@ class GLMTron(_Tron):
         return w + _correction(X, labels, _times(X, w), link), link  # Kakade et al. (2011)
 
 
+@dataclass(kw_only=True)
 class SLIsotron(_Tron):
     """The same with a link that is refitted in each round (Kakade et al. 2011).
 
     A round is the GLMTron's step, and then the isotonic regression of the labels on the new scores,
     of slope between 0 and 1.
-
-    Parameters
-    ----------
-    max_iter : int, default=100
-        The largest number of rounds.
-    patience, validation_fraction, random_state
-        As for :class:`GLMTron`.
-
-    Attributes
-    ----------
-    link_ : PiecewiseLinearLink
-        Constant beyond the training scores.
-
-    Notes
-    -----
-    All other attributes are those of :class:`GLMTron`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import SLIsotron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(150, 2))
-    >>> y = generator.random(150) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = SLIsotron(random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
     """
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 100,
-        patience: int = 20,
-        validation_fraction: float = 0.1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+    max_iter: int = 100
 
     def _begin(self, labels: Array) -> Link:
         return SigmoidLink(_STEEPNESS)
@@ -375,11 +215,12 @@ class SLIsotron(_Tron):
         w = w + _correction(X, labels, _times(X, w), link)
         z = _times(X, w)
         order = np.argsort(z, kind="stable")
-        fit = lipschitz_isotonic(z[order], labels[order], upper=1.0, bounds=(0, 1))
+        fit = lipschitz_isotonic(z[order], labels[order], upper=1.0)
         scores, first = np.unique(z[order], return_index=True)
         return w, PiecewiseLinearLink(scores, np.maximum.accumulate(fit.values[first]))
 
 
+@dataclass
 class BregmanTron(_Tron):
     """Weights and link by Bregman divergences (Nock and Menon 2020).
 
@@ -393,76 +234,18 @@ class BregmanTron(_Tron):
        between n_t and N_t, within [0, 1]. Before the first round these values are the labels.
     4. u goes through (z, p), and on to 0 and 1 with slope N_t.
 
-    Parameters
-    ----------
-    variant : {None, "label", "approx"}, default=None
-        With "label", step 3 fits the labels instead of the previous values, by the mean of
-        (p - y)^2 as the SLIsotron does: where a label lies under D_U* depends on how u goes on
-        beyond the data. With "approx", the mean of (p - previous value)^2 takes the divergence's
-        place: its expansion to second order, with one curvature for all.
-    slope_ratio : float, default=0.01
-        n_t in units of N_t, or of 1 / (range of the scores) where that is less: the link must rise
-        somewhere at least.
-    max_slope : float, default=1.0
-        N_t.
-    n_steps : int, default=50
-        Gradient steps a round, each of size 1 / ``max_slope``.
-    max_iter : int, default=20
-        The largest number of rounds.
-    patience : int, default=3
-    validation_fraction, random_state
-        As for :class:`GLMTron`.
-
-    Attributes
-    ----------
-    link_ : PiecewiseLinearLink
-        It has an inverse on [0, 1].
-
-    Notes
-    -----
-    All other attributes are those of :class:`GLMTron`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bayesloss_book.generalised_isotonic import BregmanTron
-    >>> generator = np.random.default_rng(0)
-    >>> X = generator.normal(size=(500, 2))
-    >>> y = generator.random(500) < 1 / (1 + np.exp(-4 * X[:, 0]))
-    >>> model = BregmanTron(random_state=0).fit(X, y)
-    >>> p = model.predict_proba([[-1.0, 0.0], [1.0, 0.0]])[:, 1]
-    >>> model.converged_, bool(p[0] < 0.5 < p[1])
-    (True, True)
+    N_t is ``max_slope``, n_t = ``slope_ratio`` N_t, or of 1 / (range of the scores) where that is
+    less. With the variant "label", step 3 fits the labels by the mean of (p - y)^2 as the SLIsotron
+    does; with "approx", the mean of (p - previous value)^2 takes the divergence's place.
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **_Tron._parameter_constraints,
-        "variant": [StrOptions({"label", "approx"}), None],
-        "slope_ratio": [Interval(Real, 0, 1, closed="neither")],
-        "max_slope": [Interval(Real, 0, None, closed="neither")],
-        "n_steps": [Interval(Integral, 1, None, closed="left")],
-    }
-
-    def __init__(
-        self,
-        variant: str | None = None,
-        *,
-        slope_ratio: float = 0.01,
-        max_slope: float = 1.0,
-        n_steps: int = 50,
-        max_iter: int = 20,
-        patience: int = 3,
-        validation_fraction: float = 0.1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.variant = variant
-        self.slope_ratio = slope_ratio
-        self.max_slope = max_slope
-        self.n_steps = n_steps
-        self.max_iter = max_iter
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.random_state = random_state
+    variant: str | None = None
+    _: KW_ONLY
+    max_iter: int = 20
+    patience: int = 3
+    slope_ratio: float = 0.01
+    max_slope: float = 1.0
+    n_steps: int = 50
 
     def _begin(self, labels: Array) -> Link:
         self._previous = labels
@@ -487,23 +270,11 @@ class BregmanTron(_Tron):
             )
         else:
             target = labels if self.variant == "label" else previous
-            fit = lipschitz_isotonic(z, target[order], bounds=(0, 1), lower=lower, upper=upper)
+            fit = lipschitz_isotonic(z, target[order], lower=lower, upper=upper)
         self._previous = np.empty_like(previous)
         self._previous[order] = fit.values  # step 3
         scores, first = np.unique(z, return_index=True)
         return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)  # step 4
-
-
-def _longest(rows: NDArray) -> float:
-    """The length of the longest row, also where its square would over- or underflow."""
-    square, info = float(np.einsum("ij,ij->i", rows, rows).max()), np.finfo(rows.dtype)
-    if info.tiny / info.eps < square < math.inf:
-        return math.sqrt(square)
-    largest = np.abs(rows).max()
-    if largest == 0:
-        return 0.0
-    scaled = rows / largest
-    return float(largest) * math.sqrt(float(np.einsum("ij,ij->i", scaled, scaled).max()))
 
 
 def _times(X: NDArray, w: Array) -> Array:

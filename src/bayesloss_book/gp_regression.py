@@ -17,8 +17,6 @@ from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.kernels import SquaredExponential
 from bayesloss.quadrature import gauss_hermite
 
-__all__ = ["GPRegression", "checked_points", "normal_nodes"]
-
 # An inverse of K loses as many digits as its condition number has; six are kept.
 _CONDITION = 1e10
 
@@ -29,22 +27,8 @@ class GPRegression:
     A Gaussian q has a mean and a covariance of theta; its optimal decision under the quadratic cost
     is :math:`h_q(x) = K_{xD} \mu_q`, LHG section 4.1. A sparse mean has non-zero entries on a
     support S of k training points only. Wherever a support is asked for it may be such indices, or
-    k inputs from elsewhere as a floating-point tensor, of which a decision is K_xS m as well.
-
-    Parameters
-    ----------
-    kernel : SquaredExponential
-    x : Tensor of shape (N,) or (N, D)
-        Training inputs. Where two agree, K has no inverse: decisions still exist, theta's
-        covariance does not.
-    y : Tensor of shape (N,)
-    noise_variance : float
-        sigma^2, positive.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, a value is not finite, there are no data or the noise is not positive.
+    k inputs from elsewhere as a floating-point tensor, of which a decision is K_xS m as well. Where
+    two training inputs agree, K has no inverse: decisions still exist, theta's covariance does not.
     """
 
     def __init__(
@@ -83,13 +67,7 @@ class GPRegression:
 
     @property
     def covariance(self) -> Tensor:
-        """The posterior covariance of theta, of shape (N, N): LHG appendix 7.2.
-
-        Raises
-        ------
-        ValueError
-            If K has no inverse that could be trusted.
-        """
+        """The posterior covariance of theta, of shape (N, N): LHG appendix 7.2."""
         values, vectors = self._spectrum
         # K^{-1} - (K + sigma^2 I)^{-1} in the eigenvectors of K, without a difference.
         spread = self.noise_variance / (values * (values + self.noise_variance))
@@ -98,23 +76,7 @@ class GPRegression:
     # --------------------------------------------------------------- the model, the decision
 
     def observation(self, x: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of y given theta: LHG eqs. (17) and (18).
-
-        Parameters
-        ----------
-        x : Tensor of shape (m,) or (m, D)
-        theta : Tensor of shape (..., N)
-
-        Returns
-        -------
-        mean : Tensor of shape (..., m)
-        variance : Tensor of shape (m,)
-
-        Raises
-        ------
-        ValueError
-            If K has no inverse that could be trusted.
-        """
+        """Mean (..., m) and variance (m,) of y given theta (..., N): LHG eqs. (17) and (18)."""
         values, vectors = self._spectrum
         cross = self.kernel(x, self.x)
         explained = ((cross @ vectors) ** 2 / values).sum(dim=1)
@@ -129,14 +91,7 @@ class GPRegression:
     def action(
         self, x: Tensor, mean: Tensor, support: Sequence[int] | Tensor | None = None
     ) -> Tensor:
-        """The q-optimal decision at x, of shape (m,): LHG section 4.1.
-
-        Parameters
-        ----------
-        x : Tensor of shape (m,) or (m, D)
-        mean : Tensor of shape (N,), or (k,) on a support
-        support : sequence of int, or Tensor of shape (k,) or (k, D), optional
-        """
+        """The q-optimal decision at x, of shape (m,): LHG section 4.1; or on a support."""
         inputs = self.x if support is None else self.inputs_of(support)
         if mean.shape != inputs.shape[:1]:
             raise ValueError(
@@ -150,12 +105,8 @@ class GPRegression:
     def loss_matrix(self, points: Tensor, weights: Tensor | None = None) -> Tensor:
         """The matrix Lambda of LHG eq. (21), of shape (N, N).
 
-        Parameters
-        ----------
-        points : Tensor of shape (m,) or (m, D)
-            Nodes of a quadrature rule for the test distribution, or samples from it.
-        weights : Tensor of shape (m,), optional
-            Masses of the points, which sum to one; equal ones by default.
+        The test distribution is nodes of a quadrature rule and their masses, which sum to one, or
+        samples from it, equally weighted.
         """
         root = self._root(points, weights)
         return root.T @ root  # LHG eq. (21)
@@ -174,13 +125,7 @@ class GPRegression:
         return checked_points(points, weights) @ gap**2  # LHG eq. (20), as a mean over x
 
     def kl(self, mean: Tensor, covariance: Tensor) -> Tensor:
-        """KL(q || p) in nats: LHG eq. (22), with its constant.
-
-        Raises
-        ------
-        ValueError
-            If K has no inverse that could be trusted, or the covariance is not positive definite.
-        """
+        """KL(q || p) in nats: LHG eq. (22), with its constant."""
         values, _ = self._spectrum
         root, failed = torch.linalg.cholesky_ex(covariance)
         if failed:
@@ -244,15 +189,7 @@ class GPRegression:
 def normal_nodes(mean: float, deviation: float, n: int = 40) -> tuple[Tensor, Tensor]:
     """Points and weights of Gauss-Hermite quadrature for a Gaussian test distribution.
 
-    Parameters
-    ----------
-    mean, deviation : float
-    n : int, default=40
-        The rule is exact for polynomials of degree 2n - 1.
-
-    Returns
-    -------
-    points, weights : Tensor of shape (n,)
+    Exact for polynomials of degree 2n - 1.
     """
     nodes, weights = gauss_hermite(n)
     return mean + deviation * nodes, weights

@@ -12,34 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = [
-    "DASHED",
-    "Axis",
-    "HTMLTable",
-    "curve",
-    "framed",
-    "legend",
-    "marks",
-    "picture",
-    "slider",
-    "with_math",
-]
-
 DASHED = 'stroke="currentColor" stroke-dasharray="6 4" stroke-width="1.2"'  # a curve of the truth
 
 
 class HTMLTable:
-    """HTML that a notebook shows, with other forms for readers and tools that see no HTML.
-
-    Parameters
-    ----------
-    content : str
-        The HTML.
-    text : str
-        For a terminal.
-    markdown : str, optional
-        For the PDF, which has the text if there is none.
-    """
+    """HTML that a notebook shows, with a text for terminals and, perhaps, Markdown for the PDF."""
 
     def __init__(self, content: str, text: str, markdown: str | None = None) -> None:
         self._content, self._text, self._markdown = content, text, markdown
@@ -109,18 +86,8 @@ def framed(
 ) -> str:
     """An SVG; with axes around its content, if they are given, and cut off where they end.
 
-    Parameters
-    ----------
-    identity : str
-        Of the place where it stands.
-    content : str
-        Drawn in coordinates from 0 to the shape, with zero at the top left.
-    shape : tuple of int
-        Width and height, without the axes.
-    label : str
-        For those who do not see the picture.
-    across, up : Axis, optional
-        Without `up` heights have no unit, and there is no vertical axis.
+    The content is drawn in coordinates from 0 to the shape (width, height, without the axes), zero
+    at the top left; the label is for those who do not see it. Without ``up`` heights have no unit.
     """
     width, height = shape
     if across is None:

@@ -9,8 +9,6 @@ from sklearn.datasets import load_digits
 
 from bayesloss_book.data import load_images
 
-__all__ = ["N_CLASSES", "inputs", "one_vs_rest"]
-
 N_CLASSES = 10
 
 _DIGITS_TRAIN = 1_200  # of scikit-learn's 1797 digits
@@ -22,20 +20,8 @@ def inputs(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
     """Training inputs (size, d) and labels (size,), and those of the whole test set.
 
-    Parameters
-    ----------
-    data : str
-        One of `IMAGE_DATASETS`, or "digits".
-    size : int
-        Training images: the first of a permutation by `seed`, so that subsets nest.
-    scaling : {"pixels", "standardised"}
-        Grey values divided by the largest possible, or by each pixel's standard deviation.
-    seed : int
-
-    Raises
-    ------
-    ValueError
-        If there are fewer training images, or there is no such scaling.
+    The first images of a permutation by the seed, so that subsets nest. Grey values are divided by
+    the largest possible ("pixels"), or by each pixel's standard deviation ("standardised").
     """
     train, labels, test, test_labels = _images(data)
     if size > len(train):
@@ -58,9 +44,7 @@ def one_vs_rest(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 @cache
-def _images(
-    data: str,
-) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
+def _images(data: str) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[Any], NDArray[np.int64]]:
     """Training and test images as rows of grey values, with their labels."""
     if data == "digits":
         X, y = load_digits(return_X_y=True)

@@ -1,9 +1,9 @@
 r"""Isotonic regression with bounds on the slope, for squared error and for Bregman divergences.
 
 The links of the Trons (:mod:`bayesloss_book.generalised_isotonic`) are such regressions: along
-sorted scores z_1 <= ... <= z_n find values p that minimise sum_i w_i f_i(p_i) subject to
+sorted scores z_1 <= ... <= z_n find values p that minimise sum_i f_i(p_i) subject to
 
-    lower (z_{i+1} - z_i) <= p_{i+1} - p_i <= upper (z_{i+1} - z_i),   low <= p_1,   p_n <= high.
+    lower (z_{i+1} - z_i) <= p_{i+1} - p_i <= upper (z_{i+1} - z_i),   0 <= p_1,   p_n <= 1.
 
 With lower = 0 and an infinite upper this is the isotonic regression that pooling adjacent violators
 solves. With a finite upper pooling does not apply, and for f_i a Bregman divergence it matters
@@ -28,8 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solveh_banded
 from sklearn.exceptions import ConvergenceWarning
 
-__all__ = ["IsotonicFit", "bregman_isotonic", "lipschitz_isotonic"]
-
 Array = NDArray[np.float64]
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
@@ -37,98 +35,36 @@ _GAP = 1e-18  # of complementarity: values are off by its square root where mult
 _FULL_STEPS = 60  # iterations; some twenty are usual
 _SHORTEST = 2.0**-20  # of a step, before the search along it is given up
 _BELOW_1 = 1 - 2.0**-53
+_BLUR = 2.0**-51  # of a derivative: a few roundings of its target and, bent, of its value
 
 
 @dataclass(frozen=True)
 class IsotonicFit:
-    """A regression and how it was reached.
+    """A regression and how it was reached."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n,)
-        Nondecreasing; equal where scores are.
-    residual : float
-        The largest violation of an optimality condition.
-    n_iter : int
-    converged : bool
-    """
-
-    values: Array
-    residual: float
+    values: Array  # (n,), nondecreasing; equal where scores are
+    residual: float  # the largest violation of an optimality condition
     n_iter: int
     converged: bool
 
 
 def lipschitz_isotonic(
-    z: ArrayLike,
-    y: ArrayLike,
-    *,
-    lower: float = 0.0,
-    upper: float = 1.0,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
-    sample_weight: ArrayLike | None = None,
-    max_iter: int = 500,
+    z: ArrayLike, y: ArrayLike, *, lower: float = 0.0, upper: float = 1.0, max_iter: int = 500
 ) -> IsotonicFit:
-    """Minimise the sum of w_i (p_i - y_i)^2 among values p with slopes in [lower, upper].
+    """Minimise the sum of (p_i - y_i)^2 among p in [0, 1] with slopes in [lower, upper].
 
-    Parameters
-    ----------
-    z : array-like of shape (n,)
-        Scores, nondecreasing. Equal scores get equal values.
-    y : array-like of shape (n,)
-    lower, upper : float
-        Bounds of the slope, 0 <= lower < upper; upper may be infinite.
-    bounds : (float, float)
-        The least and the largest value allowed; they may be infinite.
-    sample_weight : array-like of shape (n,), optional
-        Positive.
-    max_iter : int, default=500
-
-    Returns
-    -------
-    IsotonicFit
-        Its residual is in units of the range of y.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a number is not finite, the scores are not sorted, a weight is not
-        positive, or the bounds leave no room for a slope above the lower one.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the optimality conditions are not met after max_iter iterations.
+    Scores z (n,) ascend, and equal ones get equal values; upper may be infinite.
     """
-    data = _Data.of(z, y, sample_weight)
-    # Less the least steep ramp that is allowed, the best values lie within the range of y (and the
-    # bounds): clipped to it, values meet the same constraints, and none moves away from its y. So
-    # these limits are not felt where they stand in for infinite ones.
-    ramp = lower * (data.z[-1] - data.z[0])
-    level = data.target - lower * (data.z - data.z[0])
-    low, high = bounds
-    marks = np.array([level.min(), level.max(), low, high - ramp])
-    marks = marks[np.isfinite(marks)]
-    margin = max(float(np.ptp(marks)), 1e-6 * float(np.abs(marks).max()))
-    if margin < 1e-150:  # its inverse would overflow
-        margin = 1.0
-    if not low < high:
-        raise ValueError(f"expected bounds with low < high, got {low} and {high}")
-    if high == math.inf:
-        high = max(float(level.max()), low) + ramp + margin
-    if low == -math.inf:
-        low = min(float(level.min()), high - ramp) - margin
-    scale = high - low
-    target = (data.target - low) / scale
-    unit = max(1.0, float(np.abs(target).max()))
+    data = _Data.of(z, y)
+    unit = max(1.0, float(np.abs(data.target).max()))
     fit = _interior_point(
         data,
-        (lower / scale, upper / scale),
-        lambda p: (p - target) / unit,
+        (lower, upper),
+        lambda p: (p - data.target) / unit,
         lambda p: np.full_like(p, 1 / unit),
         max_iter,
     )
-    return replace(fit, values=low + scale * fit.values[data.place])
+    return replace(fit, values=fit.values[data.place])
 
 
 def bregman_isotonic(
@@ -139,43 +75,15 @@ def bregman_isotonic(
     *,
     lower: float = 0.0,
     upper: float = 1.0,
-    sample_weight: ArrayLike | None = None,
     max_iter: int = 500,
 ) -> IsotonicFit:
-    """Minimise the sum of w_i D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
+    """Minimise the sum of D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
 
-    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*'
-    and its slope are needed, and of q only its image U*'(q).
-
-    Parameters
-    ----------
-    z : array-like of shape (n,)
-        Scores, nondecreasing.
-    image : array-like of shape (n,)
-        U*'(q), finite.
-    link : callable
-        U*', increasing; called with values strictly between 0 and 1.
-    link_slope : callable
-        U*'', positive. Where U*' has a kink, the slope on either side will do.
-    lower, upper, sample_weight, max_iter
-        As for :func:`lipschitz_isotonic`.
-
-    Returns
-    -------
-    IsotonicFit
-        Its residual is in units of U*'(3/4) - U*'(1/4).
-
-    Raises
-    ------
-    ValueError
-        As for :func:`lipschitz_isotonic`.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the optimality conditions are not met after max_iter iterations.
+    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*' and
+    its slope U*'' are needed (at a kink, either side's), and of q only its image U*'(q). The
+    residual is in units of U*'(3/4) - U*'(1/4).
     """
-    data = _Data.of(z, image, sample_weight)
+    data = _Data.of(z, image)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))
     unit = float(upper_quartile - lower_quartile)
     fit = _interior_point(
@@ -190,7 +98,7 @@ def bregman_isotonic(
 
 @dataclass(frozen=True)
 class _Data:
-    """Distinct scores, the mean target and the total weight at each, and each datum's place."""
+    """Distinct scores, the mean target at each and how many there are, and each datum's place."""
 
     z: Array
     target: Array
@@ -198,23 +106,18 @@ class _Data:
     place: NDArray[np.intp]
 
     @classmethod
-    def of(cls, z: ArrayLike, target: ArrayLike, sample_weight: ArrayLike | None) -> "_Data":
+    def of(cls, z: ArrayLike, target: ArrayLike) -> "_Data":
         scores, values = np.asarray(z, dtype=float), np.asarray(target, dtype=float)
-        weight = np.ones_like(scores) if sample_weight is None else np.asarray(sample_weight, float)
-        if scores.ndim != 1 or len(scores) == 0 or not scores.shape == values.shape == weight.shape:
+        if scores.shape != values.shape or scores.ndim != 1 or not len(scores):
             raise ValueError(
-                "expected scores, targets and weights of one shape (n,), n > 0, got "
-                f"{scores.shape}, {values.shape} and {weight.shape}"
+                f"expected scores and targets of one shape (n,), n > 0, got {scores.shape} and "
+                f"{values.shape}"
             )
-        if not all(np.isfinite(part).all() for part in (scores, values, weight)):
-            raise ValueError("expected finite scores, targets and weights, got some that are not")
-        if (np.diff(scores) < 0).any():
-            raise ValueError("expected sorted scores, got some that are less than the one before")
-        if (weight <= 0).any():
-            raise ValueError(f"expected positive weights, got {weight.min()}")
+        if not np.isfinite(scores + values).all() or (np.diff(scores) < 0).any():
+            raise ValueError("expected sorted scores and targets, all of them finite")
         distinct, place = np.unique(scores, return_inverse=True)
-        total = np.bincount(place, weight)
-        mean = np.bincount(place, weight * values) / total
+        total = np.bincount(place).astype(float)
+        mean = np.bincount(place, values) / total
         return cls(distinct, mean, total / total.mean(), place)
 
 
@@ -238,7 +141,8 @@ def _interior_point(
     residual, overshot = math.inf, False
     for n_iter in range(max_iter + 1):
         p, total = _values(least + s)
-        inverse = 1 / (w * curvature(p))
+        bend = curvature(p)
+        inverse, blur = 1 / (w * bend), _BLUR * w * (1 + bend * p)
         slack = w * gradient(p) + np.diff(a - b)  # D^T r = -diff(r)
         # In units of the derivative, or of the values where a steep derivative amplifies rounding.
         residual = float((np.abs(slack) * np.minimum(inverse, 1)).max())
@@ -262,7 +166,8 @@ def _interior_point(
         tilt = partial(_tilt, lambda p: w * gradient(p), least, s, t, move, aim)
         # Between two pieces of a link with kinks full steps may go back and forth for ever.
         furthest = 1.0 if n_iter < _FULL_STEPS else 0.5
-        reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach))
+        rounding = float(blur @ np.abs(np.cumsum(move)[:-1]))
+        reach, overshot = _back_from_beyond(tilt, min(furthest, 0.995 * reach), rounding)
         s, t, a, b = s + reach * move, t - reach * move, a + reach * da, b + reach * db
     converged = bool(residual < _TOLERANCE and product < _GAP)
     if not converged:
@@ -307,14 +212,7 @@ class _Newton:
     """Newton steps towards a s = aim, b t = aim and stationarity, all at the same point."""
 
     def __init__(
-        self,
-        s: Array,
-        t: Array,
-        a: Array,
-        b: Array,
-        inverse: Array,
-        slack: Array,
-        excess: float,
+        self, s: Array, t: Array, a: Array, b: Array, inverse: Array, slack: Array, excess: float
     ) -> None:
         self.s, self.t, self.a, self.b, self.excess = s, t, a, b, excess
         self.softness = 1 / (a / s + b / t)
@@ -359,10 +257,15 @@ def _tilt(
     return float(objective - aim * (move / ahead - move / behind).sum())
 
 
-def _back_from_beyond(tilt: Callable[[float], float], reach: float) -> tuple[float, bool]:
-    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed."""
+def _back_from_beyond(
+    tilt: Callable[[float], float], reach: float, rounding: float
+) -> tuple[float, bool]:
+    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed.
+
+    A slope within its rounding says nothing: steps that it shortened would hardly move.
+    """
     start, there, overshot = tilt(0.0), tilt(reach), False
-    while start < 0 and there > -start / 2 and reach > _SHORTEST:
+    while start < -rounding and there > -start / 2 and reach > _SHORTEST:
         # Where the slope is zero if it changes in a straight line, but no less than a tenth.
         reach *= max(0.1, min(0.5, start / (start - there)))
         there, overshot = tilt(reach), True

@@ -24,41 +24,19 @@ from bayesloss.calibrating.decision_theory import (
 )
 from bayesloss.calibrating.families import gaussians
 
-__all__ = [
-    "ACTIONS",
-    "PowerPlant",
-    "approximations",
-    "decision_table",
-    "divergence_map",
-    "expectation_propagation",
-    "predictive_divergence",
-    "probit_factors",
-    "tail_matching",
-    "tightest_bound",
-]
-
 ACTIONS = ("on", "off")
 
 
 @dataclass(frozen=True)
 class PowerPlant:
-    """A reactor of unknown temperature, to be kept on or shut down.
+    """A reactor of unknown temperature, to be kept on or shut down."""
 
-    Attributes
-    ----------
-    weights, means, deviations : tuple of float
-        The posterior, a mixture of Gaussians; degrees Celsius.
-    critical : float
-        The temperature above which a running plant melts down.
-    meltdown, shutdown : float
-        The cost of a meltdown, and of shutting down at any temperature.
-    """
-
+    # the posterior, a mixture of Gaussians; degrees Celsius
     weights: tuple[float, ...] = (0.85, 0.15)
     means: tuple[float, ...] = (280.0, 350.0)
     deviations: tuple[float, ...] = (15.0, 10.0)
-    critical: float = 345.0
-    meltdown: float = 100.0
+    critical: float = 345.0  # the temperature above which a running plant melts down
+    meltdown: float = 100.0  # the cost of a meltdown, and of shutting down at any temperature
     shutdown: float = 5.0
 
     @property
@@ -174,22 +152,9 @@ def expectation_propagation(
 ) -> tuple[float, float]:
     """Mean and variance of expectation propagation's Gaussian, in one dimension.
 
-    Each factor's tilted distribution is integrated on the grid, so that nothing but the
-    factor-by-factor matching separates the result from KL(p || q).
-
-    Parameters
-    ----------
-    states : Tensor of shape (K,)
-        An even grid.
-    log_prior : Tensor of shape (K,)
-        Of a standard normal prior, up to a constant; it is not approximated.
-    log_factors : Tensor of shape (n, K)
-    max_sweeps : int
-
-    Raises
-    ------
-    RuntimeError
-        If the sites still move after `max_sweeps`.
+    Each factor's tilted distribution is integrated on the even grid (K,), so that nothing but the
+    factor-by-factor matching separates the result from KL(p || q). The standard normal prior is not
+    approximated.
     """
     n = len(log_factors)
     precision, shift = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
@@ -215,18 +180,8 @@ def predictive_divergence(
     """d_L(p || q) of classifiers, for Gaussians q over one parameter.
 
     A label is 1 with probability Phi(x - theta). A hypothesis labels every input by itself; a false
-    positive costs `p_threshold`, a false negative 1 - `p_threshold`.
-
-    Parameters
-    ----------
-    q : sequence of pairs
-        Means and standard deviations.
-    p : pair
-        Those of the posterior.
-    inputs : ndarray of shape (S,)
-        Where predictions are made, each as often as the others.
-    p_threshold : float
-        In (0, 1).
+    positive costs `p_threshold`, a false negative 1 - `p_threshold`. Gaussians are pairs of mean
+    and standard deviation.
     """
 
     def positive(mean: float, deviation: float) -> np.ndarray:
@@ -246,11 +201,8 @@ def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
 def tightest_bound(n: int, seed: int) -> pd.DataFrame:
     """How close d_L(p || q) comes to its bounds on random problems.
 
-    Returns
-    -------
-    DataFrame
-        The least gap to zero, and to the upper bound of the page, both as a part of that bound;
-        and how often d_L is zero.
+    The least gap to zero, and to the upper bound of the page, both as a part of that bound; and how
+    often d_L is zero.
     """
     rng = np.random.default_rng(seed)
     lower, upper, zero = math.inf, math.inf, 0

@@ -20,20 +20,6 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.samplers import hamiltonian_monte_carlo
 
-__all__ = [
-    "TESTS",
-    "THRESHOLDS",
-    "Predictive",
-    "Reference",
-    "by_hamiltonian_monte_carlo",
-    "by_importance_sampling",
-    "costs_at",
-    "draw_data",
-    "excess_risk",
-    "importance_points",
-    "normal_cdf",
-]
-
 # The probabilities are smooth functions of x, with features no narrower than length scale over
 # amplitude. Where that is 0.1, as in Table 4, a cubic spline through these points is exact to 1e-6
 # (a test compares), and a tenth of the work; at 0.05 it is exact to 1e-4.
@@ -89,26 +75,13 @@ class Predictive:
 
 @dataclass(frozen=True)
 class Reference:
-    """What a sampler knows about every data set.
-
-    Attributes
-    ----------
-    predictive : Predictive
-    per_chain : Predictive, optional
-        From each chain alone, with a leading dimension for chains.
-    shorter : dict of int to Predictive
-        From the first so many draws of the first chain alone.
-    r_hat : float
-        The largest of all weights of all data sets; 1 for importance sampling.
-    effective_size : float
-        The smallest of all.
-    """
+    """What a sampler knows about every data set."""
 
     predictive: Predictive
-    per_chain: Predictive | None
-    shorter: dict[int, Predictive]
-    r_hat: float
-    effective_size: float
+    per_chain: Predictive | None  # from each chain alone, with a leading dimension for chains
+    shorter: dict[int, Predictive]  # from the first so many draws of the first chain alone
+    r_hat: float  # the largest of all weights of all data sets; 1 for importance sampling
+    effective_size: float  # the smallest of all
 
 
 def by_hamiltonian_monte_carlo(
@@ -185,11 +158,7 @@ def importance_points(
 ) -> tuple[Tensor, Tensor]:
     """Scrambled Sobol points under EP's Gaussian, a little widened, weighted to the posterior.
 
-    Returns
-    -------
-    z : Tensor of shape (m, n_draws, r)
-    share : Tensor of shape (m, n_draws)
-        The points' weights; they sum to 1 for each data set.
+    Points (m, n_draws, r), and their shares, which sum to 1 for each data set.
     """
     m, _, r = prior.features.shape
     sobol = qmc.MultivariateNormalQMC(np.zeros(r), rng=np.random.default_rng(seed))

@@ -20,16 +20,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
 
-__all__ = [
-    "LOSSES",
-    "MARGINS",
-    "CanonicalLoss",
-    "MarginLoss",
-    "inverse_source",
-    "make_prior",
-    "whole_period",
-]
-
 Array = NDArray[np.float64]
 
 
@@ -46,19 +36,7 @@ def whole_period(kernel: TrigonometricKernel, n: int) -> torch.Tensor:
 
 
 def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
-    """The x with nu(x) = value, by bisection on one path.
-
-    Parameters
-    ----------
-    prior : ISGP
-    Gamma : Tensor of shape (M + 1,)
-    values : array of shape (n,)
-
-    Raises
-    ------
-    ValueError
-        If f vanishes: then nu is a constant and has no inverse.
-    """
+    """The x with nu(x) = value, by bisection on one path Gamma (M + 1,)."""
     climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
     if not climb > 0:
         raise ValueError(f"expected a path with f != 0, got |w|^2 = {climb * prior.kernel.c}")

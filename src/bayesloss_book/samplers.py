@@ -21,40 +21,17 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-__all__ = [
-    "AnnealedSample",
-    "HamiltonianSample",
-    "annealed_importance_sampling",
-    "elliptical_slice_sampling",
-    "hamiltonian_monte_carlo",
-]
-
 
 @dataclass(frozen=True)
 class AnnealedSample:
-    """Weighted draws from a posterior, and its evidence.
+    """Weighted draws from a posterior, and its evidence."""
 
-    Attributes
-    ----------
-    log_evidence : float
-        In nats.
-    error : float
-        The standard error of ``log_evidence`` over the chains.
-    points : Tensor of shape (chains, dimension)
-    weights : Tensor of shape (chains,)
-        They sum to 1.
-    effective_size : float
-        The number of equally weighted draws that would be worth as much.
-    acceptance : float
-        The part of the moves that was accepted at the last temperature.
-    """
-
-    log_evidence: float
-    error: float
-    points: Tensor
-    weights: Tensor
-    effective_size: float
-    acceptance: float
+    log_evidence: float  # in nats
+    error: float  # the standard error of ``log_evidence`` over the chains
+    points: Tensor  # (chains, dimension)
+    weights: Tensor  # (chains,), they sum to 1
+    effective_size: float  # the number of equally weighted draws that would be worth as much
+    acceptance: float  # the part of the moves that was accepted at the last temperature
 
 
 def annealed_importance_sampling(
@@ -69,24 +46,8 @@ def annealed_importance_sampling(
 ) -> AnnealedSample:
     """Sample from standard normal x likelihood, and estimate its integral.
 
-    Parameters
-    ----------
-    log_likelihood : callable
-        Takes points of shape (chains, dimension) to log likelihoods of shape (chains,),
-        differentiably.
-    dimension : int
-    n_chains, n_temperatures, n_moves, n_steps : int
-        Chains; values of beta after 0; moves at each; leapfrog steps of a move.
-    seed : int
-
-    Returns
-    -------
-    AnnealedSample
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1, or fewer than two chains are asked for.
+    The log likelihood takes points (chains, dimension) to (chains,), differentiably. There are
+    ``n_moves`` moves, of ``n_steps`` leapfrog steps, at each of ``n_temperatures``.
     """
     counts = (dimension, n_temperatures, n_moves, n_steps)
     if min(counts) < 1 or n_chains < 2:
@@ -141,20 +102,11 @@ def annealed_importance_sampling(
 
 @dataclass(frozen=True)
 class HamiltonianSample:
-    """Draws from many densities, each by a chain of its own.
+    """Draws from many densities, each by a chain of its own."""
 
-    Attributes
-    ----------
-    points : Tensor of shape (draws, ..., dimension)
-    acceptance : Tensor of shape (...)
-        The part of the proposals after burn-in that was accepted.
-    step_size : Tensor of shape (...)
-        Of the leapfrog steps after burn-in.
-    """
-
-    points: Tensor
-    acceptance: Tensor
-    step_size: Tensor
+    points: Tensor  # (draws, ..., dimension)
+    acceptance: Tensor  # (...), the part of the proposals after burn-in that was accepted
+    step_size: Tensor  # (...), of the leapfrog steps after burn-in
 
 
 def hamiltonian_monte_carlo(
@@ -169,33 +121,13 @@ def hamiltonian_monte_carlo(
 ) -> HamiltonianSample:
     """Sample from many densities at once; chains of the same density are problems like others.
 
-    Momenta are standard normal, so scale the coordinates to about unit covariance first. Three
-    steps are then about a quarter of an orbit, which forgets the start; half an orbit would take
-    every point to its mirror image, and never change its distance from the mean. In burn-in every
-    chain finds the step size that gives the acceptance asked for; then it stays, but for a factor
-    between 0.8 and 1.2 per draw against trajectories that close on themselves.
-
-    Parameters
-    ----------
-    log_density : callable
-        Takes points of shape (..., dimension) to log densities of shape (...), differentiably, up
-        to constants.
-    start : Tensor of shape (..., dimension)
-        One point a chain, where the density is not zero.
-    n_draws, n_burn_in, n_steps : int
-        Draws that are kept; draws before them; leapfrog steps of a draw.
-    target_acceptance : float
-        Between 0 and 1.
-    seed : int
-
-    Returns
-    -------
-    HamiltonianSample
-
-    Raises
-    ------
-    ValueError
-        If a number is out of range, or the density at a start is not finite.
+    The log density takes points (..., dimension) to (...), differentiably, up to constants; there
+    is one start a chain. Momenta are standard normal, so scale the coordinates to about unit
+    covariance first. Three steps are then about a quarter of an orbit, which forgets the start;
+    half an orbit would take every point to its mirror image, and never change its distance from the
+    mean. In burn-in every chain finds the step size that gives the acceptance asked for; then it
+    stays, but for a factor between 0.8 and 1.2 per draw against trajectories that close on
+    themselves.
     """
     if min(n_draws, n_burn_in, n_steps) < 1 or not 0 < target_acceptance < 1:
         raise ValueError(
@@ -260,37 +192,13 @@ def elliptical_slice_sampling(
 ) -> Tensor:
     """Run Markov chains whose stationary distribution is standard normal x likelihood.
 
-    The chains begin at independent draws from the normal distribution.
-
-    A move draws a second point from the normal distribution; the ellipse through both is invariant
-    under it. A height below the present likelihood is drawn, and then angles on the ellipse from an
-    interval that shrinks towards the present point, until the likelihood there is no
-    less than the height. It need not exceed it: where rounding makes the height the present
-    likelihood, the present point must do.
-
-    Parameters
-    ----------
-    log_likelihood : callable
-        Takes points of shape (k, dimension) to log likelihoods of shape (k,), for any k.
-    dimension : int
-    n_chains, n_draws, n_burn_in : int
-        Independent chains, draws kept of each, and moves before the first of them.
-    seed : int
-
-    Returns
-    -------
-    Tensor of shape (n_chains, n_draws, dimension)
-
-    Raises
-    ------
-    ValueError
-        If a number is below 1 (``n_burn_in`` below 0), or a log likelihood is not finite where a
-        chain begins.
-
-    Notes
-    -----
-    Murray, Adams and MacKay (2010), figure 2. All chains take their steps together; those that have
-    found their point wait for the others.
+    Murray, Adams and MacKay (2010), figure 2. The chains begin at independent draws from the normal
+    distribution. A move draws a second point from it; the ellipse through both is invariant under
+    it. A height below the present likelihood is drawn, and then angles on the ellipse from an
+    interval that shrinks towards the present point, until the likelihood there is no less than the
+    height. It need not exceed it: where rounding makes the height the present likelihood, the
+    present point must do. All chains take their steps together. Returns (n_chains, n_draws,
+    dimension).
     """
     counts = (dimension, n_chains, n_draws, n_burn_in + 1)
     if min(counts) < 1:

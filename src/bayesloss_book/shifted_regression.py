@@ -17,16 +17,6 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression, normal_nodes
 from bayesloss_book.sparse_means import on_all, sparse_mean_calibrated
 
-__all__ = [
-    "DEVIATION",
-    "NOISE",
-    "SMOOTHNESS",
-    "ShiftedProblem",
-    "covariate_shift",
-    "equal_ranks",
-    "truth",
-]
-
 NOISE = 0.04  # variance
 SMOOTHNESS = 2.0  # a of the kernel: a length scale of 0.7
 DEVIATION = 0.5  # of the test inputs
@@ -34,23 +24,13 @@ DEVIATION = 0.5  # of the test inputs
 
 @dataclass(frozen=True)
 class ShiftedProblem:
-    """Data, a support, and where predictions will be asked for.
-
-    Attributes
-    ----------
-    model : GPRegression
-    support : list of int
-    shift : float
-        The mean of the test inputs.
-    points, weights : Tensor of shape (m,)
-        Quadrature nodes of the test distribution.
-    """
+    """Data, a support, and where predictions will be asked for."""
 
     model: GPRegression
     support: list[int]
-    shift: float
-    points: Tensor
-    weights: Tensor
+    shift: float  # the mean of the test inputs
+    points: Tensor  # (m,), quadrature nodes of the test distribution
+    weights: Tensor  # (m,)
 
     def divergence(self, sparse: Tensor) -> float:
         """d_L of a mean on the support."""

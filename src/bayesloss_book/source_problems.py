@@ -14,25 +14,11 @@ from arviz_stats.base.array import array_stats
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
-
-__all__ = [
-    "SIZES",
-    "TASKS",
-    "batched_log_likelihood",
-    "cells",
-    "data_set",
-    "diagnose",
-    "grid",
-    "log_loss",
-    "prior_and_likelihood",
-    "simulate",
-    "source_of_chains",
-]
 
 TASKS = ("regression", "classification")
 SIZES = (10, 50, 200, 1000)

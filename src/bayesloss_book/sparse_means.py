@@ -29,18 +29,6 @@ from torch import Tensor
 
 from bayesloss_book.gp_regression import GPRegression, checked_points
 
-__all__ = [
-    "SolvedMean",
-    "choose_support",
-    "mean_by_cg",
-    "move_support",
-    "on_all",
-    "sparse_mean_calibrated",
-    "sparse_mean_kl",
-    "sparse_mean_targeted",
-    "spread_support",
-]
-
 # Of the prior variance: what a moving support may not do is to use huge coefficients.
 _RIDGE = 1e-6
 
@@ -51,21 +39,11 @@ _RANK = 1e-12
 
 @dataclass(frozen=True)
 class SolvedMean:
-    """The posterior mean by conjugate gradients.
+    """The posterior mean by conjugate gradients."""
 
-    Attributes
-    ----------
-    mean : Tensor of shape (N,)
-    residual : float
-        The norm of (K + sigma^2 I) mean - y, as a part of the norm of y.
-    n_iter : int
-        Products of K with a vector.
-    converged : bool
-    """
-
-    mean: Tensor
-    residual: float
-    n_iter: int
+    mean: Tensor  # (N,)
+    residual: float  # the norm of (K + sigma^2 I) mean - y, as a part of the norm of y
+    n_iter: int  # products of K with a vector
     converged: bool
 
 
@@ -74,25 +52,13 @@ def sparse_mean_kl(
 ) -> Tensor:
     r"""The mean on a support that minimises the KL divergence, LHG eq. (34); or FITC's.
 
-    Up to constants the KL divergence is
-    :math:`(\lVert y - K_{DS} m\rVert^2 + \sigma^2 m^T K_{SS}\, m) / (2 \sigma^2)`. It is minimised
-    as a least-squares problem in functions that are orthonormal under the kernel, in
-    O(k^3 + N k^2) like the printed form, but without its condition number. It is the mean of the
-    subset of regressors, of the projected process and of Titsias' variational posterior, too.
-
-    Parameters
-    ----------
-    model : GPRegression
-    support : sequence of int, or Tensor of shape (k,) or (k, D)
-        Distinct indices of training points, or inputs from anywhere.
-    fitc : bool, default=False
-        Discount each datum by what the support cannot explain of it: the mean of Snelson and
-        Ghahramani's FITC. No longer the least KL; better where the support lies among test inputs
-        far from most data, and often worse where it does not.
-
-    Returns
-    -------
-    Tensor of shape (k,)
+    Up to constants the KL divergence is :math:`(\lVert y - K_{DS} m\rVert^2 + \sigma^2 m^T K_{SS}\,
+    m) / (2 \sigma^2)`. It is minimised as a least-squares problem in functions that are orthonormal
+    under the kernel, in O(k^3 + N k^2) like the printed form, but without its condition number. It
+    is the mean of the subset of regressors, of the projected process and of Titsias' variational
+    posterior, too. With ``fitc`` each datum is discounted by what the support cannot explain of it
+    (Snelson and Ghahramani): no longer the least KL, but better where the support lies among test
+    inputs far from most data.
     """
     basis = _basis(model, support)
     return basis @ _least_squares(*_kl_rows(model, support, basis, fitc))  # LHG eq. (34)
@@ -109,32 +75,10 @@ def sparse_mean_calibrated(
 ) -> Tensor:
     r"""The mean on a support that minimises d_L, or d_L + kl_weight KL, LHG appendix 7.2.
 
-    It is the least-squares fit of the posterior mean at the test points by kernels on S, in
-    O(k^3 + m k^2) once the target is known. Where several minimise, it is the one whose decision is
-    smoothest, that is, of the least norm under the kernel.
-
-    Parameters
-    ----------
-    model : GPRegression
-    support : sequence of int, or Tensor of shape (k,) or (k, D)
-        Distinct indices of training points, or inputs from anywhere.
-    points, weights : Tensor
-        The test distribution, as for :meth:`GPRegression.loss_matrix`.
-    target : Tensor of shape (m,), optional
-        The posterior mean of f at the points, or what is to stand for it; by default the exact one,
-        in O(N^3).
-    kl_weight : float, default=0
-        Not negative. Few samples of the test distribution leave d_L flat in some directions; there
-        a little of the KL divergence decides.
-
-    Returns
-    -------
-    Tensor of shape (k,)
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, values are not finite, or an index is not one of a training point.
+    It is the least-squares fit of the target, by default the posterior mean in O(N^3), at the test
+    points by kernels on S, in O(k^3 + m k^2). Where several minimise, it is the one whose decision
+    is smoothest, that is, of the least norm under the kernel. Few samples of the test distribution
+    leave d_L flat in some directions; there a little of the KL divergence decides.
     """
     if not 0 <= kl_weight < math.inf:
         raise ValueError(f"expected a finite kl_weight >= 0, got {kl_weight}")
@@ -171,31 +115,9 @@ def sparse_mean_targeted(
     of k functions to the teacher at all points: of its inputs the best k, one by one, moved a few
     steps downhill. No N x N matrix is built, and of the test distribution nothing but the points is
     known: O(N k'^2 + m k'^2), and O(m k^2 + m k D) a step. What the teacher is off by at the points
-    bounds what the fit loses.
-
-    Parameters
-    ----------
-    model : GPRegression
-    points, weights : Tensor
-        The test distribution, as for :meth:`GPRegression.loss_matrix`.
-    k : int
-        Functions at most; fewer where fewer say the same. Not more than there are points.
-    oversampling : float, default=2.0
-        At least 1. The teacher gets better as this grows.
-    n_moves : int, default=20
-        Steps of :func:`move_support`, for small k above all. With none, and an oversampling of 1,
-        the result is the teacher: FITC's mean.
-
-    Returns
-    -------
-    inputs : Tensor of shape (k,) or (k, D)
-        Where the functions sit. A support, for :meth:`GPRegression.action`.
-    mean : Tensor of shape (k,)
-
-    Raises
-    ------
-    ValueError
-        If k or oversampling is out of range, shapes do not fit or values are not finite.
+    bounds what the fit loses. Returns the inputs, a support for :meth:`GPRegression.action`, and
+    the mean; fewer than k where fewer say the same. With no moves and an oversampling of 1 it is
+    the teacher.
     """
     if not 1 <= oversampling < math.inf:
         raise ValueError(f"expected a finite oversampling >= 1, got {oversampling}")
@@ -218,21 +140,8 @@ def spread_support(
     """Indices of k candidates of which each is the least known, given those before it.
 
     The pivots of a Cholesky factorisation of the kernel at the candidates, in O(n k^2): the next
-    one has the largest prior variance given the others, times its weight.
-
-    Parameters
-    ----------
-    model : GPRegression
-    candidates : Tensor of shape (n,) or (n, D)
-    k : int
-        At most; it stops when no candidate is left that rounding would not hide.
-    weights : Tensor of shape (n,), optional
-        Masses that sum to one; equal ones by default.
-
-    Raises
-    ------
-    ValueError
-        If k is not between 1 and the number of candidates, or shapes do not fit.
+    one has the largest prior variance given the others, times its weight. Fewer where rounding
+    would hide the next.
     """
     masses, n = checked_points(candidates, weights), len(candidates)
     if not 1 <= k <= n:
@@ -263,22 +172,8 @@ def choose_support(
     """Indices of k candidates whose functions fit a target at the points, chosen one by one.
 
     Orthogonal least squares: the next one is that which lowers the mean squared distance most, once
-    all are fitted anew. O(m n k) for n candidates and m points.
-
-    Parameters
-    ----------
-    model : GPRegression
-    candidates : Tensor of shape (n,) or (n, D)
-    points, weights : Tensor
-        The test distribution, as for :meth:`GPRegression.loss_matrix`.
-    target : Tensor of shape (m,)
-    k : int
-        At most; it stops when what is left of the candidates is rounding.
-
-    Raises
-    ------
-    ValueError
-        If k is not between 1 and the number of candidates, or shapes do not fit.
+    all are fitted anew. O(m n k) for n candidates and m points. Fewer where what is left is
+    rounding.
     """
     root = checked_points(points, weights).sqrt()
     if not 1 <= k <= len(candidates):
@@ -315,25 +210,6 @@ def move_support(
     Quasi-Newton steps on the logarithm of the mean squared distance, coefficients fitted anew at
     each (Golub and Pereyra's variable projection). The search is short by intent: every step is a
     gain, and the last ones gain little.
-
-    Parameters
-    ----------
-    model : GPRegression
-    inputs : Tensor of shape (k,) or (k, D)
-    points, weights : Tensor
-        The test distribution, as for :meth:`GPRegression.loss_matrix`.
-    target : Tensor of shape (m,)
-    n_moves : int, default=20
-        Steps at most.
-
-    Returns
-    -------
-    Tensor of shape (k,) or (k, D)
-
-    Raises
-    ------
-    ValueError
-        If n_moves is negative, or shapes do not fit.
     """
     root, b = checked_points(points, weights).sqrt(), model.kernel.b
     if n_moves < 0:
@@ -359,11 +235,7 @@ def move_support(
         return float(value.detach()), gradient.numpy().ravel()
 
     found = minimize(
-        distance,
-        start.numpy().ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": n_moves},
+        distance, start.numpy().ravel(), jac=True, method="L-BFGS-B", options={"maxiter": n_moves}
     )
     return torch.from_numpy(found.x.reshape(start.shape))
 
@@ -378,15 +250,9 @@ def on_all(model: GPRegression, support: Sequence[int], mean: Tensor) -> Tensor:
 def mean_by_cg(
     model: GPRegression, *, rtol: float = 1e-6, max_iter: int | None = None
 ) -> SolvedMean:
-    """The posterior mean by conjugate gradients, in O(N^2) an iteration.
+    """The posterior mean by conjugate gradients, in O(N^2) an iteration, 10 N at most by default.
 
-    Parameters
-    ----------
-    model : GPRegression
-    rtol : float, default=1e-6
-        The residual to be reached, as a part of the norm of y.
-    max_iter : int, optional
-        By default 10 N. Warns if the residual is not reached in as many.
+    The residual to be reached is ``rtol`` of the norm of y; warns where it is not.
     """
     operator, y = model.K.numpy().copy(), model.y.numpy()
     operator[np.diag_indices_from(operator)] += model.noise_variance  # LHG appendix 7.2

@@ -10,18 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "KNOTS",
-    "NOISE",
-    "PERIOD",
-    "REACH",
-    "TRUTHS",
-    "Problem",
-    "classification_problem",
-    "grid",
-    "regression_problem",
-]
-
 PERIOD = 200.0  # of f, with c = 1/100
 
 REACH = 50.0  # inputs lie in [-50, 50]: half of the period
@@ -60,30 +48,17 @@ KNOTS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Data, and the truth behind them.
+    """Data, and the truth behind them."""
 
-    Attributes
-    ----------
-    x, y : Tensor of shape (n,)
-        Inputs, and targets or labels.
-    source, slope : callable
-        The true nu and its derivative (from the right, at a corner), of tensors of any shape.
-    """
-
-    x: Tensor
-    y: Tensor
+    x: Tensor  # (n,), inputs, and targets or labels
+    y: Tensor  # (n,)
+    # the true nu and its derivative (from the right, at a corner), of tensors of any shape
     source: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor], Tensor]
 
 
 def regression_problem(n: int, seed: int, truth: str = "steps") -> Problem:
-    """Inputs uniform on [-50, 50] and targets nu(x) with Gaussian noise of deviation 0.3.
-
-    Raises
-    ------
-    ValueError
-        If the truth is not known by name.
-    """
+    """Inputs uniform on [-50, 50] and targets nu(x) with Gaussian noise of deviation 0.3."""
     source, slope = TRUTHS[_known(truth, TRUTHS)]
     x, generator = _inputs(n, seed)
     noise = NOISE * torch.randn(n, dtype=torch.float64, generator=generator)
@@ -96,13 +71,7 @@ def grid(reach: float = REACH, n: int = 201) -> Tensor:
 
 
 def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem:
-    """Inputs uniform on [-50, 50]; a label is 1 with probability 1 / (1 + exp(-nu(x))).
-
-    Raises
-    ------
-    ValueError
-        If the truth is not known by name.
-    """
+    """Inputs uniform on [-50, 50]; a label is 1 with probability 1 / (1 + exp(-nu(x)))."""
     knots = KNOTS[_known(truth, KNOTS)]
     corners, values = torch.tensor(knots, dtype=torch.float64).T.contiguous()
     slopes = values.diff() / corners.diff()

@@ -1,6 +1,5 @@
 """Tests of `bayesloss_book.data`: no network but a server on 127.0.0.1."""
 
-import contextlib
 import gzip
 import hashlib
 import io
@@ -10,12 +9,9 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +40,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Sends the server's body whole, cut short, without end, mislabelled, or not at all."""
+    """Sends the server's body whole, cut short, mislabelled, or not at all."""
 
     server: Server
 
@@ -55,31 +51,14 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         self.send_response(200)
-        if behaviour == "drips":  # headers too
-            self.drip(b"X-Slow: ", b"body" + body)
-            return
-        if behaviour != "without end":
-            self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(body)))
         if behaviour == "labelled as gzip":
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self.wfile.write(body if behaviour in ("whole", "labelled as gzip") else body[:100_000])
-        if behaviour == "without end":
-            with contextlib.suppress(OSError):
-                while True:
-                    self.wfile.write(body)
         if behaviour == "stalls":
             self.wfile.flush()
             self.rfile.read(1)  # until the client is gone
-
-    def drip(self, *pieces: bytes) -> None:
-        """Send a byte at a time, as long as the client listens."""
-        self.flush_headers()
-        with contextlib.suppress(OSError):
-            for byte in b"".join(pieces):
-                self.wfile.write(bytes([byte]))
-                self.wfile.flush()
-                time.sleep(0.02)
 
     def log_message(self, *_: object) -> None:
         pass
@@ -224,113 +203,23 @@ def test_a_damaged_file_is_an_error_that_says_all(
     assert data.locate(NAME).read_bytes() == GOOD  # the advice holds
 
 
-def test_a_file_is_hashed_once_and_again_when_it_has_changed(
-    user_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    digest = hashlib.file_digest
-
-    def counted(stream: BufferedReader, name: str) -> object:
-        calls.append(name)
-        return digest(stream, name)
-
-    monkeypatch.setattr(hashlib, "file_digest", counted)
+def test_a_file_that_may_not_be_read_is_an_error_that_names_it(user_folder: Path) -> None:
     path = put(user_folder, GOOD)
-    os.utime(path, ns=(10**18, 10**18))
-    data.locate(NAME)
-    data.locate(NAME)
-    assert len(calls) == 1
-
-    path.write_bytes(GOOD[:-1] + b"\xff")  # the same size
-    os.utime(path, ns=(10**18, 10**18 + 1))
-    with pytest.raises(DataError, match="is damaged"):
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("who runs the tests may read everything")
+    with pytest.raises(DataError, match=r"values\.gz cannot be read.*Permission"):
         data.locate(NAME)
-    assert len(calls) == 2
-
-
-def test_a_file_that_changed_under_its_old_size_and_time_is_hashed_again(user_folder: Path) -> None:
-    path = put(user_folder, GOOD)
-    os.utime(path, ns=(10**18, 10**18))
-    assert data.locate(NAME) == path
-    path.write_bytes(GOOD[:-1] + b"\xff")
-    os.utime(path, ns=(10**18, 10**18))
-    with pytest.raises(DataError, match="is damaged"):
-        data.locate(NAME)
-
-
-@contextlib.contextmanager
-def without_rights() -> Iterator[None]:
-    """Be nobody, where the tests are run by one who may read everything."""
-    mine = os.geteuid()
-    try:
-        if mine == 0:
-            os.seteuid(65534)
-        yield
-    finally:
-        os.seteuid(mine)
-
-
-@pytest.mark.parametrize("closed", ["the file", "its folder", "the whole folder"])
-def test_what_may_not_be_read_is_an_error_that_names_it(
-    closed: str, user_folder: Path, server: Server
-) -> None:
-    path = put(user_folder, GOOD)
-    place = {"the file": path, "its folder": path.parent, "the whole folder": user_folder}[closed]
-    # Nobody has to get so far: the folders above are the user's own.
-    above = [*user_folder.parents][: len(user_folder.relative_to(tempfile.gettempdir()).parts) - 1]
-    modes = {folder: folder.stat().st_mode for folder in (*above, place)}
-    for folder in above:
-        folder.chmod(modes[folder] | 0o111)
-    place.chmod(0)
-    try:
-        with without_rights(), pytest.raises(DataError, match=r"cannot be read.*Permission") as e:
-            data.locate(NAME)
-    finally:
-        for folder, mode in modes.items():
-            folder.chmod(mode)
-    assert str(place) in str(e.value) and server.requests == 0
-    assert data.locate(NAME) == path
-
-
-def test_a_file_that_cannot_be_read_is_an_error_that_names_it(user_folder: Path) -> None:
-    path = put(user_folder, b"")
-    path.unlink()
-    path.symlink_to(path.name)  # to itself
-    with pytest.raises(DataError, match="values.gz cannot be read"):
-        data.locate(NAME)
-    with pytest.raises(DataError, match=r"unreadable.*values\.gz"):
-        data.read_idx(path, (None,))
 
 
 # ---------------------------------------------------------------------------------- the download
-
-
-@pytest.mark.parametrize("behaviour", ["drips", "stalls"])
-def test_a_server_that_is_too_slow_is_given_up(
-    behaviour: str, cache_folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data, "_PATIENCE", 0.3)
-    monkeypatch.setattr(data, "_SLOWEST", 10**9)
-    server.behaviour = behaviour
-    with pytest.raises(DataError, match=r"could not be downloaded.*too slow: \d+ bytes in \d+ s"):
-        data.locate(NAME)
-    assert files_in(cache_folder) == []
-
-
-def test_a_body_larger_than_registered_is_cut_off(cache_folder: Path, server: Server) -> None:
-    server.behaviour = "without end"
-    with pytest.raises(DataError, match=rf"could not be downloaded.*{len(GOOD)} bytes, got more"):
-        data.locate(NAME)
-    assert files_in(cache_folder) == []
-    server.behaviour = "whole"
-    assert data.locate(NAME).read_bytes() == GOOD
 
 
 def test_a_download_with_a_wrong_sum_leaves_nothing(cache_folder: Path, server: Server) -> None:
     server.body = bad = GOOD[:-1] + b"\xff"
     with pytest.raises(DataError) as caught:
         data.locate(NAME)
-    for part in (f"{server.url}values.gz", sha256(GOOD), sha256(bad), "Nothing was kept"):
+    for part in (f"{server.url}values.gz", sha256(GOOD), sha256(bad)):
         assert part in str(caught.value)
     assert files_in(cache_folder) == []
 
@@ -454,27 +343,22 @@ def test_read_idx_gives_the_values_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    "content",
     [
-        (b"", "expected at least 4 bytes of IDX header, got 0"),
-        (b"\0\0\x08", "expected at least 4 bytes of IDX header, got 3"),
-        (idx((2, 3), bytes(6), zeros=b"\1\0"), "begin with two zero bytes, got 01 00"),
-        (idx((2, 3), bytes(6), zeros=b"\0\1"), "begin with two zero bytes, got 00 01"),
-        (idx((2, 3), bytes(6), kind=0x09), r"type code 0x08 \(unsigned byte\), got 0x09"),
-        (idx((2, 3), bytes(6), kind=0x0D), r"type code 0x08 \(unsigned byte\), got 0x0d"),
-        (idx((2, 3), bytes(6), ndim=1), "expected 2 dimensions, got 1"),
-        (idx((2, 3), bytes(6), ndim=3), "expected 2 dimensions, got 3"),
-        (idx((2,), bytes(3), ndim=2), "expected 12 bytes of IDX header, got 11"),
-        (idx((2, 4), bytes(8)), r"expected sizes \(None, 3\) \(None: any\), got \(2, 4\)"),
-        (idx((0, 3), b""), r"expected sizes \(None, 3\) \(None: any\), got \(0, 3\)"),
-        (idx((2, 3), bytes(5)), r"expected 6 values for sizes \(2, 3\), got 5"),
-        (idx((2, 3), bytes(7)), r"expected 6 values for sizes \(2, 3\), got 7"),
-        (idx((2**31, 3), bytes(6)), r"expected 6442450944 values .*, got 6"),
+        b"",
+        b"\0\0\x08",
+        idx((2, 3), bytes(6), zeros=b"\1\0"),
+        idx((2, 3), bytes(6), kind=0x09),
+        idx((2, 3), bytes(6), ndim=1),
+        idx((2,), bytes(3), ndim=2),
+        idx((2, 4), bytes(8)),
+        idx((2, 3), bytes(5)),
+        idx((2, 3), bytes(7)),
     ],
 )
-def test_read_idx_checks_every_field(content: bytes, message: str, tmp_path: Path) -> None:
+def test_read_idx_refuses_another_type_or_shape(content: bytes, tmp_path: Path) -> None:
     path = put(tmp_path, gzip.compress(content))
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match="IDX file") as caught:
         data.read_idx(path, (None, 3))
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -496,7 +380,7 @@ PACKED = gzip.compress(idx((2, 3), bytes(6)), mtime=0)
 )
 def test_read_idx_refuses_a_damaged_gzip_file(content: bytes, tmp_path: Path) -> None:
     path = put(tmp_path, content)
-    with pytest.raises(DataError, match=r"damaged or truncated gzip file: .") as caught:
+    with pytest.raises(DataError, match="damaged, or no gzipped IDX file: .") as caught:
         data.read_idx(path, (None, 3))
     assert str(caught.value).startswith(f"{path}: ")
 
@@ -532,10 +416,13 @@ def test_load_images_pairs_images_with_labels(
 @pytest.mark.parametrize(
     ("images", "labels", "blamed", "message"),
     [
-        (idx((2, 28, 28), bytes(1568)), idx((3,), bytes(3)), 0, r"\(3, 28, 28\) .*got \(2, 28, 28"),
-        (idx((2, 28, 27), bytes(1512)), idx((2,), bytes(2)), 0, r"\(2, 28, 28\) .*got \(2, 28, 27"),
-        (idx((2, 784), bytes(1568)), idx((2,), bytes(2)), 0, "expected 3 dimensions, got 2"),
-        (idx((2, 28, 28), bytes(1568)), idx((2, 1), bytes(2)), 1, "expected 1 dimensions, got 2"),
+        (
+            idx((2, 28, 28), bytes(1568)),
+            idx((3,), bytes(3)),
+            0,
+            r"\(3, 28, 28\), .*\(2, 28",
+        ),
+        (idx((2, 28, 28), bytes(1568)), idx((2, 1), bytes(2)), 1, r"of shape \(2, 1\)"),
         (idx((2, 28, 28), bytes(1568)), idx((2,), b"\3\x0a"), 1, "labels in 0 to 9, got 10"),
     ],
 )
@@ -657,9 +544,7 @@ def test_the_embedded_auto_mpg_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @has_real("auto-mpg/auto-mpg.data")
 def test_the_embedded_auto_mpg_table_is_the_official_one() -> None:
-    # Read once more without pandas, so that the two loaders cannot share a mistake.
     lines = data.locate("auto-mpg/auto-mpg.data").read_text("ascii").splitlines()
     rows = [line.replace("?", "nan").split()[:6] for line in lines]
     expected = pd.DataFrame(rows, columns=data.AUTO_MPG_COLUMNS, dtype="float64")
     pd.testing.assert_frame_equal(data.load_auto_mpg(), expected, check_exact=True)
-    pd.testing.assert_frame_equal(data.load_auto_mpg_uci(), expected, check_exact=True)

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 from scipy.special import expit, logit
@@ -20,7 +20,7 @@ many = settings(max_examples=1000, deadline=None, derandomize=True)
 ATOL = 1e-7
 
 
-def gap(z, p, slope, lower, upper, bounds):
+def gap(z, p, slope, lower, upper):
     """How much a convex objective with this gradient at p could fall, at most, over all q allowed.
 
     F(q) >= F(p) + slope . (q - p): a linear programme bounds what any other values could gain.
@@ -32,20 +32,18 @@ def gap(z, p, slope, lower, upper, bounds):
     else:  # equal scores have equal values
         tied = np.diff(z) == 0
         rows, limits = [*rows, rises[tied]], [*limits, np.zeros(tied.sum())]
-    box = [tuple(b if np.isfinite(b) else 50 * np.sign(b) for b in bounds)] * len(z)
-    found = linprog(slope, np.vstack(rows), np.concatenate(limits), bounds=box, method="highs")
+    found = linprog(slope, np.vstack(rows), np.concatenate(limits), bounds=(0, 1), method="highs")
     assert found.status == 0
     return slope @ p - found.fun
 
 
-def is_allowed(z, p, lower, upper, bounds):
+def is_allowed(z, p, lower, upper):
     # Sums of up to 60,000 differences are rounded; the LP's own tolerance is far coarser.
-    tiny = 1e-12 * max(1, np.abs(p).max())
     rises, steps = np.diff(p), np.diff(z)
     with np.errstate(invalid="ignore"):
         most = np.where(steps == 0, 0, upper * steps)
-    within = p.min() >= bounds[0] - tiny and p.max() <= bounds[1] + tiny
-    return within and (rises >= lower * steps - tiny).all() and (rises <= most + tiny).all()
+    within = p.min() >= -1e-12 and p.max() <= 1 + 1e-12
+    return within and (rises >= lower * steps - 1e-12).all() and (rises <= most + 1e-12).all()
 
 
 @st.composite
@@ -59,32 +57,28 @@ def problems(draw):
     # A lower slope of less than 1/6 leaves room between 0 and 1 over any range of scores.
     lower = draw(st.sampled_from([0.0, 0.01, 0.15]))
     upper = draw(st.sampled_from([0.2, 1.0, 30.0, np.inf]))
-    return z, numbers(-2, 2), numbers(0.1, 3), lower, upper
+    return z, numbers(-2, 2), lower, upper
 
 
 class TestSquaredError:
-    @pytest.mark.parametrize("bounds", [(-np.inf, np.inf), (0.0, 1.0), (0.5, np.inf)])
     @many
     @given(problem=problems())
-    def test_is_optimal(self, bounds, problem):
-        z, y, weight, lower, upper = problem
-        fit = lipschitz_isotonic(
-            z, y, lower=lower, upper=upper, bounds=bounds, sample_weight=weight
-        )
+    def test_is_optimal(self, problem):
+        z, y, lower, upper = problem
+        fit = lipschitz_isotonic(z, y, lower=lower, upper=upper)
         assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper, bounds)
-        # highs meets constraints to 1e-7: 8 data with slopes of up to 300 (a value of 50).
-        slope = 2 * weight * (fit.values - y)
-        assert gap(z, fit.values, slope, lower, upper, bounds) < 1e-4
+        assert is_allowed(z, fit.values, lower, upper)
+        # highs meets constraints to 1e-7: 8 data with slopes of up to 6.
+        slope = 2 * (fit.values - y)
+        assert gap(z, fit.values, slope, lower, upper) < 1e-4
 
     @pytest.mark.parametrize("n", [1, 2, 10, 500])
     def test_pools_adjacent_violators_without_an_upper_slope(self, n):
         generator = np.random.default_rng(n)
         z = np.sort(generator.normal(size=n))
         y = z + generator.normal(size=n)
-        weight = generator.uniform(0.1, 3, n)
-        expected = isotonic_regression(y, sample_weight=weight)
-        fit = lipschitz_isotonic(z, y, upper=np.inf, sample_weight=weight)
+        expected = isotonic_regression(y, y_min=0, y_max=1)
+        fit = lipschitz_isotonic(z, y, upper=np.inf)
         np.testing.assert_allclose(fit.values, expected, atol=ATOL * max(np.ptp(y), 1))
 
     def test_agrees_with_a_general_solver(self):
@@ -105,7 +99,7 @@ class TestSquaredError:
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 1000},
         )
-        fit = lipschitz_isotonic(z, y, lower=lower, upper=upper, bounds=(0, 1))
+        fit = lipschitz_isotonic(z, y, lower=lower, upper=upper)
         # SLSQP stops where the objective changes by 1e-14, values by its root.
         np.testing.assert_allclose(fit.values, found.x, atol=1e-6)
 
@@ -113,60 +107,29 @@ class TestSquaredError:
         """Two targets 1 apart, and room for half of that: each gives way by a quarter."""
         fit = lipschitz_isotonic([0, 1], [0, 1], upper=0.5)
         np.testing.assert_allclose(fit.values, [0.25, 0.75], atol=ATOL)
-        fit = lipschitz_isotonic([0, 1], [0, 1], upper=0.5, sample_weight=[1, 3])
-        np.testing.assert_allclose(fit.values, [0.375, 0.875], atol=ATOL)
-        fit = lipschitz_isotonic([0, 1], [1, 0], lower=0.5, bounds=(0, 1))
+        fit = lipschitz_isotonic([0, 1, 1, 1], [0, 1, 1, 1], upper=0.5)  # as if it weighed 3
+        np.testing.assert_allclose(fit.values, [0.375, 0.875, 0.875, 0.875], atol=ATOL)
+        fit = lipschitz_isotonic([0, 1], [1, 0], lower=0.5)
         np.testing.assert_allclose(fit.values, [0.25, 0.75], atol=ATOL)
-
-    def test_units_do_not_matter(self):
-        generator = np.random.default_rng(0)
-        z, y = np.sort(generator.normal(size=40)), generator.normal(size=40)
-        fit = lipschitz_isotonic(z, y, lower=0.1, upper=0.6).values
-        other = lipschitz_isotonic(1e3 * z, 1e6 * y - 1e8, lower=1e2, upper=6e2).values
-        # Targets near 1e8 are themselves rounded to 1e-8.
-        np.testing.assert_allclose((other + 1e8) / 1e6, fit, atol=ATOL * np.ptp(y))
-
-    def test_weights_count(self):
-        generator = np.random.default_rng(1)
-        z, y = np.sort(generator.normal(size=20)), generator.normal(size=20)
-        times = generator.integers(1, 4, 20)
-        weighted = lipschitz_isotonic(z, y, sample_weight=times).values
-        repeated = lipschitz_isotonic(np.repeat(z, times), np.repeat(y, times)).values
-        np.testing.assert_allclose(np.repeat(weighted, times), repeated, atol=ATOL * np.ptp(y))
 
     def test_many_data_some_of_them_very_close(self):
         generator = np.random.default_rng(2)
         z = np.sort(np.concatenate([generator.normal(size=59_000), 1e-9 * np.arange(1000)]))
         y = (generator.random(len(z)) < expit(3 * z)).astype(float)
-        fit = lipschitz_isotonic(z, y, lower=1e-3, bounds=(0, 1))
+        fit = lipschitz_isotonic(z, y, lower=1e-3)
         assert fit.converged
-        assert is_allowed(z, fit.values, 1e-3, 1.0, (0, 1))
+        assert is_allowed(z, fit.values, 1e-3, 1.0)
         # Nor may it help to move all values that lie off the bounds by as much.
         inside = (fit.values > 0.001) & (fit.values < 0.999)
         assert inside.sum() > 50_000
         assert abs((fit.values - y).mean()) < 1e-3
 
-    def test_a_constant_target(self):
-        fit = lipschitz_isotonic([0, 1, 2], [1e9, 1e9, 1e9])
-        np.testing.assert_allclose(fit.values, 1e9, rtol=1e-14)
-
-
-# Its largest value is 2e-13 below 1, where an ulp is 5e-4 of the odds.
-NEAR_ONE = (
-    np.array([0.47, 0.5, 0.5, 1.0, 2.0]),
-    np.array([2.0, 0.5, 0.0, 0.5, 1.0]),
-    np.array([2.0, 1.0, 0.5, 1.0, 0.34375]),
-    0.15,
-    0.2,
-)
-
 
 class TestBregman:
     @settings(many, max_examples=300)
     @given(problem=problems())
-    @example(problem=NEAR_ONE)
     def test_is_optimal_for_the_log_loss(self, problem):
-        z, image, weight, lower, upper = problem
+        z, image, lower, upper = problem
         image = 3 * image
         fit = bregman_isotonic(
             z,
@@ -175,22 +138,19 @@ class TestBregman:
             lambda p: 1 / (p * (1 - p)),
             lower=lower,
             upper=upper,
-            sample_weight=weight,
         )
         assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper, (0, 1))
+        assert is_allowed(z, fit.values, lower, upper)
         # logit carries an error of 1e-9 in values near 0.0025 to 4e-7; and highs its 1e-7. Near 1
         # it leaps from one floating-point number to the next, and there is none between them; a
         # value there is a sum of a few, so it may be a few of them off.
-        slope = weight * (logit(fit.values) - image)
-        leap = weight * np.spacing(fit.values) / (fit.values * (1 - fit.values)).clip(1e-16)
+        slope = logit(fit.values) - image
+        leap = np.spacing(fit.values) / (fit.values * (1 - fit.values)).clip(1e-16)
         assert gap(z, fit.values, slope, lower, upper, (0, 1)) < 1e-4 + 4 * leap.sum()
 
-    @pytest.mark.xfail(reason="the interior point circles on this problem", strict=True)
-    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_a_problem_on_which_it_circles(self):
+    def test_a_slope_that_is_all_rounding_does_not_shorten_steps(self):
+        """It did for ever: no constraint is felt, and the derivative at the optimum is zero."""
         z, image = np.array([0.0, 0, 1, 1.5]), 3 * np.array([1.0, -1, 1.4375, 1.8671875])
-        weight = np.array([0.984375, 1, 2, 1.90625])
         fit = bregman_isotonic(
             z,
             image,
@@ -198,14 +158,13 @@ class TestBregman:
             lambda p: 1 / (p * (1 - p)),
             lower=0.01,
             upper=1.0,
-            sample_weight=weight,
         )
-        assert fit.converged
+        assert fit.converged and fit.n_iter < 20
 
     @many
     @given(problem=problems(), knots=st.lists(st.floats(0.01, 100), min_size=4, max_size=4))
     def test_is_optimal_for_a_link_with_kinks(self, problem, knots):
-        z, image, weight, lower, upper = problem
+        z, image, lower, upper = problem
         places = np.linspace(0, 1, 5)
         heights = np.concatenate([[0], np.cumsum(knots)]) / sum(knots) * 6 - 3
         slopes = np.diff(heights) / 0.25
@@ -220,12 +179,11 @@ class TestBregman:
             lambda p: slopes[np.minimum((4 * p).astype(int), 3)],
             lower=lower,
             upper=upper,
-            sample_weight=weight,
         )
         assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper, (0, 1))
-        slope = weight * (link(fit.values) - image)
-        assert gap(z, fit.values, slope, lower, upper, (0, 1)) < 1e-4
+        assert is_allowed(z, fit.values, lower, upper)
+        slope = link(fit.values) - image
+        assert gap(z, fit.values, slope, lower, upper) < 1e-4
 
     def test_without_slope_bounds_it_is_squared_error_in_the_links_coordinates(self):
         """Pooled values are those whose image is the mean image; with bounds they are not."""
@@ -249,7 +207,7 @@ class TestBregman:
         z = np.sort(generator.normal(size=50))
         y = expit(z + generator.normal(size=50))
         found = bregman_isotonic(z, 4 * y - 2, lambda p: 4 * p - 2, lambda p: 4 + 0 * p, upper=0.2)
-        expected = lipschitz_isotonic(z, y, upper=0.2, bounds=(0, 1))
+        expected = lipschitz_isotonic(z, y, upper=0.2)
         np.testing.assert_allclose(found.values, expected.values, atol=ATOL)
 
 
@@ -258,16 +216,10 @@ class TestReports:
         ("z", "y", "options", "said"),
         [
             ([0, 1], [0], {}, "one shape"),
-            ([], [], {}, "n > 0"),
-            ([[0]], [[0]], {}, "one shape"),
             ([1, 0], [0, 1], {}, "sorted"),
-            ([0, np.inf], [0, 1], {}, "finite"),
             ([0, 1], [0, np.nan], {}, "finite"),
-            ([0, 1], [0, 1], {"sample_weight": [1, 0]}, "positive weights, got 0"),
             ([0, 1], [0, 1], {"lower": 1.0, "upper": 1.0}, "lower < upper"),
-            ([0, 1], [0, 1], {"lower": -1.0}, "0 <= lower"),
-            ([0, 4], [0, 1], {"lower": 0.25, "bounds": (0, 1)}, "lower slope below"),
-            ([0, 4], [0, 1], {"bounds": (1, 0)}, "low < high"),
+            ([0, 4], [0, 1], {"lower": 0.25}, "lower slope below"),
         ],
     )
     def test_what_was_expected(self, z, y, options, said):

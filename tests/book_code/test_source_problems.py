@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book import source_problems
 
 

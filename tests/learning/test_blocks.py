@@ -23,15 +23,15 @@ CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 def blocks(request, monkeypatch):
     """Rows in a block, or about as many numbers, wherever the library cuts data."""
     for name in (
-        "dask_inputs._MERGED",
-        "fitted_link._ROWS",
-        "fitted_link._TABULATED",
-        "inputs._BLOCK",
-        "inputs._PREDICTED",
-        "inputs._ROWS",
-        "joint_links._ROWS",
-        "likelihoods._MANY",
-        "trigonometric_kernel._BLOCK",
+        "data.dask_inputs._MERGED",
+        "links.fitted_link._ROWS",
+        "links.fitted_link._TABULATED",
+        "data.inputs._BLOCK",
+        "data.inputs._PREDICTED",
+        "data.inputs._ROWS",
+        "links.joint._ROWS",
+        "inference.likelihoods._MANY",
+        "sources.trigonometric._BLOCK",
     ):
         rows = max(2, request.param) if name.endswith("_MERGED") else request.param
         monkeypatch.setattr(f"bayesloss.learning.{name}", rows)

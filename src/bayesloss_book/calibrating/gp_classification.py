@@ -19,18 +19,6 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data
 
-__all__ = [
-    "brute_force",
-    "divergences",
-    "draw_answers",
-    "draw_pull",
-    "draw_spread",
-    "draw_strength",
-    "error_table",
-    "pull_table",
-    "small_problem",
-]
-
 # Labels at inputs between 0 and 1: alone, together, against each other.
 SMALL = {
     "+ - far apart": ([0.1, 0.9], [1, -1]),
@@ -53,18 +41,8 @@ def brute_force(
 ) -> tuple[Tensor, Tensor, float]:
     """The exact posterior of up to three whitened weights, by the trapezoidal rule.
 
-    Parameters
-    ----------
-    features : Tensor of shape (n, r)
-    y : Tensor of shape (n,)
-    half, n : float and int
-        The grid: from -half to half prior standard deviations, n points a dimension.
-
-    Returns
-    -------
-    mean : Tensor of shape (r,)
-    covariance : Tensor of shape (r, r)
-    log_evidence : float
+    On a grid of n points a dimension, from -half to half prior standard deviations. Returns the
+    mean (r,), the covariance (r, r) and the log evidence.
     """
     grid, log_density, volume = _on_grid(features, y, half, n)
     log_mass = torch.logsumexp(log_density, 0)

@@ -15,19 +15,6 @@ from bayesloss.calibrating.loss_em import tilted_posterior
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.power_plant import PowerPlant
 
-__all__ = [
-    "ALGORITHMS",
-    "draw_gaussian_plants",
-    "draw_plant_traps",
-    "draw_shares",
-    "draw_tilts",
-    "end_points",
-    "gaussian_plants",
-    "plant_limits",
-    "random_problems",
-    "shares",
-]
-
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
 STARTS = ("Bayes action", "least worst loss", "random", "worst action")
 _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero
@@ -38,18 +25,8 @@ def plant_limits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Between which probabilities of a meltdown "off" and "on" are both fixed points.
 
-    Parameters
-    ----------
-    algorithm : {"loss-EM", "linearised", "mixed"}
-    M : ndarray
-        At least `meltdown`.
-    shutdown, meltdown : float
-        The costs, 0 < shutdown < meltdown.
-
-    Returns
-    -------
-    off_from, on_until : ndarray
-        With the E-step exact, "off" is fixed from the first, "on" until the second probability.
+    With the E-step exact, "off" is fixed from the first, "on" until the second probability. The
+    algorithm is "loss-EM", "linearised" or "mixed"; 0 < shutdown < meltdown <= M.
     """
     share = shutdown / meltdown  # the Bayes decision changes here
     with np.errstate(divide="ignore"):  # M = meltdown makes a utility of zero
@@ -70,23 +47,10 @@ def gaussian_plants(
 
     A Gaussian that was inferred for "off" is that of variational inference, and one that was
     inferred for "on" does not depend on the price. So there is one search for each critical
-    temperature, and M-steps are thresholds on the tail as in :func:`plant_limits`. The tail after
-    "on" is no larger than that after "off", so that one M-step ends a run.
-
-    Parameters
-    ----------
-    plant : PowerPlant
-        Its posterior and its cost of a meltdown.
-    criticals, prices : sequence of float
-        Critical temperatures in whole quarters of a degree, and costs of a shutdown.
-    M : float
-        More than the cost of a meltdown.
-
-    Returns
-    -------
-    DataFrame
-        A row for each critical temperature and price: the excess risk d_L of variational
-        inference, of loss-EM from "off" and from "on", and of the posterior's moments.
+    temperature (whole quarters of a degree), and M-steps are thresholds on the tail as in
+    :func:`plant_limits`. The tail after "on" is no larger than that after "off", so that one M-step
+    ends a run. A row a temperature and price: the excess risk d_L of variational inference, of
+    loss-EM from "off" and from "on", and of the posterior's moments.
     """
     states, p = plant.states, plant.posterior
     family, price = gaussians(states), np.asarray(prices, float)
@@ -131,21 +95,9 @@ def random_problems(
 
 
 def end_points(p: Tensor, losses: Tensor, multiple: float, algorithm: str) -> Tensor:
-    """Where each start ends, with an exact E-step, for many problems at once.
+    """The last action for each first one (n, A), with an exact E-step, for many problems at once.
 
-    Parameters
-    ----------
-    p : Tensor of shape (n, K)
-    losses : Tensor of shape (n, K, A)
-        Not negative.
-    multiple : float
-        M as a multiple of each problem's largest loss.
-    algorithm : {"loss-EM", "linearised", "mixed"}
-
-    Returns
-    -------
-    Tensor of integers, of shape (n, A)
-        The last action for each first one.
+    Losses (n, K, A) are not negative; M is a multiple of each problem's largest loss.
     """
     M = multiple * losses.amax(dim=(1, 2), keepdim=True)
     log_utility = (M - losses).log().clamp(min=_FLOOR)

@@ -9,18 +9,12 @@ from matplotlib.pyplot import subplots
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.ledger.claims import Finding
 
-__all__ = ["draw_decisions", "draw_excess", "draw_readings", "readings"]
-
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
     """Draw the probability of a disaster by each distribution, and where decisions change.
 
-    Parameters
-    ----------
-    tails : mapping of str to float
-        From the distribution's name to the probability; the first is the posterior.
-    share : float
-        From this probability on, precaution is the better decision: its cost over the disaster's.
+    The first is the posterior. From a probability of ``share`` on, the precaution's cost over the
+    disaster's, precaution is the better decision.
     """
     figure, axes = subplots(figsize=(4.8, 2.4))
     truth = next(iter(tails.values())) > share
@@ -38,29 +32,14 @@ def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
 
 
 def readings(finding: Finding) -> pd.Series:
-    """What an open setting does: the result under each reading of the paper.
-
-    Raises
-    ------
-    ValueError
-        If the finding is of another kind.
-    """
+    """What an open setting does: the result under each reading of the paper."""
     if finding.check != "setting":
         raise ValueError(f"expected a finding about a setting, got {finding.check!r}")
     return pd.Series({row["what"]: float(row["measured"]) for row in finding.rows})
 
 
 def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
-    """Draw the result under each reading, beside the printed one.
-
-    Parameters
-    ----------
-    found : Series
-        As from :func:`readings`.
-    printed : float
-    label : str
-        Of the axis, with the unit.
-    """
+    """Draw the result under each reading, beside the printed one."""
     figure, axes = subplots(figsize=(4.8, 0.42 * len(found) + 1.0))
     axes.axvline(0, color=COLOURS["data"], linewidth=1)
     axes.axvline(printed, color=COLOURS["data"], linestyle="--", label="printed")
@@ -73,13 +52,7 @@ def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
 
 
 def draw_excess(excess: pd.DataFrame) -> Figure:
-    """Draw how much more each calibrator loses than the best.
-
-    Parameters
-    ----------
-    excess : DataFrame
-        "mean" and "error", a row a calibrator, in thousandths of a nat.
-    """
+    """Draw how much more each calibrator loses than the best, in thousandths of a nat."""
     ordered = excess.sort_values("mean")
     figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
     for row, (name, (mean, error)) in enumerate(ordered.iterrows()):

@@ -24,20 +24,6 @@ from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "HermiteBasis",
-    "draw_costs",
-    "draw_eigenpairs",
-    "draw_posteriors",
-    "effect_of_jitter",
-    "effect_of_sampling",
-    "grid_integrated_square",
-    "new_smoothness",
-    "operations",
-    "printed_product_integral",
-    "prior_mean_sum",
-]
-
 Array = NDArray[np.float64]
 _PRODUCTS = ("mm", "bmm", "mv", "dot")
 
@@ -54,17 +40,9 @@ def printed_product_integral(
 
 
 class HermiteBasis:
-    """The exact eigenpairs of the squared exponential under the density N(0, s^2).
+    """The exact eigenpairs of b exp(-a/2 (x - z)^2) under the density N(0, s^2).
 
     Hermite functions, with geometric eigenvalues.
-
-    Parameters
-    ----------
-    a, b : float
-        Of the kernel b exp(-a/2 (x - z)^2).
-    s : float
-        Standard deviation of the density.
-    n_basis : int
     """
 
     def __init__(self, *, a: float, b: float, s: float, n_basis: int) -> None:
@@ -177,10 +155,7 @@ def effect_of_jitter(jitters: Sequence[float], n_basis: int, a: float) -> pd.Dat
         exact = phi.T @ (0.5 * weights[:, None] * phi)
         scale = basis.eigenvalues.sqrt()
         found = scale[:, None] * basis.psi(torch.ones(1, dtype=torch.float64))[0] * scale
-        rows[f"{jitter:.0e}"] = {
-            "k(X, X)": lost,
-            "psi": float((found - exact).abs().max()),
-        }
+        rows[f"{jitter:.0e}"] = {"k(X, X)": lost, "psi": float((found - exact).abs().max())}
     return pd.DataFrame(rows).T.rename_axis("jitter")
 
 
@@ -205,7 +180,7 @@ def new_smoothness(n_data: int, n_basis: int) -> dict[str, Callable[[], Tensor]]
     def trigonometric() -> Tensor:
         kernel = TrigonometricKernel(a=1.6, c=0.5, n_basis=n_basis)
         w = noise * kernel.eigenvalues.sqrt()
-        return fixed @ kernel.square_coefficients(torch.outer(w, w))
+        return fixed @ kernel.square_coefficients(w)
 
     def nystrom() -> Tensor:
         basis = NystromBasis(SquaredExponential(a=9.0), points)

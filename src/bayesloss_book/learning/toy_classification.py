@@ -24,23 +24,8 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.toys import KNOTS, PERIOD, Problem, grid
+from bayesloss_book.toys import PERIOD, Problem, grid
 from bayesloss_book.toys import classification_problem as problem
-
-__all__ = [
-    "KNOTS",
-    "bands",
-    "comparison",
-    "draw_data_sets",
-    "draw_panels",
-    "draw_searches",
-    "draw_slack",
-    "fit",
-    "given_away",
-    "problem",
-    "searches",
-    "slack",
-]
 
 
 def fit(
@@ -52,15 +37,8 @@ def fit(
 ) -> EvidenceMaximum[Bernoulli]:
     """Fit an ISGP with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
 
-    Parameters
-    ----------
-    data : Problem
-    objective : {"bound", "laplace"}
-        What is maximised: see :mod:`bayesloss.learning.inference.evidence`.
-    smoothness : sequence of float
-        The values of a at which searches start.
-    n_basis : int
-        The paper's M.
+    Searches start at each value of a in ``smoothness``, for either objective of
+    :mod:`bayesloss.learning.inference.evidence`.
     """
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.
@@ -79,12 +57,9 @@ def fit(
 def bands(posterior: Posterior, x: Tensor, n_samples: int, seed: int) -> pd.DataFrame:
     """Quantiles of nu and of sigma(nu) at x, from posterior samples.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by x: ``low``, ``median`` and ``high`` are the 2.5 %, 50 % and 97.5 % quantiles of
-        nu(x). Those of sigma(nu), ``p low`` and so on, are sigma of them, sigma being increasing;
-        ``probability`` is the mean of sigma(nu), with which a label is predicted.
+    Indexed by x: ``low``, ``median`` and ``high`` are the 2.5 %, 50 % and 97.5 % quantiles of
+    nu(x). Those of sigma(nu), ``p low`` and so on, are sigma of them, sigma being increasing;
+    ``probability`` is the mean of sigma(nu), with which a label is predicted.
     """
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
@@ -101,14 +76,11 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    Returns
-    -------
-    DataFrame
-        One row a problem. ``covered``: the share of the range where the true nu lies in the central
-        95 % band; as sigma is increasing, so does the true probability there. ``error``: the
-        largest error of the predicted probability. ``falls``: the share of posterior samples that
-        fall somewhere. ``a``, ``k(0, 0)`` and ``converged``: of the search. ``gap``: Laplace's
-        evidence less the bound, in nats.
+    One row a problem. ``covered``: the share of the range where the true nu lies in the central 95
+    % band; as sigma is increasing, so does the true probability there. ``error``: the largest error
+    of the predicted probability. ``falls``: the share of posterior samples that fall somewhere.
+    ``a``, ``k(0, 0)`` and ``converged``: of the search. ``gap``: Laplace's evidence less the bound,
+    in nats.
     """
     x, rows = grid(), {}
     for truth, n, data_seed in problems:
@@ -139,11 +111,8 @@ def _fitted(truth: str, n: int, seed: int) -> tuple[Problem, EvidenceMaximum[Ber
 def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
     """Where searches for both objectives end, one row an objective and a starting a.
 
-    Returns
-    -------
-    DataFrame
-        ``a``, ``laplace`` and ``bound``: at the end, in nats. ``least curvature``: of the posterior
-        there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
+    ``a``, ``laplace`` and ``bound``: at the end, in nats. ``least curvature``: of the posterior
+    there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
     """
     rows = {}
     for objective in get_args(Objective):
@@ -168,10 +137,7 @@ def given_away(
 ) -> tuple[float, float]:
     """How far the bound on the expected log probability is from the expectation, in nats.
 
-    Returns
-    -------
-    gap, error : float
-        By Monte Carlo under the posterior's Gaussian, with the standard error.
+    By Monte Carlo under the posterior's Gaussian, with the standard error.
     """
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     sign = 2 * data.y - 1

@@ -28,17 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
 
-__all__ = [
-    "LedgerMismatch",
-    "check_formula",
-    "check_numbers",
-    "check_setting",
-    "check_statement",
-    "every",
-    "within",
-    "within_errors",
-]
-
 Outcome = tuple[ArrayLike, str]
 
 
@@ -58,22 +47,8 @@ def check_formula(
 ) -> Finding:
     """Compare a printed formula, and a corrected one, with an independent truth.
 
-    Parameters
-    ----------
-    id : str
-    truth, printed, corrected : array-like
-        Values at the same points. Without a corrected form the printed one holds or fails.
-    tolerance : float
-        The largest difference that counts as none, as a multiple of the largest truth.
-    by : str
-        How the truth was computed, such as "quadrature".
-    note : str
-        What the reader should take from it.
-
-    Raises
-    ------
-    LedgerMismatch
-        If the verdict is not the ledger's.
+    The tolerance is a multiple of the largest truth; ``by`` says how the truth was computed, such
+    as "quadrature". Without a corrected form the printed one holds or fails.
     """
     forms = {"as printed": printed} | ({} if corrected is None else {"corrected": corrected})
     gaps = {name: _gap(values, truth, relative=True) for name, values in forms.items()}
@@ -103,28 +78,10 @@ def check_statement(
 ) -> Finding:
     """Check a statement by what it says in particular.
 
-    Parameters
-    ----------
-    id : str
-    outcomes : mapping
-        From what must be the case, if the claim is right, to whether it is, and the evidence.
-        Whether it is may be an array, tensor or Series: it must be true everywhere.
-    corrected : mapping, optional
-        The same for the claim as we would correct it, if that leaves its message.
-    instead : mapping, optional
-        The same for what is true in its place, if its message is false.
-    note : str
-        What the reader should take from it.
-
-    Raises
-    ------
-    ValueError
-        If there is both a corrected form and something else that is true instead, or an outcome
-        of which nothing was checked.
-    TypeError
-        If an outcome is no truth value.
-    LedgerMismatch
-        If the verdict is not the ledger's, or what is true instead is not.
+    ``outcomes`` take what must be the case, if the claim is right, to whether it is (true
+    everywhere, if an array) and the evidence; ``corrected`` does so for the claim as we would
+    correct it, if that leaves its message, and ``instead`` for what is true in its place, if its
+    message is false.
     """
     second = corrected if instead is None else instead
     rows = _outcome_rows(outcomes, "" if second is None else "If it is right as printed")
@@ -151,29 +108,10 @@ def check_numbers(
     digits: int = 3,
     note: str = "",
 ) -> Finding:
-    """Compare our numbers with printed ones.
+    """Compare our numbers with printed ones, of the same keys.
 
-    Parameters
-    ----------
-    id : str
-    measured, printed : mapping of str to float
-        With the same keys.
-    tolerance : float or mapping of str to float
-        The largest difference that counts as agreement, in the unit of the numbers.
-    pattern : mapping, optional
-        What the numbers are said to show, whether ours show it, and the evidence, as in
-        :func:`check_statement`.
-    digits : int
-        Significant digits shown.
-    note : str
-        What the reader should take from it.
-
-    Raises
-    ------
-    ValueError
-        If the keys differ, or there are none.
-    LedgerMismatch
-        If the verdict is not the ledger's.
+    The tolerance, of all or of each, is in the unit of the numbers. ``pattern`` takes what they are
+    said to show to whether ours show it, as in :func:`check_statement`.
     """
     if not measured or set(measured) != set(printed):
         odd = sorted(set(measured) ^ set(printed))
@@ -201,33 +139,12 @@ def check_numbers(
 
 
 def check_setting(
-    id: str,
-    outcomes: Mapping[str, float],
-    *,
-    tolerance: float,
-    digits: int = 3,
-    note: str = "",
+    id: str, outcomes: Mapping[str, float], *, tolerance: float, digits: int = 3, note: str = ""
 ) -> Finding:
     """Show how a result depends on a setting that the paper leaves open.
 
-    Parameters
-    ----------
-    id : str
-    outcomes : mapping of str to float
-        The result under each reading of the paper.
-    tolerance : float
-        The spread of the results that would count as no dependence.
-    digits : int
-        Significant digits shown.
-    note : str
-        What the reader should take from it.
-
-    Raises
-    ------
-    ValueError
-        If there are not two readings or more, or a result is not a finite number.
-    LedgerMismatch
-        If the verdict is not the ledger's.
+    ``outcomes`` has the result under each reading; the tolerance is the spread of the results that
+    would count as no dependence.
     """
     values = list(outcomes.values())
     if len(values) < 2 or not np.isfinite(values).all():
@@ -252,28 +169,8 @@ def within(
 ) -> tuple[bool, str]:
     """Whether values agree with the truth, and the evidence: an outcome of a check.
 
-    Parameters
-    ----------
-    values, truth : array-like
-        Of one shape, or the truth one number.
-    tolerance : float
-        The largest difference that counts as none.
-    how : str
-        What else the evidence should say, such as "5 data sets".
-    relative : bool
-        Whether the tolerance is a multiple of the largest truth.
-
-    Returns
-    -------
-    ok : bool
-        False where a difference is not a number.
-    evidence : str
-        Such as "5 data sets, to 1e-10", or "5 data sets, off by up to 0.3".
-
-    Raises
-    ------
-    ValueError
-        If there are no values, or the shapes differ, or the tolerance is relative to zero.
+    The tolerance is absolute, or a multiple of the largest truth. What is not a number does not
+    agree. The evidence begins with ``how``, as in "5 data sets, off by up to 0.3".
     """
     gap = _gap(values, truth, relative)
     scale = " of the largest" if relative else ""
@@ -287,29 +184,8 @@ def within_errors(
 ) -> tuple[bool, str]:
     """Whether an estimate agrees with the truth by its standard error: an outcome of a check.
 
-    Parameters
-    ----------
-    estimate, truth : array-like
-        Of one shape, or the truth one number.
-    how : str
-        What else the evidence should say, such as "9,000 draws".
-    error : array-like
-        Standard error of each estimate, or of all. One of zero asks for equality to rounding.
-    times : float
-        The largest difference that counts as chance, in standard errors.
-
-    Returns
-    -------
-    ok : bool
-        False where a difference is not a number.
-    evidence : str
-        Such as "9,000 draws, within 4 standard errors", or "9,000 draws, off by up to 12
-        standard errors".
-
-    Raises
-    ------
-    ValueError
-        If there are no estimates, the shapes differ, or an error is negative or not finite.
+    Differences up to ``times`` standard errors count as chance; an error of zero asks for equality
+    to rounding. The evidence begins with ``how``, as in "9,000 draws, within 4 standard errors".
     """
     found, expected = _compared(estimate, truth)
     error = np.asarray(_detached(error), dtype=float)
@@ -325,22 +201,7 @@ def within_errors(
 
 
 def every(values: ArrayLike | Iterable[ArrayLike], what: str = "every") -> bool:
-    """Whether all are true, of one thing or more.
-
-    Parameters
-    ----------
-    values : array-like of bool, or iterable of such
-        Tensors and Series, too.
-    what : str
-        What an error says first.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-    TypeError
-        If one is no truth value.
-    """
+    """Whether all are true, of one thing or more: arrays, tensors and Series, too."""
     found = np.asarray(list(values) if isinstance(values, Iterator) else values)
     if found.size == 0:
         raise ValueError(f"{what}: expected something to be checked, got nothing")

@@ -20,20 +20,6 @@ import yaml
 
 from bayesloss_book.html import with_math
 
-__all__ = [
-    "CORRECTIONS",
-    "MIME",
-    "NOT_YET",
-    "TRUE",
-    "VERDICTS",
-    "Claim",
-    "Finding",
-    "answer",
-    "badge",
-    "findings_in",
-    "ledger",
-]
-
 NOT_YET = "not yet treated"
 VERDICTS = (
     "holds",
@@ -57,52 +43,24 @@ MIME = "application/vnd.bayesloss.claim+json"
 
 @dataclass(frozen=True)
 class Claim:
-    """One entry of the ledger.
-
-    Attributes
-    ----------
-    id : str
-    paper : {"W&N", "LHG"}
-    kind : str
-        Such as "theorem", "equation" or "table".
-    where : str
-        Where in the paper it stands.
-    statement : str
-        The claim in our words; formulas as printed, between dollar signs.
-    page : str
-        The page that treats it, such as "learning/auto_mpg".
-    verdict : str
-        One of :data:`VERDICTS`.
-    correction : str
-        What has to be corrected, one of :data:`CORRECTIONS`, if it holds as corrected.
-    printed : dict
-        Printed numbers, if any.
-    doubt : str
-        Why it asks for a second look, if it does.
-    """
+    """One entry of the ledger."""
 
     id: str
     paper: str
-    kind: str
-    where: str
-    statement: str
-    page: str
-    verdict: str
+    kind: str  # such as "theorem", "equation" or "table"
+    where: str  # where in the paper it stands
+    statement: str  # the claim in our words; formulas as printed, between dollar signs
+    page: str  # the page that treats it, such as "learning/auto_mpg"
+    verdict: str  # one of :data:`VERDICTS`
+    # what has to be corrected, one of :data:`CORRECTIONS`, if it holds as corrected
     correction: str = ""
-    printed: dict[str, Any] = field(default_factory=dict)
-    doubt: str = ""
+    printed: dict[str, Any] = field(default_factory=dict)  # printed numbers, if any
+    doubt: str = ""  # why it asks for a second look, if it does
 
 
 @cache
 def ledger() -> Mapping[str, Claim]:
-    """All claims by id, in the order of the papers.
-
-    Raises
-    ------
-    ValueError
-        If an id stands twice, a verdict is not one of :data:`VERDICTS`, or a correction not one of
-        :data:`CORRECTIONS` where a claim holds as corrected, and none elsewhere.
-    """
+    """All claims by id, in the order of the papers."""
     text = resources.files("bayesloss_book.ledger").joinpath("claims.yml").read_text("utf-8")
     claims: dict[str, Claim] = {}
     for entry in yaml.safe_load(text):
@@ -122,33 +80,18 @@ def ledger() -> Mapping[str, Claim]:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found. In a notebook it shows itself as a box.
-
-    Attributes
-    ----------
-    id : str
-    verdict : str
-    rows : list of dict
-        What was compared: "what", "measured", "expected" (texts) and "ok"; "group", if there is
-        one, heads the lines that have it in common.
-    note : str
-        What the reader should take from it.
-    check : {"formula", "statement", "numbers", "setting"}
-        Which check found it.
-    """
+    """What a check found. In a notebook it shows itself as a box."""
 
     id: str
     verdict: str
+    # what was compared: "what", "measured", "expected" (texts) and "ok"; "group", if there is one,
+    # heads the lines that have it in common
     rows: list[dict[str, Any]]
-    note: str = ""
-    check: str = "statement"
+    note: str = ""  # what the reader should take from it
+    check: str = "statement"  # which check found it
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
-        return {
-            "text/plain": self.plain(),
-            "text/html": self.html(),
-            MIME: asdict(self),
-        }
+        return {"text/plain": self.plain(), "text/html": self.html(), MIME: asdict(self)}
 
     def plain(self) -> str:
         """The finding as text."""
@@ -201,12 +144,7 @@ class Finding:
 
 
 _COLUMNS = {  # of the box of each check
-    "formula": {
-        "what": "What",
-        "measured": "Difference",
-        "expected": "From",
-        "answer": "It",
-    },
+    "formula": {"what": "What", "measured": "Difference", "expected": "From", "answer": "It"},
     "statement": {"what": "Must be true", "measured": "What was found", "answer": "It is"},
     "numbers": {"what": "What", "measured": "Here", "expected": "In print", "answer": "It"},
     "setting": {"what": "Reading", "measured": "Result"},

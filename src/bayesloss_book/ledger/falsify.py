@@ -42,8 +42,6 @@ import torch
 from bayesloss_book.ledger import checks
 from bayesloss_book.ledger.claims import Finding
 
-__all__ = ["Falsifier", "digest", "falsifiers", "falsify", "falsify_page"]
-
 # From a slip to a gross error; the first that is noticed is told.
 FAULTS: Mapping[str, Callable[[Any], Any]] = {
     "1 % larger": lambda value: value * 1.01,
@@ -58,26 +56,13 @@ SECONDS = 20  # of processor time, for the faults of one cell
 
 
 class Falsifier(NamedTuple):
-    """A wrong number that a check notices.
-
-    Attributes
-    ----------
-    page : str
-    cell : str
-        Digest of the cell's code.
-    expression : str
-        What was made wrong.
-    fault : str
-        How.
-    verdict : str
-        What came out.
-    """
+    """A wrong number that a check notices."""
 
     page: str
-    cell: str
-    expression: str
-    fault: str
-    verdict: str
+    cell: str  # digest of the cell's code
+    expression: str  # what was made wrong
+    fault: str  # how
+    verdict: str  # what came out
 
 
 @cache
@@ -101,20 +86,7 @@ def _bare(node: object) -> object:
 
 
 def falsify_page(name: str, book: Path) -> dict[str, Falsifier]:
-    """Find a falsifier for each claim that a page checks.
-
-    Parameters
-    ----------
-    name : str
-        Such as "learning/auto_mpg".
-    book : Path
-        The folder of the pages.
-
-    Returns
-    -------
-    dict
-        From the claims to their falsifiers; without those for which none was found.
-    """
+    """Find a falsifier for each claim that a page checks; claims without one are left out."""
     notebook = nbformat.read(book / f"{name}.ipynb", as_version=4)
     found: dict[str, Falsifier] = {}
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -136,19 +108,8 @@ def falsify(
 ) -> dict[str, tuple[str, str, str]]:
     """Make one value of a cell wrong at a time, until each verdict has changed.
 
-    Parameters
-    ----------
-    source : str
-        The cell.
-    namespace : mapping
-        What the cells before it have left.
-    verdicts : mapping of str to str
-        The verdicts that the cell gives as it stands.
-
-    Returns
-    -------
-    dict
-        From the claims to the expression, the fault and the verdict that came out.
+    The namespace is what the cells before it have left. Returns for each claim the expression, the
+    fault and the verdict that came out.
     """
     tree, found = ast.parse(source), dict[str, tuple[str, str, str]]()
     places = list(_places(tree))

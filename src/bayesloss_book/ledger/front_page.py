@@ -12,8 +12,6 @@ from bayesloss_book.ledger.claims import Finding, badge, ledger
 from bayesloss_book.ledger.scorecard import Found, link
 from bayesloss_book.ledger.under_specified import sway
 
-__all__ = ["Headline", "draw_verdicts", "headlines"]
-
 # Colour and shape: either alone tells the verdicts apart.
 MARKS = {
     "holds": ("#009E73", "o"),
@@ -28,18 +26,7 @@ MARKS = {
 
 
 def draw_verdicts(titles: Mapping[str, str]) -> Figure:
-    """Draw one mark a claim, in a row for each page that checks claims.
-
-    Parameters
-    ----------
-    titles : mapping of str to str
-        From the pages, in the order of reading, to their titles.
-
-    Raises
-    ------
-    ValueError
-        If a page that checks claims has no title.
-    """
+    """Draw one mark a claim, in a row for each page that checks claims, in the titles' order."""
     claims = list(ledger().values())
     if missing := {claim.page for claim in claims} - set(titles):
         raise ValueError(f"expected a title for every page with claims, none for {missing}")
@@ -71,44 +58,18 @@ def draw_verdicts(titles: Mapping[str, str]) -> Figure:
 
 
 class Headline(NamedTuple):
-    """How a claim is put to a reader who has not read the paper.
+    """How a claim is put to a reader who has not read the paper."""
 
-    Attributes
-    ----------
-    title : str
-        What the claim is about.
-    line : str or None
-        Which line of its finding is shown. With None the lines are counted or, for a setting that
-        was left open, their range is given.
-    printed : str
-        A frame for what is printed; "{}" is its place.
-    ours : str
-        A frame for what was found. The value itself always comes from the finding.
-    """
-
-    title: str
+    title: str  # what the claim is about
+    # which line of its finding is shown. With None the lines are counted or, for a setting that was
+    # left open, their range is given.
     line: str | None = None
-    printed: str = "{}"
-    ours: str = "{}"
+    printed: str = "{}"  # a frame for what is printed; "{}" is its place
+    ours: str = "{}"  # a frame for what was found. The value itself always comes from the finding.
 
 
 def headlines(rows: Mapping[str, Headline], findings: Found, root: str) -> HTMLTable:
-    """Some claims with what is printed, what we found, and the verdict.
-
-    Parameters
-    ----------
-    rows : mapping of str to Headline
-        From the claim to how it is put.
-    findings : dict
-        From :func:`bayesloss_book.ledger.scorecard.all_findings`.
-    root : str
-        The way from the page to the top of the book, such as ".".
-
-    Raises
-    ------
-    ValueError
-        If a finding has no such line, or a frame has no place for what was found.
-    """
+    """Some claims with what is printed, what we found, and the verdict."""
     entries = []
     for id, row in rows.items():
         claim, finding = ledger()[id], findings[id][1]

@@ -22,18 +22,6 @@ from bayesloss_book.ledger.claims import (
 )
 from bayesloss_book.ledger.falsify import falsifiers
 
-__all__ = [
-    "Found",
-    "all_findings",
-    "claims_table",
-    "corrections",
-    "counts",
-    "counts_by_kind",
-    "link",
-    "quote",
-    "titles",
-]
-
 Found = dict[str, tuple[str, Finding]]
 
 
@@ -48,13 +36,7 @@ def all_findings(book: Path) -> Found:
 
 
 def titles(book: Path) -> dict[str, str]:
-    """The title of each page that claims are checked on, from its source.
-
-    Raises
-    ------
-    ValueError
-        If a page has no title.
-    """
+    """The title of each page that claims are checked on, from its source."""
     found = {}
     for page in dict.fromkeys(claim.page for claim in ledger().values()):
         title = re.search(r"^# (.+)$", (book / f"{page}.md").read_text("utf-8"), re.MULTILINE)
@@ -66,10 +48,7 @@ def titles(book: Path) -> dict[str, str]:
 
 def counts() -> pd.DataFrame:
     """How many claims of each paper have each verdict that occurs, with totals."""
-    table = Counter((claim.verdict, claim.paper) for claim in ledger().values())
-    papers = list(dict.fromkeys(claim.paper for claim in ledger().values()))
-    rows = {verdict: [table[verdict, paper] for paper in papers] for verdict in VERDICTS}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=papers).rename_axis("verdict")
+    frame = _table("verdict", VERDICTS, "paper")
     frame = frame[frame.sum(axis=1) > 0]
     frame["both"] = frame.sum(axis=1)
     frame.loc["all"] = frame.sum()
@@ -81,13 +60,10 @@ def corrections() -> pd.DataFrame:
 
     See :data:`bayesloss_book.ledger.claims.CORRECTIONS`.
     """
-    table = Counter((claim.correction, claim.paper) for claim in ledger().values())
-    papers = list(dict.fromkeys(claim.paper for claim in ledger().values()))
-    rows = {kind: [table[kind, paper] for paper in papers] for kind in CORRECTIONS}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=papers)
+    frame = _table("correction", CORRECTIONS, "paper")
     frame["both"] = frame.sum(axis=1)
     frame.insert(0, "what is corrected", list(CORRECTIONS.values()))
-    return frame.rename_axis("correction")
+    return frame
 
 
 def counts_by_kind() -> pd.DataFrame:
@@ -96,13 +72,20 @@ def counts_by_kind() -> pd.DataFrame:
     Definitions and equations are easier to get right than theorems, and these than experiments:
     one number for all would flatter the papers.
     """
-    table = Counter((claim.verdict, _KIND[claim.kind]) for claim in ledger().values())
-    kinds = list(dict.fromkeys(_KIND.values()))
-    rows = {kind: [table[verdict, kind] for verdict in VERDICTS] for kind in kinds}
-    frame = pd.DataFrame.from_dict(rows, orient="index", columns=list(VERDICTS))
-    frame = frame.rename_axis("kind of claim").loc[:, frame.sum() > 0]
+    frame = _table("kind of claim", dict.fromkeys(_KIND.values()), "verdict", VERDICTS)
+    frame = frame.loc[:, frame.sum() > 0]
     frame["all"] = frame.sum(axis=1)
     return frame
+
+
+def _table(row: str, rows: Iterable[str], column: str, columns: Iterable[str] = ()) -> pd.DataFrame:
+    """How many claims have two properties together; columns in their order in the ledger."""
+    claims = [vars(c) | {"kind of claim": _KIND[c.kind]} for c in ledger().values()]
+    table = Counter((claim[row], claim[column]) for claim in claims)
+    columns = list(columns) or list(dict.fromkeys(claim[column] for claim in claims))
+    return pd.DataFrame(
+        [[table[r, c] for c in columns] for r in rows], pd.Index(list(rows), name=row), columns
+    )
 
 
 _KIND = {
@@ -119,29 +102,12 @@ _KIND = {
 
 
 def link(claim: Claim, text: str, root: str) -> str:
-    """A link to the place on the page where the claim is checked.
-
-    Parameters
-    ----------
-    claim : Claim
-    text : str
-        What the link says, as HTML.
-    root : str
-        The way from the page to the top of the book, such as "..".
-    """
+    """A link to the place on the page where the claim is checked; ``root`` leads to the top."""
     return f'<a href="{root}/{claim.page}.html#claim-{claim.id}">{text}</a>'
 
 
 def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
-    """A finding shown again on another page, with a link to where it was made.
-
-    Parameters
-    ----------
-    found : tuple of str and Finding
-        The page and the finding, from :func:`all_findings`.
-    root : str
-        The way from the page to the top of the book, such as "..".
-    """
+    """A finding shown again on another page, with a link to where it was made."""
     page, finding = found
     place = link(ledger()[finding.id], page, root)
     return HTMLTable(f"{finding.html(anchor=False)}<p>Checked on {place}.</p>", finding.plain())
@@ -153,15 +119,6 @@ def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLT
     A kind, and in it a page, is folded, and says how many verdicts of which sort it holds.
     ``book/_static/scorecard.js`` shows the form, filters, and unfolds what an address asks for;
     without it everything can be unfolded by hand.
-
-    Parameters
-    ----------
-    findings : dict
-        From :func:`all_findings`.
-    titles : mapping of str to str
-        From the pages to their titles, as from :func:`titles`.
-    root : str
-        The way from the page to the top of the book, such as "..".
     """
     claims = list(ledger().values())
     rows = {

@@ -7,26 +7,13 @@ from bayesloss_book.html import HTMLTable, with_math
 from bayesloss_book.ledger.claims import Claim, Finding, ledger
 from bayesloss_book.ledger.scorecard import Found, link
 
-__all__ = ["settings_table", "sway"]
-
 WIDTH, HEIGHT, MARGIN = 320, 28, 8  # of the little scales, in pixels
 
 
 def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root: str) -> HTMLTable:
     """The settings that a paper leaves open and on which a result depends, in its order.
 
-    Parameters
-    ----------
-    paper : {"W&N", "LHG"}
-    choices : mapping of str to str
-        From each under-specified claim of the paper to what this book does about it.
-    findings, root
-        As for :func:`~bayesloss_book.ledger.scorecard.claims_table`.
-
-    Raises
-    ------
-    ValueError
-        If the choices are not those for the paper's under-specified claims.
+    The choices say of each under-specified claim what this book does about it.
     """
     claims = {
         claim.id: claim
@@ -48,17 +35,8 @@ def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root
 def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
     """Read a finding of :func:`bayesloss_book.ledger.checks.check_setting`.
 
-    Returns
-    -------
-    results : dict of str to float
-        The result under each reading.
-    middle, half : float
-        The median, and the distance from it that would count as no dependence.
-
-    Raises
-    ------
-    ValueError
-        If the finding is of another check.
+    The result under each reading, the median, and the distance from it that would count as no
+    dependence.
     """
     if finding.check != "setting":
         raise ValueError(f"{finding.id} is no setting but of the check {finding.check!r}")

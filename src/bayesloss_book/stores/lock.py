@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["lock_of", "writing"]
-
 # Record locks are between processes; these are between the threads of one.
 _THREADS: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
 

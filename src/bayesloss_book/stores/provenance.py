@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["environment", "processor"]
-
 
 def environment(function: Callable[..., Any]) -> dict[str, Any]:
     """Return what measures may depend on beside their parameters: code, libraries, machine."""

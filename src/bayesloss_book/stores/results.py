@@ -13,8 +13,8 @@ brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
 cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
-Workers end with a run that is killed. Both files are sealed, see `bayesloss_book.stores.seal`: what
-was changed by hand is refused.
+Workers end with a run that is killed. A table that was changed by hand is refused, see
+`bayesloss_book.stores.tables`.
 """
 
 import copy
@@ -27,7 +27,7 @@ import random
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -44,12 +44,11 @@ from bayesloss_book.data import DataError
 from bayesloss_book.stores.lock import writing
 from bayesloss_book.stores.orphans import end_with
 from bayesloss_book.stores.provenance import environment
-from bayesloss_book.stores.seal import Row, is_half_done, is_stored, read, settle, write
-
-__all__ = ["Within", "load_provenance", "load_results", "run_cells", "verify"]
+from bayesloss_book.stores.tables import Row, is_half_done, is_stored, read, settle, write
 
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
+Key = tuple[object, ...]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
 
@@ -66,141 +65,98 @@ def run_cells(
 ) -> pd.DataFrame:
     """Measure the cells that are not stored yet, store each as it is done, return all asked for.
 
-    The file has the rows in the order of `cells`, then stored cells that this call did not ask
-    for. A call that finds every cell stored writes nothing. A failed cell does not stop the others.
-
-    Parameters
-    ----------
-    measure : function
-        Returns a dict of int, float or bool, NumPy scalars included, NaN and infinities too. To be
-        importable, for `verify` and for workers on other machines.
-    cells : sequence of dict
-        All with the same keys; in each column values of one type: str, int, finite float or bool.
-    folder, name : path and str
-        Where the two files are, and what they are called.
-    parameters : dict, optional
-        The same for all cells; `measure` gets what JSON gives back, so lists for tuples.
-    n_jobs : int, optional
-        The number of workers as joblib has it: None for what ``joblib.parallel_config`` says, or
-        else one; -1 for all cores. Threads of one process take turns, so give the workers of a
-        Dask cluster one thread each.
-    threads : int
-        The number of threads within a cell, whatever the number of workers.
-
-    Returns
-    -------
-    pandas.DataFrame
-        The rows of `cells`, in their order: cell, measures, ``seconds``.
-
-    Raises
-    ------
-    ValueError
-        If arguments or measures are not as above, a cell stands there twice, or the store is
-        damaged or was made by another function or with other parameters, columns or threads.
-    RuntimeError
-        If cells failed, once all others are stored; names them and shows the first traceback.
-
+    The file has the rows in the order of `cells`, then stored cells that this call did not ask for.
+    A call that finds every cell stored writes nothing. A failed cell does not stop the others. The
+    rows of `cells`, in their order: cell, measures, ``seconds``.
     """
     columns = _columns(cells)
     origin = _origin(measure, name, columns, parameters or {}, threads)
-
-    def key(row: Cell) -> tuple[object, ...]:
-        return tuple(row[column] for column in columns)
-
-    asked: dict[tuple[object, ...], Cell] = {}
-    for cell in cells:
-        if key(cell) in asked:
-            raise ValueError(f"expected each cell once, got {dict(cell)} twice")
-        asked[key(cell)] = cell
-
     table = Path(folder) / f"{name}.csv"
-
-    def stored() -> tuple[dict[tuple[object, ...], Row], list[dict[str, Any]], list[Row]]:
-        """Return the rows that there are, the runs that stored them, and the cells missing."""
-        rows: list[Row] = []
-        runs: list[dict[str, Any]] = []
-        if is_stored(table):
-            rows, provenance = read(table)
-            _refuse_other_origin(provenance, origin, table)
-            runs = provenance["runs"]
-        by_key = {key(row): row for row in rows}
-        return by_key, runs, [dict(cell) for k, cell in asked.items() if k not in by_key]
-
-    def measure_missing(past_runs: list[dict[str, Any]], missing: list[Row]) -> None:
-        """Measure cells, store each, and put it into the rows."""
-        run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
-        run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
-        begin = time.perf_counter()
-        failures = []
-        # Not in batches: a kill would lose the finished cells of a batch with the running one.
-        parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-        work = (delayed(_measure_cell)(measure, origin, cell, os.getpid()) for cell in missing)
-        with (
-            closing(parallel(work)) as results,
-            tqdm(results, total=len(missing), desc=name, disable=_quiet()) as progress,
-        ):
-            for cell, measures in progress:
-                if isinstance(measures, str):
-                    failures.append(f"{cell}: {measures}")
-                    progress.set_postfix(failed=len(failures))
-                    continue
-                row = {**cell, **measures}
-                header = list(next(iter(rows.values()), row))
-                if row.keys() != set(header):
-                    raise ValueError(
-                        f"{table}: expected the columns {header}, got {list(row)} from {cell}; "
-                        "delete the file or choose another name"
-                    )
-                rows[key(cell)] = row
-                run |= {"end": _now(), "seconds": round(time.perf_counter() - begin, 3)}
-                run["cells"] += 1
-                in_order = [rows[k] for k in dict.fromkeys([*asked, *rows]) if k in rows]
-                write(table, in_order, origin | {"runs": [*past_runs, run]})
-        if failures:
-            raise RuntimeError(
-                f"{name!r}: {len(failures)} of {len(missing)} cells failed; the others are stored, "
-                "and the next run tries these again:\n"
-                + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
-            )
-
-    rows, _, missing = stored()
-    if missing or is_half_done(table):
+    asked: dict[Key, Cell] = {}
+    for cell in cells:
+        if _key(cell, columns) in asked:
+            raise ValueError(f"expected each cell once, got {dict(cell)} twice")
+        asked[_key(cell, columns)] = cell
+    rows, _ = _stored(table, origin)
+    if asked.keys() - rows.keys() or is_half_done(table):
         with writing(table):
             settle(table)
-            rows, past_runs, missing = stored()  # another run may have stored them meanwhile
-            if missing:
-                measure_missing(past_runs, missing)
-    return pd.DataFrame([rows[k] for k in asked])
+            rows, runs = _stored(table, origin)  # another run may have stored them meanwhile
+            missing = [dict(cell) for key, cell in asked.items() if key not in rows]
+            run: dict[str, Any] = {"start": _now(), "end": "", "cells": 0, "seconds": 0.0}
+            run |= {"n_jobs": effective_n_jobs(n_jobs), **environment(measure)}
+            begin = time.perf_counter()
+            with closing(_measured(measure, origin, missing, n_jobs)) as measured:
+                for row in measured:
+                    header = list(next(iter(rows.values()), row))
+                    if row.keys() != set(header):
+                        raise ValueError(
+                            f"{table}: expected the columns {header}, got {row}; delete the file "
+                            "or choose another name"
+                        )
+                    rows[_key(row, columns)] = row
+                    run |= {"end": _now(), "seconds": round(time.perf_counter() - begin, 3)}
+                    run["cells"] += 1
+                    in_order = [rows[key] for key in dict.fromkeys([*asked, *rows]) if key in rows]
+                    write(table, in_order, origin | {"runs": [*runs, run]})
+    return pd.DataFrame([rows[key] for key in asked])
+
+
+def _key(row: Cell, columns: Iterable[str]) -> Key:
+    return tuple(row[column] for column in columns)
+
+
+def _stored(table: Path, origin: dict[str, Any]) -> tuple[dict[Key, Row], list[dict[str, Any]]]:
+    """The rows that there are, by their cells, and the runs that stored them."""
+    if not is_stored(table):
+        return {}, []
+    rows, provenance = read(table)
+    _refuse_other_origin(provenance, origin, table)
+    return {_key(row, origin["columns"]): row for row in rows}, provenance["runs"]
+
+
+def _measured(
+    measure: Measure, origin: dict[str, Any], cells: list[Row], n_jobs: int | None
+) -> Generator[Row, None, None]:
+    """The rows of some cells as they are done; at the end an error that names those that failed."""
+    failures = []
+    # Not in batches: a kill would lose the finished cells of a batch with the running one.
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
+    work = (delayed(_measure_cell)(measure, origin, cell, os.getpid()) for cell in cells)
+    name = origin["experiment"]
+    with (
+        closing(parallel(work)) as results,
+        tqdm(results, total=len(cells), desc=name, disable=_quiet()) as progress,
+    ):
+        for cell, measures in progress:
+            if isinstance(measures, str):
+                failures.append(f"{cell}: {measures}")
+                progress.set_postfix(failed=len(failures))
+            else:
+                yield {**cell, **measures}
+    if failures:
+        raise RuntimeError(
+            f"{name!r}: {len(failures)} of {len(cells)} cells failed; the others are stored, and "
+            "the next run tries these again:\n"
+            + "\n".join([failures[0], *(f.splitlines()[0] for f in failures[1:])])
+        )
 
 
 def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
-    """Read all stored rows, exactly as they were measured.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there are none; says which command makes them.
-    ValueError
-        If the store is damaged.
-
-    """
+    """Read all stored rows, exactly as they were measured."""
     return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
 def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
     """Read where the stored rows come from; raises what `load_results` raises.
 
-    Returns
-    -------
-    dict
-        ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the
-        types of the cells' columns) and ``runs``, those that stored something: ``start`` and
-        ``end`` (UTC; the end is the last row stored), ``cells``, ``seconds`` (on the wall clock),
-        ``n_jobs``, ``commit`` (``-dirty`` if a Python file differs from it, None outside a
-        repository), ``function`` (its name at that commit, where it was moved since), ``replaced``
-        (how many of its rows a later run measured anew), ``versions``, and the ``processor`` and
-        ``platform`` of the parent process.
-
+    ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the types
+    of the cells' columns) and ``runs``, those that stored something: ``start`` and ``end`` (UTC;
+    the end is the last row stored), ``cells``, ``seconds`` (on the wall clock), ``n_jobs``,
+    ``commit`` (``-dirty`` if a Python file differs from it, None outside a repository),
+    ``function`` (its name at that commit, where it was moved since), ``replaced`` (how many of its
+    rows a later run measured anew), ``versions``, and the ``processor`` and ``platform`` of the
+    parent process.
     """
     return read(Path(folder) / f"{name}.csv")[1]
 
@@ -248,16 +204,6 @@ def verify(
     are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
     and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
     ``seconds`` is not compared.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        As `load_results`; also if there is nothing to verify, or the function is gone.
-    DataError
-        If a cell needs data that cannot be had.
-    RuntimeError
-        If measures do not agree, with their rows of the report, or if a cell failed.
-
     """
     rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:

@@ -1,8 +1,8 @@
 """Spot checks of stored results: ``python -m bayesloss_book.stores.verify``, or ``make verify``.
 
-First the seals of all stores in the folder, so every character of them. Then from each store a few
-cells, other ones each day, are measured again and compared. What could not be checked, and why, is
-said: a cell that takes too long, a store that needs data or a package that is not here.
+First the checksums of all tables in the folder. Then from each store a few cells, other ones each
+day, are measured again and compared. What could not be checked, and why, is said: a cell that takes
+too long, a store that needs data or a package that is not here.
 
 Every measure but a time must agree to six digits. But processors of another kind add up in another
 order, and some experiments make that grow: a decision near a tie flips, Markov chains part ways.
@@ -23,8 +23,6 @@ import pandas as pd
 from bayesloss_book.data import DataError
 from bayesloss_book.stores.provenance import processor
 from bayesloss_book.stores.results import Within, load_provenance, load_results, verify
-
-__all__ = ["ELSEWHERE", "NEEDS", "TIMES", "main"]
 
 _RTOL = 1e-6
 
@@ -177,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
     if broken:
         print(f"{broken} of {len(stores)} stores are damaged: nothing was measured again")
         return broken
-    print(f"{len(stores)} stores, {sum(map(len, rows.values())):,} rows: all seals are whole")
+    print(f"{len(stores)} stores, {sum(map(len, rows.values())):,} rows: as they were written")
     print(f"up to {options.cells} cells of each, drawn by --seed {options.seed}:", flush=True)
     wrong = 0
     for name in stores:

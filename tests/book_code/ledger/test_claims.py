@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from bayesloss_book.html import with_math
 from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
@@ -18,7 +19,6 @@ from bayesloss_book.ledger.claims import (
     Finding,
     findings_in,
     ledger,
-    with_math,
 )
 
 ROOT = Path(__file__).resolve().parents[3]

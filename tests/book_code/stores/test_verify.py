@@ -10,12 +10,12 @@ import pytest
 from bayesloss_book.data import DataError
 from bayesloss_book.stores import verify as command
 from bayesloss_book.stores.results import Within, run_cells
-from bayesloss_book.stores.seal import read, write
+from bayesloss_book.stores.tables import read, write
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-HEAD = "1 stores, 4 rows: all seals are whole\nup to 4 cells of each, drawn by --seed 1:\n"
+HEAD = "1 stores, 4 rows: as they were written\nup to 4 cells of each, drawn by --seed 1:\n"
 
 
 def measure(x):
@@ -29,7 +29,7 @@ def store(tmp_path):
 
 
 def change(store: Path, old: float, new: float) -> None:
-    """Put another square into the store, with a good seal."""
+    """Put another square into the store, with a good checksum."""
     rows, provenance = read(store / "numbers.csv")
     assert old in {row["square"] for row in rows}
     changed = [row | {"square": new} if row["square"] == old else row for row in rows]
@@ -170,14 +170,14 @@ def test_data_that_are_not_here_are_no_error(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out.endswith(said)
 
 
-def test_a_broken_seal_ends_it_before_anything_is_measured(store, capsys, monkeypatch):
+def test_a_changed_table_ends_it_before_anything_is_measured(store, capsys, monkeypatch):
     run_cells(measure, [{"x": 1.0}], store, "others")
     path = store / "numbers.csv"
     path.write_text(path.read_text("utf-8").replace("16.0", "16.1"), "utf-8")
     monkeypatch.setitem(globals(), "measure", None)
     assert command.main([str(store)]) == 1
     out = capsys.readouterr().out
-    assert "numbers.csv was changed" in out
+    assert "the table was changed" in out
     assert out.endswith("1 of 2 stores are damaged: nothing was measured again\n")
 
 

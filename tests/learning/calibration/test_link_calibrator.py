@@ -8,7 +8,7 @@ from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 
 from bayesloss import LinkCalibrator
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 
 
 def kinked(s):

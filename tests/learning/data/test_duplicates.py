@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss.learning.data import duplicates as copies
-from bayesloss.learning.data.duplicates import agreement, equal_rows, merged
+from bayesloss.learning.data.duplicates import agreement, equal_rows, merge_duplicates
 
 
 @pytest.mark.parametrize("d", [1, 3, 400])
@@ -31,19 +31,19 @@ def test_merged_rows():
     generator = np.random.default_rng(0)
     rows, labels = generator.integers(0, 3, (40, 2)) / 3, generator.integers(0, 2, 40)
     weight = generator.random(40)
-    kept, total = merged(rows, weight, labels)
+    kept, total = merge_duplicates(rows, weight, labels)
     keys = [(*row, label) for row, label in zip(rows, labels, strict=True)]
     assert len({keys[i] for i in kept}) == len(kept) == len(set(keys))
     for i, w in zip(kept, total, strict=True):
         assert w == pytest.approx(sum(weight[j] for j in range(40) if keys[j] == keys[i]))
     # In another order, the same to the last bit.
     order = generator.permutation(40)
-    again, _ = merged(rows[order], weight[order], labels[order])
+    again, _ = merge_duplicates(rows[order], weight[order], labels[order])
     assert [keys[j] for j in order[again]] == [keys[i] for i in kept]
 
 
 def test_without_copies_all_stays_as_it_is():
-    kept, weight = merged(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
+    kept, weight = merge_duplicates(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
     assert kept.tolist() == [0, 1, 2]
     assert weight.tolist() == [0.5, 1, 1]
 

@@ -11,6 +11,12 @@ def tensor(values):
     return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
 
 
+def slope(g, x):
+    """The derivative dt/dx, by automatic differentiation."""
+    leaf = x.clone().requires_grad_()
+    return torch.autograd.grad(g(leaf).sum(), leaf)[0]
+
+
 def log_normal(sigma, n=200, seed=0):
     return tensor(np.exp(sigma * np.random.default_rng(seed).normal(size=n)))
 
@@ -50,20 +56,16 @@ class TestBijection:
     def test_inverse(self, x):
         """Back to x, to some rounding errors in x and, through the slope there, in t."""
         g, at = RangeMap.fit(x), self.places(x)
-        t, slope = g(at), g.derivative(at)
-        rounding = at.abs() + g.width + (t.abs() + g.width) / slope
+        t = g(at)
+        rounding = at.abs() + g.width + (t.abs() + g.width) / slope(g, at)
         assert bool(((g.inverse(t) - at).abs() < 1e-12 * rounding).all())
 
-    def test_derivative_is_the_quotient_of_differences_and_of_autograd(self, x):
+    def test_the_slope_is_that_of_the_inverse(self, x):
         """Central differences of the inverse, exact to second order where no knot is near."""
         g, at = RangeMap.fit(x), self.places(x)
-        t, slope = g(at), g.derivative(at)
-        step = 1e-5 * g.width
+        t, step = g(at), 1e-5 * g.width
         quotient = 2 * step / (g.inverse(t + step) - g.inverse(t - step))
-        assert np.mean(np.abs((quotient / slope).numpy() - 1) < 1e-6) > 0.8
-        leaf = at.clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(g(leaf).sum(), leaf)
-        np.testing.assert_allclose(gradient, slope, rtol=1e-9)
+        assert np.mean(np.abs((quotient / slope(g, at)).numpy() - 1) < 1e-6) > 0.8
 
     def test_the_bulk_fills_a_fair_share_of_the_range(self, x):
         """Quartiles apart by more than a tenth of the range: a normal sample's by a fifth."""
@@ -88,12 +90,11 @@ class TestIdentity:
             assert np.corrcoef(x, g(x))[0, 1] > 0.97
         assert RangeMap.fit(tensor(np.random.default_rng(1).normal(size=100_000))).is_identity
 
-    def test_values_and_slopes(self):
+    def test_values(self):
         x = torch.linspace(-3, 3, 50, dtype=torch.float64)
         g = RangeMap.fit(x)
         assert g(x).equal(x)
         assert g.inverse(x).equal(x)
-        assert g.derivative(x).equal(torch.ones_like(x))
 
 
 class TestFit:
@@ -111,7 +112,7 @@ class TestFit:
             x = with_outlier(at)
             g = RangeMap.fit(x)
             inner = torch.linspace(0.05, 0.95, 30, dtype=torch.float64)
-            np.testing.assert_allclose(g.derivative(inner), 1, atol=0.05)
+            np.testing.assert_allclose(slope(g, inner), 1, atol=0.05)
             assert float(g(x).max()) < 3
 
     @pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)

@@ -27,8 +27,10 @@ from bayesloss.learning.inference.evidence import (
     at_smoothness,
     evidence_gradient,
 )
-from bayesloss.learning.inference.laplace import LogJoint, Mode, find_mode, laplace
+from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss_book.data import load_auto_mpg
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])

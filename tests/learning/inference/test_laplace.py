@@ -7,7 +7,6 @@ nu_0 integrates analytically, and w on a grid of two dimensions: the true eviden
 
 import math
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,9 +19,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch.distributions import Normal
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
-from bayesloss.learning.inference import laplace as laplace_module
-from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 
 # torch.func compiles a helper by torch.jit, which recent releases deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
@@ -128,54 +128,6 @@ def true_log_evidence(prior, alpha, x, y, toward):
 @pytest.fixture(params=[ISGP, GP], ids=["ISGP", "GP"])
 def prior(request):
     return prior_of(request.param)
-
-
-class TestLogJoint:
-    """Against automatic differentiation of the dense textbook form, on the raw data."""
-
-    alpha = 7.0
-
-    def setup_method(self):
-        self.x, self.y = simulate()
-
-    def joint(self, prior):
-        likelihood = Gaussian(self.alpha)
-        return LogJoint(prior, likelihood, likelihood.condense(prior.features, self.x, self.y))
-
-    def textbook(self, prior):
-        return lambda Gamma: log_joint(prior, self.alpha, self.x, self.y, Gamma)
-
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_value_and_gradient(self, prior, seed):
-        Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
-        joint, textbook = self.joint(prior), self.textbook(prior)
-        # Sums of forty terms, a few hundred nats.
-        torch.testing.assert_close(joint(Gamma), textbook(Gamma), rtol=1e-12, atol=0)
-        expected = torch.func.grad(textbook)(Gamma)
-        scale = float(expected.abs().max())
-        torch.testing.assert_close(joint.gradient(Gamma), expected, rtol=0, atol=1e-11 * scale)
-
-    @pytest.mark.parametrize("seed", [0, 1])
-    def test_hessian(self, prior, seed):
-        """Eq. (11): to 1e-8 relative, as the issue asks, entry by entry."""
-        Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
-        expected = -torch.func.hessian(self.textbook(prior))(Gamma)
-        got = self.joint(prior).hessian(Gamma)
-        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-11 * float(expected.max()))
-
-    def test_hessian_with_many_basis_functions(self):
-        prior = prior_of(ISGP, a=1.1, n_basis=32)
-        Gamma = prior.sample(1, torch.Generator().manual_seed(2))[0]
-        expected = -torch.func.hessian(self.textbook(prior))(Gamma)
-        got = self.joint(prior).hessian(Gamma)
-        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-11 * float(expected.max()))
-
-    def test_curvature_is_the_hessian_in_units_of_the_prior(self, prior):
-        """The log determinants differ by that of the prior's precision; the prior alone gives 1."""
-        joint, Gamma = self.joint(prior), prior.sample(1, torch.Generator().manual_seed(3))[0]
-        scale = torch.diag(prior.precision.rsqrt())
-        expected = scale @ joint.hessian(Gamma) @ scale
-        torch.testing.assert_close(joint.curvature(Gamma), expected, rtol=1e-13, atol=1e-13)
 
 
 class TestGPIsExact:
@@ -310,19 +262,6 @@ class TestBernoulli:
         empty = self.x[:0]
         return fit + log_joint(prior, 1.0, empty, empty, Gamma)
 
-    def test_gradient_and_hessian(self, prior):
-        likelihood = Bernoulli()
-        data = likelihood.condense(prior.features, self.x, self.y)
-        joint, Gamma = LogJoint(prior, likelihood, data), prior.sample(1, seeded(0))[0]
-
-        def textbook(g):
-            return self.log_joint(prior, g)
-
-        torch.testing.assert_close(joint(Gamma), textbook(Gamma), rtol=1e-12, atol=0)
-        slope, hessian = torch.func.grad(textbook)(Gamma), -torch.func.hessian(textbook)(Gamma)
-        torch.testing.assert_close(joint.gradient(Gamma), slope, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(joint.hessian(Gamma), hessian, rtol=1e-8, atol=1e-9)
-
     def test_evidence_of_the_gp_by_quadrature(self):
         """The true evidence, by 40 Gauss-Hermite nodes for each of the three parameters."""
         prior = prior_of(GP, n_basis=2)
@@ -437,96 +376,12 @@ def test_bands_cover():
     assert binom.ppf(0.001, n, 0.95) <= hits <= binom.ppf(0.999, n, 0.95)
 
 
-class TestSearch:
-    def setup_method(self):
-        self.prior = prior_of(ISGP)
-        self.x, self.y = simulate()
-
-    def fit(self, **settings):
-        return laplace(self.prior, Gaussian(25.0), self.x, self.y, **settings)
-
-    def test_mode_is_a_stationary_point(self, prior):
-        posterior = laplace(prior, Gaussian(25.0), self.x, self.y)
-        slope = torch.func.grad(lambda g: log_joint(prior, 25.0, self.x, self.y, g))(posterior.mode)
-        assert posterior.converged
-        # What is left to gain is below 1e-18 nats (or rounding): a step below 1e-9 prior units,
-        # against slopes of order 100.
-        assert float((slope / prior.precision.sqrt()).abs().max()) < 1e-7
-
-    def test_mode_is_the_highest_point_around(self, prior):
-        posterior = laplace(prior, Gaussian(25.0), self.x, self.y)
-        noise = torch.from_numpy(np.random.default_rng(0).normal(size=(200, 7)))
-        around = posterior.mode + 0.3 * noise @ posterior.root.T
-        values = log_joint(prior, 25.0, self.x, self.y, around)
-        assert bool((values < log_joint(prior, 25.0, self.x, self.y, posterior.mode)).all())
-
-    def test_either_twin_gives_the_same_source(self):
-        """w and -w: whichever the search finds, nu, its band and the evidence are the same."""
-        start = self.prior.start(self.x)
-        one = self.fit(start=start)
-        other = self.fit(start=torch.cat([-start[:-1], start[-1:]]))
-        torch.testing.assert_close(other.mode[:-1], -one.mode[:-1], rtol=0, atol=1e-8)
-        for first, second in zip(one.moments(self.x), other.moments(self.x), strict=True):
-            torch.testing.assert_close(first, second, rtol=0, atol=1e-8)
-        assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-9)
-        assert other.evidence_bound == pytest.approx(one.evidence_bound, abs=1e-9)
-
-    def test_a_start_at_the_saddle_escapes(self):
-        """w = 0 is a stationary point of every log posterior: an answer there would be silent."""
-        escaped, usual = self.fit(start=self.prior.location), self.fit()
-        assert escaped.converged
-        assert escaped.least_curvature > 0
-        assert escaped.log_evidence == pytest.approx(usual.log_evidence, abs=1e-8)
-
-    def test_a_start_beside_the_saddle_escapes(self):
-        """A ten-millionth of a prior standard deviation is enough, within a few dozen steps."""
-        generator = torch.Generator().manual_seed(0)
-        noise = 1e-7 * (self.prior.sample(1, generator)[0] - self.prior.location)
-        escaped, usual = self.fit(start=self.prior.location + noise), self.fit()
-        assert escaped.converged
-        assert escaped.n_iter < 60
-        assert escaped.log_evidence == pytest.approx(usual.log_evidence, abs=1e-8)
-
-    def test_too_few_steps_are_reported(self):
-        with pytest.warns(ConvergenceWarning, match=r"no mode in 1 steps .* raise max_iter"):
-            posterior = self.fit(max_iter=1)
-        assert not posterior.converged
-        assert posterior.n_iter == 1
-        assert self.fit().converged
-
-    def test_newton_converges_fast(self):
-        """Quadratic convergence: a wrong gradient or Hessian would need many more steps."""
-        assert self.fit().n_iter <= 12
-        assert laplace(prior_of(GP), Gaussian(25.0), self.x, self.y).n_iter <= 2
-
-    def test_every_step_ascends(self):
-        likelihood = Gaussian(25.0)
-        data = likelihood.condense(self.prior.features, self.x, self.y)
-        joint, start = LogJoint(self.prior, likelihood, data), self.prior.sample(1)[0]
-        start = self.prior.sample(1, torch.Generator().manual_seed(9))[0] * 5
-        values = [float(joint(find_mode(joint, start, max_iter=n).Gamma)) for n in range(10)]
-        assert np.all(np.diff(values) >= -1e-9)
-
-    def test_stops_where_rounding_hides_what_is_left_to_gain(self):
-        """Data without noise under a precision of 1e8: the values themselves are rounded to 1e-10.
-
-        A step that cannot be seen to ascend is not halved and tried again, 200 times over.
-        """
-        x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-        y = torch.exp(5 * x) / 30
-        for alpha in (1e8, 1e10):
-            prior = prior_of(ISGP, a=6.0, b=15_000.0, c=0.25, n_basis=8)
-            posterior = laplace(prior, Gaussian(alpha), x, y)
-            assert posterior.converged
-            assert posterior.n_iter < 100
-
-    def test_no_gaussian_at_a_saddle(self):
-        likelihood = Gaussian(25.0)
-        data = likelihood.condense(self.prior.features, self.x, self.y)
-        joint = LogJoint(self.prior, likelihood, data)
-        mode = Mode(self.prior.location, least_curvature=-0.5, converged=False, n_iter=0)
-        with pytest.raises(ValueError, match=r"positive definite, got a least curvature of -0\.5"):
-            approximate(joint, mode)
+def test_no_gaussian_at_a_saddle():
+    prior, likelihood = prior_of(ISGP), Gaussian(25.0)
+    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, *simulate()))
+    mode = Mode(prior.location, least_curvature=-0.5, converged=False, n_iter=0)
+    with pytest.raises(ValueError, match=r"positive definite, got a least curvature of -0\.5"):
+        approximate(joint, mode)
 
 
 class TestBadData:
@@ -572,75 +427,6 @@ def test_data_of_other_types_lose_no_digits(kind, dtype):
             expected = find(prior, Gaussian(4.0), x.double(), x.double() ** 3)
             found = find(prior, Gaussian(4.0), x, x**3)
         assert found.log_evidence == expected.log_evidence
-
-
-@pytest.mark.parametrize("apart", [0.3, 1.0, 2.0, 4.0])
-def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
-    """Along w, in standard deviations, the twins are normal around +-apart: by quadrature."""
-    prior = prior_of(ISGP)
-    generator = np.random.default_rng(0)
-    half = generator.normal(size=(7, 7))
-    curvature = half @ half.T + np.eye(7)  # in units of the prior's standard deviations
-    covariance = np.linalg.inv(curvature)
-    direction = generator.normal(size=6)
-    direction *= apart / math.sqrt(direction @ np.linalg.inv(covariance[:-1, :-1]) @ direction)
-    scale = prior.precision.rsqrt().numpy()
-    Gamma = torch.from_numpy(np.append(direction, 0.3) * scale)
-    x = np.linspace(-apart - 12, apart + 12, 20_001)
-    mixture = (np.exp(-0.5 * (x - apart) ** 2) + np.exp(-0.5 * (x + apart) ** 2)) / math.sqrt(
-        8 * np.pi
-    )
-    entropy = -np.sum(mixture * np.log(np.maximum(mixture, 1e-300))) * (x[1] - x[0])
-    gain = entropy - 0.5 * math.log(2 * math.pi * math.e)
-    found = float(LogJoint(prior, Gaussian(), None)._twin(Gamma, torch.from_numpy(curvature)))
-    assert gain - 0.15 < found < gain
-
-
-def test_newtons_step_on_a_quadratic_gains_what_is_promised(monkeypatch):
-    """The stopping value: under a GP and Gaussian noise Newton's model is the log joint itself."""
-    x, y = simulate()
-    prior, likelihood = prior_of(GP), Gaussian(alpha=3.0)
-    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    promised = []
-
-    def ascend(joint, Gamma, step, value, gain):
-        promised.append(gain)
-        return original(joint, Gamma, step, value, gain)
-
-    original = laplace_module._ascend
-    monkeypatch.setattr(laplace_module, "_ascend", ascend)
-    start = prior.location + 1.0
-    mode = find_mode(joint, start)
-    assert mode.converged
-    assert promised[0] == pytest.approx(float(joint(mode.Gamma) - joint(start)), rel=1e-9)
-
-
-@pytest.mark.parametrize(("value", "allowed"), [(-1.0, 1e-10), (-1e3, 1e-10), (1e6, 1e-8)])
-@pytest.mark.parametrize("part", [0.9, 1.1])
-def test_what_may_be_left_to_gain_at_a_mode(value, allowed, part):
-    """1e-10 nats, or 1e-14 of the value: before a parabola's top, at a distance that leaves it."""
-    start = torch.tensor([math.sqrt(2 * part * allowed)], dtype=torch.float64)
-
-    class Parabola:
-        prior = SimpleNamespace(precision=torch.ones(1, dtype=torch.float64))
-
-        def __call__(self, Gamma):
-            return value - 0.5 * (Gamma @ Gamma)
-
-        def derivatives(self, Gamma):
-            return -Gamma, torch.eye(1, dtype=torch.float64)
-
-    mode = find_mode(Parabola(), start, max_iter=0)
-    assert mode.converged == (part < 1), f"{part * allowed} nats are left"
-
-
-def test_off_a_saddle_the_gain_is_that_of_a_unit_step():
-    """From a saddle of -v^T C v / 2 along the lowest eigenvector, with no slope."""
-    curvature = torch.tensor([[1.0, 2.0], [2.0, 1.0]], dtype=torch.float64)
-    step, gain = laplace_module._off_the_saddle(curvature)
-    assert float(step @ step) == pytest.approx(1)
-    assert gain == pytest.approx(-0.5 * float(step @ curvature @ step))
-    assert gain == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("kind", [ISGP, GP])

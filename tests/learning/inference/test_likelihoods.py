@@ -308,7 +308,8 @@ class TestSpread:
 
     def spread(self, size):
         nodes = torch.linspace(-2, 2, size, dtype=torch.float64)
-        return Bernoulli().spread(lambda t: t[:, None], self.x, self.y, self.weight, nodes)
+        shares = Bernoulli().shares(self.x, self.y, self.weight, nodes)
+        return Bernoulli().on_grid(lambda t: t[:, None], nodes, shares)
 
     def test_straight_functions_are_kept(self):
         """Weights, and their product with x, by label."""
@@ -341,6 +342,7 @@ class TestSpread:
         """A datum at the very end of the grid belongs to its last cell."""
         nodes = torch.linspace(0, 1, 5, dtype=torch.float64)
         one = torch.ones(1, dtype=torch.float64)
-        data = Bernoulli().spread(lambda t: t[:, None], one, one, one, nodes)
+        shares = Bernoulli().shares(one, one, one, nodes)
+        data = Bernoulli().on_grid(lambda t: t[:, None], nodes, shares)
         assert data.features.tolist() == [[1.0]]
         assert data.weights.tolist() == [1.0]

@@ -28,8 +28,9 @@ from bayesloss.learning.inference.evidence import (
     theta_of,
 )
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import LogJoint, approximate
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import (
     NormalBernoulli,
     PosteriorMixture,
@@ -198,9 +199,8 @@ class TestAveragePriors:
         x = torch.linspace(-4, 4, 20_000, dtype=torch.float64)
         nodes, chosen = torch.linspace(-4, 4, 400).double(), []
         for nu in (x, x + 0.95 * torch.sin(3 * x) / 3):
-            data = Bernoulli().spread(
-                prior.features, x, torch.sigmoid(nu), torch.ones_like(x), nodes
-            )
+            shares = Bernoulli().shares(x, torch.sigmoid(nu), torch.ones_like(x), nodes)
+            data = Bernoulli().on_grid(prior.features, nodes, shares)
             mixture = average_priors(priors, Bernoulli(), data, start=prior.start(x))
             logs = [math.log(float(part.prior.kernel.a)) for part in mixture.components]
             chosen.append(float(mixture.weights @ torch.tensor(logs).double()))

@@ -21,7 +21,7 @@ from bayesloss.learning.links.joint import (
     fit_softmax,
     folds_of,
 )
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.weights.linear_scores import LinearScores
 
 K = 3

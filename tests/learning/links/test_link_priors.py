@@ -7,8 +7,7 @@ import torch
 from scipy.stats import ncx2
 
 from bayesloss.learning.links.link_priors import LinkPriors
-from bayesloss.learning.sources.centred_isgp import CentredISGP
-from bayesloss.learning.sources.priors import GP, ISGP
+from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP
 
 FREE = LinkPriors("isgp", None, None, None, None, 0.01)
 SCORES = torch.linspace(-3, 3, 61, dtype=torch.float64)

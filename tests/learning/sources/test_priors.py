@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesloss import GP, ISGP, TrigonometricKernel
+from bayesloss.learning.sources.priors import CentredISGP
 
 # torch.func compiles a helper by torch.jit, which recent releases deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
@@ -79,11 +80,10 @@ class TestBoth:
         mean, variance = paths.mean(axis=0), paths.var(axis=0)
         assert np.all(np.abs(mean - prior.mean(x).numpy()) < 4 * np.sqrt(variance / n))
         fourth = ((paths - mean) ** 4).mean(axis=0)
-        Z = prior.fluctuations(
-            prior.location, torch.diag(prior.precision.rsqrt()), prior.features(x)
-        )
+        root = torch.diag(prior.precision.rsqrt())
+        expected = prior.variances(prior.location, root, prior.features(x)).numpy()
         errors = np.sqrt((fourth - variance**2) / n)
-        assert np.all(np.abs(variance - (Z**2).sum(dim=1).numpy()) < 4 * errors)
+        assert np.all(np.abs(variance - expected) < 4 * errors)
 
     def test_source_is_the_definition(self, kind):
         """Features times coefficients, and `source`, for one Gamma and for many."""
@@ -215,10 +215,12 @@ class TestMoments:
         ]
         features = prior.features(x)
         got = (features @ prior.mean_coefficients(location, root)).numpy()
-        Z = prior.fluctuations(location, root, features).numpy()
+        by_form = features @ prior.covariance(location, root) @ features.T
+        variances = prior.variances(location, root, features)
         # Traces of 4 x 4 products of numbers of size ten at most.
         np.testing.assert_allclose(got, mean, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(Z @ Z.T, covariance, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(by_form, covariance, rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(variances, np.diag(covariance), rtol=1e-11, atol=1e-11)
 
     @bounded
     @given(seeds)
@@ -226,10 +228,12 @@ class TestMoments:
         prior = prior_of(GP, n_basis=4)
         location, root = random_gaussian(prior, seed)
         features = prior.features(points(5, seed=seed))
-        Z = prior.fluctuations(location, root, features)
         expected = features @ root @ root.T @ features.T
         torch.testing.assert_close(prior.mean_coefficients(location, root), location)
-        torch.testing.assert_close(Z @ Z.T, expected, rtol=1e-12, atol=1e-12)
+        found = features @ prior.covariance(location, root) @ features.T
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+        found = prior.variances(location, root, features)
+        torch.testing.assert_close(found, expected.diagonal(), rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("kind", [ISGP, GP])
     def test_against_monte_carlo(self, kind):
@@ -241,7 +245,7 @@ class TestMoments:
         paths = by_psi(prior, x, location + noise @ root.T).numpy()
         features = prior.features(x)
         mean = (features @ prior.mean_coefficients(location, root)).numpy()
-        variance = (prior.fluctuations(location, root, features) ** 2).sum(dim=1).numpy()
+        variance = prior.variances(location, root, features).numpy()
         assert np.all(np.abs(paths.mean(axis=0) - mean) < 4 * paths.std(axis=0) / math.sqrt(n))
         squares = (paths - mean) ** 2
         errors = squares.std(axis=0) / math.sqrt(n)
@@ -316,3 +320,61 @@ class TestPaths:
         f = Gamma[:, :-1] @ torch.cat([angle.cos(), angle.sin()], dim=1).T
         torch.testing.assert_close(prior.root(x, Gamma), f, rtol=0, atol=1e-13)
         torch.testing.assert_close(prior.derivative(x, Gamma), f**2, rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------ the ISGP with a mean
+
+CENTRED = CentredISGP(
+    TrigonometricKernel(a=1.5, c=0.2, n_basis=8).scaled(0.3), tau=0.4, mu=-0.2, gamma=2.0
+)
+ANY = torch.linspace(-0.7, 1.1, 10, dtype=torch.float64)
+
+
+def test_centred_source_is_the_integral_of_the_squared_root():
+    """nu = nu_0 + the integral of (w_0 + w^T phi)^2, by the trapezoidal rule."""
+    w, level, nu_0 = ANY[:-2], ANY[-2], ANY[-1]
+    z = torch.linspace(0, 2, 20_001, dtype=torch.float64)
+    f = CENTRED.kernel.basis(z) @ w + level
+    # The rule's error is h^2 / 12 times the range times the largest second derivative.
+    expected = nu_0 + torch.trapezoid(f**2, z)
+    assert CENTRED.source(z[-1:], ANY)[0] == pytest.approx(float(expected), abs=1e-7)
+    torch.testing.assert_close(CENTRED.derivative(z, ANY), f**2)
+
+
+def test_centred_derivatives_are_those_of_the_coefficients():
+    jacobian = torch.autograd.functional.jacobian(CENTRED.coefficients, ANY)
+    torch.testing.assert_close(CENTRED.jacobian(ANY), jacobian)
+    s = torch.linspace(1, -2, 18, dtype=torch.float64)
+    hessian = torch.autograd.functional.hessian(lambda Gamma: s @ CENTRED.coefficients(Gamma), ANY)
+    torch.testing.assert_close(CENTRED.curvature(s), hessian)
+
+
+def test_centred_prior_mean_is_the_line():
+    x = torch.linspace(-4, 4, 5, dtype=torch.float64)
+    nu = CENTRED.source(x, CENTRED.sample(40_000, torch.Generator().manual_seed(0)))
+    error = nu.std(dim=0) / 200
+    assert ((nu.mean(dim=0) - CENTRED.mean(x)).abs() < 4 * error).all()
+
+
+def test_centred_moments_of_the_coefficients_are_those_of_draws():
+    generator = torch.Generator().manual_seed(1)
+    root = 0.3 * torch.randn((10, 10), dtype=torch.float64, generator=generator)
+    noise = torch.randn((200_000, 10), dtype=torch.float64, generator=generator)
+    rows = torch.randn((4, 18), dtype=torch.float64, generator=generator)
+    values = CENTRED.coefficients(ANY + noise @ root.T) @ rows.T
+    mean = rows @ CENTRED.mean_coefficients(ANY, root)
+    error = values.std(dim=0) / 200_000**0.5
+    assert ((values.mean(dim=0) - mean).abs() < 4 * error).all()
+    scale = values.std(dim=0)
+    # Correlations from 200,000 draws with heavy tails are off by about 0.005.
+    wrong = (torch.cov(values.T) - rows @ CENTRED.covariance(ANY, root) @ rows.T) / torch.outer(
+        scale, scale
+    )
+    assert wrong.abs().max() < 0.02
+
+
+@pytest.mark.parametrize(("variance", "tau"), [(0.9, 0.5), (0.3, 0.0)])
+def test_a_prior_that_leaves_no_level_is_refused(variance, tau):
+    kernel = TrigonometricKernel(a=2.0, c=1.0, n_basis=4).scaled(variance)
+    with pytest.raises(ValueError, match=r"expected tau > 0 and kernel\.variance"):
+        CentredISGP(kernel, tau=tau)

@@ -253,21 +253,13 @@ class TestPsi:
         np.testing.assert_allclose(h[7:], k * np.pi * self.c * x**2 / 2, rtol=20 * EPS)
 
     @pytest.mark.parametrize("n_basis", [2, 6, 24])
-    def test_combined_integrals_are_psi(self, n_basis):
-        """The product formulas: every entry of psi is a sum of two of the functions h."""
+    def test_squares_make_psi(self, n_basis):
+        """V^T diag(P^T h(x)) V is psi(x): a discrete Fourier transform against appendix E."""
         kernel = TrigonometricKernel(a=1.6, c=self.c, n_basis=n_basis)
-        x = torch.from_numpy(self.x)
+        x, (V, P) = torch.from_numpy(self.x), kernel.squares()
+        got = torch.einsum("nt,ti,tj->nij", kernel.integrals(x) @ P, V, V)
         # Two closed forms of numbers up to 4, each with rounding errors of its own.
-        torch.testing.assert_close(
-            kernel.combine(kernel.integrals(x)), kernel.psi(x), rtol=0, atol=1e-13
-        )
-
-    def test_combination_is_a_weighted_sum_of_psi(self):
-        x = torch.from_numpy(self.x)
-        weights = torch.from_numpy(np.random.default_rng(2).normal(size=(3, len(x))))
-        expected = torch.einsum("sn,nij->sij", weights, self.kernel.psi(x))
-        got = self.kernel.combine(weights @ self.kernel.integrals(x))
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-13)
+        torch.testing.assert_close(got, kernel.psi(x), rtol=0, atol=1e-13)
 
 
 class TestIntegratedSquare:
@@ -350,61 +342,17 @@ class TestCoefficients:
         z = np.concatenate([positive[::-1].conj(), [0], positive])
         square = np.convolve(z, z)[10:]  # harmonics 0..M
         expected = np.concatenate([[square[0].real], 2 * square[1:].real, -2 * square[1:].imag])
-        got = kernel.square_coefficients(torch.from_numpy(np.outer(w, w)))
+        got = kernel.square_coefficients(torch.from_numpy(w))
         np.testing.assert_allclose(got, expected, atol=100 * EPS)
 
-    def test_of_any_symmetric_matrix(self):
-        """p^T h(x) = tr(psi(x) moment), for a batch of moments."""
+    def test_of_many_weights(self):
+        """p^T h(x) = w^T psi(x) w, for several w at once."""
         kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=8)
         x = torch.from_numpy(np.random.default_rng(10).uniform(-3, 3, 9))
-        root = torch.from_numpy(np.random.default_rng(11).normal(size=(2, 3, 8, 8)))
-        moment = root @ root.mT
-        got = kernel.square_coefficients(moment) @ kernel.integrals(x).T
-        expected = torch.einsum("nij,...ij->...n", kernel.psi(x), moment)
+        w = torch.from_numpy(weights_for(kernel, 5, seed=11))
+        got = kernel.square_coefficients(w) @ kernel.integrals(x).T
+        expected = torch.einsum("si,nij,sj->sn", w, kernel.psi(x), w)
         torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-11)
-
-    @pytest.mark.parametrize("n_basis", [2, 8])
-    def test_are_a_fourier_transform_of_f_squared(self, n_basis):
-        """The values of f^2 at the points of a period have the coefficients of w w^T."""
-        kernel = TrigonometricKernel(a=1.4, c=0.7, n_basis=n_basis)
-        w = torch.from_numpy(weights_for(kernel, seed=13))
-        V, P = kernel.squares()
-        expected = kernel.square_coefficients(torch.outer(w, w))
-        torch.testing.assert_close(P @ (V @ w) ** 2, expected, rtol=1e-12, atol=1e-13)
-        # The points: as many as a polynomial of degree M has coefficients, and one, over 2 / c.
-        t = torch.from_numpy(np.arange(2 * n_basis + 2) * (2 / 0.7) / (2 * n_basis + 2))
-        torch.testing.assert_close(V, kernel.basis(t), rtol=1e-12, atol=1e-12)
-
-    def test_are_adjoint_to_combine(self):
-        """<combine(s), moment> = s . square_coefficients(moment): one bilinear form."""
-        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=8)
-        generator = np.random.default_rng(12)
-        s = torch.from_numpy(generator.normal(size=17))
-        root = torch.from_numpy(generator.normal(size=(8, 8)))
-        left = (kernel.combine(s) * (root + root.T)).sum()
-        right = s @ kernel.square_coefficients(root + root.T)
-        torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
-
-    @pytest.mark.parametrize("n_basis", [2, 10])
-    def test_jacobian(self, n_basis):
-        """Against the convolution, differentiated: d(z*z)/dw = 2 z * dz/dw."""
-        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=n_basis)
-        w = torch.from_numpy(weights_for(kernel, seed=13))
-        expected = torch.func.jacrev(lambda v: kernel.square_coefficients(torch.outer(v, v)))(w)
-        got = kernel.jacobian(w)
-        torch.testing.assert_close(got, expected, rtol=0, atol=1e-14)
-        # Without the code under test: the map is quadratic, so a difference is exact.
-        half = n_basis // 2
-        for column in range(n_basis):
-            step = np.zeros(n_basis)
-            step[column] = 1.0
-            product = []
-            for v in (w.numpy(), step):
-                positive = (v[:half] - 1j * v[half:]) / 2
-                product.append(np.concatenate([positive[::-1].conj(), [0], positive]))
-            cross = 2 * np.convolve(*product)[n_basis:]
-            slope = np.concatenate([[cross[0].real], 2 * cross[1:].real, -2 * cross[1:].imag])
-            np.testing.assert_allclose(got[:, column], slope, atol=100 * EPS)
 
 
 class Largest(TorchDispatchMode):

@@ -49,7 +49,7 @@ from bayesloss.learning.inference.mixtures import (
 )
 from bayesloss.learning.links.em import grid_size
 from bayesloss.learning.links.tables import HermiteTable
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
@@ -145,7 +145,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         ----------
         scores : array-like or Dask collection of shape (n,) or (n, 1)
             A Dask array or DataFrame stays where it is, see
-            :mod:`bayesloss.learning.data.dask_rows`.
+            :mod:`bayesloss.learning.data.rows`.
         y : array-like or Dask collection of shape (n,)
             Labels of two kinds; a larger score should speak for the one that sorts last.
         sample_weight : array-like or Dask collection of shape (n,), optional
@@ -216,7 +216,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     ) -> tuple[Rows, NDArray | None]:
         """The cases that count, and their groups."""
         if is_dask(scores):
-            from bayesloss.learning.data.dask_rows import DaskRows
+            from bayesloss.learning.data.rows import DaskRows
 
             if groups is not None:
                 raise ValueError(

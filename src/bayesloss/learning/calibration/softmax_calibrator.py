@@ -48,7 +48,7 @@ from sklearn.utils.validation import (
 from torch import Tensor
 
 from bayesloss.learning.calibration.composite_power import composite_power
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
 __all__ = ["SoftmaxCalibrator"]

@@ -2,10 +2,9 @@ r"""Inputs that are a Dask collection, and stay where they are.
 
 Rows lie in blocks, on the workers of a cluster or on a disk. Each operation of
 :mod:`bayesloss.learning.data.inputs` is done block by block where the block is. What travels is
-what is
-put in and what comes out: weights, sums, one number for each row and problem, and the few rows that
-are sampled; never the d columns of all rows. Sums of blocks are taken in a fixed order, so that
-neither the number of workers nor the loss of one changes a result.
+what is put in and what comes out: weights, sums, one number for each row and problem, and the few
+rows that are sampled; never the d columns of all rows. Sums of blocks are taken in a fixed order,
+so that neither the number of workers nor the loss of one changes a result.
 
 Blocks are read anew at each pass, some dozens of times. Where workers have the memory, keep them
 there by ``X = X.persist()`` before the fit; where they have not, a pass costs what reading costs.
@@ -13,28 +12,24 @@ there by ``X = X.persist()`` before the fit; where they have not, a pass costs w
 Dask is imported only where one of its collections comes in.
 """
 
+# ruff: noqa: D102  # what the operations do, says Inputs
+
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from bayesloss.learning.data.duplicates import hashed
-from bayesloss.learning.data.inputs import DenseInputs, Inputs
+from bayesloss.learning.data.duplicates import row_hashes
+from bayesloss.learning.data.inputs import DenseInputs, Directions, Inputs, PerColumn, PerRow
 
-__all__ = [
-    "DaskInputs",
-    "aligned",
-    "array_of",
-    "blocks_of",
-    "folded",
-    "is_dask",
-    "on_client",
-]
+__all__ = ["DaskInputs", "aligned", "array_of", "folded", "is_dask", "on_client"]
 
 _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
 _MERGED = 16  # blocks whose results are merged where they are, before they travel
@@ -47,154 +42,119 @@ def is_dask(values: Any) -> bool:
 
 
 class DaskInputs(Inputs):
-    """Inputs whose blocks of rows Dask has.
+    """Inputs whose blocks of rows, of shape (n_b, d), Dask has.
 
-    Parameters
-    ----------
-    blocks : list of Delayed
-        Arrays of float64 of shape (n_b, d).
-    sizes : list of int
-        The n_b.
-    d : int
-    order : Tensor of int64 of shape (n,), optional
-        Where in the blocks row n of these inputs is; without it they have the blocks' order.
+    Row n of these inputs is row ``order[n]`` of the blocks, one after the other; without an order
+    they are the same.
     """
 
     def __init__(
-        self, blocks: list[Any], sizes: list[int], d: int, order: Tensor | None = None
+        self, blocks: list[Any], sizes: Sequence[int], d: int, order: Int[Tensor, " n"] | None
     ) -> None:
-        self._blocks, self._ends = blocks, np.concatenate([[0], np.cumsum(sizes)])
+        self._blocks, self._ends = blocks, np.cumsum([0, *sizes])
         self.shape, self._order = (int(self._ends[-1]), d), order
 
     @classmethod
     def of(cls, X: Any) -> "DaskInputs":
-        """From an array of shape (n, d) in blocks of known sizes."""
+        """From a Dask array or DataFrame of shape (n, d).
+
+        Raises
+        ------
+        ValueError
+            If X has another number of dimensions than two, blocks of unknown sizes, or a value that
+            is not finite.
+        """
+        X = array_of(X, "X")
+        if X.ndim != 2:
+            raise ValueError(
+                "expected a Dask array or DataFrame of shape (n, n_features), got one of "
+                f"{X.ndim} dimensions"
+            )
         X = X.rechunk({1: -1}).astype(np.float64)
-        return cls(list(X.to_delayed().ravel()), list(X.chunks[0]), X.shape[1])
+        inputs = cls(list(X.to_delayed().ravel()), X.chunks[0], X.shape[1], None)
+        if not np.isfinite(largest := inputs.largest()):
+            found = "NaN" if np.isnan(largest) else "infinity"
+            raise ValueError(f"expected finite inputs, got one that is {found}")
+        return inputs
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How many rows each block has."""
-        return tuple(int(size) for size in np.diff(self._ends))
+        return tuple(np.diff(self._ends).tolist())
 
     @property
     def stored(self) -> int:
-        """How many numbers the matrix takes."""
         return self.shape[0] * self.shape[1]
 
     def largest(self) -> float:
         """The largest of all numbers, in absolute value; NaN or infinite if one is."""
-        return float(np.max(self._each(_largest)))
+        return float(np.max(_computed(self._calls(DenseInputs.largest))))
 
-    def sum(self, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns, (d,)."""
-        return self._total("sum", rows=(weight,))
+    def sum(self, weight: PerRow) -> PerColumn:
+        return folded(self._calls(DenseInputs.sum, rows=[weight]), sum)
 
-    def squares_about(self, centre: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns' squared distances from a centre, (d,)."""
-        return self._total("squares_about", centre, rows=(weight,))
+    def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
+        return folded(self._calls(DenseInputs.squares_about, centre, rows=[weight]), sum)
 
-    def scores(self, beta: Tensor) -> Tensor:
-        """The scores beta . z_n, (K, n), for weights of shape (K, d)."""
-        return self._all(self._each("scores", beta))
+    def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
+        return self._gathered(self._calls(DenseInputs.scores, beta), 1)
 
-    def pull_back(self, slopes: Tensor) -> Tensor:
-        """Sums of slopes, (K, n), times rows: (K, d)."""
-        return self._total("pull_back", rows=(slopes,))
+    def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
+        return folded(self._calls(DenseInputs.pull_back, rows=[slopes]), sum)
 
-    def along(self, directions: Tensor, centre: Tensor) -> Tensor:
-        """(z_n - centre) . directions, (n, k), for directions of shape (d, k)."""
-        parts = self._each("along", directions, centre)
-        return self._all([part.T for part in parts]).T
+    def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
+        return self._gathered(self._calls(DenseInputs.along, directions, centre), 0)
 
-    def squared_lengths(self, directions: Tensor, centre: Tensor, problems: int) -> Tensor:
-        """Squared lengths along the directions of each problem, (problems, n)."""
-        return self._all(self._each("squared_lengths", directions, centre, problems))
+    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
+        calls = self._calls(DenseInputs.squared_lengths, directions, centre, problems)
+        return self._gathered(calls, 1)
 
     def rows(self, chosen: Tensor | slice) -> "DaskInputs":
         """Some of the rows, by different numbers, mask or slice, as inputs of the same kind."""
-        from dask.delayed import delayed
-
         numbers = torch.arange(len(self))[chosen]
         if self._order is not None:
             numbers = self._order[numbers]
         numbers, order = numbers.unique(return_inverse=True)
-        cuts = np.searchsorted(numbers.numpy(), self._ends[1:-1])
-        split = np.split(numbers.numpy(), cuts)
-        parts = [part - begin for part, begin in zip(split, self._ends[:-1], strict=True)]
-        ascending = bool((order[1:] > order[:-1]).all())
+        parts = np.split(numbers.numpy(), np.searchsorted(numbers.numpy(), self._ends[1:-1]))
         kept = [b for b, part in enumerate(parts) if len(part)]
-        take = delayed(_take)
-        blocks = [take(self._blocks[b], parts[b]) for b in kept]
+        blocks = [self._blocks[b][parts[b] - self._ends[b]] for b in kept]
+        ascending = bool((order[1:] > order[:-1]).all())
         sizes = [len(parts[b]) for b in kept]
         return DaskInputs(blocks, sizes, self.shape[1], None if ascending else order)
 
-    def dense(self, chosen: Tensor) -> Tensor:
-        """Some of the rows, by number, as a new tensor of shape (m, d): for few."""
+    def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         numbers, back = chosen.unique(return_inverse=True)
         some = self.rows(numbers)
-        parts = [torch.from_numpy(part).T for part in _computed(some._blocks)]
-        return some._all(parts).T[back]
+        return some._gathered(some._blocks, 0)[back]
 
-    def equal(self) -> NDArray[np.int64]:
-        """Numbers, (n,), that are equal where the hashes of rows are, 64 bits long."""
-        plain, mixed = self._all([torch.from_numpy(part) for part in self._each(_hashes)])
+    def equal(self) -> Int[np.ndarray, " n"]:
+        """Numbers that are equal where the hashes of rows are, 64 bits long."""
+        plain, mixed = self._gathered(self._calls(_hashes), 1)
         codes, others = (each.unique(return_inverse=True)[1] for each in (plain, mixed))
         # Those of rows in memory, unless different rows have one.
         return (codes if codes.max() == others.max() else others).numpy()
 
-    def _all(self, parts: list[Tensor]) -> Tensor:
-        """What blocks say of their rows, (any, n_b), in the order of these inputs."""
-        whole = torch.cat(parts, dim=1)
-        return whole if self._order is None else whole[:, self._order]
+    def _calls(self, operation: Callable, *args: Any, rows: Sequence[Tensor] = ()) -> list[Any]:
+        """An operation on each block as DenseInputs, not yet done; of ``rows`` each gets its own.
 
-    def _calls(self, what: str | Callable, args: tuple, rows: tuple[Tensor, ...] = ()) -> list[Any]:
-        """An operation on each block, not yet done; of `rows` each block gets its own."""
+        The latter are of shape (..., n).
+        """
         from dask.delayed import delayed
 
-        call = delayed(_call)
         if self._order is not None:
-            placed = [torch.empty_like(each) for each in rows]
-            for each, place in zip(rows, placed, strict=True):
-                place[..., self._order] = each
-            rows = tuple(placed)
+            rows = [torch.empty_like(each).index_copy_(-1, self._order, each) for each in rows]
         if any(isinstance(each, Tensor) and each.numel() > self.shape[1] for each in args):
             args = tuple(delayed(each, traverse=False) for each in args)  # sent to a worker once
-        spans = zip(self._ends[:-1], self._ends[1:], strict=True)
+        call = delayed(_on_block)
         return [
-            call(what, block, *args, *(each[..., a:b].clone() for each in rows))
-            for block, (a, b) in zip(self._blocks, spans, strict=True)
+            call(operation, block, *args, *(each[..., a:b].clone() for each in rows))
+            for block, (a, b) in zip(self._blocks, pairwise(self._ends.tolist()), strict=True)
         ]
 
-    def _each(self, what: str | Callable, *args: Any) -> list[Any]:
-        return _computed(self._calls(what, args))
-
-    def _total(self, what: str, *args: Any, rows: tuple[Tensor, ...]) -> Tensor:
-        return folded(self._calls(what, args, rows), sum)
-
-
-def blocks_of(X: Any) -> DaskInputs:
-    """The inputs of a Dask array or DataFrame.
-
-    Raises
-    ------
-    ValueError
-        If X has another number of dimensions than two, blocks of unknown sizes, or a value that is
-        not finite.
-    """
-    X = array_of(X, "X")
-    if X.ndim != 2:
-        raise ValueError(
-            "expected a Dask array or DataFrame of shape (n, n_features), got one of "
-            f"{X.ndim} dimensions"
-        )
-    inputs = DaskInputs.of(X)
-    largest = inputs.largest()
-    if not np.isfinite(largest):
-        raise ValueError(
-            f"expected finite inputs, got one that is {'NaN' if np.isnan(largest) else 'infinity'}"
-        )
-    return inputs
+    def _gathered(self, calls: list[Any], dim: int) -> Tensor:
+        """What blocks say of their rows, along a dimension, in the order of these inputs."""
+        whole = torch.cat([torch.as_tensor(part) for part in _computed(calls)], dim)
+        return whole if self._order is None else whole.index_select(dim, self._order)
 
 
 def array_of(values: Any, name: str) -> Any:
@@ -262,14 +222,7 @@ def folded(parts: list[Any], merge: Callable) -> Any:
 
 
 def _computed(parts: list[Any]) -> list[Any]:
-    """Compute, and say what to do if a worker cannot.
-
-    Raises
-    ------
-    RuntimeError
-        If Dask gave up: workers died or ran out of memory, or none was left for a while that
-        ``distributed.scheduler.no-workers-timeout`` sets.
-    """
+    """Compute, and say what to do if workers died, or were lacking for a while that Dask sets."""
     from dask.base import compute
 
     try:
@@ -284,26 +237,17 @@ def _computed(parts: list[Any]) -> list[Any]:
         ) from error
 
 
-def _call(what: str | Callable, block: NDArray[np.float64], *args: Any) -> Any:
-    """On a worker: a method of the block as inputs, or a function of it."""
-    if callable(what):
-        return what(np.ascontiguousarray(block))
+def _on_block(operation: Callable, block: NDArray[np.float64], *args: Any) -> Any:
+    """On a worker: an operation on a block as inputs."""
     Z = torch.from_numpy(np.require(block, requirements=["C", "W"]))
-    return getattr(DenseInputs(Z), what)(*args)
+    return operation(DenseInputs(Z), *args)
 
 
-def _hashes(block: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Both hashes of each row, (2, n_b), as numbers that sort alike."""
-    both = np.stack([hashed(block), hashed(block, mixed=True)])
+def _hashes(inputs: DenseInputs) -> Int[np.ndarray, "2 n"]:
+    """Both hashes of each row, as numbers that sort alike."""
+    Z = inputs.Z.numpy()
+    both = np.stack([row_hashes(Z), row_hashes(Z, mixed=True)])
     return (both ^ np.uint64(2**63)).view(np.int64)
-
-
-def _largest(block: NDArray[np.float64]) -> float:
-    return float(np.abs(block).max(initial=0.0))
-
-
-def _take(block: NDArray[np.float64], numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    return block[numbers]
 
 
 def _brief(sizes: tuple[int, ...]) -> str:

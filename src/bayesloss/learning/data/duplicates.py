@@ -18,23 +18,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from jaxtyping import Float, Int, Shaped, UInt64
+from numpy import ndarray
 from scipy.sparse import issparse
 from torch import Tensor
 
-__all__ = ["agreement", "equal_rows", "hashed", "merged"]
+__all__ = ["agreement", "equal_rows", "merge_duplicates", "row_hashes"]
 
 _CELLS = 2**16  # numbers hashed at a time, which a cache holds
 _ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
 
 
-def equal_rows(rows: Any) -> NDArray[np.int64]:
-    """Numbers 0, 1, ... of shape (n,) that are equal where rows, of shape (n, d), are.
+def equal_rows(rows: Any) -> Int[ndarray, " n"]:
+    """Numbers 0, 1, ... that are equal where rows, a dense or sparse matrix of n, are.
 
-    Rows, dense or sparse, are compared by a hash of their bits, 64 bits long: sums of products with
-    odd numbers, to which zeros add nothing. Those of one hash are then compared in full.
+    Rows of one hash are compared in full.
     """
-    sparse, hashes = issparse(rows), hashed(rows)
+    sparse, hashes = issparse(rows), row_hashes(rows)
     order = np.argsort(hashes)
     ascending = hashes[order]
     new = np.append(True, ascending[1:] != ascending[:-1])
@@ -45,21 +45,22 @@ def equal_rows(rows: Any) -> NDArray[np.int64]:
         found, same = rows[alike], rows[first[codes[alike]]]
         if sparse:
             if (found != same).nnz:
-                return np.unique(hashed(rows, mixed=True), return_inverse=True)[1]
+                return np.unique(row_hashes(rows, mixed=True), return_inverse=True)[1]
         elif not np.array_equal(found, same):
             return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
     return codes
 
 
-def hashed(rows: Any, mixed: bool = False) -> NDArray[np.uint64]:
-    """The hashes of rows, dense or sparse and in canonical format, of shape (n,).
+def row_hashes(rows: Any, mixed: bool = False) -> UInt64[ndarray, " n"]:
+    """Hashes of rows, dense or sparse and in canonical format: sums of bits times odd numbers.
 
-    Unless bits are mixed first, rows that differ by the signs of two numbers have one hash.
+    Zeros add nothing. Unless bits are mixed first, rows that differ by the signs of two numbers
+    have one hash.
     """
     generator = np.random.default_rng(0)
     factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
 
-    def bits(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    def bits(values: Float[ndarray, "..."]) -> UInt64[ndarray, "..."]:
         found = (values + 0.0).view(np.uint64)  # adding 0 makes -0 the same as 0
         if mixed:
             found ^= found >> np.uint64(32)
@@ -71,35 +72,19 @@ def hashed(rows: Any, mixed: bool = False) -> NDArray[np.uint64]:
         upto = np.zeros(rows.nnz + 1, dtype=np.uint64)  # sums wrap around, and so do differences
         np.cumsum(bits(rows.data) * factors[rows.indices], out=upto[1:])
         return upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
-    return np.concatenate(
-        [
-            np.einsum("nj,j->n", bits(part), factors)
-            for part in np.array_split(rows, max(1, rows.size // _CELLS))
-        ]
-    )
+    parts = np.array_split(rows, max(1, rows.size // _CELLS))
+    return np.concatenate([np.einsum("nj,j->n", bits(part), factors) for part in parts])
 
 
-def merged(
-    rows: Any, weight: NDArray[np.float64], *keys: NDArray
-) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def merge_duplicates(
+    rows: Any, weight: Float[ndarray, " n"], *keys: Shaped[ndarray, " n"]
+) -> tuple[Int[ndarray, " m"], Float[ndarray, " m"]]:
     """One row of each set of equal rows, and what each set weighs together.
 
-    The order is that of the hashes: data that are the same as weights and as copies, in whatever
-    order, become the same to the last bit. Where there is neither copy nor weight above 1, all
-    stays as it is.
-
-    Parameters
-    ----------
-    rows : ndarray or sparse matrix of shape (n, d), or ndarray of shape (n,)
-        The latter are numbers 0, 1, ... that are equal where rows are, see :func:`equal_rows`.
-    weight : ndarray of shape (n,)
-    *keys : ndarray of shape (n,)
-        In which equal rows have to agree, too: labels, groups.
-
-    Returns
-    -------
-    kept : ndarray of shape (m,)
-    weight : ndarray of shape (m,)
+    ``rows`` are a matrix, or numbers as of :func:`equal_rows`; equal rows have to agree in
+    ``keys``, too: labels, groups. The order is that of the hashes: data that are the same as
+    weights and as copies, in whatever order, become the same to the last bit. Where there is
+    neither copy nor weight above 1, all stays as it is.
     """
     numbers = rows if rows.ndim == 1 else equal_rows(rows)
     light = weight.max() <= 1
@@ -113,22 +98,16 @@ def merged(
 
 
 def agreement(
-    rows: Tensor, labels: Tensor, weight: Tensor, variance: Tensor, size: int | None = None
-) -> Tensor:
+    rows: Int[Tensor, " n"],
+    labels: Int[Tensor, " n"],
+    weight: Float[Tensor, " n"],
+    variance: Float[Tensor, " n"],
+    size: int | None = None,
+) -> Float[Tensor, ""]:
     """The part of the pairs of rows with equal inputs that are copies: rho above.
 
-    Parameters
-    ----------
-    rows : Tensor of int64 of shape (n,)
-        Equal for equal inputs.
-    labels : Tensor of int64 of shape (n,)
-        0 or 1.
-    weight : Tensor of shape (n,)
-        How many times each row counts.
-    variance : Tensor of shape (n,)
-        Of the labels, p (1 - p), according to the model.
-    size : int, optional
-        Above all numbers of rows, where that is known: then nothing waits for the device.
+    ``rows`` are equal for equal inputs, and below ``size``: where that is known, nothing waits for
+    the device. ``labels`` are 0 or 1, and p (1 - p) is their ``variance``.
     """
     size = int(rows.max()) + 1 if size is None else size
     total, ones, spread = (

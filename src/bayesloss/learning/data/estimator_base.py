@@ -1,4 +1,4 @@
-"""What estimators share: fits that fail leave no trace, and what is said of rows in blocks."""
+"""What estimators share: checks, fits that leave no trace if they fail, answers block by block."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -7,14 +7,27 @@ from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight
 
 from bayesloss.learning.data.dask_inputs import is_dask
 
-__all__ = ["all_or_nothing", "by_blocks", "remember_columns"]
+__all__ = ["all_or_nothing", "by_blocks", "check_level", "check_weights", "remember_columns"]
 
 F = TypeVar("F", bound=Callable)
+
+
+def check_level(level: float) -> None:
+    """Refuse what is no probability of an interval."""
+    if not 0 < level < 1:
+        raise ValueError(f"expected a level in (0, 1), got {level}")
+
+
+def check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[NDArray[np.float64], NDArray]:
+    """Weights of the rows of X, checked, ones by default; and which of them are above zero."""
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    return weight, weight > 0
 
 
 @contextmanager
@@ -52,41 +65,31 @@ def by_blocks(method: F) -> F:
         X = X.to_dask_array() if hasattr(X, "to_dask_array") else X
         if X.ndim > 1:
             X = X.rechunk({1: -1})
-        ask = partial(_asked, of_any, self, names, args, kwargs)
+        ask = partial(_ask, of_any, self, names, args, kwargs)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            seen = ask(np.zeros((1, *X.shape[1:])))
-        looks = _stacked(seen)
+            seen, several = ask(np.zeros((1, *X.shape[1:])))
         found = X.map_blocks(
-            partial(_answer, ask),
-            chunks=(X.chunks[0], *((size,) for size in looks.shape[1:])),
-            dtype=looks.dtype,
-            meta=np.empty((0,) * looks.ndim, looks.dtype),
-            drop_axis=1 if X.ndim > looks.ndim else None,
-            new_axis=1 if X.ndim < looks.ndim else None,
+            lambda block: ask(block)[0],
+            chunks=(X.chunks[0], *((size,) for size in seen.shape[1:])),
+            dtype=seen.dtype,
+            meta=np.empty((0,) * seen.ndim, seen.dtype),
+            drop_axis=1 if X.ndim > seen.ndim else None,
+            new_axis=1 if X.ndim < seen.ndim else None,
         )
-        return tuple(found.T) if isinstance(seen, tuple) else found
+        return tuple(found.T) if several else found
 
     return cast(F, of_any)
 
 
-def _answer(ask: Callable, block: NDArray) -> NDArray:
-    return _stacked(ask(block))
+def _ask(
+    method: Callable, model: Any, names: list[str] | None, args: Any, kwargs: Any, rows: Any
+) -> tuple[NDArray, bool]:
+    """What a method says of rows, several answers side by side; and whether there are several."""
+    if names is not None:
+        from pandas import DataFrame
 
-
-def _asked(
-    method: Callable, model: Any, names: list[str] | None, args: Any, kwargs: Any, block: NDArray
-) -> Any:
-    return method(model, _framed(block, names), *args, **kwargs)
-
-
-def _stacked(answer: NDArray | tuple[NDArray, ...]) -> NDArray:
-    return np.stack(answer, axis=1) if isinstance(answer, tuple) else answer
-
-
-def _framed(block: NDArray, names: list[str] | None) -> Any:
-    if names is None:
-        return block
-    from pandas import DataFrame
-
-    return DataFrame(block, columns=names)
+        rows = DataFrame(rows, columns=names)
+    answer = method(model, rows, *args, **kwargs)
+    several = isinstance(answer, tuple)
+    return np.stack(answer, axis=1) if several else answer, several

@@ -13,13 +13,17 @@ rank one. Variances are sums over what is stored, and m_j^2 for the rest of colu
 in which nothing cancels.
 """
 
+# ruff: noqa: D102  # what the operations do, says Inputs
+
 from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from scipy.sparse import issparse
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from bayesloss.learning.data.duplicates import equal_rows
@@ -37,7 +41,9 @@ _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's ca
 _ROWS = 1024  # data in a block of products
 _PREDICTED = 2**21  # numbers in a block of prediction
 
-Array = NDArray[np.float64]
+PerRow = Float[Tensor, " n"]
+PerColumn = Float[Tensor, " d"]
+Directions = Float[Tensor, "d k"]
 
 
 class Inputs(ABC):
@@ -60,35 +66,30 @@ class Inputs(ABC):
         """The largest of all numbers, in absolute value."""
 
     @abstractmethod
-    def sum(self, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns, (d,)."""
+    def sum(self, weight: PerRow) -> PerColumn:
+        """Weighted sums of the columns."""
 
     @abstractmethod
-    def squares_about(self, centre: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns' squared distances from a centre, (d,)."""
+    def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
+        """Weighted sums of the columns' squared distances from a centre."""
 
     @abstractmethod
-    def scores(self, beta: Tensor) -> Tensor:
-        """The scores beta . z_n, (K, n), for weights of shape (K, d)."""
+    def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
+        """The scores beta . z_n."""
 
     @abstractmethod
-    def pull_back(self, slopes: Tensor) -> Tensor:
-        """Sums of slopes, (K, n), times rows: (K, d)."""
+    def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
+        """Sums of slopes times rows."""
 
     @abstractmethod
-    def along(self, directions: Tensor, centre: Tensor) -> Tensor:
-        """(z_n - centre) . directions, (n, k), for directions of shape (d, k)."""
+    def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
+        """(z_n - centre) . directions."""
 
     @abstractmethod
-    def squared_lengths(self, directions: Tensor, centre: Tensor, problems: int) -> Tensor:
-        """Squared lengths along the directions of each problem, (problems, n).
+    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
+        """Squared lengths along the k / problems directions of each problem, (problems, n).
 
-        Parameters
-        ----------
-        directions : Tensor of shape (d, problems * any)
-            In single precision where that is enough.
-        centre : Tensor of shape (d,)
-        problems : int
+        Directions may be in single precision, where that is enough.
         """
 
     @abstractmethod
@@ -96,64 +97,51 @@ class Inputs(ABC):
         """Some of the rows, by number, mask or slice, as inputs of the same kind."""
 
     @abstractmethod
-    def dense(self, chosen: Tensor) -> Tensor:
-        """Some of the rows, by number, as a new tensor of shape (m, d): for few."""
+    def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
+        """Some of the rows, by number, as a new tensor: for few."""
 
     @abstractmethod
-    def equal(self) -> NDArray[np.int64]:
-        """Numbers, (n,), that are equal where rows are."""
+    def equal(self) -> Int[np.ndarray, " n"]:
+        """Numbers that are equal where rows are."""
 
 
 class DenseInputs(Inputs):
-    """Inputs that are a tensor.
+    """Inputs that are a tensor."""
 
-    Parameters
-    ----------
-    Z : Tensor of shape (n, d)
-    """
-
-    def __init__(self, Z: Tensor) -> None:
+    def __init__(self, Z: Float[Tensor, "n d"]) -> None:
         self.Z, self.shape, self.dtype, self.device = Z, tuple(Z.shape), Z.dtype, Z.device
         self._largest: float | None = None
 
     @property
     def stored(self) -> int:
-        """How many numbers the matrix takes."""
         return self.Z.numel()
 
     def largest(self) -> float:
-        """The largest of all numbers, in absolute value."""
         if self._largest is None:  # a pass over all
-            low, high = self.Z.aminmax()
+            low, high = self.Z.aminmax() if self.stored else (0.0, 0.0)
             self._largest = max(float(high), -float(low))
         return self._largest
 
-    def sum(self, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns, (d,)."""
+    def sum(self, weight: PerRow) -> PerColumn:
         return weight @ self.Z
 
-    def squares_about(self, centre: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns' squared distances from a centre, (d,)."""
+    def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         total = torch.zeros_like(centre)
         rows = max(1, _BLOCK // len(centre))
         for part, share in zip(self.Z.split(rows), weight.split(rows), strict=True):
             total += share @ (part - centre).square_()
         return total
 
-    def scores(self, beta: Tensor) -> Tensor:
-        """The scores beta . z_n, (K, n), for weights of shape (K, d)."""
+    def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
         return beta @ self.Z.T
 
-    def pull_back(self, slopes: Tensor) -> Tensor:
-        """Sums of slopes, (K, n), times rows: (K, d)."""
+    def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
         return slopes @ self.Z
 
-    def along(self, directions: Tensor, centre: Tensor) -> Tensor:
-        """(z_n - centre) . directions, (n, k), for directions of shape (d, k)."""
+    def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         return self.Z @ directions - centre @ directions
 
-    def squared_lengths(self, directions: Tensor, centre: Tensor, problems: int) -> Tensor:
-        """Squared lengths along the directions of each problem, (problems, n)."""
+    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
         out = self.Z.new_empty((problems, len(self)))
         shape = (problems, directions.shape[1] // problems)
         narrow = directions.dtype != self.dtype
@@ -167,25 +155,19 @@ class DenseInputs(Inputs):
         return out
 
     def rows(self, chosen: Tensor | slice) -> "DenseInputs":
-        """Some of the rows, by number, mask or slice, as inputs of the same kind."""
         return DenseInputs(self.Z[chosen].contiguous())
 
-    def dense(self, chosen: Tensor) -> Tensor:
-        """Some of the rows, by number, as a new tensor of shape (m, d): for few."""
+    def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         return self.Z[chosen]
 
-    def equal(self) -> NDArray[np.int64]:
-        """Numbers, (n,), that are equal where rows are."""
+    def equal(self) -> Int[np.ndarray, " n"]:
         return equal_rows(self.Z.cpu().numpy())
 
 
 class SparseInputs(Inputs):
     """Inputs that are a sparse matrix, on the processor; never made dense but for blocks of rows.
 
-    Parameters
-    ----------
-    Z : csr_matrix or csr_array of shape (n, d)
-        In canonical format, without explicit zeros.
+    Z is a csr_matrix or csr_array of shape (n, d) as :func:`canonical` makes it.
     """
 
     def __init__(self, Z: Any) -> None:
@@ -193,74 +175,63 @@ class SparseInputs(Inputs):
 
     @property
     def stored(self) -> int:
-        """How many numbers the matrix takes."""
         return int(self.Z.nnz)
 
     def largest(self) -> float:
-        """The largest of all numbers, in absolute value."""
         return max(float(self.Z.data.max(initial=0.0)), -float(self.Z.data.min(initial=0.0)))
 
-    def sum(self, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns, (d,)."""
+    def sum(self, weight: PerRow) -> PerColumn:
         return torch.from_numpy(self.Z.T @ weight.numpy())
 
-    def squares_about(self, centre: Tensor, weight: Tensor) -> Tensor:
-        """Weighted sums of the columns' squared distances from a centre, (d,)."""
+    def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         Z, m = self.Z, centre.numpy()
         inside = self._with(np.ones_like(Z.data)).T @ weight.numpy()
         found = self._with((Z.data - m[Z.indices]) ** 2).T @ weight.numpy()
         rest = (float(weight.sum()) - inside).clip(0)
         return torch.from_numpy(found + rest * m**2)
 
-    def scores(self, beta: Tensor) -> Tensor:
-        """The scores beta . z_n, (K, n), for weights of shape (K, d)."""
+    def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
         return _product(self.Z, beta.T).T
 
-    def pull_back(self, slopes: Tensor) -> Tensor:
-        """Sums of slopes, (K, n), times rows: (K, d)."""
+    def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
         return _product(self.Z.T, slopes.T).T
 
-    def along(self, directions: Tensor, centre: Tensor) -> Tensor:
-        """(z_n - centre) . directions, (n, k), for directions of shape (d, k)."""
+    def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         return _product(self.Z, directions) - centre @ directions
 
-    def squared_lengths(self, directions: Tensor, centre: Tensor, problems: int) -> Tensor:
-        """Squared lengths along the directions of each problem, (problems, n)."""
+    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
         directions = directions.to(self.dtype)
         out = torch.empty((problems, len(self)), dtype=self.dtype)
         shape = (problems, directions.shape[1] // problems)
         offset = (centre @ directions).numpy()
-        for begin in range(0, len(self), _ROWS):
-            along = torch.from_numpy(self.Z[begin : begin + _ROWS] @ directions.numpy() - offset)
-            out[:, begin : begin + _ROWS] = along.square_().unflatten(1, shape).sum(2).T
+        for at in gen_batches(max(1, len(self)), _ROWS):
+            along = torch.from_numpy(self.Z[at] @ directions.numpy() - offset)
+            out[:, at] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
-    def scaled_lengths(self, scale: Tensor, centre: Tensor) -> Tensor:
-        """Sums of scale_j (z_nj - centre_j)^2 over the columns, (n,)."""
+    def scaled_lengths(self, scale: PerColumn, centre: PerColumn) -> PerRow:
+        """Sums of scale_j (z_nj - centre_j)^2 over the columns."""
         s, m = scale.numpy(), centre.numpy()
         # What stored numbers add to the square of the centre's distance from zero.
         sums = self._with(self.Z.data**2) @ s - 2 * (self.Z @ (s * m))
         return torch.from_numpy(sums + float(s @ m**2)).clamp_min_(0)
 
-    def _with(self, data: Array) -> Any:
+    def _with(self, data: NDArray[np.float64]) -> Any:
         """A matrix with other numbers in the same places."""
         return type(self.Z)((data, self.Z.indices, self.Z.indptr), shape=self.shape)
 
     def rows(self, chosen: Tensor | slice) -> "SparseInputs":
-        """Some of the rows, by number, mask or slice, as inputs of the same kind."""
         return SparseInputs(self.Z[chosen if isinstance(chosen, slice) else chosen.numpy()])
 
-    def dense(self, chosen: Tensor) -> Tensor:
-        """Some of the rows, by number, as a new tensor of shape (m, d): for few."""
+    def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         return torch.from_numpy(self.Z[chosen.numpy()].toarray())
 
-    def equal(self) -> NDArray[np.int64]:
-        """Numbers, (n,), that are equal where rows are."""
+    def equal(self) -> Int[np.ndarray, " n"]:
         return equal_rows(self.Z)
 
 
-def as_inputs(Z: Tensor | Inputs) -> Inputs:
-    """Inputs, which a tensor of shape (n, d) becomes."""
+def as_inputs(Z: Float[Tensor, "n d"] | Inputs) -> Inputs:
+    """Inputs, which a tensor becomes."""
     return Z if isinstance(Z, Inputs) else DenseInputs(Z)
 
 
@@ -279,19 +250,19 @@ def canonical(X: Any) -> Any:
     return X
 
 
-def centred_scores(X: Any, coef: Array, centre: Array) -> Array:
-    """Coef (z_n - centre), (K, n), of an array or a sparse matrix of shape (n, d), by blocks."""
+def centred_scores(
+    X: Any, coef: Float[np.ndarray, "K d"], centre: Float[np.ndarray, " d"]
+) -> Float[np.ndarray, "K n"]:
+    """Coef (z_n - centre) of an array or a sparse matrix of shape (n, d), by blocks."""
     if issparse(X):
         return (X @ coef.T).T - (coef @ centre)[:, None]
     scores = np.empty((len(coef), len(X)))
-    rows = max(1, _PREDICTED // X.shape[1])
-    for begin in range(0, len(X), rows):
-        part = slice(begin, begin + rows)
+    for part in gen_batches(len(X), max(1, _PREDICTED // X.shape[1])):
         scores[:, part] = coef @ (X[part] - centre).T
     return scores
 
 
-def _product(Z: Any, B: Tensor) -> Tensor:
+def _product(Z: Any, B: Float[Tensor, "d k"]) -> Float[Tensor, "n k"]:
     """Z B for a sparse Z; SciPy's product with one column is twice as fast as with a matrix."""
     if B.shape[1] == 1:
         return torch.from_numpy(Z @ B[:, 0].numpy())[:, None]

@@ -9,12 +9,14 @@ The points that are asked for come out exactly, in three to five passes.
 from collections.abc import Callable
 
 import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
 from numpy.typing import NDArray
 
 __all__ = ["points_at"]
 
-Array = NDArray[np.float64]
-Cells = tuple[NDArray[np.int64], Array]
+# Of each cell the least key, and the weight and the number of its rows.
+Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
 
 _FIRST, _NEXT = 16, 8  # bits that a pass divides cells by
 _FEW = 2**14  # rows whose cells are divided by all bits that are left
@@ -22,21 +24,13 @@ _SIGN = np.int64(63)
 _REST = np.int64(2**63 - 1)
 
 
-def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
-    """The points nearest to levels at either end, their neighbours, and others drawn together.
+def points_at(
+    fold: Callable, depths: Float[ndarray, " levels"]
+) -> tuple[Float[ndarray, " m"], Float[ndarray, " m"]]:
+    """Points and their weights: those nearest to levels, their neighbours, and the extremes.
 
-    Each of the latter stands for the rows between two of the others.
-
-    Parameters
-    ----------
-    fold : callable
-        As :meth:`bayesloss.learning.data.rows.Rows.fold`.
-    depths : ndarray
-        Asked for are the levels ``depths`` and ``1 - depths``, in [0, 1], and the extremes.
-
-    Returns
-    -------
-    points, weights : ndarray of shape (m,)
+    The levels are ``depths`` and ``1 - depths``. Rows between two of these points are drawn
+    together. ``fold`` is that of :class:`bayesloss.learning.data.rows.Rows`.
     """
     levels, bits = np.concatenate([depths, 1 - depths, [0.0, 1.0]]), 64 - _FIRST
     keys, sums = fold(_count, None, bits, bits, merge=_joined)
@@ -51,15 +45,20 @@ def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
     return _flipped(keys).view(np.float64), sums[0]
 
 
-def _flipped(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+def _flipped(bits: Int[ndarray, " n"]) -> Int[ndarray, " n"]:
     """The bits of floats to integers of the same order, and back."""
     return bits ^ ((bits >> _SIGN) & _REST)
 
 
 def _count(
-    x: Array, y: NDArray, weight: Array, cells: NDArray[np.int64] | None, bits: int, finer: int
+    x: Float[ndarray, " n"],
+    y: NDArray,
+    weight: Float[ndarray, " n"],
+    cells: Int[ndarray, " c"] | None,
+    bits: int,
+    finer: int,
 ) -> Cells:
-    """The least key, the weight and the number of rows of each finer cell in some cells, or all."""
+    """The rows in some cells, or in all, by finer cells."""
     keys = _flipped((x + 0.0).view(np.int64))  # one zero
     if cells is not None:
         inside = np.isin(keys >> bits, cells)
@@ -67,11 +66,11 @@ def _count(
     return _summed(keys >> finer << finer, np.stack([weight, np.ones_like(weight)]))
 
 
-def _joined(parts: list[Cells]) -> Cells:
+def _joined(parts: list[tuple]) -> Cells:
     keys, sums = zip(*parts, strict=True)
     return _summed(np.concatenate(keys), np.concatenate(sums, axis=1))
 
 
-def _summed(keys: NDArray[np.int64], sums: Array) -> Cells:
+def _summed(keys: Int[ndarray, " n"], sums: Float[ndarray, "2 n"]) -> Cells:
     keys, place = np.unique(keys, return_inverse=True)
     return keys, np.stack([np.bincount(place, each, minlength=len(keys)) for each in sums])

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from bayesloss.arrays import as_points
@@ -56,19 +57,8 @@ def _nothing() -> Tensor:
 class RangeMap:
     """A strictly increasing, differentiable map of the real line onto itself.
 
-    Around the median it keeps the data's units and the bulk's width. ``RangeMap()`` is the
-    identity.
-
-    Attributes
-    ----------
-    centre, width : float
-        The median of the data and the width of their bulk: v = (x - centre) / width.
-    xi, lam : float
-        Of the first step.
-    knots, values, slopes : Tensor of shape (K,)
-        The second step: s, t and dt/ds at the knots. Without knots the map is the identity.
-    reach : float
-        Beyond the knots t grows by ``reach log(1 + slope (s - knot) / reach)``.
+    Around the median it keeps the data's units and the bulk's width. ``RangeMap()``, without knots,
+    is the identity. Beyond the knots t grows by ``reach log(1 + slope (s - knot) / reach)``.
 
     Examples
     --------
@@ -83,29 +73,18 @@ class RangeMap:
     (True, True)
     """
 
-    centre: float = 0.0
-    width: float = 1.0
+    centre: float = 0.0  # the median of the data
+    width: float = 1.0  # of their bulk
     xi: float = 0.0
     lam: float = math.inf
-    knots: Tensor = field(default_factory=_nothing, repr=False)
-    values: Tensor = field(default_factory=_nothing, repr=False)
-    slopes: Tensor = field(default_factory=_nothing, repr=False)
+    knots: Tensor = field(default_factory=_nothing, repr=False)  # the s_k,
+    values: Tensor = field(default_factory=_nothing, repr=False)  # the t_k,
+    slopes: Tensor = field(default_factory=_nothing, repr=False)  # and dt/ds there
     reach: float = math.inf
 
     @classmethod
     def fit(cls, x: Tensor, weight: Tensor | None = None) -> "RangeMap":
-        """Learn the map from data, in the time of a sort.
-
-        Parameters
-        ----------
-        x : Tensor of shape (n,)
-        weight : Tensor of shape (n,), optional
-            How many times each datum counts, not negative. A common factor changes nothing.
-
-        Returns
-        -------
-        RangeMap
-            The identity where the data are well-spread, see the module's text.
+        """Learn the map from data of shape (n,), in the time of a sort.
 
         Raises
         ------
@@ -120,9 +99,9 @@ class RangeMap:
         slope = float(_bulk_slope(points[k], z, level[k]))
         if points[-1] / 2 - points[0] / 2 <= _LONG / 2 * slope * (z[-1] - z[0]):  # no overflow
             return cls()
-        centre, low, high = _middle(points, level)
+        centre, low, high = _middle(points, level).tolist()
         v = (points - centre) / (high - low)
-        xi, lam = _straighten(v, level, torch.special.ndtri(level))
+        xi, lam = _straighten(v, level)
         s = lam * torch.asinh((v[k] - xi) / lam)
         rise = _kept_rise(s, z, level[k])
         kept = rise / s.diff()
@@ -133,41 +112,40 @@ class RangeMap:
         # Units of t in which the median stays, and so does the width of the bulk.
         origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
         unit = float(above - below)
-        return cls(
-            centre=float(centre),
-            width=float(high - low),
-            xi=xi,
-            lam=lam,
-            knots=s,
-            values=(values - origin) / unit,
-            slopes=slopes / unit,
-            reach=reach / unit,
-        )
+        values = (values - origin) / unit
+        return cls(centre, high - low, xi, lam, s, values, slopes / unit, reach / unit)
 
     @property
     def is_identity(self) -> bool:
         """Whether the data that it was fitted to were well-spread."""
         return len(self.knots) == 0
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """The values t at x, of shape (n,) both; differentiable."""
+    def __call__(self, x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The values t at x."""
         x = as_points(x)
-        return x if self.is_identity else self._forward(x)[0]
+        if self.is_identity:
+            return x
+        s = self.lam * torch.asinh(((x - self.centre) / self.width - self.xi) / self.lam)
+        cell, rise, run, left, right = self._cell(self.knots, s)
+        theta = _within_unit((s - self.knots[cell]) / run)
+        mean, cross = rise / run, theta * (1 - theta)
+        below = mean + (left + right - 2 * mean) * cross
+        t = self.values[cell] + rise * (mean * theta**2 + left * cross) / below
+        for k, sign in ((0, -1), (-1, 1)):
+            excess = self.slopes[k] * (sign * (s - self.knots[k])).clamp_min(0) / self.reach
+            beyond = self.values[k] + sign * self.reach * excess.log1p()
+            t = torch.where(excess > 0, beyond, t)
+        return self.centre + self.width * t
 
-    def derivative(self, x: Tensor) -> Tensor:
-        """The derivatives dt/dx, positive, of shape (n,)."""
-        x = as_points(x)
-        return torch.ones_like(x) if self.is_identity else self._forward(x)[1]
-
-    def inverse(self, t: Tensor) -> Tensor:
-        """The x at which the map takes the values t, of shape (n,) both; differentiable."""
+    def inverse(self, t: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """The x at which the map takes the values t."""
         t = as_points(t)
         if self.is_identity:
             return t
         t = (t - self.centre) / self.width
         cell, rise, run, left, right = self._cell(self.values, t)
         # With theta = (s - s_k) / ds the spline is a quotient of quadratics; solve for theta.
-        y = _share((t - self.values[cell]) / rise)
+        y = _within_unit((t - self.values[cell]) / rise)
         mean = rise / run
         bend = left + right - 2 * mean
         a = mean - left + y * bend
@@ -175,44 +153,20 @@ class RangeMap:
         c = -mean * y
         theta = -2 * c / (b + (b**2 - 4 * a * c).sqrt())
         s = self.knots[cell] + run * theta
-        for edge, outside in ((0, t < self.values[0]), (-1, t > self.values[-1])):
-            sign = -1 if edge == 0 else 1
-            excess = (sign * (t - self.values[edge])).clamp_min(0) / self.reach
-            beyond = self.knots[edge] + sign * self.reach / self.slopes[edge] * excess.expm1()
-            s = torch.where(outside, beyond, s)
+        for k, sign in ((0, -1), (-1, 1)):
+            excess = (sign * (t - self.values[k])).clamp_min(0) / self.reach
+            beyond = self.knots[k] + sign * self.reach / self.slopes[k] * excess.expm1()
+            s = torch.where(excess > 0, beyond, s)
         return self.centre + self.width * (self.xi + self.lam * torch.sinh(s / self.lam))
 
-    def _forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The values and the derivatives."""
-        v = (x - self.centre) / self.width
-        inner = (v - self.xi) / self.lam
-        t, slope = self._second_step(self.lam * torch.asinh(inner))
-        return self.centre + self.width * t, slope / torch.hypot(inner, torch.ones_like(inner))
-
-    def _second_step(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """The values t and the derivatives dt/ds."""
-        knots, values, slopes = self.knots, self.values, self.slopes
-        cell, rise, run, left, right = self._cell(knots, s)
-        theta = _share((s - knots[cell]) / run)
-        mean, cross = rise / run, theta * (1 - theta)
-        below = mean + (left + right - 2 * mean) * cross
-        t = values[cell] + rise * (mean * theta**2 + left * cross) / below
-        slope = mean**2 * (right * theta**2 + 2 * mean * cross + left * (1 - theta) ** 2) / below**2
-        for edge, outside in ((0, s < knots[0]), (-1, s > knots[-1])):
-            sign = -1 if edge == 0 else 1
-            excess = slopes[edge] * (sign * (s - knots[edge])).clamp_min(0) / self.reach
-            t = torch.where(outside, values[edge] + sign * self.reach * excess.log1p(), t)
-            slope = torch.where(outside, slopes[edge] / (1 + excess), slope)
-        return t, slope
-
-    def _cell(self, ladder: Tensor, at: Tensor) -> tuple[Tensor, ...]:
+    def _cell(self, edges: Float[Tensor, " K"], at: Float[Tensor, " n"]) -> tuple[Tensor, ...]:
         """For each point: its interval, dt and ds there, and dt/ds at both ends."""
-        cell = (torch.searchsorted(ladder, at.detach()) - 1).clamp(0, len(ladder) - 2)
+        cell = (torch.searchsorted(edges, at.detach()) - 1).clamp(0, len(edges) - 2)
         rise, run = self.values.diff()[cell], self.knots.diff()[cell]
         return cell, rise, run, self.slopes[cell], self.slopes[cell + 1]
 
 
-def _share(x: Tensor) -> Tensor:
+def _within_unit(x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """Hold x in [0, 1]. Not by clamp, whose gradient at its bounds, the knots, is a convention."""
     return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
 
@@ -222,12 +176,6 @@ def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
 
     The reach R of the data that the map has brought near, or as much more as leaves at most one in
     a hundred beyond. Where the largest in absolute value is within 5 R, it is the reach.
-
-    Parameters
-    ----------
-    x : Tensor of shape (n,)
-    weight : Tensor of shape (n,), optional
-        How many times each datum counts, not negative.
     """
     largest = float(torch.linalg.vector_norm(x, math.inf))
     learned = RangeMap.fit(x, weight)
@@ -239,14 +187,10 @@ def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
     return reach if largest > _FAR * reach else largest
 
 
-def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The distinct points, ascending, and their levels: the part of the data below, half of ties.
-
-    Raises
-    ------
-    ValueError
-        If x is not finite or has another shape, or weights are no weights.
-    """
+def _distribution(
+    x: Tensor, weight: Tensor | None
+) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+    """The distinct points, ascending, and their levels: the part of data below, half of ties."""
     x = as_points(x).detach()
     if not torch.isfinite(x).all():
         raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
@@ -258,19 +202,15 @@ def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
                 f"{int((~(weight >= 0) | weight.isinf()).sum())} are not"
             )
     if weight is None or bool((weight == weight.max()).all()):
-        points = np.sort(x.numpy())
-        mass = np.ones_like(points)
-        if (points[1:] == points[:-1]).any():
-            points, mass = np.unique(points, return_counts=True)
-        points, mass = torch.from_numpy(points), torch.from_numpy(mass).to(x.dtype)
+        found, counts = np.unique(x.numpy(), return_counts=True)
+        points, mass = torch.from_numpy(found), torch.from_numpy(counts).to(x.dtype)
     else:
         points, cell = torch.unique(x[weight > 0], return_inverse=True)
         mass = torch.bincount(cell, weight[weight > 0] / weight.max(), minlength=len(points))
-    total = mass.sum()
-    return points, mass.cumsum(0).sub_(mass, alpha=0.5).div_(total)
+    return points, mass.cumsum(0).sub_(mass, alpha=0.5).div_(mass.sum())
 
 
-def _at_depths(level: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:
+def _at_depths(level: Float[Tensor, " m"], depth: Float[Tensor, " k"]) -> Int[Tensor, "2 k"]:
     """The indices of the points nearest to these levels and to 1 less these, ties outwards."""
 
     def nearest(level: Tensor) -> Tensor:
@@ -278,56 +218,60 @@ def _at_depths(level: Tensor, depth: Tensor) -> tuple[Tensor, Tensor]:
         nearer = depth - level[above - 1] <= level[above] - depth + 1e-9  # ties, despite rounding
         return above - nearer.to(above.dtype)
 
-    return nearest(level), len(level) - 1 - nearest(1 - level.flip(0))
+    return torch.stack([nearest(level), len(level) - 1 - nearest(1 - level.flip(0))])
 
 
-def _halves(level: Tensor, k: int = 1) -> Tensor:
-    """The depths 1/2^k, 1/2^(k+1), ..., beyond the extremes."""
+def _halves(level: Float[Tensor, " m"]) -> Float[Tensor, " k"]:
+    """The depths 1/2, 1/4, ..., beyond the extremes."""
     deepest = math.ceil(-math.log2(min(float(level[0]), 1 - float(level[-1]))))
-    return 0.5 ** torch.arange(k, max(deepest, k) + 1, dtype=level.dtype)
+    return 0.5 ** torch.arange(1, max(deepest, 1) + 1, dtype=level.dtype)
 
 
-def _letter_values(level: Tensor) -> Tensor:
+def _letter_values(level: Float[Tensor, " m"]) -> Int[Tensor, " k"]:
     """The indices of the letter values, ascending, with both extremes."""
     ends = torch.tensor([0, len(level) - 1])
     return torch.cat([*_at_depths(level, _halves(level)), ends]).unique()
 
 
-def _middle(x: Tensor, level: Tensor) -> Tensor:
+def _middle(x: Float[Tensor, " m"], level: Float[Tensor, " m"]) -> Float[Tensor, " 3"]:
     """The median, and the quartiles or, where they coincide, the next letter values that do not."""
-    low, high = _at_depths(level, _halves(level))
-    apart = int((x[low] < x[high])[1:].to(torch.int8).argmax()) + 1
-    return torch.stack([(x[low[0]] + x[high[0]]) / 2, x[low[apart]], x[high[apart]]])
+    low, high = x[_at_depths(level, _halves(level))]
+    apart = int((low < high)[1:].to(torch.int8).argmax()) + 1
+    return torch.stack([(low[0] + high[0]) / 2, low[apart], high[apart]])
 
 
-def _bulk_slope(x: Tensor, z: Tensor, level: Tensor) -> Tensor:
-    """The median slope of normal quantile plots, (..., K), between the points of the bulk."""
-    slopes = (x.diff(dim=-1) / z.diff())[..., _between(level)]
+def _bulk_slope(
+    x: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
+) -> Float[Tensor, "*any"]:
+    """The median slope of normal quantile plots between the points of the bulk."""
+    slopes = (x.diff(dim=-1) / z.diff())[..., _in_bulk(level)]
     return slopes.quantile(0.5, dim=-1)
 
 
-def _kept_rise(s: Tensor, z: Tensor, level: Tensor) -> Tensor:
-    """What the second step keeps of the distances between neighbours, (..., K - 1)."""
+def _kept_rise(
+    s: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
+) -> Float[Tensor, "*any k-1"]:
+    """What the second step keeps of the distances between neighbours."""
     steepest = _STEEP * _bulk_slope(s, z, level)
     return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
 
 
-def _between(level: Tensor) -> Tensor:
+def _in_bulk(level: Float[Tensor, " k"]) -> Bool[Tensor, " k-1"]:
     """Which intervals between neighbours lie in the bulk; all where none does."""
     depth = torch.minimum(level, 1 - level)
     inside = torch.minimum(depth[1:], depth[:-1]) >= 0.9 * _BULK  # the nearest to 1/16 is near it
     return inside | ~inside.any()
 
 
-def _straighten(v: Tensor, level: Tensor, z: Tensor) -> tuple[float, float]:
+def _straighten(v: Float[Tensor, " m"], level: Float[Tensor, " m"]) -> tuple[float, float]:
     """The xi and lam whose arcsinh makes the normal quantile plot of v straightest, on a grid."""
-    low, high = _at_depths(level, _EVEN)
-    even = torch.cat([low, high]).unique()
-    k = torch.cat([low[2:], high[2:], _letter_values(level)]).unique()
-    xi = torch.cat([2 * v[0] - v[even], v[even], 2 * v[-1] - v[even]])  # and beyond the extremes
+    even = _at_depths(level, _EVEN)
+    k = torch.cat([even[:, 2:].flatten(), _letter_values(level)]).unique()
+    at = v[even.unique()]
+    xi = torch.cat([2 * v[0] - at, at, 2 * v[-1] - at])  # and beyond the extremes
     xi = xi[xi.abs() < 100].unique()  # farther out, v - xi would lose digits
     lam = torch.logspace(-5, 2, 57, dtype=v.dtype)
-    s, z = torch.asinh((v[k] - xi[:, None, None]) / lam[:, None]), z[k]
+    s, z = torch.asinh((v[k] - xi[:, None, None]) / lam[:, None]), torch.special.ndtri(level[k])
     rise = _kept_rise(s, z, level[k])
     s, z = torch.nn.functional.pad(rise.cumsum(dim=2), (1, 0)), z - z.mean()
     s = s - s.mean(dim=2, keepdim=True)

@@ -1,9 +1,11 @@
 r"""Data of one input, x_n, y_n and a weight w_n, of which a fit asks sums.
 
 A fit of one variable looks at no datum by itself. It asks for extremes, for moments, for the counts
-on a grid, for a triangular factor: for what one function says of all rows, or of some and of the
-others, and is then merged. Where the rows lie, here or in the blocks of a cluster
-(:class:`bayesloss.learning.data.dask_rows.DaskRows`), is no matter of the fit.
+on a grid, for a triangular factor: for what one function says of some rows, and of the others, and
+is then merged. Where the rows lie, in memory or in the blocks of a cluster, is no matter of the
+fit. What a function says of a block of a Dask collection is computed where the block is, and merged
+there with what it says of others; sums, counts and a few rows travel. Orders of merging are fixed,
+so that neither the number of workers nor the loss of one changes a result.
 """
 
 from collections.abc import Callable
@@ -11,10 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
+from bayesloss.learning.data.dask_inputs import aligned, array_of, folded
 from bayesloss.learning.data.order_statistics import points_at
 
-__all__ = ["Rows", "extremes", "largest", "size"]
+__all__ = ["DaskRows", "Rows", "extremes", "largest", "size"]
 
 Array = NDArray[np.float64]
 
@@ -22,15 +26,7 @@ _PART = 2**20  # rows that a function is asked of together: what it makes of the
 
 
 class Rows:
-    """Rows in memory.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-    y : ndarray of shape (n,)
-    weight : ndarray of shape (n,)
-        Positive.
-    """
+    """Rows in memory: x, y and weight, the latter positive, of shape (n,) each."""
 
     def __init__(self, x: Array, y: NDArray, weight: Array) -> None:
         self.x, self.y, self.weight = x, y, weight
@@ -38,18 +34,11 @@ class Rows:
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
         """What a function of ``(x, y, weight, *args)`` says of all rows.
 
-        Parameters
-        ----------
-        function : callable
-        *args
-            That follow the rows.
-        merge : callable
-            Makes one of a list of what the function says of some rows each.
+        ``merge`` makes one of a list of what the function says of some rows each.
         """
-        parts = [slice(at, at + _PART) for at in range(0, len(self.x), _PART)] or [slice(None)]
         said = [
             function(self.x[at], self.y[at], np.ascontiguousarray(self.weight[at]), *args)
-            for at in parts
+            for at in gen_batches(max(1, len(self.x)), _PART)
         ]
         return said[0] if len(said) == 1 else merge(said)
 
@@ -59,14 +48,66 @@ class Rows:
         return Rows(x, y, self.weight)
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
-        """Points and their weights, (m,) each, with the weight on either side of some of them.
+        """Points and their weights, exact near the levels ``depths`` and ``1 - depths``.
 
-        Those are the points nearest to the levels ``depths`` and ``1 - depths``, their neighbours,
-        and the extremes. Others may be drawn together; of fewer than a million rows none are.
+        All points, if they are no more than a million; else see :func:`points_at`.
         """
         if len(self.x) <= _PART:
             return self.x, np.ascontiguousarray(self.weight)
         return points_at(self.fold, depths)
+
+
+class DaskRows(Rows):
+    """Rows in blocks that Dask has: a list of Delayed :class:`Rows`."""
+
+    def __init__(self, blocks: list[Any]) -> None:
+        self._blocks = blocks
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weight: Any, name: str) -> "DaskRows":
+        """From a Dask collection of one number a row, with y and weights in its blocks or here.
+
+        Rows of weight zero are left out. Messages call X by ``name``.
+
+        Raises
+        ------
+        ValueError
+            If X has another shape, blocks have unknown or different sizes, or weights are no
+            weights.
+        """
+        from dask.delayed import delayed
+
+        X = array_of(X, name)
+        if X.ndim > 2 or X.shape[1:] not in ((), (1,)):
+            raise ValueError(f"expected {name} of one number a row, got shape {X.shape}")
+        columns = [X.reshape(-1), aligned(y, X.chunks[0], "y", name)]
+        if weight is not None:
+            columns.append(aligned(weight, X.chunks[0], "sample_weight", name))
+        blocks = zip(*(each.to_delayed().ravel() for each in columns), strict=True)
+        return cls([delayed(_weighted_rows)(*block) for block in blocks])
+
+    def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
+        """What a function of ``(x, y, weight, *args)`` says of all rows."""
+        return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
+
+    def map(self, function: Callable, *args: Any) -> "DaskRows":
+        """Rows with another x and y, which a function of ``(x, y, *args)`` gives; lazily."""
+        return DaskRows([rows.map(function, *args) for rows in self._blocks])
+
+    def distribution(self, depths: Array) -> tuple[Array, Array]:
+        """Points and their weights, exact near the levels ``depths`` and ``1 - depths``."""
+        return points_at(self.fold, depths)
+
+
+def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
+    """The rows of a block whose weight is positive."""
+    x, y = x.astype(np.float64), np.asarray(y)
+    if weight is None:
+        return Rows(x, y, np.ones(len(x)))
+    weight = weight.astype(np.float64)
+    if not (np.isfinite(weight) & (weight >= 0)).all():
+        raise ValueError("expected sample weights finite and at least 0, got some that are not")
+    return Rows(x[weight > 0], y[weight > 0], weight[weight > 0])
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:

@@ -33,8 +33,8 @@ from sklearn.utils.validation import (
 )
 from torch import Tensor
 
-from bayesloss.learning.data.dask_inputs import DaskInputs, blocks_of, is_dask, on_client
-from bayesloss.learning.data.duplicates import merged
+from bayesloss.learning.data.dask_inputs import DaskInputs, is_dask, on_client
+from bayesloss.learning.data.duplicates import merge_duplicates
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, remember_columns
 from bayesloss.learning.data.inputs import (
     DenseInputs,
@@ -104,7 +104,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Laplace's evidence choose the prior for each link in rounds 1, 2, 4, 8, ... of EM. Under
         "gp" candidates differ in a. Under "isgp" they are centred on a straight line, and differ in
         a and in how far they stray from it, see
-        :class:`bayesloss.learning.sources.centred_isgp.CentredISGP`: with few data a fit is near a
+        :class:`bayesloss.learning.sources.priors.CentredISGP`: with few data a fit is near a
         logistic
         regression on the scale that held-out scores ask for. With ``variance`` given, None is 1.2
         under "isgp", the paper's value.
@@ -364,7 +364,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             weight = weight * compute_sample_weight(self.class_weight, y)
         if self.leave_one_out:
             keys = [codes] if together is None else [codes, together]
-            kept, weight = merged(inputs.equal(), weight, *keys)
+            kept, weight = merge_duplicates(inputs.equal(), weight, *keys)
             if len(kept) < len(inputs) or weight.max() > 1:
                 inputs, codes = inputs.rows(torch.from_numpy(kept)), codes[kept]
                 together = None if together is None else together[kept]
@@ -381,7 +381,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, groups: Any
     ) -> tuple[DaskInputs, NDArray, Any]:
         """The same for a Dask collection: what is one number a row comes here."""
-        inputs = blocks_of(X)
+        inputs = DaskInputs.of(X)
         if groups is not None:
             raise ValueError(
                 "expected no groups where X is a Dask collection, got some: fit to a sample of "

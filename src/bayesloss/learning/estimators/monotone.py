@@ -25,11 +25,11 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import Tensor
 
 from bayesloss.arrays import as_float64
-from bayesloss.learning.data.binning import joined, triangle
 from bayesloss.learning.data.dask_inputs import array_of, is_dask
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, remember_columns
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import Rows, extremes, largest, size
+from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, size
+from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.ends import with_straight_ends
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations
@@ -164,7 +164,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array-like or Dask collection of shape (n, 1)
             A Dask array or DataFrame stays where it is, see
-            :mod:`bayesloss.learning.data.dask_rows`.
+            :mod:`bayesloss.learning.data.rows`.
         y : array-like or Dask collection of shape (n,)
         sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each datum counts; data of weight zero are left out.
@@ -357,8 +357,6 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
         """The data that count."""
         if is_dask(X):
-            from bayesloss.learning.data.dask_rows import DaskRows
-
             x = self._one_feature(array_of(X, "X"))
             remember_columns(self, X)
             return DaskRows.of(x, y, sample_weight, "X").map(_floats)

@@ -33,15 +33,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Mode,
-    Posterior,
-    approximate,
-    check_data,
-    find_mode,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, check_data
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -108,7 +103,7 @@ class EvidenceMaximum(Generic[L]):
     at_bound: tuple[str, ...]
 
 
-def _transformed(values: Sequence[float]) -> Float[Tensor, "p"]:
+def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
     """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
 
     The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
@@ -119,7 +114,7 @@ def _transformed(values: Sequence[float]) -> Float[Tensor, "p"]:
     return torch.tensor(logs, dtype=torch.float64)
 
 
-def theta_of(joint: LogJoint) -> Float[Tensor, "p"]:
+def theta_of(joint: LogJoint) -> Float[Tensor, " p"]:
     """The hyper-parameters of prior and likelihood, on the scales of the search."""
     prior, likelihood = joint.prior, joint.likelihood
     own = [getattr(likelihood, name) for name in likelihood.hyper_parameters]
@@ -127,7 +122,7 @@ def theta_of(joint: LogJoint) -> Float[Tensor, "p"]:
     return _transformed([as_number(value) for value in values])
 
 
-def joint_at(joint: LogJoint, theta: Float[Tensor, "p"]) -> LogJoint:
+def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
     """The same joint density at other hyper-parameters; c and M stay."""
     old, own = joint.prior.kernel, joint.likelihood.hyper_parameters
     kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=old.c, n_basis=old.n_basis)
@@ -144,11 +139,11 @@ def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
 
 
 def evidence_gradient(
-    theta: Float[Tensor, "p"],
+    theta: Float[Tensor, " p"],
     joint_of: Callable[[Tensor], LogJoint],
-    start: Float[Tensor, "q"],
+    start: Float[Tensor, " q"],
     objective: Objective,
-) -> tuple[float, Float[Tensor, "p"], Mode]:
+) -> tuple[float, Float[Tensor, " p"], Mode]:
     """The objective at theta in nats, its total derivative, and the mode, sought from ``start``.
 
     Without a mode the objective is -inf, and its gradient zero.

@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, check_data
+from bayesloss.learning.inference.laplace import Posterior, check_data
+from bayesloss.learning.inference.log_joint import LogJoint
 
 __all__ = ["WeightedDraws", "log_ratios", "weigh_draws"]
 
@@ -121,7 +122,7 @@ def weigh_draws(
 
 def log_ratios(
     joint: LogJoint, posterior: Posterior, noise: Float[Tensor, "k p"]
-) -> Float[Tensor, "k"]:
+) -> Float[Tensor, " k"]:
     """Log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k, of normal noise."""
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T

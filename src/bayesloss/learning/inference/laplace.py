@@ -1,13 +1,8 @@
 r"""Laplace's approximation to the posterior over sources (W&N section 4.1 and appendix D).
 
-The log joint density of data and parameters Gamma = (w, nu_0) is
-
-    log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
-
-Newton's method finds a mode. The Hessian there, eq. (11), gives the Gaussian q(Gamma | D) with
-covariance H^-1, and mode and Hessian give the approximate evidence of appendix D. Because nu is
-linear in features of x, and the features are fixed, every step works on the condensed data of the
-likelihood: O(M^3) a step with a Gaussian likelihood, however many data there are.
+Newton's method finds a mode of the log joint density of the data and Gamma = (w, nu_0). The Hessian
+there, eq. (11), gives the Gaussian q(Gamma | D) with covariance H^-1, and mode and Hessian give the
+approximate evidence of appendix D.
 """
 
 import math
@@ -17,138 +12,13 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.likelihoods import Likelihood
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LogJoint", "Mode", "Posterior", "approximate", "check_data", "find_mode", "laplace"]
-
-_EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
-_CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
-
-
-@dataclass(frozen=True)
-class LogJoint:
-    """The log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
-
-    prior: SourcePrior
-    likelihood: Likelihood
-    data: Observations
-
-    def __call__(self, Gamma: Tensor) -> Tensor:
-        """The log density, all constants included, as a scalar."""
-        precision = self.prior.precision
-        log_prior = torch.log(precision / (2 * math.pi))
-        log_prior = log_prior - precision * (Gamma - self.prior.location) ** 2  # definition 2
-        return self.log_likelihood(Gamma) + 0.5 * log_prior.sum()
-
-    def log_likelihood(self, Gamma: Tensor) -> Tensor:
-        """The log density log p(D | Gamma), as a scalar."""
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        return self.likelihood.log_density(nu, self.data)
-
-    def gradient(self, Gamma: Tensor) -> Tensor:
-        """The derivative with respect to Gamma, of shape (M + 1,)."""
-        return self.derivatives(Gamma)[0]
-
-    def hessian(self, Gamma: Tensor) -> Tensor:
-        """The matrix H of eq. (11): minus the second derivative, of shape (M + 1, M + 1)."""
-        return self.derivatives(Gamma)[1]
-
-    def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The gradient and H together.
-
-        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
-        likelihood at each datum,
-
-            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
-        """
-        nu = self.data.features @ self.prior.coefficients(Gamma)
-        first, second = self.likelihood.derivatives(nu, self.data)
-        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
-        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
-        precision = self.prior.precision
-        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
-        # eq. (11)
-        return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
-
-    def curvature(self, Gamma: Tensor) -> Tensor:
-        """The Hessian in units of the prior's standard deviations; the prior alone gives 1."""
-        scale = self.prior.precision.rsqrt()
-        return scale[:, None] * self.hessian(Gamma) * scale
-
-    def root(self, Gamma: Tensor, curvature: Tensor | None = None) -> Tensor:
-        """A matrix R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
-        factor = torch.linalg.cholesky(self.curvature(Gamma) if curvature is None else curvature)
-        identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
-        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-        return self.prior.precision.rsqrt()[:, None] * inverse.T
-
-    def log_evidence(self, Gamma: Tensor, curvature: Tensor | None = None) -> Tensor:
-        """Laplace's approximation to log p(D) with the mode at Gamma, as a scalar in nats.
-
-        Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and
-        the twin mode's share.
-        """
-        curvature = self.curvature(Gamma) if curvature is None else curvature
-        log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
-        return self(Gamma) - 0.5 * log_det + self._twin(Gamma, curvature)  # appendix D
-
-    def evidence_bound(self, Gamma: Tensor) -> Tensor:
-        """A lower bound on log p(D), as a scalar in nats: E_q[log p(D, Gamma)] + the entropy of q.
-
-        q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
-        has one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in
-        Gamma; under the Bernoulli likelihood with the log loss it is bounded from below. NaN for a
-        likelihood without either.
-        """
-        prior, curvature, root = self.prior, self.curvature(Gamma), self.root(Gamma)
-        mean = self.data.features @ prior.mean_coefficients(Gamma, root)
-        variance = _variances(prior, Gamma, root, self.data.features)
-        fit = self.likelihood.expected_log_density(mean, variance, self.data)
-        if fit is None:
-            return Gamma.new_tensor(math.nan)
-        # The divergence of q from the prior, in units of the prior's standard deviations.
-        spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
-        divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
-        return fit - divergence + self._twin(Gamma, curvature)
-
-    def _twin(self, Gamma: Tensor, curvature: Tensor) -> Tensor:
-        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
-
-        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
-        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
-        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
-        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
-        """
-        if self.prior.n_twins == 1:
-            return Gamma.new_zeros(())
-        w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
-        cross, corner = curvature[:-1, -1], curvature[-1, -1]
-        distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
-        return math.log(2) - torch.nn.functional.softplus(-distance)  # Kolchinsky and Tracey (2017)
-
-
-@dataclass(frozen=True)
-class Mode:
-    """Where Newton's method ended.
-
-    Attributes
-    ----------
-    Gamma : Tensor of shape (M + 1,)
-    least_curvature : float
-        The smallest eigenvalue of the Hessian in units of the prior precision.
-    converged : bool
-    n_iter : int
-    curvature : Tensor of shape (M + 1, M + 1), optional
-        That Hessian, where it is known already.
-    """
-
-    Gamma: Tensor
-    least_curvature: float
-    converged: bool
-    n_iter: int
-    curvature: Tensor | None = None
+__all__ = ["Posterior", "approximate", "check_data", "laplace"]
 
 
 @dataclass(frozen=True)
@@ -207,7 +77,7 @@ class Posterior:
     def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of nu(x) together, each of shape (n,)."""
         mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
-        covariance = _covariance(self.prior, self.mode, self.root, mean)  # [MP92, section 3.2b]
+        covariance = self.prior.covariance(self.mode, self.root)  # [MP92, section 3.2b]
         parts = [
             (features @ mean, ((features @ covariance) * features).sum(dim=1))
             for features in self.prior.feature_blocks(x)
@@ -286,52 +156,10 @@ def laplace(
     return approximate(joint, mode)
 
 
-def find_mode(
-    joint: LogJoint, start: Tensor, *, max_iter: int = 200, exact: float = _EXACT
-) -> Mode:
-    """Climb to a mode of the log joint density by Newton's method.
-
-    Steps are measured in the prior's standard deviations. Where the Hessian is not positive
-    definite, the absolute values of its eigenvalues lead away from saddle points; on one, its
-    lowest eigenvector does. A backtracking line search makes every step an ascent. Converged means
-    that the Hessian is positive definite and the next step would gain less than ``exact``, 1e-18
-    nats (1e-10, or 1e-14 of the log density, where rounding errors allow no better).
-    """
-    scale = joint.prior.precision.rsqrt()
-    Gamma, value, n_iter = start, joint(start), 0
-    while True:
-        gradient, hessian = joint.derivatives(Gamma)
-        slope, curvature = scale * gradient, scale[:, None] * hessian * scale
-        factor, indefinite = torch.linalg.cholesky_ex(curvature)
-        step = _saddle_free_step(curvature, slope) if indefinite else _solve(factor, slope)
-        gain = 0.5 * float(slope @ step)
-        if gain < exact and indefinite:
-            step, gain = _off_the_saddle(curvature)
-        if gain < exact or n_iter == max_iter:
-            break
-        moved = _ascend(joint, Gamma, scale * step, value, gain)
-        if moved is None:
-            break
-        Gamma, value = moved
-        n_iter += 1
-    return Mode(
-        Gamma=Gamma,
-        least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
-        converged=not indefinite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
-        n_iter=n_iter,
-        curvature=curvature,
-    )
-
-
 def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Posterior:
-    """The Gaussian approximation at a mode, with the evidence that it gives.
+    """The Gaussian approximation at a mode; its bound on the evidence costs more than all the rest.
 
-    The bound on the evidence costs more than all the rest; without it, it is NaN.
-
-    Raises
-    ------
-    ValueError
-        If the Hessian is not positive definite: there is no Gaussian at a saddle point.
+    Without the bound, that is NaN. At a saddle there is no Gaussian: a ValueError.
     """
     if mode.least_curvature <= 0:
         raise ValueError(
@@ -354,13 +182,7 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
 def check_data(
     x: Tensor, y: Tensor, sample_weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The data in float64, whatever type they came in.
-
-    Raises
-    ------
-    ValueError
-        If they are not finite, or not one x for one y, or weights are no weights.
-    """
+    """The data in float64, whatever type they came in; a ValueError where they are no data."""
     if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
         raise ValueError(
             f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
@@ -384,48 +206,3 @@ def check_data(
             f"{int((~good).sum())} of {len(x)} that are not"
         )
     return x, y, sample_weight.to(torch.float64)
-
-
-def _covariance(prior: SourcePrior, location: Tensor, root: Tensor, like: Tensor) -> Tensor:
-    """The covariance of the coefficients, of shape (F, F); ``like`` has the shape (F,)."""
-    units = torch.eye(len(like), dtype=like.dtype, device=like.device)
-    fluctuations = prior.fluctuations(location, root, units)
-    return fluctuations @ fluctuations.T  # [MP92, section 3.2b]
-
-
-def _variances(prior: SourcePrior, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
-    """The variances of ``rows @ coefficients``: through their covariance where rows are many."""
-    if len(rows) <= rows.shape[1]:
-        return (prior.fluctuations(location, root, rows) ** 2).sum(dim=1)
-    return ((rows @ _covariance(prior, location, root, rows[0])) * rows).sum(dim=1).clamp_min(0)
-
-
-def _solve(factor: Tensor, slope: Tensor) -> Tensor:
-    return torch.cholesky_solve(slope[:, None], factor)[:, 0]
-
-
-def _saddle_free_step(curvature: Tensor, slope: Tensor) -> Tensor:
-    values, vectors = torch.linalg.eigh(curvature)
-    return vectors @ ((vectors.T @ slope) / values.abs().clamp_min(1e-3))
-
-
-def _off_the_saddle(curvature: Tensor) -> tuple[Tensor, float]:
-    """A step along the lowest eigenvector, where the gradient is zero, and what it should gain."""
-    values, vectors = torch.linalg.eigh(curvature)
-    return vectors[:, 0], -0.5 * float(values[0])
-
-
-def _ascend(
-    joint: LogJoint, Gamma: Tensor, step: Tensor, value: Tensor, gain: float
-) -> tuple[Tensor, Tensor] | None:
-    """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
-    fraction, rounding = 1.0, 1e-14 * abs(float(value))
-    # What rounding errors hide from a full step, no smaller one finds.
-    least = 1.0 if gain < _CLOSE else 1e-10
-    while fraction >= least:
-        moved = Gamma + fraction * step
-        new_value = joint(moved)
-        if new_value >= value + 1e-4 * fraction * gain - rounding:
-            return moved, new_value
-        fraction /= 2
-    return None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
-from bayesloss.learning.data.binning import triangle
+from bayesloss.learning.inference.binning import triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
 __all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
@@ -177,17 +177,11 @@ class Gaussian(Likelihood):
     ) -> Observations:
         """Rotate n rows into at most F + 1: the squared error needs no more of the data.
 
-        Parameters as for :meth:`Likelihood.condense`. The last row has no features: its target is
-        the root of the squared error that no coefficients can lower. The rows' own weights are in
-        their scale, and the number of data is shared out evenly among them.
-
-        Notes
-        -----
         The triangular factor R of a QR decomposition of (features, y) keeps the inner products of
-        its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u. Unlike the
-        normal equations it does not square the condition number. The rows are folded in block by
-        block, many of them cell by cell first, see :mod:`bayesloss.learning.data.binning`: memory
-        does not grow with n, and what follows costs the same however many data there are.
+        its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u, and does not
+        square the condition number, see :mod:`bayesloss.learning.inference.binning`. The last row
+        has no features: its target is the root of the squared error that no coefficients can lower.
+        The rows' own weights are in their scale, and the number of data is shared out evenly.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         return self.of_triangle(triangle(features, x, y, weight), float(weight.sum()))
@@ -263,49 +257,25 @@ class Bernoulli(Likelihood):
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> Observations:
-        """All rows: no fewer would do without an error; see :meth:`spread`.
+        """All rows: no fewer would do without an error; see :meth:`shares`.
 
-        Parameters as for :meth:`Likelihood.condense`.
-
-        Raises
-        ------
-        ValueError
-            If a label is neither 0 nor 1.
+        A label that is neither 0 nor 1 is a ValueError.
         """
         odd = (y != 0) & (y != 1)
         if odd.any():
             raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
         return super().condense(features, x, y, sample_weight)
 
-    def spread(
-        self,
-        features: Callable[[Tensor], Tensor],
-        x: Tensor,
-        y: Tensor,
-        sample_weight: Tensor,
-        nodes: Tensor,
-    ) -> Observations:
-        """The data moved to a grid: each datum shared between its two neighbours, linearly.
-
-        Every g(x_n) is replaced by its linear interpolation, so with spacing h the log likelihood
-        is wrong by less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x,
-        a datum. From then on, the number of data no longer matters. Sums on the grid are all that
-        leaves the device of the data.
-
-        Parameters
-        ----------
-        features : callable
-            Takes points of shape (rows,) to features of shape (rows, F).
-        x, y, sample_weight : Tensor of shape (n,)
-        nodes : Tensor of shape (G,)
-            Equally spaced, ascending, covering x.
-        """
-        shares = self.shares(x, y, sample_weight, nodes)
-        return self.on_grid(features, nodes.cpu(), shares.cpu())
-
     @staticmethod
     def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
-        """The weight, and that of ones, that comes to each node: (2, G), sums over the data."""
+        """The data moved to a grid: the weight of each node, and that of its ones, (2, G).
+
+        Each datum, x, y and weight of shape (n,), is shared between its two neighbours among the
+        nodes, (G,), equally spaced and ascending, which cover x. So every g(x_n) is replaced by its
+        linear interpolation: with spacing h the log likelihood is wrong by less than h^2 / 8 times
+        the largest second derivative of log p(y | nu(x)) in x, a datum. The shares are sums over
+        the data, and all that leaves the data's device.
+        """
         last = len(nodes) - 1
         found = nodes.new_zeros((2, len(nodes)))
         many = _MANY if x.device.type == "cpu" else max(1, len(x))

@@ -45,8 +45,10 @@ from torch import Tensor
 
 from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
@@ -101,7 +103,7 @@ class PosteriorMixture:
     """Gaussian posteriors at different hyper-parameters, and how probable each is."""
 
     components: list[Posterior]
-    weights: Float[Tensor, "k"]  # they sum to 1
+    weights: Float[Tensor, " k"]  # they sum to 1
 
     @property
     def best(self) -> Posterior:
@@ -115,19 +117,19 @@ class PosteriorMixture:
         return all(part.converged for part, weight in pairs if weight >= _FORGOTTEN)
 
     @property
-    def noise_variances(self) -> Float[Tensor, "k"]:
+    def noise_variances(self) -> Float[Tensor, " k"]:
         """The variance of the noise under each component, which has Gaussian noise."""
         return torch.stack([1 / _gaussian(part).alpha.detach() for part in self.components])
 
-    def moments(self, x: Float[Tensor, "n"]) -> tuple[Float[Tensor, "n"], Float[Tensor, "n"]]:
+    def moments(self, x: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
         """Mean and variance of nu(x)."""
         means, variances = self._component_moments(x)
         mean = self.weights @ means
         return mean, self.weights @ (variances + (means - mean) ** 2)
 
     def quantile(
-        self, x: Float[Tensor, "n"], level: float, *, observation: bool = False
-    ) -> Float[Tensor, "n"]:
+        self, x: Float[Tensor, " n"], level: float, *, observation: bool = False
+    ) -> Float[Tensor, " n"]:
         """The quantile of nu(x), or of a new target, taken as Gaussian under each component."""
         means, variances = self._component_moments(x)
         if observation:
@@ -151,7 +153,7 @@ class PosteriorMixture:
         return torch.cat([q.mode + part @ q.root.T for q, part in pairs])
 
     def sample_source(
-        self, x: Float[Tensor, "n"], n: int, generator: torch.Generator
+        self, x: Float[Tensor, " n"], n: int, generator: torch.Generator
     ) -> Float[Tensor, "s n"]:
         """The values at x of n functions nu, each from a component drawn by weight."""
         if len(self.components) == 1:
@@ -173,7 +175,7 @@ class PosteriorMixture:
 def modes_under(
     priors: dict[int, SourcePrior],
     joint_of: Callable[[SourcePrior], J],
-    start: Float[Tensor, "q"],
+    start: Float[Tensor, " q"],
     known: Mapping[int, Tensor] | None = None,
     **search: Any,
 ) -> dict[int, tuple[J, Mode]]:
@@ -199,7 +201,7 @@ def average_priors(
     likelihood: Likelihood,
     data: Observations,
     *,
-    start: Float[Tensor, "p"],
+    start: Float[Tensor, " p"],
     max_iter: int = 100,
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighed by the bounds on the evidence.
@@ -273,8 +275,8 @@ def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
 class _Top:
     """Where a climb ended: zeta, the mode there, and V."""
 
-    zeta: Float[Tensor, "2"]
-    Gamma: Float[Tensor, "p"]
+    zeta: Float[Tensor, " 2"]
+    Gamma: Float[Tensor, " p"]
     V: Float[Tensor, "2 2"]
 
 
@@ -285,7 +287,7 @@ class _Slice:
     begin: LogJoint
     ratio: float  # 1 / a
 
-    def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, "2"], Mode]:
+    def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, " 2"], Mode]:
         """The value, its gradient, and the mode as sought from ``start``."""
         value, gradient, mode = evidence_gradient(
             self._theta(zeta), partial(joint_at, self.begin), start, "bound"
@@ -308,7 +310,7 @@ class _Slice:
             found.append((posterior, value, log_weight))
         return found
 
-    def _theta(self, zeta: Float[Tensor, "2"]) -> Float[Tensor, "5"]:
+    def _theta(self, zeta: Float[Tensor, " 2"]) -> Float[Tensor, " 5"]:
         theta = theta_of(self.begin)
         theta[0], theta[_ZETA] = math.log(1 / self.ratio - 1), zeta
         return theta

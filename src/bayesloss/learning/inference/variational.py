@@ -4,10 +4,10 @@ Among Gaussians q = N(m, S) look for the one with the highest lower bound on the
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-What is random in nu(x) is a square: with the rows v_t of V and a matrix P from
-``SourcePrior.squares``, nu = features (P (V Gamma)^2 + A Gamma). Under q the vector f = V Gamma is
-normal with mean V m and covariance K = V S V^T, so that, with J the derivative of the coefficients
-at m and with slopes = features J and G = features P,
+What is random in nu(x) is a square: with V, P and A from ``SourcePrior.quadratic_form``,
+nu = features (P (V Gamma)^2 + A Gamma). Under q the vector f = V Gamma is normal with mean V m and
+covariance K = V S V^T, so that, with J the derivative of the coefficients at m and with slopes =
+features J and G = features P,
 
     E_q nu   = features (P (diag K + (V m)^2) + A m),
     Var_q nu = diag(slopes S slopes^T) + 2 diag(G (K o K) G^T),        o: entry by entry,
@@ -44,8 +44,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, check_data, find_mode
+from bayesloss.learning.inference.laplace import Posterior, check_data
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.warnings import warn_caller
@@ -60,8 +62,8 @@ _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
 
 Scalar = Float[Tensor, ""]
-Rows = Float[Tensor, "n"]
-Vector = Float[Tensor, "p"]
+Rows = Float[Tensor, " n"]
+Vector = Float[Tensor, " p"]
 Matrix = Float[Tensor, "p p"]
 
 
@@ -85,11 +87,8 @@ class GaussianBound:
 
     def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
         self.joint, self.expectation = joint, expectation
-        self.V, P = joint.prior.squares()
-        self.G = joint.data.features @ P
-        self.linear = joint.data.features @ joint.prior.jacobian(
-            torch.zeros_like(joint.prior.location)
-        )
+        self.V, P, A = joint.prior.quadratic_form()
+        self.G, self.linear = joint.data.features @ P, joint.data.features @ A
         self.nodes, self.node_weights = (each.to(P.device) for each in gauss_hermite(20))
 
     def __call__(self, m: Vector, precision: Matrix) -> Trial:

@@ -31,8 +31,10 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.posterior_draws import ordered_root
 from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.links.tables import (

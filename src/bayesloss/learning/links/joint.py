@@ -38,7 +38,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from bayesloss.learning.data.range_map import robust_reach
-from bayesloss.learning.inference.laplace import LogJoint, Mode, find_mode
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.links.tables import HermiteTable, table_nodes
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel

@@ -3,7 +3,7 @@ r"""The priors of learned links, from what is given of them and the scores of th
 A kernel's c is such that those scores fill half of [-1/c, 1/c]: f is periodic, and the two ends of
 the data are then half a period apart. Where nothing is given of a prior's variance and smoothness,
 Laplace's evidence chooses among a family. For the ISGP it is centred on a straight line, see
-:mod:`bayesloss.learning.sources.centred_isgp`: the members differ in a and in how far they stray
+:mod:`bayesloss.learning.sources.priors`: the members differ in a and in how far they stray
 from it,
 and with few data a fit is near a logistic regression on the scale that held-out scores ask for.
 """
@@ -15,8 +15,7 @@ from torch import Tensor
 
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
-from bayesloss.learning.sources.centred_isgp import CentredISGP
-from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
+from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 

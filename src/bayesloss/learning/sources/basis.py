@@ -2,15 +2,20 @@ r"""What a prior over sources asks of its kernel: a finite Mercer expansion (W&N
 
     k(x, z) = phi(x)^T Lambda phi(z),   psi(x) = int_0^x phi(z) phi(z)^T dz,   eq. (9).
 
-The eigenvalues, phi and psi are all that a new basis must bring. The rest follows in :math:`O(M^2)`
-numbers a point, because whatever is linear in psi is linear in h, the upper triangle of psi in
-:math:`F = M(M + 1)/2` columns. A basis whose psi consists of fewer functions overrides the five
-methods that speak of h together, as the trigonometric kernel does; what stands here is then a
-second route, for tests.
+The eigenvalues, phi and psi are all that a new basis must bring. The rest follows, because the
+integral of a squared f = w^T phi combines fixed functions h of x, and squares of fixed linear
+functions of w:
+
+    int_0^x f(z)^2 dz = w^T psi(x) w = h(x)^T P (V w)^2.
+
+Here h is the upper triangle of psi, :math:`F = M(M + 1)/2` functions. A basis whose psi consists of
+fewer overrides :meth:`Basis.integrals` and :meth:`Basis.squares` together, as the trigonometric
+kernel does; what stands here is then a second route, for tests.
 """
 
 import math
 from abc import ABC, abstractmethod
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -18,9 +23,9 @@ from torch.autograd import forward_ad
 
 from bayesloss.arrays import as_points
 
-__all__ = ["Basis"]
+__all__ = ["BLOCK", "Basis"]
 
-_BLOCK = 2**20  # numbers in a block of psi matrices: 8 MB in float64
+BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
 
 
 class Basis(ABC):
@@ -78,54 +83,26 @@ class Basis(ABC):
 
     def integrated_variance(self, x: Tensor) -> Tensor:
         """The integral of k(z, z) from 0 to x, tr(psi(x) Lambda), of shape (n,)."""
-        # eq. (10)
-        return self.integrals(x) @ self.square_coefficients(torch.diag(self.eigenvalues))
+        V, P = self.squares()
+        return self.integrals(x) @ (P @ (V**2 @ self.eigenvalues))  # eq. (10)
 
     def integrals(self, x: Tensor) -> Tensor:
         """The functions h(x) that the entries of psi(x) are made of: (n,) to (n, F)."""
-        row, column = self._triangle(x.device)
-        rows = max(1, _BLOCK // self.n_basis**2)
-        return torch.cat([self.psi(part)[:, row, column] for part in as_points(x).split(rows)])
-
-    def square_coefficients(self, moment: Tensor) -> Tensor:
-        """The p with p^T h(x) = tr(psi(x) moment), for symmetric moments: (..., M, M) to (..., F).
-
-        With ``moment = w w^T`` they are the coefficients of the integral of (w^T phi)^2, eq. (8).
-        """
-        row, column = self._triangle(moment.device)
-        return moment[..., row, column] * (2 - (row == column).to(moment.dtype))
-
-    def combine(self, s: Tensor) -> Tensor:
-        """The symmetric C with w^T C w = s^T square_coefficients(w w^T): (..., F) to (..., M, M).
-
-        ``combine(integrals(x))`` is psi(x); ``combine(weights @ integrals(x))`` is a weighted sum
-        of psi over many points without any psi.
-        """
-        row, column = self._triangle(s.device)
-        out = s.new_zeros((*s.shape[:-1], self.n_basis, self.n_basis))
-        out[..., row, column] = out[..., column, row] = s
-        return out
+        row, column = torch.triu_indices(self.n_basis, self.n_basis, device=x.device)
+        parts = as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        return torch.cat([self.psi(part)[:, row, column] for part in parts])
 
     def squares(self) -> tuple[Tensor, Tensor]:
-        """Vectors v_t and a matrix P with square_coefficients(w w^T) = P (v w)^2 for every w.
+        """V, of shape (T, M), and P, of shape (F, T): w^T psi(x) w = h(x)^T P (V w)^2 for every w.
 
-        Of shape (T, M) and (F, T); here by 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2.
+        P may be sparse. What depends on ``n_basis`` alone is best kept from call to call.
         """
-        row, column = self._triangle(self.eigenvalues.device)
-        unit = torch.eye(self.n_basis, dtype=torch.float64, device=row.device)
-        pair, place = row != column, torch.arange(len(row), device=row.device)
-        alone = place[~pair]  # where w_i^2 stands
-        P = torch.eye(len(row), dtype=torch.float64, device=row.device)
-        P[place[pair], alone[row[pair]]] = -1
-        P[place[pair], alone[column[pair]]] = -1
-        return unit[row] + pair[:, None] * unit[column], P
+        return _polarisation(self.n_basis, self.eigenvalues.device)
 
-    def jacobian(self, w: Tensor) -> Tensor:
-        """The derivative of square_coefficients(w w^T) with respect to w: (M,) to (F, M)."""
-        row, column = self._triangle(w.device)
-        unit = torch.eye(self.n_basis, dtype=w.dtype, device=w.device)
-        slope = w[row, None] * unit[column] + w[column, None] * unit[row]
-        return slope * (2 - (row == column).to(w.dtype))[:, None]
+    def square_coefficients(self, w: Tensor) -> Tensor:
+        """The p with h(x)^T p = w^T psi(x) w, eq. (8): (M,) to (F,), or (S, M) to (S, F)."""
+        V, P = self.squares()
+        return (P @ (V @ w.movedim(-1, 0)) ** 2).movedim(0, -1)
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8).
@@ -139,10 +116,18 @@ class Basis(ABC):
         -------
         Tensor of shape (n,) or (S, n)
         """
-        rows = max(1, _BLOCK // self.n_basis**2)
-        parts = [((w @ self.psi(part)) * w).sum(dim=-1) for part in as_points(x).split(rows)]
-        return torch.cat(parts).movedim(0, -1)
+        parts = as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        return torch.cat([((w @ self.psi(x)) * w).sum(dim=-1) for x in parts]).movedim(0, -1)
 
-    def _triangle(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        row, column = torch.triu_indices(self.n_basis, self.n_basis, device=device)
-        return row, column
+
+@lru_cache(maxsize=4)
+@torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
+def _polarisation(n_basis: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """V and a sparse P for the upper triangle: 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2."""
+    row, column = torch.triu_indices(n_basis, n_basis, device=device)
+    unit = torch.eye(n_basis, dtype=torch.float64, device=device)
+    pair, place = row != column, torch.arange(len(row), device=device)
+    alone = place[~pair]  # where w_i^2 stands
+    P = torch.eye(len(row), dtype=torch.float64, device=device)
+    P[place[pair], alone[row[pair]]] = P[place[pair], alone[column[pair]]] = -1
+    return unit[row] + pair[:, None] * unit[column], P.to_sparse()

@@ -16,11 +16,9 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 from bayesloss.kernels import SquaredExponential
-from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.basis import BLOCK, Basis
 
 __all__ = ["NystromBasis", "product_integrals"]
-
-_BLOCK = 2**20  # numbers in a block of psi matrices: 8 MB in float64
 
 
 class NystromBasis(Basis):
@@ -111,14 +109,12 @@ class NystromBasis(Basis):
 
         Shapes as in :meth:`Basis.integrated_square`.
         """
-        v = self.weights @ w.mT if w.ndim > 1 else self.weights @ w
-        rows = max(1, _BLOCK // self.n_basis**2)
-        parts = (
-            product_integrals(self.kernel, self.points, part) for part in as_points(x).split(rows)
-        )
-        if w.ndim > 1:
-            return torch.cat([((inner @ v) * v).sum(dim=1) for inner in parts]).T
-        return torch.cat([(inner @ v) @ v for inner in parts])
+        v = self.weights @ w.movedim(-1, 0)
+        parts = [
+            ((product_integrals(self.kernel, self.points, part) @ v) * v).sum(dim=1)
+            for part in as_points(x).split(max(1, BLOCK // self.n_basis**2))
+        ]
+        return torch.cat(parts).movedim(0, -1)
 
 
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:

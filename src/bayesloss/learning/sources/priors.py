@@ -4,34 +4,43 @@ The generative model of the ISGP (W&N section 3, definition 2):
 
     nu_0 ~ N(mu, 1/gamma),   w ~ N(0, Lambda),   f = w^T phi,   nu(x) = nu_0 + int_0^x f(z)^2 dz.
 
-Both priors are Gaussian in the parameters Gamma = (w, nu_0), a vector with nu_0 last, and in both
-nu(x) is linear in features of x that Gamma does not enter:
+Every prior here is Gaussian in its D parameters Gamma, nu_0 last, and nu(x) is a quadratic form in
+them, whose coefficients do not depend on x:
 
-    nu(x) = features(x) @ coefficients(Gamma).
+    nu(x) = features(x) @ u(Gamma),   u(Gamma) = P (V Gamma)^2 + A Gamma.
 
-For the GP the coefficients are Gamma itself; for the ISGP they are quadratic in w. Inference asks a
-prior for no more than these two and the derivatives of the second.
+A prior supplies the features and the matrices V, P and A. The rest follows. With d = V Gamma,
+
+    du/dGamma = 2 P diag(d) V + A,    d^2 (s^T u)/dGamma^2 = 2 V^T diag(P^T s) V,
+
+and for Gamma ~ N(m, S), with d = V m, K = V S V^T and J = du/dGamma at m,
+
+    E u = P (d^2 + diag K) + A m,     Cov u = J S J^T + 2 P (K o K) P^T,         o: entry by entry.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
-from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.basis import BLOCK, Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
-__all__ = ["GP", "ISGP", "SourcePrior", "trigonometric"]
+__all__ = ["GP", "ISGP", "CentredISGP", "SourcePrior", "trigonometric"]
 
 B = TypeVar("B", bound=Basis, covariant=True)
 
 
 class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
+
+    A subclass defines :meth:`features`, :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean`
+    and :meth:`start`.
 
     Parameters
     ----------
@@ -119,42 +128,48 @@ class SourcePrior(ABC, Generic[B]):
         """The functions of x that nu combines, of shape (n, F)."""
 
     @abstractmethod
-    def coefficients(self, Gamma: Tensor) -> Tensor:
-        """Their coefficients as a function of Gamma: (..., M + 1) to (..., F)."""
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        """V, of shape (T, D), P, of shape (F, T), and A, of shape (F, D): how Gamma enters nu.
 
-    @abstractmethod
-    def jacobian(self, Gamma: Tensor) -> Tensor:
-        """The derivative of the coefficients with respect to Gamma, of shape (F, M + 1)."""
-
-    @abstractmethod
-    def curvature(self, s: Tensor) -> Tensor:
-        """The second derivative of ``s @ coefficients(Gamma)``, of shape (M + 1, M + 1)."""
-
-    @abstractmethod
-    def squares(self) -> tuple[Tensor, Tensor]:
-        """A matrix V, of shape (T, M + 1), and P, of shape (F, T), that say how Gamma enters.
-
-        ``coefficients(Gamma) = P @ (V @ Gamma)**2 + jacobian(0) @ Gamma``.
+        They are asked for at each step, so a prior keeps them. P may be sparse.
         """
 
-    @abstractmethod
+    def coefficients(self, Gamma: Tensor) -> Tensor:
+        """The coefficients u of the features: (D,) to (F,), or (S, D) to (S, F)."""
+        V, P, A = self.quadratic_form()
+        Gamma = Gamma.movedim(-1, 0)
+        return (P @ (V @ Gamma) ** 2 + A @ Gamma).movedim(0, -1)
+
+    def jacobian(self, Gamma: Tensor) -> Tensor:
+        """The derivative of the coefficients with respect to Gamma, of shape (F, D)."""
+        V, P, A = self.quadratic_form()
+        return P @ (2 * (V @ Gamma)[:, None] * V) + A
+
+    def curvature(self, s: Tensor) -> Tensor:
+        """The second derivative of ``s @ coefficients(Gamma)``, of shape (D, D): constant."""
+        V, P, _ = self.quadratic_form()
+        return V.T @ (2 * (P.T @ s)[:, None] * V)
+
     def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
         """The mean of the coefficients, of shape (F,), when Gamma ~ N(location, root root^T)."""
+        V, P, A = self.quadratic_form()
+        # Lemma 7 as corrected: E[d^2] is the squared mean and the variance, proof of lemma 7.
+        return P @ ((V @ location) ** 2 + ((V @ root) ** 2).sum(dim=1)) + A @ location
 
-    @abstractmethod
-    def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
-        """A matrix Z with Z Z^T the covariance of ``rows @ coefficients``, for the same Gamma.
+    def covariance(self, location: Tensor, root: Tensor) -> Tensor:
+        """The covariance of the coefficients for the same Gamma, of shape (F, F)."""
+        V, P, _ = self.quadratic_form()
+        slopes, spread = self.jacobian(location) @ root, V @ root
+        K = spread @ spread.T
+        return slopes @ slopes.T + 2 * (P @ (P @ K**2).T)  # [MP92, section 3.2b]
 
-        Parameters
-        ----------
-        location : Tensor of shape (M + 1,)
-        root : Tensor of shape (M + 1, M + 1)
-        rows : Tensor of shape (R, F)
-
-        Returns
-        -------
-        Tensor of shape (R, any)
-        """
+    def variances(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
+        """The variances of ``rows @ coefficients`` for the same Gamma: (R, F) to (R,)."""
+        V, P, _ = self.quadratic_form()
+        slopes, spread, G = rows @ (self.jacobian(location) @ root), V @ root, rows @ P
+        K = spread @ spread.T
+        quadratic = ((G @ K**2) * G).sum(dim=1).clamp_min(0)  # rounding may fall below zero
+        return (slopes**2).sum(dim=1) + 2 * quadratic  # [MP92, section 3.2b]
 
     @abstractmethod
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -170,8 +185,8 @@ class SourcePrior(ABC, Generic[B]):
 
     def feature_blocks(self, x: Tensor) -> Iterator[Tensor]:
         """The features in blocks of rows: memory does not grow with n."""
-        columns = max(len(self.precision), len(self.coefficients(self.location)) // 2)
-        rows = max(1, 2**20 // columns)
+        n_features, size = self.quadratic_form()[2].shape
+        rows = max(1, BLOCK // max(size, n_features // 2))
         return (self.features(part) for part in x.split(rows))
 
 
@@ -205,43 +220,9 @@ class ISGP(SourcePrior[B]):
         """The functions h(x) of the kernel, and 1: of shape (n, F); trigonometric F = 2M + 2."""
         return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
 
-    def coefficients(self, Gamma: Tensor) -> Tensor:
-        """Those of the integral of f^2, such as its Fourier coefficients, and nu_0."""
-        w, nu_0 = Gamma[..., :-1], Gamma[..., -1:]
-        return torch.cat(
-            [self.kernel.square_coefficients(w[..., :, None] * w[..., None, :]), nu_0], dim=-1
-        )
-
-    def jacobian(self, Gamma: Tensor) -> Tensor:
-        """Linear in w, constant in nu_0."""
-        return torch.block_diag(self.kernel.jacobian(Gamma[:-1]), Gamma.new_ones((1, 1)))
-
-    def curvature(self, s: Tensor) -> Tensor:
-        """Twice the combination of psi with weights s, and zero for nu_0."""
-        return torch.block_diag(2 * self.kernel.combine(s[:-1]), s.new_zeros((1, 1)))
-
-    def squares(self) -> tuple[Tensor, Tensor]:
-        """Those of the kernel; nu_0 enters linearly."""
-        V, P = self.kernel.squares()
-        return torch.nn.functional.pad(V, (0, 1)), torch.nn.functional.pad(P, (0, 0, 0, 1))
-
-    def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
-        """Lemma 7 as corrected: E[w^T C w] = tr(C (Sigma_w + w w^T)) for combinations C of psi."""
-        w, nu_0 = location[:-1], location[-1:]
-        moment = root[:-1] @ root[:-1].T + torch.outer(w, w)  # E[w w^T], proof of lemma 7
-        return torch.cat([self.kernel.square_coefficients(moment), nu_0])
-
-    def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
-        """The part linear in Gamma, which carries the covariance with nu_0, and the quadratic one.
-
-        For q_j = w^T C_j w + t_j nu_0 [MP92, section 3.2b],
-        Cov(q_j, q_k) = g_j^T Sigma g_k + 2 tr(C_j Sigma_w C_k Sigma_w), g_j = (2 C_j w, t_j).
-        With Sigma_w = R R^T the trace is the inner product of R^T C_j R and R^T C_k R.
-        """
-        linear = rows @ self.jacobian(location) @ root
-        quadratic = root[:-1].T @ (self.kernel.combine(rows[:, :-1]) @ root[:-1])
-        # [MP92, section 3.2b]
-        return torch.cat([linear, math.sqrt(2) * quadratic.flatten(1)], dim=1)
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Squares of w as its kernel says, and nu_0, the coefficient of 1."""
+        return _with_intercept(*self.kernel.squares())
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values f(x)^2, eq. (13)."""
@@ -273,6 +254,76 @@ class ISGP(SourcePrior[B]):
         return torch.cat([w * self.kernel.eigenvalues.sqrt(), self.mu[None]])
 
 
+class CentredISGP(SourcePrior[TrigonometricKernel]):
+    r"""The ISGP with a mean: monotone sources around a straight line of slope 1.
+
+    W&N's f has mean zero, so that nu(x) = x on average but along no path: f^2 is chi-square. Where
+    a straight line is the first guess, as with log odds that a sigmoid was fitted to, f is given a
+    level:
+
+        f = w_0 + w^T phi,   w_0 ~ N(m, tau^2),   w ~ N(0, s^2 Lambda),   nu = nu_0 + int f^2.
+
+    With k(0, 0) = 1 and m^2 + tau^2 + s^2 = 1 the prior mean is nu(x) = mu + x as before (theorem
+    5), and s^2 says how far a path strays from a line. f^2 has no more harmonics than before, so
+    that the features stay those of the ISGP.
+
+    Parameters
+    ----------
+    kernel : TrigonometricKernel
+        Of the part of f that varies, scaled to its variance s^2.
+    tau : float, default=0.5
+        Prior standard deviation of the level w_0 of f; s^2 + tau^2 < 1.
+    mu, gamma : float
+        Prior mean and precision of nu_0.
+
+    Attributes
+    ----------
+    location, precision : Tensor of shape (M + 2,)
+        Of Gamma = (w, w_0, nu_0).
+
+    Raises
+    ------
+    ValueError
+        If s^2 + tau^2 is not below 1.
+    """
+
+    def __init__(
+        self, kernel: TrigonometricKernel, *, tau: float = 0.5, mu: float = 0.0, gamma: float = 1.0
+    ) -> None:
+        super().__init__(kernel, mu=mu, gamma=gamma)
+        self.tau = float(tau)
+        rest = 1 - as_number(kernel.variance) - self.tau**2
+        if not (rest > 0 and self.tau > 0):
+            raise ValueError(
+                "expected tau > 0 and kernel.variance + tau^2 < 1, got "
+                f"{as_number(kernel.variance):.4g} and tau={tau}"
+            )
+        level = self.mu.new_tensor([math.sqrt(rest)])
+        spread = self.mu.new_tensor([self.tau**-2])
+        self.location = torch.cat([self.location[:-1], level, self.location[-1:]])
+        self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
+
+    def features(self, x: Tensor) -> Tensor:
+        """The functions h(x) of the kernel, and 1: of shape (n, 2M + 2)."""
+        return torch.cat([self.kernel.integrals(x), x.new_ones((len(x), 1))], dim=1)
+
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        """That of the ISGP, with the level w_0 added to f."""
+        return _with_intercept(*self.kernel.squares(), level=True)
+
+    def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
+        """The values f(x)^2."""
+        return (Gamma[..., :-2] @ self.kernel.basis(x).T + Gamma[..., -2:-1]) ** 2
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The line mu + x."""
+        return self.mu + x
+
+    def start(self, x: Tensor) -> Tensor:
+        """The prior mean of Gamma: f constant."""
+        return self.location
+
+
 class GP(SourcePrior[B]):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
 
@@ -294,31 +345,9 @@ class GP(SourcePrior[B]):
         """The basis functions, and 1: of shape (n, M + 1)."""
         return torch.cat([self.kernel.basis(self._held(x)), x.new_ones((len(x), 1))], dim=1)
 
-    def coefficients(self, Gamma: Tensor) -> Tensor:
-        """Gamma itself."""
-        return Gamma
-
-    def jacobian(self, Gamma: Tensor) -> Tensor:
-        """The identity."""
-        return torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
-
-    def curvature(self, s: Tensor) -> Tensor:
-        """Zero."""
-        return s.new_zeros((len(s), len(s)))
-
-    def squares(self) -> tuple[Tensor, Tensor]:
-        """None: Gamma enters linearly."""
-        return self.location.new_zeros((0, len(self.location))), self.location.new_zeros(
-            (len(self.location), 0)
-        )
-
-    def mean_coefficients(self, location: Tensor, root: Tensor) -> Tensor:
-        """The mean of Gamma."""
-        return location
-
-    def fluctuations(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
-        """The rows times the root."""
-        return rows @ root
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        """No squares: the coefficients are Gamma itself."""
+        return _linear(len(self.location), self.location.device)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The derivative of w^T phi(x); zero where the GP is held."""
@@ -335,6 +364,27 @@ class GP(SourcePrior[B]):
 
     def _held(self, x: Tensor) -> Tensor:
         return x.clamp(-self.kernel.edge, self.kernel.edge)
+
+
+@lru_cache(maxsize=8)  # by the identity of V and P, which a basis keeps
+@torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
+def _with_intercept(V: Tensor, P: Tensor, level: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """V, P and A of (w, nu_0), or of (w, w_0, nu_0) with a level w_0, from V and P of w."""
+    if level:
+        V = torch.nn.functional.pad(V, (0, 1), value=1.0)
+    V = torch.nn.functional.pad(V, (0, 1))
+    P = torch.cat([P, P.new_zeros((1, len(V)))])
+    A = V.new_zeros((len(P), V.shape[1]))
+    A[-1, -1] = 1  # nu_0 is the coefficient of 1
+    return V, P, A
+
+
+@lru_cache(maxsize=8)
+@torch.inference_mode(False)
+def _linear(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """V and P of no squares, and the identity."""
+    A = torch.eye(size, dtype=torch.float64, device=device)
+    return A[:0], A[:, :0], A
 
 
 def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:

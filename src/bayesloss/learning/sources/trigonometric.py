@@ -5,15 +5,15 @@ The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
     phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
     lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
 
-The product of two basis functions is a sum of two harmonics, so the square of :math:`f = w^T phi`
-is a trigonometric polynomial of twice the degree, and its integral from 0 to x combines the
-:math:`2M + 1` functions
+The square of :math:`f = w^T phi` is a trigonometric polynomial of twice the degree, and its
+integral from 0 to x combines the :math:`2M + 1` functions
 
     h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
-                                               D_k = (1 - cos(k pi c x)) / (k pi c).
+                                               D_k = (1 - cos(k pi c x)) / (k pi c),
 
-Every entry of psi(x), eq. (9), is a sum of at most two of them. Whatever is linear in psi is
-therefore computed from h, in O(M) a point, and no n x M x M array is needed.
+with the Fourier coefficients of f^2. Those are a discrete Fourier transform, P, of f^2 at
+:math:`2M + 2` points of a period, where f is V w. So O(M) numbers a point are enough, and no array
+of n x M x M is needed.
 """
 
 import math
@@ -23,11 +23,9 @@ import torch
 from torch import Tensor
 
 from bayesloss.arrays import as_number, as_points, as_scalar
-from bayesloss.learning.sources.basis import Basis
+from bayesloss.learning.sources.basis import BLOCK, Basis
 
 __all__ = ["TrigonometricKernel"]
-
-_BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
 
 
 class TrigonometricKernel(Basis):
@@ -167,44 +165,12 @@ class TrigonometricKernel(Basis):
         cosines = 2 * half.imag**2 / frequency
         return torch.cat([x[:, None], sines, cosines], dim=1)
 
-    def square_coefficients(self, moment: Tensor) -> Tensor:
-        """The p with p^T h(x) = tr(psi(x) moment), for symmetric moments.
-
-        With ``moment = w w^T`` these are the Fourier coefficients of f^2: the self-convolution of
-        those of f = w^T phi. (..., M, M) to (..., 2M + 1).
-        """
-        flat = moment.flatten(-2)
-        out = flat.new_zeros((*flat.shape[:-1], 2 * self.n_basis + 1))
-        for index, weight in _products(self.n_basis, moment.device):
-            out = out.index_add(-1, index.flatten(), flat * weight.flatten())
-        return out
-
-    def combine(self, s: Tensor) -> Tensor:
-        """The symmetric C with w^T C w = s^T square_coefficients(w w^T).
-
-        (..., 2M + 1) to (..., M, M).
-        """
-        (first, first_weight), (second, second_weight) = _products(self.n_basis, s.device)
-        return first_weight * s[..., first] + second_weight * s[..., second]
-
     def squares(self) -> tuple[Tensor, Tensor]:
-        """The basis at 2M + 2 points of a period, and the discrete Fourier transform of f^2 there.
+        """V, of shape (2M + 2, M), and P, of shape (2M + 1, 2M + 2), as of :meth:`Basis.squares`.
 
-        Of shape (2M + 2, M) and (2M + 1, 2M + 2). f^2 has degree M: its values there determine it.
+        V w is f at points of a period, and P (V w)^2 the Fourier coefficients of f^2.
         """
-        size = 2 * self.n_basis + 2
-        t = torch.arange(size, dtype=torch.float64, device=self.a.device) * (2 / (self.c * size))
-        waves = _powers(math.pi * self.c * t, self.n_basis).T
-        P = torch.cat([torch.ones_like(t)[None], 2 * waves.real, 2 * waves.imag]) / size
-        return self.basis(t), P
-
-    def jacobian(self, w: Tensor) -> Tensor:
-        """The derivative of square_coefficients(w w^T) with respect to w, of shape (2M + 1, M)."""
-        out = w.new_zeros((2 * self.n_basis + 1, self.n_basis))
-        columns = torch.arange(self.n_basis, device=w.device).expand(self.n_basis, -1)
-        for index, weight in _products(self.n_basis, w.device):
-            out = out.index_put((index, columns), 2 * weight * w[:, None], accumulate=True)
-        return out
+        return _fourier_transform(self.n_basis, self.eigenvalues.device)
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time and few passes.
@@ -212,14 +178,14 @@ class TrigonometricKernel(Basis):
         The Fourier series of f^2, integrated term by term, is a polynomial in exp(i pi c x).
         Shapes as in :meth:`Basis.integrated_square`.
         """
-        moment = (w[..., :, None] * w[..., None, :]).reshape(-1, self.n_basis, self.n_basis)
-        level, *waves = self.square_coefficients(moment).split([1, self.n_basis, self.n_basis], 1)
+        p = self.square_coefficients(w.reshape(-1, self.n_basis))
+        level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
         harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=w.device)
         series = torch.complex(-waves[1], -waves[0]) / (math.pi * self.c * harmonics)
         # The rest sums series_k (z^k - 1), z = exp(i pi c x). Near x = 0 that would cancel, so
         # z - 1 is taken out, and exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
         quotient = series.flip(1).cumsum(1).flip(1)
-        rows = max(1, _BLOCK // (16 * (self.n_basis // 8 + len(series))))
+        rows = max(1, BLOCK // (16 * (self.n_basis // 8 + len(series))))
         parts = []
         for part in as_points(x).split(rows):
             half = 0.5 * math.pi * self.c * part
@@ -262,27 +228,19 @@ class TrigonometricKernel(Basis):
 
 
 @lru_cache(maxsize=16)
-@torch.inference_mode(False)  # or else what is cached there could not be differentiated elsewhere
-def _products(n_basis: int, device: torch.device) -> list[tuple[Tensor, Tensor]]:
-    """For each pair of basis functions: the two entries of h in its integral, and their weights.
+@torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
+def _fourier_transform(n_basis: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The basis at 2M + 2 points of a period, and the discrete Fourier transform there.
 
-    cos m cos n = (cos(m - n) + cos(m + n)) / 2,  sin m sin n = (cos(m - n) - cos(m + n)) / 2,
-    sin m cos n = (sin(m + n) + sin(m - n)) / 2.
+    f^2 has degree M, so that its values at these points determine it. No c: a period is a period.
     """
-    m = torch.arange(1, n_basis // 2 + 1, device=device)[:, None]
-    n = m.T
-    total, gap, sign = m + n, (m - n).abs(), (m - n).sign()
-    one = torch.ones_like(total)
-    # In h, x (the integral of 1) stands at 0, S_k at k and D_k at n_basis + k.
-    index_sum = _blocks(total, n_basis + total, n_basis + total, total)
-    index_gap = _blocks(gap, n_basis + gap, n_basis + gap, gap)
-    weight_sum = _blocks(one, one, one, -one).to(torch.float64) / 2
-    weight_gap = _blocks(one, -sign, sign, one).to(torch.float64) / 2
-    return [(index_sum, weight_sum), (index_gap, weight_gap)]
-
-
-def _blocks(cc: Tensor, cs: Tensor, sc: Tensor, ss: Tensor) -> Tensor:
-    return torch.cat([torch.cat([cc, cs], dim=1), torch.cat([sc, ss], dim=1)], dim=0)
+    size = 2 * n_basis + 2
+    angle = torch.arange(size, dtype=torch.float64, device=device) * (2 * math.pi / size)
+    waves = _powers(angle, n_basis)
+    few = waves[:, : n_basis // 2]
+    mean = torch.ones((1, size), dtype=torch.float64, device=device)
+    P = torch.cat([mean, 2 * waves.real.T, 2 * waves.imag.T]) / size
+    return torch.cat([few.real, few.imag], dim=1), P
 
 
 def _powers(angle: Tensor, degree: int) -> Tensor:

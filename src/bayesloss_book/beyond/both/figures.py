@@ -10,29 +10,16 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss_book.beyond.both.mixture import turning_scores
 from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
-from bayesloss_book.beyond.both.tilted import (
-    cut_of,
-    labels_joint,
-    tilted_evidence,
-)
+from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import costs_at
-
-__all__ = [
-    "Live",
-    "by_kind",
-    "draw_links",
-    "draw_mixture",
-    "draw_regrets",
-    "draw_risk",
-    "live",
-    "risks",
-]
 
 STYLES = {
     "chains": ("black", "", "-"),
@@ -98,10 +85,7 @@ def draw_links(here: Live, threshold: float) -> Figure:
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     """The posterior risk of saying yes from a score on, by three methods.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
+    Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
     """
     costs = costs_at(threshold)
     size = len(here.given.targets)

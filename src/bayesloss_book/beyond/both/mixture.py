@@ -19,25 +19,13 @@ from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
 
-__all__ = ["by_decisions", "by_scores", "turning_scores"]
-
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
 
 def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
     """The cost of all cost pairs' decisions at a score, each taken by its own turning score.
 
-    Parameters
-    ----------
-    prior : ISGP
-    Gamma : Tensor of shape (M + 1,)
-    score : float
-    label : {0, 1}
-
-    Returns
-    -------
-    float
-        By quadrature over the log odds of t; in nats.
+    By quadrature over the log odds of t, on one path Gamma (M + 1,); in nats.
     """
     middle = _source(prior, Gamma, score)
 
@@ -65,21 +53,10 @@ def by_scores(prior: ISGP, Gamma: Tensor, low: float, high: float, label: int) -
 def turning_scores(
     prior: ISGP, Gamma: Tensor, thresholds: NDArray[np.float64], grid: Tensor
 ) -> NDArray[np.float64]:
-    """The scores at which cost pairs turn, on many links at once.
+    """The scores (K, T) at which cost pairs turn, on many links at once.
 
-    Parameters
-    ----------
-    prior : ISGP
-    Gamma : Tensor of shape (K, M + 1)
-    thresholds : array of shape (T,)
-        Ascending, between 0 and 1.
-    grid : Tensor of shape (G,)
-        Ascending scores; a pair that turns beyond them is put at their end.
-
-    Returns
-    -------
-    array of shape (K, T)
-        By linear interpolation of the log odds.
+    By linear interpolation of the log odds, for Gamma (K, M + 1), thresholds (T,) and a grid of
+    scores (G,), both ascending; a pair that turns beyond the grid is put at its end.
     """
     log_odds = np.log(thresholds / (1 - thresholds))
     nu = prior.source(grid, Gamma).numpy()

@@ -18,8 +18,6 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
 
-__all__ = ["DATA", "N_BASIS", "Problem", "make_prior", "problem"]
-
 N_BASIS = 16
 _REACH, _EDGE = 50.0, 45.0  # scores' largest size, and where their outer hundredths are put
 
@@ -34,21 +32,12 @@ DATA = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Labelled scores to learn from, and scores to decide on.
+    """Labelled scores to learn from, and scores to decide on."""
 
-    Attributes
-    ----------
-    x, y : Tensor of shape (n,)
-        Scores, and labels 0 and 1.
-    targets : Tensor of shape (S,)
-        In ascending order.
-    labels : Tensor of shape (S,)
-        What the targets turned out to be, or, where links are simulated, the probability of a 1.
-    """
-
-    x: Tensor
-    y: Tensor
-    targets: Tensor
+    x: Tensor  # (n,), scores, and labels 0 and 1
+    y: Tensor  # (n,)
+    targets: Tensor  # (S,), in ascending order
+    # (S,), what the targets turned out to be, or, where links are simulated, the probability of a 1
     labels: Tensor
 
 
@@ -59,13 +48,7 @@ def make_prior() -> ISGP:
 
 
 def problem(data: str, n: int, seed: int, n_targets: int = 200) -> Problem:
-    """Draw n labelled scores, and other scores as targets.
-
-    Raises
-    ------
-    ValueError
-        If the data are not known by name.
-    """
+    """Draw n labelled scores, and other scores as targets."""
     if data not in DATA:
         raise ValueError(f"expected data of {list(DATA)}, got {data!r}")
     if data == "simulated":

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
@@ -32,18 +34,6 @@ from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "METHODS",
-    "RATIOS",
-    "cells",
-    "chains",
-    "decisions",
-    "gaussian_noise",
-    "measure",
-    "probabilities",
-    "run",
-]
 
 METHODS = {
     "mode": "the mode's link",
@@ -68,21 +58,10 @@ def gaussian_noise(n_draws: int = 4096) -> Tensor:
 def chains(
     joint: LogJoint, targets: Tensor, *, n_chains: int, n_draws: int, seed: int
 ) -> tuple[Tensor, float, float]:
-    """The exact posterior's probabilities at the targets.
+    """The exact posterior's probabilities at the targets, whose features are (S, F).
 
-    Parameters
-    ----------
-    joint : LogJoint
-    targets : Tensor of shape (S, F)
-        The prior's features there.
-    n_chains, n_draws, seed : int
-
-    Returns
-    -------
-    p : Tensor of shape (chains, S)
-        The mean of sigma(nu) over each chain.
-    r_hat, effective_size : float
-        The worst of nu at five targets: Gamma itself means nothing, since -w is the same source.
+    Returns the mean of sigma(nu) over each chain, (chains, S), and the worst R-hat and effective
+    size of nu at five targets: Gamma itself means nothing, since -w is the same source.
     """
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
@@ -112,15 +91,12 @@ def decisions(cut: int, n_targets: int) -> Tensor:
 def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dict[str, float]:
     """All methods and costs on one draw of labels.
 
-    Returns
-    -------
-    dict
-        ``method_ratio``: LHG (28), the regret under the chains' posterior, from 0 to 1.
-        ``method_ratio_paid``: the mean cost on the targets as they turned out; that of deciding
-        by the chains is ``chains_ratio_paid``. ``p_method``: the largest error of a probability.
-        ``p_error``: the chains' own largest standard error. ``r_hat``, ``effective_size``.
-        ``settled``: whether Table 3 ended at all costs. ``share``: what a weighted draw is worth,
-        in independent draws from the posterior.
+    ``method_ratio``: LHG (28), the regret under the chains' posterior, from 0 to 1.
+    ``method_ratio_paid``: the mean cost on the targets as they turned out; that of deciding by the
+    chains is ``chains_ratio_paid``. ``p_method``: the largest error of a probability. ``p_error``:
+    the chains' own largest standard error. ``r_hat``, ``effective_size``. ``settled``: whether
+    Table 3 ended at all costs. ``share``: what a weighted draw is worth, in independent draws from
+    the posterior.
     """
     prior, given = make_prior(), problem(data, n, seed)
     joint = labels_joint(prior, given.x, given.y)

@@ -30,8 +30,10 @@ import torch
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.inference.variational import (
     Expectation,
@@ -41,39 +43,17 @@ from bayesloss.learning.inference.variational import (
 )
 from bayesloss.learning.sources.priors import SourcePrior
 
-__all__ = [
-    "TiltedBound",
-    "TiltedJoint",
-    "best_cut",
-    "cut_of",
-    "labels_joint",
-    "mean_probability",
-    "one_more_label",
-    "table_3",
-    "tilted_evidence",
-]
-
-
 _DRAWS = 256  # over which the log utility is averaged under a Gaussian
 
 
 @dataclass(frozen=True)
 class TiltedJoint(LogJoint):
-    """The log joint density of labels and Gamma, plus the log utility of decisions.
+    """The log joint density of labels and Gamma, plus the log utility of decisions."""
 
-    Attributes
-    ----------
-    targets : Tensor of shape (S, F)
-        The prior's features at the targets' scores.
-    slope : Tensor of shape (S,)
-        What the probability of a 1 costs where it was decided: -c_plus for yes, c_minus for no.
-    base : float
-        M less what yes costs where the probability is zero, on average over targets.
-    """
-
-    targets: Tensor
+    targets: Tensor  # (S, F), the prior's features at the targets' scores
+    # (S,), what the probability of a 1 costs where it was decided: -c_plus for yes, c_minus for no
     slope: Tensor
-    base: float
+    base: float  # M less what yes costs where the probability is zero, on average over targets
 
     def _utility(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
         p = torch.sigmoid(self.prior.coefficients(Gamma) @ self.targets.T)
@@ -165,19 +145,8 @@ def tilted_evidence(
 ) -> float:
     """The log evidence of labels and utility; minus infinity where no Gaussian was found.
 
-    Parameters
-    ----------
-    joint : LogJoint
-        Of the labels.
-    mode : Mode
-        Of it.
-    targets : Tensor of shape (S, F)
-        The prior's features at the targets, in ascending order.
-    cut : int
-        Yes from this target on.
-    costs : CostMatrix
-    by_variation : bool
-        The highest variational bound, in the place of Laplace's approximation.
+    The targets (S, F) ascend, and are decided with yes from ``cut`` on; ``by_variation`` puts the
+    highest variational bound in the place of Laplace's approximation.
     """
     tilted = _tilted(joint, targets, cut, costs)
     found = find_mode(tilted, mode.Gamma)
@@ -221,21 +190,8 @@ def table_3(
 ) -> tuple[int, bool]:
     """LHG Table 3 over Gamma: a cut by the Gaussian of the posterior that the last cut tilts.
 
-    Parameters
-    ----------
-    joint, mode, targets, costs
-        As in :func:`tilted_evidence`.
-    noise : Tensor of shape (draws, M + 1)
-        Standard normal: the Gaussian's draws, the same in every round.
-    start : int
-        The first cut.
-    max_iter : int
-
-    Returns
-    -------
-    cut : int
-    settled : bool
-        Whether it repeated itself.
+    The Gaussian's draws are made of the same standard normal noise (draws, M + 1) in every round.
+    Returns the cut, and whether it repeated itself.
     """
     cut = start
     for _ in range(max_iter):
@@ -260,20 +216,7 @@ def mean_probability(
 
 
 def one_more_label(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, at: Tensor) -> Tensor:
-    """The probability of a 1 from Laplace's evidences with a label 1 and with a label 0 there.
-
-    Parameters
-    ----------
-    prior : SourcePrior
-    x, y : Tensor of shape (n,)
-    mode : Mode
-        Of the labels' joint density.
-    at : Tensor of shape (S,)
-
-    Returns
-    -------
-    Tensor of shape (S,)
-    """
+    """The probability (S,) of a 1 from Laplace's evidences with a label 1 and a label 0 there."""
     out = torch.empty(2, len(at), dtype=torch.float64)
     for i, score in enumerate(at):
         for label in (0, 1):

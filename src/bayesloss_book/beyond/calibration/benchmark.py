@@ -26,21 +26,6 @@ from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, 
 from bayesloss_book.beyond.calibration.tables import LARGER, TABLES
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "DRAWS",
-    "MORE",
-    "SIZES",
-    "STORES",
-    "cells",
-    "measure",
-    "measure_one",
-    "more_cells",
-    "planned",
-    "run",
-    "shuffled_cells",
-    "table_cells",
-]
-
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
 MORE = {50: 2, 20_000: 1, 100_000: 1}  # draws of other sizes; the last of curves only
@@ -134,23 +119,7 @@ def measure(
 ) -> dict[str, float]:
     """Calibrate one draw by every method, and measure the probabilities of the test cases.
 
-    Parameters
-    ----------
-    methods : sequence of str
-        Of `rivals.METHODS`.
-    data, task, model : str
-        A set of scores.
-    n, number : int
-        Cases to calibrate on, and the number of the draw.
-    timed : bool
-        Whether processor seconds are among the measures.
-    shuffled : bool
-        As for `scores.draw`.
-
-    Returns
-    -------
-    dict
-        What `measure_one` finds, as "method: measure".
+    What `measure_one` finds, as "method: measure".
     """
     cases = draw(data, task, model, n, number, shuffled=shuffled)
     known = kind(data) == "curve"
@@ -174,27 +143,12 @@ def measure_one(
 ) -> dict[str, float]:
     """Fit one calibrator and measure it.
 
-    Parameters
-    ----------
-    method : str
-    scores, y, test_scores, truth, probability
-        As in `scores.Draw`.
-    known : bool
-        Whether the truth is the curve that calibrators look for, so that a band can be judged.
-    timed : bool
-        Whether processor seconds are among the measures.
-
-    Returns
-    -------
-    dict
-        ``log_loss`` (nats) and ``brier`` (mean squared distance of probability and label):
-        expectations over the test labels where their probabilities are known. ``calibration``: the
-        distance of confidence and frequency, over 15 equal bins. ``failed``: the share of test
-        cases without a probability, all if the method raised an error; they get the share of
-        positives among the cases. For `rivals.OURS` also ``coverage`` and ``width`` of its
-        95 % band, averaged over test scores; the coverage is NaN where the curve is not known.
-        ``fit_seconds`` and ``predict_seconds`` of processor time if asked for, the second for all
-        test scores.
+    ``log_loss`` (nats) and ``brier`` are expectations over the test labels where their
+    probabilities are known; ``calibration`` is the distance of confidence and frequency over 15
+    equal bins; ``failed`` the share of test cases without a probability, which get the share of
+    positives. For `rivals.OURS` also ``coverage`` (NaN where the curve is not ``known``) and
+    ``width`` of the 95 % band. If ``timed``, ``fit_seconds`` and ``predict_seconds`` of processor
+    time.
     """
     _warm(method)
     curve, p, seconds = attempt(
@@ -223,21 +177,10 @@ def measure_one(
 def attempt(
     fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
 ) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
-    """Fit a calibrator, predict, and take the time.
+    """Fit a calibrator, predict, and take the processor time.
 
-    Returns
-    -------
-    curve : callable or None
-        None if the fit raised an error.
-    probabilities : ndarray of that shape
-        NaN if the fit or the prediction raised an error.
-    seconds : dict
-        ``fit_seconds`` and ``predict_seconds`` of processor time.
-
-    Raises
-    ------
-    ImportError
-        If the method's package is not installed.
+    Where the method raises an error there is no curve, and probabilities are NaN; but a package
+    that is not installed is an ImportError.
     """
     curve, p = None, np.full(shape, np.nan)
     begin = middle = time.process_time()

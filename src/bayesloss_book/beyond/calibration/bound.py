@@ -16,8 +16,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.beyond.calibration.scores import draw
 
-__all__ = ["judge"]
-
 _FILLED = 0.5  # the part of the period's half that scores fill
 _N_BASIS = 32
 _GAMMA = 0.25
@@ -28,19 +26,9 @@ _DRAWS = 128  # curves, for the mean probability
 def judge(data: str, n: int, draws: int) -> pd.DataFrame:
     """Fit the ISGP at every smoothness to draws of a simulated curve.
 
-    Parameters
-    ----------
-    data : str
-        Of `scores.CURVES`.
-    n, draws : int
-        Cases in a draw, and how many draws.
-
-    Returns
-    -------
-    DataFrame
-        A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
-        largest of the draw; ``loss``, the expected log loss of the mean probability at the test
-        scores in nats, less the sigmoid's.
+    A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
+    largest of the draw; ``loss``, the expected log loss of the mean probability at the test scores
+    in nats, less the sigmoid's.
     """
     return pd.concat([_judge_one(data, n, number) for number in range(draws)], ignore_index=True)
 
@@ -56,7 +44,8 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     )
     likelihood = Bernoulli()
     grid = torch.linspace(-half, half, _GRID, dtype=torch.float64)
-    observations = likelihood.spread(prior.features, x - centre, y, torch.ones_like(y), grid)
+    shares = likelihood.shares(x - centre, y, torch.ones_like(y), grid)
+    observations = likelihood.on_grid(prior.features, grid, shares)
     priors = [at_smoothness(prior, a) for a in SMOOTHNESS]
     average = average_priors(priors, likelihood, observations, start=prior.start(x - centre))
     at = to_log_odds(cases.test_scores)

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 
-__all__ = ["NAME", "experiments", "main", "measures", "run"]
-
 Array = NDArray[np.float64]
 
 NAME = "bayesloss"
@@ -38,11 +36,6 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
     """The groups of a file: data set, model, probabilities and labels, to calibrate and to test.
 
     Probabilities have the shape (n, K).
-
-    Raises
-    ------
-    ImportError
-        If h5py is not installed.
     """
     try:
         import h5py
@@ -62,21 +55,11 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
 
 
 def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.DataFrame:
-    """Calibrate every group of a file, and measure the probabilities of its test cases.
+    """Calibrate every group of a file by our calibrators, and measure the test probabilities.
 
-    Parameters
-    ----------
-    path : Path
-    calibrate : callable, optional
-        Takes probabilities (n, K), labels (n,) and probabilities (m, K), returns the last,
-        calibrated; by default our calibrators.
-
-    Returns
-    -------
-    DataFrame
-        CalArena's columns: ``dataset``, ``model``, ``cal_size``, ``test_size``, for more than two
-        classes ``n_classes``, and what `measures` finds; ``time`` is that of the fit and the
-        predictions, in seconds on the wall clock.
+    The table has CalArena's columns: ``dataset``, ``model``, ``cal_size``, ``test_size``, for more
+    than two classes ``n_classes``, what `measures` finds, and ``time`` of fit and predictions on
+    the wall clock.
     """
     calibrate = calibrate or _ours
     rows = []
@@ -94,21 +77,11 @@ def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.Data
 
 
 def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
-    """CalArena's measures, as `probmetrics` defines them.
+    """CalArena's measures of probabilities (m, K), as `probmetrics` defines them.
 
-    Parameters
-    ----------
-    p : ndarray of shape (m, K)
-    y : ndarray of shape (m,)
-        Labels 0 to K - 1.
-
-    Returns
-    -------
-    dict
-        ``brier``: the squared distance summed over classes, for two classes twice scikit-learn's.
-        ``logloss`` in nats. ``kuiper``, for two classes: the range of the cumulated difference of
-        labels and probabilities. ``ece-15``: over 15 equal bins, of the probability of class 1, or
-        for more classes of the largest. ``accuracy``.
+    ``brier`` is summed over classes, for two classes twice scikit-learn's; ``logloss`` is in nats;
+    ``kuiper``, for two classes, the range of the cumulated difference of labels and probabilities;
+    ``ece-15`` has 15 equal bins, of the probability of class 1 or of the largest.
     """
     rows = np.arange(len(y))
     hits = np.zeros_like(p)

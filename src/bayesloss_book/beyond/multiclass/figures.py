@@ -12,8 +12,6 @@ from bayesloss_book.beyond.multiclass import summary
 from bayesloss_book.beyond.multiclass.theorems import PLANE, curl, sources_like
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["STYLES", "draw_curl", "draw_losses", "draw_rounds", "draw_sources"]
-
 STYLES = {  # colour and marker
     "multinomial": (COLOURS["Linear"], "x"),
     "one-vs-rest": (COLOURS["accent"], "v"),

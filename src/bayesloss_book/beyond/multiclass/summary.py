@@ -5,8 +5,6 @@ import pandas as pd
 
 from bayesloss_book.beyond.multiclass.benchmark import IMAGES, METHODS
 
-__all__ = ["differences", "losses", "settings"]
-
 _KEYS = ["data", "n", "C"]
 
 

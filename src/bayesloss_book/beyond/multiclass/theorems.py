@@ -20,18 +20,6 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
-__all__ = [
-    "PLANE",
-    "Source",
-    "curl",
-    "inverse_link",
-    "line",
-    "link",
-    "losses_of_draws",
-    "sources_like",
-    "work",
-]
-
 Array = NDArray[np.float64]
 
 # Two directions of length 1, at right angles, that span the plane of three scores with sum 0.
@@ -125,20 +113,7 @@ def work(sources: Sequence[Source], corners: Array, n: int = 200) -> float:
 
 
 def losses_of_draws(nu: Array, classes: NDArray[np.int64]) -> dict[str, Array]:
-    """Log losses of sources that are drawn, of their mean, and of the mean probability.
-
-    Parameters
-    ----------
-    nu : ndarray of shape (S, n, K)
-        Values of S draws at n cases.
-    classes : ndarray of shape (n,)
-
-    Returns
-    -------
-    dict
-        "drawn": the mean loss of a draw, "mean source": the loss with the draws' mean for nu,
-        "mean probability": the loss of the mean of the draws' probabilities, each of shape (n,).
-    """
+    """Log losses of drawn sources (S, n, K), of their mean, and of the mean probability."""
     rows = np.arange(len(classes))
     log_p = (nu - logsumexp(nu, axis=2, keepdims=True))[:, rows, classes]
     mean = nu.mean(axis=0)

@@ -11,8 +11,6 @@ from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["SETTINGS", "SIZES", "cells", "measure", "measure_cost", "run"]
-
 SETTINGS = (  # kind, shift, k
     ("line", 2.0, 7),
     ("line", 0.0, 7),
@@ -68,11 +66,8 @@ def measure(
 ) -> dict[str, float]:
     """All methods on one problem.
 
-    Returns
-    -------
-    dict
-        ``"method: d_L"`` over the test distribution, and ``"method: error"``, the mean squared
-        distance from the true function or from labels; the same for "posterior mean" and "zero".
+    ``"method: d_L"`` over the test distribution, and ``"method: error"``, the mean squared distance
+    from the true function or from labels; the same for "posterior mean" and "zero".
     """
     problem = draw(kind, shift, k, seed, n_points=n_points)
     model, fresh = problem.model, problem.fresh
@@ -94,11 +89,8 @@ def measure(
 def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> dict[str, float]:
     """Find one mean on the line; the time of the cell is that of the method.
 
-    Returns
-    -------
-    dict
-        ``error``: mean squared distance of the decision from the true function, over the test
-        distribution.
+    ``error``: mean squared distance of the decision from the true function, over the test
+    distribution.
     """
     problem = covariate_shift(repeat, n=n, k=k)
     model, generator = problem.model, torch.Generator().manual_seed(repeat)

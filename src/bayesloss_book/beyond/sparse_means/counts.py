@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 
-__all__ = ["Counted", "by_hand", "count", "problem"]
-
 _NOISE = 0.04
 _BACKWARD = 5  # the cost of a value and its gradient in units of the value, at most (Griewank)
 
@@ -58,12 +56,9 @@ def problem(n: int, m: int) -> tuple[GPRegression, torch.Tensor]:
 def count(n: int, k: int, m: int, *, oversampling: int = 2, n_moves: int = 20) -> dict[str, int]:
     """Multiplications of each method, and of each part of the targeted mean.
 
-    Returns
-    -------
-    dict
-        ``least KL``: LHG eq. (34). ``spread``, ``teacher``, ``choice`` and ``fit``: of
-        `sparse_mean_targeted`. ``moves, at most``: a value counted, times the most that a value
-        with its gradient costs, times the steps.
+    ``least KL``: LHG eq. (34). ``spread``, ``teacher``, ``choice`` and ``fit``: of
+    `sparse_mean_targeted`. ``moves, at most``: a value counted, times the most that a value with
+    its gradient costs, times the steps.
     """
     parts, _ = by_hand(*problem(n, m), k=k, size=oversampling * k)
     parts["moves, at most"] *= _BACKWARD * n_moves

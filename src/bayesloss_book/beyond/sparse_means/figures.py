@@ -20,8 +20,6 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-__all__ = ["draw_benchmark", "draw_cost", "draw_discount", "draw_places", "draw_sizes"]
-
 _LARGE = 12  # points
 _STYLES = {
     "posterior mean": ("black", "-"),
@@ -121,10 +119,7 @@ def draw_benchmark(
     axis.set(xscale="log", xlabel="$d_L$, as a part of the least KL's")
     axis.grid(axis="y", visible=False)
     figure.legend(
-        *axis.get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=2,
-        fontsize=_LARGE - 1,
+        *axis.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_LARGE - 1
     )
     _enlarge(axis)
     return figure

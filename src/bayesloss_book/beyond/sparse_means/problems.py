@@ -28,8 +28,6 @@ from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
 
-__all__ = ["KINDS", "Problem", "draw"]
-
 KINDS = ("line", "plane", "four inputs", "cars", "diabetes")
 
 _SIMULATED = {"plane": (2, 1.0), "four inputs": (4, 0.5)}  # inputs, a of the kernel
@@ -41,50 +39,22 @@ _FEATURES = 500  # cosines of a draw from the prior
 
 @dataclass(frozen=True)
 class Problem:
-    """Data, what is known of the test inputs, and what a mean is judged by.
-
-    Attributes
-    ----------
-    model : GPRegression
-    support : list of int
-        k training points drawn at random: of "line", at equal ranks.
-    points : Tensor of shape (m,) or (m, D)
-        Test inputs without labels.
-    fresh : Tensor of shape (l,) or (l, D)
-        Others.
-    weights : Tensor of shape (l,) or None
-        Their masses.
-    outcomes : Tensor of shape (l,)
-        The true function there, or the labels of a table.
-    """
+    """Data, what is known of the test inputs, and what a mean is judged by."""
 
     model: GPRegression
-    support: list[int]
-    points: Tensor
-    fresh: Tensor
-    weights: Tensor | None
-    outcomes: Tensor
+    support: list[int]  # k training points drawn at random: of "line", at equal ranks
+    points: Tensor  # (m,) or (m, D), test inputs without labels
+    fresh: Tensor  # (l,) or (l, D), others
+    weights: Tensor | None  # (l,), their masses
+    outcomes: Tensor  # (l,), the true function there, or the labels of a table
 
 
 def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> Problem:
-    """One problem.
+    """One problem of `KINDS`.
 
-    Parameters
-    ----------
-    kind : str
-        Of `KINDS`.
-    shift : float
-        Of simulated test inputs: their distance from the centre of the training inputs, and 0 for
-        the same distribution as theirs. Of tables: how strongly the column sorts the rows, 0 for
-        not at all.
-    k, seed : int
-    n_points : int
-        In tables half of the rows that are asked for.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind.
+    ``shift`` is the distance of simulated test inputs from the centre of the training inputs; of
+    tables, how strongly the column sorts the rows, 0 for not at all. Of tables half of ``n_points``
+    are known.
     """
     if kind not in KINDS:
         raise ValueError(f"expected a problem of {KINDS}, got {kind!r}")

@@ -26,8 +26,6 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-__all__ = ["FIXED", "ORACLES", "OURS", "PLACED", "density_ratio", "fit", "inputs_by_the_bound"]
-
 OURS = "targeted"
 FIXED = ("least KL", "FITC", "importance weights", "fitted to FITC at the targets", "exact fit")
 PLACED = (
@@ -51,20 +49,7 @@ _KL_SHARE = 0.1  # of sigma^2 / m: the weight of the KL where samples stand for 
 
 
 def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
-    """Inputs of k functions, and their coefficients.
-
-    Parameters
-    ----------
-    name : str
-        Of `FIXED`, `PLACED` or `ORACLES`.
-    problem : Problem
-    k : int
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
-    """
+    """Inputs of k functions, and their coefficients, by one of `FIXED`, `PLACED` or `ORACLES`."""
     model, points = problem.model, problem.points
     support = model.x[problem.support]
     little = _KL_SHARE * model.noise_variance / len(points)

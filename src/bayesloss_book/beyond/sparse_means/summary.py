@@ -3,8 +3,6 @@
 import numpy as np
 import pandas as pd
 
-__all__ = ["BASE", "long", "ratios", "wins"]
-
 BASE = "least KL"
 KEYS = ["kind", "shift", "k"]
 
@@ -19,11 +17,8 @@ def long(stored: pd.DataFrame, measure: str = "d_L") -> pd.DataFrame:
 def ratios(stored: pd.DataFrame, base: str = BASE) -> pd.DataFrame:
     """Geometric means over seeds of d_L, as a part of the base's.
 
-    Returns
-    -------
-    DataFrame
-        A row a problem and method; ``ratio``, and ``low`` and ``high``: one standard error of the
-        mean logarithm to either side.
+    A row a problem and method; ``ratio``, and ``low`` and ``high``: one standard error of the mean
+    logarithm to either side.
     """
     logs = np.log(long(stored).drop(columns=["posterior mean", "zero"]))
     logs = logs.sub(logs[base], axis=0).rename_axis("method", axis=1).stack()

@@ -15,13 +15,13 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.learning.inference.evidence import Objective, maximise_evidence
-from bayesloss.learning.inference.laplace import LogJoint, Mode, Posterior, approximate
+from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
+from bayesloss.learning.inference.newton import Mode
 from bayesloss.learning.inference.variational import Expectation, nearest, variational
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["METHODS", "cells", "measure", "run"]
 
 METHODS = {
     "normal": "variational",
@@ -40,13 +40,10 @@ N_DRAWS = 99  # ranks run from 0 to this
 def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[str, float]:
     """Simulate a data set, infer nu by one method, and compare with the truth.
 
-    Returns
-    -------
-    dict
-        ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the grid where
-        the truth lies in the band. ``rank_left``, ``rank_right``: how many of 99 draws of nu lie
-        below the truth at -40 and at 40. ``steepness``: the rise of the mean of nu over the grid
-        less that of the truth. ``width``: the mean standard deviation of nu. ``converged``: 1 or 0.
+    ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the grid where the
+    truth lies in the band. ``rank_left``, ``rank_right``: how many of 99 draws of nu lie below the
+    truth at -40 and at 40. ``steepness``: the rise of the mean of nu over the grid less that of the
+    truth. ``width``: the mean standard deviation of nu. ``converged``: 1 or 0.
     """
     if method not in METHODS:
         raise ValueError(f"expected a method of {list(METHODS)}, got {method!r}")

@@ -24,8 +24,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["INPUTS", "METHODS", "cells", "measure", "run"]
-
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
     "laplace": "Laplace, fitted by its bound",
@@ -36,15 +34,11 @@ METHODS = {
 def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> dict[str, float]:
     """Fit one split, and predict the cars that were left out.
 
-    "large" trains on four fifths of the cars, "small" on one.
-
-    Returns
-    -------
-    dict
-        ``mse``: of the mean, in squared miles per gallon. ``log_loss``: of the test cars, in nats a
-        car. ``bound``: the certain lower bound on the log evidence of the standardised targets.
-        ``covered``: the share of test cars within 1.96 predictive standard deviations.
-        ``process_seconds``: of inference at the chosen hyper-parameters, without their choice.
+    "large" trains on four fifths of the cars, "small" on one. ``mse``: of the mean, in squared
+    miles per gallon. ``log_loss``: of the test cars, in nats a car. ``bound``: the certain lower
+    bound on the log evidence of the standardised targets. ``covered``: the share of test cars
+    within 1.96 predictive standard deviations. ``process_seconds``: of inference at the chosen
+    hyper-parameters, without their choice.
     """
     cars = load_auto_mpg()[[input, "mpg"]].dropna().to_numpy()
     folds = list(KFold(5, shuffle=True, random_state=0).split(cars))[split]

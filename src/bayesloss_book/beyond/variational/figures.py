@@ -10,8 +10,6 @@ from bayesloss_book.beyond.variational.fits import METHODS
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.source_problems import TASKS, grid
 
-__all__ = ["draw_bands", "draw_coverage", "draw_errors", "draw_evidence", "draw_ranks"]
-
 STYLES = {
     "laplace": (COLOURS["GP"], "s", "--"),
     "normal": (COLOURS["ISGP"], "o", "-"),

@@ -14,27 +14,9 @@ from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.source_problems import (
-    cells as problems,
-)
-from bayesloss_book.source_problems import (
-    data_set,
-    grid,
-    log_loss,
-    prior_and_likelihood,
-)
+from bayesloss_book.source_problems import cells as problems
+from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "METHODS",
-    "cells",
-    "compare",
-    "grid_evidence",
-    "log_evidence",
-    "measure",
-    "run",
-    "small_problems",
-]
 
 METHODS = {
     "laplace": "Laplace",
@@ -48,13 +30,10 @@ _TIMES = 3  # of which the fastest counts
 def measure(*, task: str, n: int, seed: int, method: str, n_basis: int) -> dict[str, float]:
     """Fit one problem by one method.
 
-    Returns
-    -------
-    dict
-        ``evidence``: Laplace's approximation, or L of the variational Gaussian; ``bound``: what is
-        certainly a lower bound. ``process_seconds``: of the whole inference. ``n_iter``,
-        ``converged``. ``loss``: of 2000 new data, in nats a datum. ``mean_i``, ``sd_i``: of nu at
-        the i-th point of the grid.
+    ``evidence``: Laplace's approximation, or L of the variational Gaussian; ``bound``: what is
+    certainly a lower bound. ``process_seconds``: of the whole inference. ``n_iter``, ``converged``.
+    ``loss``: of 2000 new data, in nats a datum. ``mean_i``, ``sd_i``: of nu at the i-th point of
+    the grid.
     """
     if method not in METHODS:
         raise ValueError(f"expected a method of {list(METHODS)}, got {method!r}")
@@ -104,14 +83,11 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def compare(fits: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     """Each fit against the exact posterior of its problem, both as stored.
 
-    Returns
-    -------
-    DataFrame
-        By task, n, seed and method: ``shift``, the root mean square error of the mean of nu in
-        exact standard deviations; ``width``, the geometric mean of its standard deviation over the
-        exact one; ``gap``, the exact log evidence less the method's, in nats, and ``gap_bound``
-        less its bound; ``millinats``, by how much its log loss of new data exceeds the exact
-        posterior's; ``process_seconds``.
+    By task, n, seed and method: ``shift``, the root mean square error of the mean of nu in exact
+    standard deviations; ``width``, the geometric mean of its standard deviation over the exact one;
+    ``gap``, the exact log evidence less the method's, in nats, and ``gap_bound`` less its bound;
+    ``millinats``, by how much its log loss of new data exceeds the exact posterior's;
+    ``process_seconds``.
     """
     keys = ["task", "n", "seed"]
     both = fits.merge(exact, on=keys, suffixes=("", "_exact"))

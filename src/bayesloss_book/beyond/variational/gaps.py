@@ -20,15 +20,14 @@ import numpy as np
 import torch
 
 from bayesloss.learning.inference.importance import log_ratios, weigh_draws
-from bayesloss.learning.inference.laplace import LogJoint, Posterior
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.variational import variational
 from bayesloss_book.beyond.variational.long_chains import gaussians, importance_evidence, jumper
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["DRAWS", "cells", "divergence", "measure", "run"]
 
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta
@@ -66,17 +65,13 @@ def measure(
 ) -> dict[str, float]:
     """Take the distance of one problem's bound from the evidence apart.
 
-    Returns
-    -------
-    dict
-        All in nats but for counts and seconds. ``n_modes``. Of the best Gaussian: ``bound`` as
-        :func:`variational` gives it; ``exact``, ``exact_error``: E_q l by draws; ``divergence``,
-        ``divergence_error``. ``added``, ``added_error``: the log of the sum over modes of
-        exp(E_q l + KL). ``weighted_K``, ``weighted_K_sd``: mean and standard deviation of 16
-        estimates by K weighted draws of the best Gaussian, with ``weighted_K_error`` the mean
-        standard error that they give themselves. ``mixture``, ``mixture_error``: by 1024 weighted
-        draws of the Gaussians at all modes. ``process_seconds``, ``weighted_seconds``: of the
-        Gaussian, and of 1024 weighted draws.
+    All in nats but for counts and seconds. ``n_modes``. Of the best Gaussian: ``bound`` as
+    :func:`variational` gives it; ``exact``, ``exact_error``: E_q l by draws; ``divergence``,
+    ``divergence_error``. ``added``, ``added_error``: the log of the sum over modes of exp(E_q l +
+    KL). ``weighted_K``, ``weighted_K_sd``: mean and standard deviation of 16 estimates by K
+    weighted draws of the best Gaussian, with ``weighted_K_error`` the mean standard error that they
+    give themselves. ``mixture``, ``mixture_error``: by 1024 weighted draws of the Gaussians at all
+    modes. ``process_seconds``, ``weighted_seconds``: of the Gaussian, and of 1024 weighted draws.
     """
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)

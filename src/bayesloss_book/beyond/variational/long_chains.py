@@ -22,8 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.variational import Expectation, variational
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
@@ -38,8 +40,6 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["SETTLED", "Jumper", "gaussians", "importance_evidence", "measure", "nuts", "run"]
-
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
 _LIGHT = 12.0  # nats below the best bound: such a mode plays no part
@@ -47,19 +47,11 @@ _LIGHT = 12.0  # nats below the best bound: such a mode plays no part
 
 @dataclass(frozen=True)
 class Jumper:
-    """A mixture of Gaussians and their twins.
+    """A mixture of Gaussians and their twins."""
 
-    Attributes
-    ----------
-    means : Tensor of shape (K, M + 1)
-    roots : Tensor of shape (K, M + 1, M + 1)
-    log_weights : Tensor of shape (K,)
-        Normalised; of each pair of twins together.
-    """
-
-    means: Tensor
-    roots: Tensor
-    log_weights: Tensor
+    means: Tensor  # (K, M + 1)
+    roots: Tensor  # (K, M + 1, M + 1)
+    log_weights: Tensor  # (K,), normalised; of each pair of twins together
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Draws of shape (n, M + 1), each on either side of w = 0."""
@@ -147,19 +139,8 @@ def nuts(
 ) -> tuple[Tensor, dict[str, float]]:
     """Chains of Gamma of shape (chains, draws, M + 1), and how they went.
 
-    Parameters
-    ----------
-    joint : LogJoint
-        Of an ISGP with a trigonometric kernel, with Gaussian noise or labels and the log loss.
-    mixture : Jumper
-        Proposes the jumps; its heaviest part gives the chains their unit of length.
-    start : Tensor of shape (chains, M + 1)
-    n_draws, n_warm_up, n_jumps : int
-        Draws that are kept; draws before, in which the step size and the metric adapt; jumps
-        tried after each draw.
-    target_acceptance : float
-        What the step size is adapted to.
-    seed : int
+    The mixture proposes the jumps, ``n_jumps`` after each draw, and its heaviest part gives the
+    chains their unit of length. In the warm-up the step size and the metric adapt.
     """
     os.environ.setdefault(
         "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -170,7 +151,7 @@ def nuts(
 
     jax.config.update("jax_enable_x64", True)
     prior, data, likelihood = joint.prior, joint.data, joint.likelihood
-    V, P = prior.squares()
+    V, P, _ = prior.quadratic_form()
     centre, unit = mixture.means[0], mixture.roots[0]
 
     def to_jax(values: Tensor) -> Any:
@@ -259,17 +240,14 @@ def measure(
 ) -> dict[str, float]:
     """Sample one problem's exact posterior.
 
-    Returns
-    -------
-    dict
-        ``r_hat``, ``ess``, ``mcse``: the worst over the 21 points of the grid. ``jumps``: the share
-        that was accepted; ``divergences`` and ``leapfrog_steps`` of the No-U-Turn draws.
-        ``n_modes``: Gaussians in the mixture. ``annealed``, ``annealed_error``, ``annealed_size``
-        and ``importance``, ``importance_error``, ``importance_share``: the log evidence in nats by
-        annealed importance sampling and by importance sampling from the mixture. ``mixed``: a lower
-        bound on it, the log of the sum of the Gaussians' bounds (their overlap apart). ``loss``: of
-        2000 new data, in nats a datum. ``mean_i``, ``sd_i``, ``low_i``, ``high_i``: mean, standard
-        deviation, and 2.5 % and 97.5 % quantiles of nu at the i-th point of the grid.
+    ``r_hat``, ``ess``, ``mcse``: the worst over the 21 points of the grid. ``jumps``: the share
+    that was accepted; ``divergences`` and ``leapfrog_steps`` of the No-U-Turn draws. ``n_modes``:
+    Gaussians in the mixture. ``annealed``, ``annealed_error``, ``annealed_size`` and
+    ``importance``, ``importance_error``, ``importance_share``: the log evidence in nats by annealed
+    importance sampling and by importance sampling from the mixture. ``mixed``: a lower bound on it,
+    the log of the sum of the Gaussians' bounds (their overlap apart). ``loss``: of 2000 new data,
+    in nats a datum. ``mean_i``, ``sd_i``, ``low_i``, ``high_i``: mean, standard deviation, and 2.5
+    % and 97.5 % quantiles of nu at the i-th point of the grid.
     """
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)

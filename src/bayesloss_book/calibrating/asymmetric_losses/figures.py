@@ -15,34 +15,20 @@ from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     LENGTHS,
     METHODS,
     PAPER,
-    TESTS,
-    THRESHOLDS,
     Trial,
-    costs_at,
     printed,
     table,
 )
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.probit_references import (
     GRID,
+    TESTS,
+    THRESHOLDS,
     Reference,
     by_importance_sampling,
+    costs_at,
     excess_risk,
 )
-
-__all__ = [
-    "TEST_NAMES",
-    "distances",
-    "draw_difference",
-    "draw_gain",
-    "draw_map",
-    "draw_reference",
-    "draw_table",
-    "draw_worst",
-    "med_comparison",
-    "misses",
-    "over_ep",
-]
 
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _NAMES = {"laplace": "Laplace", "loss_em": "loss-EM", "ep": "EP"}
@@ -61,13 +47,10 @@ def over_ep(values: pd.Series) -> pd.DataFrame:
 def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     """For every kernel, how far its table is from the printed one.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by length scale and amplitude. ``factor``: the typical factor between our
-        differences of Laplace and loss-EM to EP and the printed ones: exp of the root mean square
-        of the logarithm, over those of at least 0.003 in print (smaller ones are noise).
-        ``corner``: Laplace in the last row on U(0, 1). ``ep``: the largest value of EP.
+    Indexed by length scale and amplitude. ``factor``: the typical factor between our differences of
+    Laplace and loss-EM to EP and the printed ones: exp of the root mean square of the logarithm,
+    over those of at least 0.003 in print (smaller ones are noise). ``corner``: Laplace in the last
+    row on U(0, 1). ``ep``: the largest value of EP.
     """
     target = over_ep(printed())
     used = target.stack()[lambda values: values >= 0.003]
@@ -206,12 +189,9 @@ def draw_difference(results: pd.DataFrame) -> Figure:
 def misses(here: Trial, test: str, threshold: float, reference: Reference) -> pd.DataFrame:
     """Laplace's criterion by data set, with what might explain it.
 
-    Returns
-    -------
-    DataFrame
-        A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
-        ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace
-        and by the reference.
+    A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
+    ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace and
+    by the reference.
     """
     x, costs = here.test_inputs(test), costs_at(threshold)
     features, noise = here.prior.project(x.expand(len(here.y), -1))

@@ -14,24 +14,9 @@ from torch import Tensor
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights
 
-__all__ = ["med_objective", "med_probit", "slacks"]
-
 
 def slacks(p_right: Tensor, y: Tensor, costs: CostMatrix) -> Tensor:
-    """The least slacks that LHG (29) allows.
-
-    Parameters
-    ----------
-    p_right : Tensor of shape (..., n)
-        p_q(y_i | x_i), the probabilities of the labels seen.
-    y : Tensor of shape (..., n)
-        +1 or -1.
-    costs : CostMatrix
-
-    Returns
-    -------
-    Tensor of shape (..., n)
-    """
+    """The least slacks (..., n) that LHG (29) allows, from the probabilities of the labels seen."""
     return _violation(p_right, y, costs).clamp(min=0.0)
 
 
@@ -53,33 +38,10 @@ def med_probit(
 ) -> GaussianWeights:
     """Minimise LHG (29) over Gaussians, for many data sets at once, by L-BFGS.
 
-    Parameters
-    ----------
-    features : Tensor of shape (m, n, r)
-    y : Tensor of shape (m, n)
-        +1 or -1.
-    costs : CostMatrix
-    C : float
-        The price of a unit of slack, positive. The paper gives none.
-    smoothing : float
-        The hinge is rounded off on this scale, so that it has a gradient: a slack is at most 0.7
-        times this too large.
-    max_iter : int
-
-    Returns
-    -------
-    GaussianWeights
-        With the negative objective in the place of a log evidence.
-
-    Raises
-    ------
-    ValueError
-        If C is not positive.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the gradient of some data set is not near zero at the end.
+    Features are (m, n, r), labels +1 or -1. C is the price of a unit of slack, of which the paper
+    gives none. The hinge is rounded off on the scale of ``smoothing``, so that it has a gradient: a
+    slack is at most 0.7 times this too large. The result has the negative objective in the place of
+    a log evidence.
     """
     if not C > 0:
         raise ValueError(f"expected C > 0, got {C}")

@@ -36,24 +36,6 @@ from bayesloss_book.probit_references import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LENGTHS",
-    "METHODS",
-    "TESTS",
-    "THRESHOLDS",
-    "Trial",
-    "cells",
-    "costs_at",
-    "map_cells",
-    "measure",
-    "measure_map",
-    "printed",
-    "run",
-    "run_map",
-    "run_rounded",
-    "table",
-]
-
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
 
@@ -121,18 +103,15 @@ def measure(
 ) -> dict[str, float]:
     """Table 4's cell in one repetition.
 
-    Returns
-    -------
-    dict
-        ``laplace``, ``loss_em``, ``ep``: (28) averaged over the data sets that are not easy, under
-        the HMC reference; ``*_error``: the Monte Carlo standard error that the reference leaves, by
-        chains; ``*_importance``: under importance sampling; ``*_10`` to ``*_1000``: under so many
-        draws of one chain; ``hard*``: how many data sets are not easy under each. ``warm``,
-        ``double``: loss-EM started at Laplace's decisions, and with M doubled. ``ep_all``,
-        ``laplace_all``: under importance sampling, over all data sets. ``rounds``: mean rounds of
-        loss-EM; ``soon``: the part of the data sets with less than 5; ``settled``: that ended.
-        ``differ``: the part of the decisions in which loss-EM differs from Laplace. ``r_hat``,
-        ``effective_size``, ``importance_size``: the worst over data sets and weights.
+    ``laplace``, ``loss_em``, ``ep``: (28) averaged over the data sets that are not easy, under the
+    HMC reference; ``*_error``: the Monte Carlo standard error that the reference leaves, by chains;
+    ``*_importance``: under importance sampling; ``*_10`` to ``*_1000``: under so many draws of one
+    chain; ``hard*``: how many data sets are not easy under each. ``warm``, ``double``: loss-EM
+    started at Laplace's decisions, and with M doubled. ``ep_all``, ``laplace_all``: under
+    importance sampling, over all data sets. ``rounds``: mean rounds of loss-EM; ``soon``: the part
+    of the data sets with less than 5; ``settled``: that ended. ``differ``: the part of the
+    decisions in which loss-EM differs from Laplace. ``r_hat``, ``effective_size``,
+    ``importance_size``: the worst over data sets and weights.
     """
     here, hmc, importance = _with_references(
         length_scale, amplitude, n_sets, n_test, n_chains, n_draws, n_points, repetition
@@ -298,13 +277,10 @@ def printed() -> pd.Series:
 def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:
     """Means over repetitions, indexed by row, test and method.
 
-    Returns
-    -------
-    DataFrame
-        ``mean``; ``sd`` over repetitions; ``error``, the part of the mean's standard error that the
-        HMC reference causes (for the full reference only); ``p``, of the two-sided Wilcoxon signed
-        rank test between Laplace and loss-EM; ``better``, of these two the one that is better at
-        0.01, or nothing.
+    ``mean``; ``sd`` over repetitions; ``error``, the part of the mean's standard error that the HMC
+    reference causes (for the full reference only); ``p``, of the two-sided Wilcoxon signed rank
+    test between Laplace and loss-EM; ``better``, of these two the one that is better at 0.01, or
+    nothing.
     """
     names = {threshold: row for row, threshold in THRESHOLDS.items()}
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}

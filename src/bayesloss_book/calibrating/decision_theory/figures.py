@@ -8,15 +8,6 @@ from scipy.stats import norm
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.power_plant import PowerPlant, predictive_divergence
 
-__all__ = [
-    "LABELS",
-    "STYLES",
-    "draw_decision_map",
-    "draw_figure_1",
-    "draw_finer",
-    "draw_thresholds",
-]
-
 # Colour and dashes of each distribution; the dashes are those of the paper's figure.
 STYLES = {
     "posterior": (COLOURS["ISGP"], "-"),

@@ -14,8 +14,6 @@ from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
 from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
 from bayesloss_book.power_plant import PowerPlant, tail_matching
 
-__all__ = ["power_plant_slider"]
-
 _LOW, _HIGH, _TOP = 220, 400, 0.028  # of the picture: temperatures, density
 _WIDTH, _HEIGHT = 480, 170
 _DASHES = {"-": "", ":": "2 4", "--": "7 4", "-.": "8 3 2 3"}
@@ -59,18 +57,9 @@ _SCRIPT = """
 def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> HTMLTable:
     """The decisions of LHG figure 1, as critical temperature and cost of a shutdown move.
 
-    Parameters
-    ----------
-    plant : PowerPlant
-        Its critical temperature, a whole number of degrees, and its costs are where sliders start.
-    fits : dict
-        From :func:`~bayesloss_book.power_plant.approximations`; the
-        third Gaussian depends on the critical temperature and is found again for each.
-
-    Raises
-    ------
-    ValueError
-        If the plant's critical temperature is not one of the slider's.
+    Sliders start where the plant is. Of the fits, from
+    :func:`~bayesloss_book.power_plant.approximations`, the third depends on the critical
+    temperature and is found again for each.
     """
     if plant.critical not in _CRITICAL:
         raise ValueError(
@@ -78,6 +67,8 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
             f"got {plant.critical}"
         )
     names = list(STYLES)
+    # To digits that no processor moves: searches for them end within 2e-7 of each other.
+    fits = {name: (round(mean, 4), round(deviation, 4)) for name, (mean, deviation) in fits.items()}
     moved = [tail_matching(replace(plant, critical=float(T))) for T in _CRITICAL]
     tails = [
         [float(plant.tail(T)), *(float(norm.sf(T, *fits[name])) for name in names[1:3])]

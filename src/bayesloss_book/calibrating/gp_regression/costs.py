@@ -9,18 +9,10 @@ from typing import Any
 import torch
 
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.calibrating.gp_regression.covariate_shift import (
-    NOISE,
-    SMOOTHNESS,
-    covariate_shift,
-    equal_ranks,
-    truth,
-)
 from bayesloss_book.gp_regression import GPRegression
+from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["SIZES", "cells", "count_multiplications", "measure", "run", "solve_by_hand"]
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),
@@ -33,11 +25,8 @@ SIZES = {
 def count_multiplications(n: int, k: int) -> dict[str, int]:
     """How many multiplications and divisions textbook loops take, counted as they are done.
 
-    Returns
-    -------
-    dict
-        ``exact mean``: a Cholesky factor of K + sigma^2 I and two triangular solves.
-        ``sparse KL``: LHG eq. (34), from its k x k matrix on. Kernel values are taken as given.
+    ``exact mean``: a Cholesky factor of K + sigma^2 I and two triangular solves. ``sparse KL``: LHG
+    eq. (34), from its k x k matrix on. Kernel values are taken as given.
     """
     x = torch.arange(n, dtype=torch.float64)  # far enough apart for plain loops
     kernel = SquaredExponential(a=SMOOTHNESS)
@@ -60,11 +49,7 @@ def solve_by_hand(
 ) -> tuple[list[float], int]:
     """Solve a positive definite system by Cholesky's loops, of whose lower half they read.
 
-    Returns
-    -------
-    solution : list of float
-    steps : int
-        Multiplications, divisions and roots.
+    Also counts multiplications, divisions and roots.
     """
     n, steps = len(right), 0
     L = [[0.0] * n for _ in range(n)]
@@ -110,11 +95,8 @@ def measure(
 ) -> dict[str, float]:
     """Find one sparse mean; the time of the cell is that of the method.
 
-    Returns
-    -------
-    dict
-        ``error``: mean squared difference of the decision from the true function, over the test
-        distribution. ``n_iter``: of conjugate gradients.
+    ``error``: mean squared difference of the decision from the true function, over the test
+    distribution. ``n_iter``: of conjugate gradients.
     """
     problem = covariate_shift(repeat, n=n, k=k)
     model, n_iter = problem.model, 0

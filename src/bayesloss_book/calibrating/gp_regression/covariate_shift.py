@@ -11,36 +11,11 @@ from torch import Tensor
 
 from bayesloss_book.shifted_regression import (
     DEVIATION,
-    NOISE,
-    SMOOTHNESS,
     ShiftedProblem,
     covariate_shift,
     equal_ranks,
-    truth,
 )
-from bayesloss_book.sparse_means import (
-    mean_by_cg,
-    on_all,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-)
-
-__all__ = [
-    "DEVIATION",
-    "NOISE",
-    "SMOOTHNESS",
-    "ShiftedProblem",
-    "covariate_shift",
-    "equal_ranks",
-    "excess",
-    "risks",
-    "routes_by_cg",
-    "routes_by_samples",
-    "routes_by_support",
-    "sparse_means",
-    "sweep",
-    "truth",
-]
+from bayesloss_book.sparse_means import mean_by_cg, on_all, sparse_mean_calibrated, sparse_mean_kl
 
 
 def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:
@@ -88,11 +63,8 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
     """What so many iterations of conjugate gradients give in place of the exact solve.
 
-    Returns
-    -------
-    DataFrame
-        For each number of iterations the excess of the sparse mean, and its bound from d_L of the
-        unfinished posterior mean.
+    For each number of iterations the excess of the sparse mean, and its bound from d_L of the
+    unfinished posterior mean.
     """
     model = problem.model
     rows = {}
@@ -128,16 +100,7 @@ def routes_by_samples(
 ) -> pd.DataFrame:
     """The median excess when m samples stand for the test distribution.
 
-    Parameters
-    ----------
-    problem : ShiftedProblem
-    sizes : sequence of int
-        The numbers m.
-    n_repeats, seed : int
-        How many times samples are drawn.
-    share : float
-        The KL divergence has the weight share * sigma^2 / m in the second column, none in the
-        first.
+    In the second column the KL divergence has the weight share * sigma^2 / m, in the first none.
     """
     generator = torch.Generator().manual_seed(seed)
     model, rows = problem.model, {}

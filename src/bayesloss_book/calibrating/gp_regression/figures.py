@@ -7,15 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss_book.calibrating.gp_regression.covariate_shift import (
-    DEVIATION,
-    ShiftedProblem,
-    risks,
-    sparse_means,
-)
+from bayesloss_book.calibrating.gp_regression.covariate_shift import risks, sparse_means
 from bayesloss_book.figures import COLOURS
-
-__all__ = ["STYLES", "draw_costs", "draw_routes", "draw_shift", "draw_sweep"]
+from bayesloss_book.shifted_regression import DEVIATION, ShiftedProblem
 
 STYLES = {
     "posterior mean": (COLOURS["ISGP"], "-"),

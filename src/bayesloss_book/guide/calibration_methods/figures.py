@@ -18,8 +18,6 @@ from bayesloss_book.guide.calibration_methods.problems import (
 )
 from bayesloss_book.guide.calibration_methods.summary import differences, label
 
-__all__ = ["STYLES", "draw_clouds", "draw_divergence", "draw_real"]
-
 STYLES = {  # colour, marker, line
     "logistic": (COLOURS["Linear"], "s", ":"),
     "sigmoid": (COLOURS["accent"], "v", "--"),

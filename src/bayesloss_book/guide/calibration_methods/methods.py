@@ -22,12 +22,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss_book.baselines import (
-    CALIBRATION_BINS,
-    HELD_OUT,
-    calibration_error,
-    recipe,
-)
+from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
     EMBEDDED,
@@ -41,22 +36,6 @@ from bayesloss_book.guide.calibration_methods.problems import (
     problem,
 )
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "HELD_OUT",
-    "METHODS",
-    "STRONG",
-    "calibration_noise",
-    "cells",
-    "embedded_cells",
-    "fit_true_link",
-    "image_cells",
-    "measure",
-    "penalty_path",
-    "predict",
-    "run",
-    "simulated_cells",
-]
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
@@ -106,33 +85,13 @@ def measure(
 ) -> dict[str, float]:
     """Fit one method to one problem, and measure its probabilities.
 
-    Parameters
-    ----------
-    data : str
-        One of `DATA`.
-    task : str
-        The distribution of the inputs (`INPUTS`), or which label is to be told from the others.
-    size : int
-        Training data; 0 for two thirds of an embedded set.
-    C : float
-        Inverse strength of the penalty.
-    seed : int
-        Of the data, or of the split, and of posterior draws.
-    method : str
-        One of `METHODS`, or "true link" where it is known.
-
-    Returns
-    -------
-    dict
-        ``log_loss`` (nats), ``accuracy``, ``brier`` (mean squared distance of probability and
-        label): expectations over the test labels where the data are simulated. ``calibration``:
-        `calibration_error` of 15 equal bins. ``noise``: what it would be, on average, for the same
-        probabilities if they were right (`calibration_noise`); 0 for simulated data, where the
-        error is measured without labels. ``divergence`` (nats) and ``square``: mean
-        Kullback-Leibler divergence and mean squared distance from the true probabilities,
-        ``angle``: between the weights and the true ones, in degrees; all three NaN where unknown.
-        ``wrong_and_sure``: the share of test data whose label was given probability zero.
-        ``converged``: 1.0 or 0.0.
+    ``log_loss`` (nats), ``accuracy``, ``brier``: expectations over the test labels where the data
+    are simulated. ``calibration``: `calibration_error` of 15 equal bins; ``noise``: what it would
+    be, on average, if the probabilities were right (0 for simulated data, where it is measured
+    without labels). ``divergence`` (Kullback and Leibler, nats) and ``square``: the mean distances
+    from the true probabilities; ``angle``: between the weights and the true ones, in degrees; NaN
+    where unknown. ``wrong_and_sure``: the share of test data whose label was given probability
+    zero. ``converged``: 1 or 0.
     """
     found = problem(data, task, size, seed)
     p, weights, converged = predict(method, found, link=data, C=C, seed=seed)
@@ -165,23 +124,11 @@ def predict(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
     """Fit a method to the training data of a problem, and predict its test data.
 
-    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes.
-
-    No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
-    scikit-learn's `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta"
-    is fitted to out-of-fold probabilities and applied to the model of all data.
-
-    Returns
-    -------
-    probabilities : ndarray of shape (m,)
-    weights : ndarray of shape (d,) or None
-        None if there are none or several.
-    converged : bool
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
+    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes. No calibrator
+    sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are scikit-learn's
+    `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta" is fitted to
+    out-of-fold probabilities and applied to the model of all data. Returns probabilities, the
+    weights (None if there are none or several), and whether the fit converged.
     """
     X, y, X_test = given.X, given.y, given.X_test
     model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)
@@ -211,20 +158,11 @@ def predict(
 
 
 def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
-    """Logistic and ISGP-linkgistic regression of one problem with several penalties.
+    """Logistic and ISGP-linkgistic regression of one problem with several penalties C.
 
-    Parameters
-    ----------
-    given : BinaryProblem
-    strengths : sequence of float
-        Values of C.
-
-    Returns
-    -------
-    DataFrame
-        A row a C: log losses in training and test data, and the slope of each learned link: the
-        rise of the source over the range of the training scores, by the length of that range. The
-        penalty holds the weights, and not the slope, which multiplies them.
+    Log losses in training and test data, and the slope of each learned link: the rise of the source
+    over the range of the training scores, by the length of that range. The penalty holds the
+    weights, and not the slope, which multiplies them.
     """
     rows = []
     for C in strengths:
@@ -268,24 +206,8 @@ def fit_true_link(
 ) -> tuple[float, NDArray[np.float64]]:
     """Maximum penalised likelihood under a known link, the floor: what a learned link can reach.
 
-    Parameters
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    link : str
-        One of `LINKS`.
-    start : ndarray of shape (d,) or None
-        The true weights: the likelihood of the Cauchy link has more than one maximum.
-    C : float
-
-    Returns
-    -------
-    offset : float
-    weights : ndarray of shape (d,)
-
-    Raises
-    ------
-    ValueError
-        If the true weights are not known.
+    The search starts at the true weights: the likelihood of the Cauchy link has more than one
+    maximum. Returns the offset and the weights (d,).
     """
     if start is None:
         raise ValueError("expected simulated data: the true link of others is not known")
@@ -302,11 +224,7 @@ def fit_true_link(
 
 
 def _cross(
-    tasks: list[tuple[str, str]],
-    size: int,
-    n_seeds: int,
-    methods: tuple[str, ...],
-    C: float = 1.0,
+    tasks: list[tuple[str, str]], size: int, n_seeds: int, methods: tuple[str, ...], C: float = 1.0
 ) -> list[dict[str, Any]]:
     return [
         {"data": data, "task": task, "size": size, "C": C, "seed": seed, "method": method}

@@ -12,20 +12,6 @@ from sklearn.model_selection import train_test_split
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import inputs
 
-__all__ = [
-    "DATA",
-    "EMBEDDED",
-    "IMAGE_TASKS",
-    "INPUTS",
-    "KINDS",
-    "LINKS",
-    "N_IMAGES",
-    "SCORES",
-    "BinaryProblem",
-    "log_odds",
-    "problem",
-]
-
 LINKS = ("logistic", "asymmetric", "kinked", "heavy-tailed")
 INPUTS = ("Gaussian", "skewed")
 EMBEDDED = {
@@ -56,23 +42,14 @@ _SLOPES = (0.3, 2.5)  # of the kinked link, left and right of 0
 
 
 class BinaryProblem(NamedTuple):
-    """Training data, test inputs, and what the test labels are drawn with.
+    """Training data, test inputs, and what the test labels are drawn with."""
 
-    Attributes
-    ----------
-    X, y : ndarray of shape (n, d) and of bool, shape (n,)
-    X_test : ndarray of shape (m, d)
-    truth : ndarray of shape (m,)
-        The probabilities of the test labels where the data are simulated, otherwise the labels.
-    weights : ndarray of shape (d,) or None
-        The true weights where the data are simulated.
-    """
-
-    X: NDArray[np.float64]
-    y: NDArray[np.bool_]
-    X_test: NDArray[np.float64]
+    X: NDArray[np.float64]  # (n, d)
+    y: NDArray[np.bool_]  # (n,)
+    X_test: NDArray[np.float64]  # (m, d)
+    # (m,), the probabilities of the test labels where the data are simulated, otherwise the labels
     truth: NDArray[np.float64]
-    weights: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None  # (d,), the true weights where the data are simulated
 
 
 def log_odds(
@@ -103,11 +80,6 @@ def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
 
     Images of different seeds are different images, so that results of different seeds are
     independent. Embedded sets are standardised by their training part, images divided by 255.
-
-    Raises
-    ------
-    ValueError
-        If there is no such data set.
     """
     if data not in KINDS:
         raise ValueError(f"expected data of {DATA}, got {data!r}")

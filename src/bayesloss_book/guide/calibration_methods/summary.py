@@ -4,18 +4,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t
 
-from bayesloss_book.guide.calibration_methods.methods import HELD_OUT, METHODS
+from bayesloss_book.baselines import HELD_OUT
+from bayesloss_book.guide.calibration_methods.methods import METHODS
 from bayesloss_book.guide.calibration_methods.problems import KINDS
-
-__all__ = [
-    "CALIBRATORS",
-    "PROBLEM",
-    "averages",
-    "costs",
-    "differences",
-    "label",
-    "learned_against_calibrated",
-]
 
 PROBLEM = ["data", "task", "size", "C"]  # what makes a problem, up to the seed
 CALIBRATORS = ("logistic", "sigmoid", "isotonic", "beta")  # what people use
@@ -36,13 +27,9 @@ def differences(
 
     Seeds have data of their own where data are simulated or images, and the standard error is that
     of a mean of independent numbers. The splits of an embedded set share their data; there the
-    variance is that of Nadeau and Bengio (2003), 1/J + test/train in place of 1/J.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``mean``, ``error`` (standard error), ``n`` (seeds) and ``clear``: whether a t test
-        tells it from 0 at a level of 1 %. Indexed by problem and method.
+    variance is that of Nadeau and Bengio (2003), 1/J + test/train in place of 1/J. Columns
+    ``mean``, ``error`` (standard error), ``n`` (seeds) and ``clear``: whether a t test tells it
+    from 0 at a level of 1 %. Indexed by problem and method.
     """
     wide = results.pivot(index=[*PROBLEM, "seed"], columns="method", values=measure)
     paired = wide.sub(wide[against], axis=0).drop(columns=against)
@@ -60,13 +47,9 @@ def learned_against_calibrated(
 ) -> pd.DataFrame:
     """A learned link less the best of logistic regression and its calibrations, by problem.
 
-    The best is chosen by its mean over the same seeds, which favours it a little.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``rival``, ``mean``, ``error``, ``n``, ``clear`` and ``verdict``: "better", "worse"
-        or "not clear".
+    The best is chosen by its mean over the same seeds, which favours it a little. Columns
+    ``rival``, ``mean``, ``error``, ``n``, ``clear`` and ``verdict``: "better", "worse" or "not
+    clear".
     """
     rivals = averages(results, measure).reindex(columns=list(CALIBRATORS)).idxmin(axis=1)
     tables = {rival: differences(results, measure, rival) for rival in rivals.unique()}
@@ -81,11 +64,8 @@ def learned_against_calibrated(
 def costs(results: pd.DataFrame) -> pd.DataFrame:
     """Seconds of a fit with its predictions: the median over seeds, and over those of logistic.
 
-    Returns
-    -------
-    DataFrame
-        A row a kind of data and size; columns ``seconds`` of logistic regression, then the ratio
-        for each other method: the median over problems.
+    A row a kind of data and size; columns ``seconds`` of logistic regression, then the ratio for
+    each other method: the median over problems.
     """
     rows = results[(results["C"] == 1) & (results["method"] != "base rate")]
     rows = rows.assign(kind=rows["data"].map(KINDS))

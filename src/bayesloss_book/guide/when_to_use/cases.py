@@ -35,8 +35,6 @@ from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use.tables import labels
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["CASES", "FIRST_WAVE", "LIBRARIES", "cells", "measure", "run"]
-
 Array = NDArray[np.float64]
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
 
@@ -100,42 +98,21 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def measure(
     *, case: str, variant: str, seed: int, library: str, first_wave: str = FIRST_WAVE
 ) -> dict[str, Any]:
-    """Put one case to one library.
+    """Put one case to one library, as it is now or as it was at the commit ``first_wave``.
 
-    Parameters
-    ----------
-    case, variant : str
-        Keys of `CASES`.
-    seed : int
-        Of data and splits.
-    library : {"first wave", "now"}
-        Whose defaults.
-    first_wave : str
-        The commit that "first wave" means; with "now" it plays no part.
+    ``value``, ``beside`` and ``coverage`` (NaN where there is none), and ``warned``: whether there
+    was a warning, with copies and far values from that fit alone. By case:
 
-    Returns
-    -------
-    dict
-        ``value``, ``beside`` and ``coverage`` (NaN where there is none), and ``warned``: whether
-        there was a warning, with copies and far values from that fit alone. By case:
-
-        * copies: test log loss (nats); that of the same library without copies
-        * smoothness, kernel, many classes: test log loss; that of logistic regression with ten
-          penalties, of scikit-learn's Gaussian process (on scaled columns), and of multinomial
-          logistic regression scaled by a temperature
-        * far value: test log loss or error (root mean square, from the curve); the same without
-          the far value or with log x; coverage of 95 % bands
-        * bands: error, NaN, and the coverage of 95 % bands, averaged over random curves
-        * chance: the largest difference of two fits' probabilities
-        * EM: by how much the direction of the weights moves from round 20 to round 30
-        * time: processor time of a fit over that of a logistic regression
-
-    Raises
-    ------
-    ValueError
-        If there is no such case, variant or library.
-    DataError
-        If the first wave is not in the history at hand.
+    * copies: test log loss (nats); that of the same library without copies
+    * smoothness, kernel, many classes: test log loss; that of logistic regression with ten
+      penalties, of scikit-learn's Gaussian process (on scaled columns), and of multinomial
+      logistic regression scaled by a temperature
+    * far value: test log loss or error (root mean square, from the curve); the same without
+      the far value or with log x; coverage of 95 % bands
+    * bands: error, NaN, and the coverage of 95 % bands, averaged over random curves
+    * chance: the largest difference of two fits' probabilities
+    * EM: by how much the direction of the weights moves from round 20 to round 30
+    * time: processor time of a fit over that of a logistic regression
     """
     if variant not in CASES.get(case, {}) or library not in LIBRARIES:
         raise ValueError(

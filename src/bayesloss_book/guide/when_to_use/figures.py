@@ -8,8 +8,6 @@ from matplotlib.pyplot import subplots
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
-__all__ = ["draw_curves", "draw_probabilities", "draw_seconds"]
-
 STYLES = {  # colour, marker
     "linkgistic": (COLOURS["ISGP"], "o"),
     "paper's recipe": (COLOURS["held out"], "P"),

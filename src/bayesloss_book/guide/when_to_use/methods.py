@@ -40,18 +40,6 @@ from bayesloss_book.guide.when_to_use.tables import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "CLASSIFIERS",
-    "REGRESSORS",
-    "SIMULATED",
-    "SIZES",
-    "cells",
-    "classifier",
-    "measure",
-    "regress",
-    "run",
-]
-
 CLASSIFIERS = (
     "linkgistic",
     "paper's recipe",
@@ -95,30 +83,12 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]:
     """Fit one method to one table, and measure it on test data.
 
-    Parameters
-    ----------
-    task : {"classification", "regression"}
-    data : str
-        A table of :mod:`~bayesloss_book.guide.when_to_use.tables`.
-    method : str
-        One of `CLASSIFIERS` or `REGRESSORS`, or "linkgistic CV".
-    seed : int
-        Of the split or of the data, and of the method.
-
-    Returns
-    -------
-    dict
-        ``rows``, ``columns``: of the training data. Classification: ``log_loss`` (nats),
-        ``accuracy``, ``brier`` (summed over classes); for simulated tables expectations over the
-        labels, with ``entropy`` the least log loss possible. Regression: ``rmse``, in standard
-        deviations of the test targets (from the curve where that is known); ``coverage`` of 95 %
-        intervals for new targets, ``curve_coverage`` of 95 % bands for the curve. What a method or
-        a table does not have is NaN.
-
-    Raises
-    ------
-    ValueError
-        If there is no such task, table or method.
+    ``rows``, ``columns``: of the training data. Classification: ``log_loss`` (nats), ``accuracy``,
+    ``brier`` (summed over classes); for simulated tables expectations over the labels, with
+    ``entropy`` the least log loss possible. Regression: ``rmse``, in standard deviations of the
+    test targets (from the curve where that is known); ``coverage`` of 95 % intervals for new
+    targets, ``curve_coverage`` of 95 % bands for the curve. What a method or a table does not have
+    is NaN.
     """
     if task not in ("classification", "regression"):
         raise ValueError(f"expected classification or regression, got {task!r}")
@@ -133,13 +103,7 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
 
 
 def classifier(method: str, seed: int) -> Pipeline:
-    """One of `CLASSIFIERS`, or "linkgistic CV", behind a scaler, not fitted.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
-    """
+    """One of `CLASSIFIERS`, or "linkgistic CV", behind a scaler, not fitted."""
     logistic = LogisticRegression(max_iter=_MAX_ITER)
     models: dict[str, Any] = {
         "linkgistic": LinkgisticClassifier(random_state=seed),
@@ -169,18 +133,8 @@ def regress(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None]:
     """The prediction of one of `REGRESSORS` at the test inputs.
 
-    All but the GP are told whether the curve rises or falls.
-
-    Returns
-    -------
-    mean : ndarray of shape (m,)
-    target_std, curve_std : ndarray of shape (m,) or None
-        Standard deviations of a new target and of the curve, where the method has them.
-
-    Raises
-    ------
-    ValueError
-        If there is no such method.
+    All but the GP are told whether the curve rises or falls. Returns the mean (m,) and standard
+    deviations of a new target and of the curve, None where the method has none.
     """
     x, y, x_test = found.X, found.y, found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)

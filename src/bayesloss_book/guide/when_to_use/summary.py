@@ -19,18 +19,6 @@ from bayesloss_book.guide.when_to_use.cases import CASES, LIBRARIES
 from bayesloss_book.guide.when_to_use.methods import CLASSIFIERS, REGRESSORS
 from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
-__all__ = [
-    "ASKED",
-    "MARGIN",
-    "averages",
-    "before_and_after",
-    "behind_best",
-    "by_group",
-    "contest",
-    "group",
-    "seconds",
-]
-
 MARGIN = 3e-3  # nats: smaller differences do not count
 
 # Of each case of `cases`: the measure, what stands beside it, what is asked for, and whether the
@@ -54,12 +42,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "10 % above that, or a warning",
         lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
     ),
-    "bands": (
-        "coverage",
-        "",
-        "0.93 to 0.97",
-        lambda row: 0.93 <= row["coverage"] <= 0.97,
-    ),
+    "bands": ("coverage", "", "0.93 to 0.97", lambda row: 0.93 <= row["coverage"] <= 0.97),
     "kernel": (
         "log loss",
         "scikit-learn's GP, scaled",
@@ -72,12 +55,7 @@ ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
         "at most that",
         lambda row: row["value"] <= row["beside"],
     ),
-    "chance": (
-        "difference of probabilities",
-        "",
-        "under 0.001",
-        lambda row: row["value"] < 1e-3,
-    ),
+    "chance": ("difference of probabilities", "", "under 0.001", lambda row: row["value"] < 1e-3),
     "EM": (
         "turn of the weights, rounds 20 to 30",
         "",
@@ -128,10 +106,7 @@ def group(data: str, rows: int) -> str:
 def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The median of a table of `averages` or `behind_best` over the tables of each group.
 
-    Returns
-    -------
-    DataFrame
-        A row a group; ``tables``: how many, then a column a method.
+    A row a group; ``tables``: how many, then a column a method.
     """
     rows = results.groupby("data")["rows"].first()
     names = [group(data, rows[data]) for data in table.index]
@@ -146,12 +121,9 @@ def contest(
 ) -> pd.DataFrame:
     """The log loss of one method less another's, by table.
 
-    Returns
-    -------
-    DataFrame
-        ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
-        ``error``, the standard error of the mean;
-        ``verdict``: "better" or "worse" if by more than `MARGIN` in every split, else "level".
+    ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
+    ``error``, the standard error of the mean; ``verdict``: "better" or "worse" if by more than
+    `MARGIN` in every split, else "level".
     """
     wide = results.pivot(index=["data", "seed"], columns="method", values="log_loss")
     groups = (wide[ours] - wide[rival]).groupby("data", sort=False)
@@ -173,13 +145,10 @@ def seconds(results: pd.DataFrame) -> pd.DataFrame:
 def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
     """Each case of `cases` by the first wave and now, averaged over seeds, and what is asked.
 
-    Returns
-    -------
-    DataFrame
-        A row a case and variant that both libraries have been put to: ``case``, ``data``,
-        ``measure``; ``before`` and ``now``, which are coverages for the bands; ``beside``, what the
-        present library is held against, NaN where nothing is; ``asked``; ``reached``: whether
-        ``now`` meets it; ``covered before`` and ``covers now``, the coverages of 95 % bands.
+    A row a case and variant that both libraries have been put to: ``case``, ``data``, ``measure``;
+    ``before`` and ``now``, which are coverages for the bands; ``beside``, what the present library
+    is held against, NaN where nothing is; ``asked``; ``reached``: whether ``now`` meets it;
+    ``covered before`` and ``covers now``, the coverages of 95 % bands.
     """
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])

@@ -24,8 +24,6 @@ from scipy.stats import norm
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
-__all__ = ["CLASSIFICATION", "CURVES", "LINKS", "REGRESSION", "Problem", "labels", "values"]
-
 Array = NDArray[np.float64]
 
 _MAX_TEST = 5_000
@@ -101,43 +99,20 @@ CURVES: dict[str, Callable[[Array], Array]] = {
 
 @dataclass
 class Problem:
-    """Training and test data.
+    """Training and test data."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-        Classes 0, ..., K-1, or targets.
-    X_test : ndarray of shape (m, d)
-    truth : ndarray of shape (m, K) or (m,)
-        Probabilities of the test labels, 0 and 1 where only the labels are known; or test targets.
-    curve : ndarray of shape (m,), optional
-        The expectation of the test targets, where data are simulated.
-    """
-
-    X: Array
-    y: NDArray[Any]
-    X_test: Array
+    X: Array  # (n, d)
+    y: NDArray[Any]  # (n,), classes 0, ..., K-1, or targets
+    X_test: Array  # (m, d)
+    # (m, K) or (m,), probabilities of the test labels, 0 and 1 where only the labels are known; or
+    # test targets
     truth: Array
+    # (m,), the expectation of the test targets, where data are simulated
     curve: Array | None = None
 
 
 def labels(data: str, seed: int) -> Problem:
-    """A table for classification.
-
-    Parameters
-    ----------
-    data : str
-        A key of `CLASSIFICATION`, or "link, inputs, rows x columns" for a simulated one, as in
-        "bent, normal, 300x10".
-    seed : int
-        Of the split, or of the data.
-
-    Raises
-    ------
-    ValueError
-        If there is no such table.
-    """
+    """A table for classification: a key of `CLASSIFICATION`, or such as "bent, normal, 300x10"."""
     if data not in CLASSIFICATION:
         return _simulated_labels(data, seed)
     place, target, dropped = CLASSIFICATION[data]
@@ -149,20 +124,7 @@ def labels(data: str, seed: int) -> Problem:
 
 
 def values(data: str, seed: int) -> Problem:
-    """A table for regression on one column.
-
-    Parameters
-    ----------
-    data : str
-        A key of `REGRESSION`, or "curve, rows" for a simulated one, as in "step, 100".
-    seed : int
-        Of the split, or of the data.
-
-    Raises
-    ------
-    ValueError
-        If there is no such table.
-    """
+    """A table for regression on one column: a key of `REGRESSION`, or such as "step, 100"."""
     if data not in REGRESSION:
         return _simulated_curve(data, seed)
     place, column, target = REGRESSION[data]

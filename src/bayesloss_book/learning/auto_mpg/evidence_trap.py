@@ -24,16 +24,15 @@ from bayesloss.learning.inference.evidence import (
     at_smoothness,
     maximise_evidence,
 )
-from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["STARTS", "cells", "draw_trap", "free_intercept", "measure", "run", "search_ends"]
 
 STARTS = (8.0, 2.0, 1.2)
 
@@ -54,13 +53,10 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]:
     """Compare Laplace's approximation with the truth at one setting.
 
-    Returns
-    -------
-    dict
-        ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard
-        error ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
-        ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
-        Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
+    ``a_end``: the setting's smoothness. ``laplace``, ``bound``, ``annealed`` and its standard error
+    ``annealed_error``: log evidences in nats. ``effective_size``: of the annealed sample.
+    ``error_laplace`` and ``error_exact``: mean squared test errors of the mean of nu under
+    Laplace's Gaussian and under the annealed posterior, in squared miles per gallon.
     """
     trial = _Trial(n_basis)
     if path == "slice":

@@ -22,8 +22,6 @@ from bayesloss_book.learning.auto_mpg.table_1 import (
     summary,
 )
 
-__all__ = ["draw_fits", "draw_gains", "draw_samples", "draw_units"]
-
 
 def draw_fits(n_basis: int, period_fraction: float) -> Figure:
     """The four methods on all cars: posterior means with bands of two standard deviations."""
@@ -47,15 +45,7 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
 
 
 def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
-    """The ISGP's gain over the GP: input by input beside the print, and against the period.
-
-    Parameters
-    ----------
-    results : DataFrame
-        The stored cells of Table 1.
-    varied : DataFrame
-        What :func:`~bayesloss_book.learning.auto_mpg.table_1.by_fraction` returns.
-    """
+    """The ISGP's gain over the GP: input by input beside the print, and against the period."""
     table = paired_gains(results)
     figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 6.8), height_ratios=(1.4, 1))
     for size, colour, aside in (("large", "GP", 0.12), ("small", "ISGP", -0.12)):
@@ -131,8 +121,7 @@ def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     axis.set_yticks([800, 1000, 1500, 2000], ["800", "1000", "1500", "2000"])
     axis.minorticks_off()
     axis.set(
-        xlabel="our mean squared test error (squared miles per gallon)",
-        ylabel="printed in Table 1",
+        xlabel="our mean squared test error (squared miles per gallon)", ylabel="printed in Table 1"
     )
     axis.legend(ncols=2, fontsize="small")
     return figure

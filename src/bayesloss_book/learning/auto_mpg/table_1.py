@@ -25,29 +25,6 @@ from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "INPUTS",
-    "METHODS",
-    "PERIOD_FRACTION",
-    "PERIOD_FRACTIONS",
-    "SIZES",
-    "UNITS",
-    "affine_fit",
-    "by_fraction",
-    "cells",
-    "fit",
-    "gains",
-    "measure",
-    "paired_gains",
-    "plug_in",
-    "printed",
-    "ratio",
-    "rows_of",
-    "run",
-    "split_of",
-    "summary",
-]
-
 INPUTS = {
     "accel": "acceleration",
     "displ": "displacement",
@@ -112,14 +89,10 @@ def measure(
 ) -> dict[str, float]:
     """Fit one method on one training set, and measure it on the test set.
 
-    Returns
-    -------
-    dict
-        ``mse``: mean squared error, in squared miles per gallon. ``nll``: negative log likelihood
-        of a Gaussian predictive density, in nats a test point. ``covered``: the share of test
-        points within its central 95 % interval. For GP and ISGP also ``log_evidence``,
-        ``evidence_bound``, ``smoothness`` (the kernel's a) and ``converged`` (0 or 1),
-        else NaN.
+    ``mse``: mean squared error, in squared miles per gallon. ``nll``: negative log likelihood of a
+    Gaussian predictive density, in nats a test point. ``covered``: the share of test points within
+    its central 95 % interval. For GP and ISGP also ``log_evidence``, ``evidence_bound``,
+    ``smoothness`` (the kernel's a) and ``converged`` (0 or 1), else NaN.
     """
     x, y = rows_of(input)
     train, test = split_of(len(x), size, split, partition)
@@ -192,12 +165,9 @@ def printed() -> pd.Series:
 def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
     """Mean over splits, then mean and standard deviation over partitions, of one measure.
 
-    Returns
-    -------
-    DataFrame
-        Columns ``mean``, ``sd`` and ``luck``, indexed by size, input and method in the order of the
-        paper. ``mean`` ± ``luck`` holds what another partition would give, the paper's for one,
-        with a probability of 99 %: a prediction interval by Student's t.
+    Columns ``mean``, ``sd`` and ``luck``, indexed by size, input and method in the order of the
+    paper. ``mean`` ± ``luck`` holds what another partition would give, the paper's for one, with a
+    probability of 99 %: a prediction interval by Student's t.
     """
     keys = ["size", "input", "method"]
     averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
@@ -207,14 +177,10 @@ def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
 
 
 def ratio(results: pd.DataFrame) -> tuple[float, float]:
-    """The constant that takes our squared errors to the printed numbers.
+    """The constant that takes our squared errors to the printed numbers, and its standard error.
 
-    From PAVA and Linear, of which nothing but the partition is left open.
-
-    Returns
-    -------
-    ratio, error : float
-        The weighted mean of printed over ours for these 16 numbers, and its standard error.
+    From PAVA and Linear, of which nothing but the partition is left open: the weighted mean of
+    printed over ours for these 16 numbers.
     """
     x, y, spread = _without_settings(results)
     weight = 1 / spread**2
@@ -224,10 +190,8 @@ def ratio(results: pd.DataFrame) -> tuple[float, float]:
 def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
     """Printed numbers as an affine function of our squared errors, for PAVA and Linear.
 
-    Returns
-    -------
-    slope, intercept, intercept_error : float
-        By least squares, weighted with the luck of one draw of the partition.
+    Slope, intercept and the intercept's error, by least squares weighted with the luck of one draw
+    of the partition.
     """
     x, y, spread = _without_settings(results)
     coefficients, covariance = np.polyfit(x, y, 1, w=1 / (x * spread), cov="unscaled")
@@ -257,11 +221,8 @@ def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
 def gains(results: pd.DataFrame) -> pd.DataFrame:
     """How much lower the squared error of one method is than that of another, as a fraction.
 
-    Returns
-    -------
-    DataFrame
-        Columns ``mean`` and ``error`` (its standard error over partitions), indexed by size, pair
-        and input, with "all" for the average over inputs.
+    Columns ``mean`` and ``error`` (its standard error over partitions), indexed by size, pair and
+    input, with "all" for the average over inputs.
     """
     keys = ["size", "input", "partition"]
     mse = results.groupby([*keys, "method"], sort=False)["mse"].mean().unstack("method")
@@ -275,15 +236,7 @@ def gains(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
-    """How the results depend on the part of the period that the inputs cover.
-
-    Parameters
-    ----------
-    results : DataFrame
-        Cells of one partition with a column ``period_fraction``.
-    target : Series
-        The printed mean squared errors, in squared miles per gallon.
-    """
+    """How the results of one partition depend on the part of the period that the inputs cover."""
     keys = ["period_fraction", "size", "input", "method"]
     mse = results.groupby(keys, sort=False)["mse"].mean()
     off = np.log(mse / target.reindex(mse.index.droplevel(0)).to_numpy())

@@ -14,8 +14,6 @@ from bayesloss_book.learning.drawn_losses.losses import (
 )
 from bayesloss_book.random_sources import LOSSES, MARGINS, inverse_source, make_prior
 
-__all__ = ["draw_construction", "draw_failure", "draw_slack"]
-
 
 def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:
     """Theorem 2 (i) for one G: paths, the canonical links built from them, and the link chi."""

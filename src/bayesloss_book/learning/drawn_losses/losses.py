@@ -25,21 +25,6 @@ from bayesloss_book.random_sources import (
     make_prior,
 )
 
-__all__ = [
-    "average_losses",
-    "breast_cancer",
-    "calibration_gap",
-    "calibration_trials",
-    "failure_frequency",
-    "failure_probability",
-    "prior_average",
-    "random_instances",
-    "represented_link",
-    "slack_table",
-    "stationary_share",
-]
-
-
 # ------------------------------------------------------------------------------- theorem 2 (i)
 
 
@@ -75,13 +60,9 @@ def calibration_gap(
 ) -> Array:
     """How much worse the best wrong sign is than the best sign, for each share of positives.
 
-    For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with
-    C(alpha) = eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
+    For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
+    eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
     classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid.
-
-    Returns
-    -------
-    array of shape (len(margins), len(shares))
     """
     # nu at -1, 0 and 1 is among the points for a whole reach, and so are points very near 0.
     t = torch.arange(-reach, reach + 0.01, 0.025, dtype=torch.float64)
@@ -103,10 +84,7 @@ def calibration_trials(
 ) -> pd.DataFrame:
     """Calibration of G o nu^-1 by brute force, and by the sign of G'(nu^-1(0)), path by path.
 
-    Returns
-    -------
-    DataFrame
-        For each margin loss the shares of paths, and on how many the two disagree.
+    For each margin loss the shares of paths, and on how many the two disagree.
     """
     prior = make_prior(a=2.0, c=0.25, n_basis=16, gamma=gamma)
     margins = [MARGINS[name] for name in names]
@@ -169,11 +147,6 @@ def prior_average(
     """E[function(nu(x))] under a prior with two basis functions, by Gauss and Hermite.
 
     The rule has positive weights and is exact for polynomials of degree 2 n_nodes - 1.
-
-    Raises
-    ------
-    ValueError
-        If the prior has more than two basis functions.
     """
     if prior.kernel.n_basis != 2:
         raise ValueError(f"expected n_basis=2, got n_basis={prior.kernel.n_basis}")
@@ -209,12 +182,8 @@ def breast_cancer() -> tuple[Array, Array]:
 def average_losses(*, n_directions: int, n_paths: int, seed: int) -> tuple[float, Array, Array]:
     """The log loss averaged over the prior, at the weights of a fixed link and at others.
 
-    Returns
-    -------
-    at_fixed : float
-        At the weights of logistic regression on the breast-cancer data.
-    far, near : array of shape (n_directions,)
-        At weights of the same length, in random directions and within a tenth of those.
+    At the weights of logistic regression on the breast-cancer data, and at weights of the same
+    length in random directions (far) and within a tenth of those (near).
     """
     data = load_breast_cancer()
     X, y = StandardScaler().fit_transform(data.data), 2.0 * data.target - 1

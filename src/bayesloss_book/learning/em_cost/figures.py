@@ -8,20 +8,11 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["draw_operations"]
-
 
 def draw_operations(
     base: Mapping[str, int], more_data: Mapping[str, int], more_basis: Mapping[str, int]
 ) -> Figure:
-    """Operations with twice the data, and with twice the basis functions, over those before.
-
-    Parameters
-    ----------
-    base, more_data, more_basis : mapping of str to int
-        Counts of each part, as :func:`~bayesloss_book.learning.linkgistic.costs.operations` gives
-        them.
-    """
+    """Operations with twice the data, and with twice the basis functions, over those before."""
     figure, axis = subplots(figsize=(5.8, 4.0))
     heights = np.arange(len(base))[::-1]
     for counts, colour, marker, label in (

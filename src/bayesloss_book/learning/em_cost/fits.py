@@ -34,20 +34,6 @@ from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import DataError, load_images
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "PROBLEMS",
-    "STORES",
-    "Problem",
-    "cells",
-    "fit",
-    "measure",
-    "readable",
-    "run",
-    "table",
-    "text",
-    "topics",
-]
-
 _N_TEST = 5000
 _WORDS = 50_000
 
@@ -209,29 +195,10 @@ def _resident(what: str = "VmRSS") -> float:
 def measure(*, problem: str, method: str, repeat: int) -> dict[str, float]:
     """Fit in a process of its own.
 
-    Parameters
-    ----------
-    problem : str
-        One of ``PROBLEMS``.
-    method : str
-        "linkgistic", or "one against the rest" for many classes; "lbfgs" for scikit-learn's
-        logistic regression. For curves "ISGP" or "isotonic".
-    repeat : int
-        Tells repetitions apart, and does nothing else.
-
-    Returns
-    -------
-    dict
-        ``cpu_seconds`` of the fit; ``peak_mb`` of the process, ``beyond_mb`` what was there before
-        the fit, and ``data_mb`` of the inputs; ``rounds``; whether it ``converged``; ``loss``, the
-        mean log loss of data held out, for a curve the mean squared error.
-
-    Raises
-    ------
-    DataError
-        If the problem's data cannot be had.
-    RuntimeError
-        If the process ends in another error, with what it said.
+    ``cpu_seconds`` of the fit; ``peak_mb`` of the process, ``beyond_mb`` what was there before the
+    fit, and ``data_mb`` of the inputs; ``rounds``; whether it ``converged``; ``loss``, the mean log
+    loss of data held out, for a curve the mean squared error. ``repeat`` only tells repetitions
+    apart.
     """
     one = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     done = subprocess.run(

@@ -9,17 +9,9 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
 
-__all__ = ["draw_rounds", "draw_savings"]
-
 
 def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """Training and test log loss of some runs of EM, by round.
-
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        As :func:`~bayesloss_book.learning.linkgistic.rounds.by_round` gives them.
-    """
+    """Training and test log loss of some runs of EM, by round."""
     figure, axis = subplots(figsize=(5.6, 4.2))
     for (name, table), colour, marker in zip(
         tables.items(), ("GP", "ISGP"), ("o", "s"), strict=False
@@ -39,13 +31,7 @@ def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
 
 
 def draw_savings(results: pd.DataFrame) -> Figure:
-    """What links save against the fixed link, with two standard errors.
-
-    Parameters
-    ----------
-    results : DataFrame
-        One row a problem, with columns "saved, EM", "+-, EM" and so on.
-    """
+    """What links save against the fixed link, with two standard errors, one row a problem."""
     figure, axis = subplots(figsize=(5.6, 3.8))
     heights = np.arange(len(results))[::-1]
     for which, colour, aside, label in (

@@ -26,15 +26,6 @@ from bayesloss_book.learning.isgp.prior import (
 )
 from bayesloss_book.random_sources import Array, inverse_source, make_prior
 
-__all__ = [
-    "draw_cost",
-    "draw_fits",
-    "draw_flat_spot",
-    "draw_origin",
-    "draw_paths",
-    "draw_universality",
-]
-
 
 def draw_paths(
     settings: Sequence[tuple[float, float, float]],

@@ -16,48 +16,23 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, approximate, find_mode
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "PRIORS",
-    "SOURCES",
-    "WithConstant",
-    "exact",
-    "excess",
-    "fit",
-    "grid",
-    "joint_density",
-    "labels",
-    "measure",
-    "measure_exact",
-    "run",
-    "run_exact",
-    "source_draws",
-]
-
 PRIORS = ("waves", "constant")
-SOURCES = {
-    "line": lambda x: x,
-    "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5,
-}
+SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
 _REACH = 3.0
 
 
 class WithConstant(Basis):
-    """Basis (14) and a constant function behind it, with a prior variance of its own.
-
-    Parameters
-    ----------
-    waves : TrigonometricKernel
-    constant : float
-        The prior variance of the constant's weight.
-    """
+    """Basis (14) and a constant function behind it, with a prior variance of its own."""
 
     def __init__(self, waves: TrigonometricKernel, constant: float) -> None:
         self.waves, self.n_basis = waves, waves.n_basis + 1
@@ -95,16 +70,7 @@ def joint_density(
 ) -> LogJoint:
     """The log joint density of parameters and labels, these shared between the nodes of a grid.
 
-    Parameters
-    ----------
-    prior : {"waves", "constant"}
-    x, y : Tensor of shape (n,)
-    filled : float
-        The part of the period that [-3, 3] fills.
-    a : float
-        The smoothness of the waves.
-    n_basis : int
-        The number M of waves.
+    [-3, 3] fills the part ``filled`` of the period.
     """
     if prior not in PRIORS:
         raise ValueError(f"expected a prior of {PRIORS}, got {prior!r}")
@@ -112,8 +78,8 @@ def joint_density(
     kernel = waves if prior == "waves" else WithConstant(waves.scaled(0.5), 0.5)
     source, likelihood = ISGP(kernel, gamma=0.01), Bernoulli()
     nodes = torch.linspace(-_REACH, _REACH, 301, dtype=x.dtype)
-    data = likelihood.spread(source.features, x, y, torch.ones_like(x), nodes)
-    return LogJoint(source, likelihood, data)
+    shares = likelihood.shares(x, y, torch.ones_like(x), nodes)
+    return LogJoint(source, likelihood, likelihood.on_grid(source.features, nodes, shares))
 
 
 def fit(prior: str, x: Tensor, y: Tensor, **setting: Any) -> Posterior:
@@ -158,11 +124,8 @@ def measure(
 ) -> dict[str, float]:
     """What both priors lose on one data set.
 
-    Returns
-    -------
-    dict
-        For each prior: ``excess``, the log loss of the averaged probability beyond the truth's, in
-        nats a datum; and ``covered``, the part of the grid where the 95 % band has the source.
+    For each prior: ``excess``, the log loss of the averaged probability beyond the truth's, in nats
+    a datum; and ``covered``, the part of the grid where the 95 % band has the source.
     """
     x, y = labels(source, n, seed)
     true = SOURCES[source](grid()).numpy()
@@ -188,11 +151,8 @@ def measure_exact(
 ) -> dict[str, float]:
     """What both priors lose on one data set, if their posteriors are exact.
 
-    Returns
-    -------
-    dict
-        For each prior ``excess``, as above; the ``evidence`` in nats, and the ``size`` of the
-        weighted sample in draws of equal weight.
+    For each prior ``excess``, as above; the ``evidence`` in nats, and the ``size`` of the weighted
+    sample in draws of equal weight.
     """
     x, y = labels(source, n, seed)
     found: dict[str, float] = {}

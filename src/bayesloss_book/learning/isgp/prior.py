@@ -21,26 +21,7 @@ from numpy.typing import NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.random_sources import Array, inverse_source, make_prior, whole_period
-
-__all__ = [
-    "best_root",
-    "count_zeros",
-    "cumulants",
-    "expected_zeros",
-    "flipped_root",
-    "inverse_source",
-    "level_cost",
-    "make_prior",
-    "origin_quadratic",
-    "rms_harmonic",
-    "slope_table",
-    "steepest",
-    "tail_bound",
-    "whole_period",
-    "zeros_table",
-]
-
+from bayesloss_book.random_sources import Array, make_prior, whole_period
 
 # ---------------------------------------------------------------------------------------- zeros
 
@@ -48,11 +29,7 @@ __all__ = [
 def rms_harmonic(kernel: TrigonometricKernel, constant: float = 0.0) -> float:
     """The root mean square r of the harmonic number, weighted with the eigenvalues.
 
-    Parameters
-    ----------
-    kernel : TrigonometricKernel
-    constant : float
-        Prior variance of a constant basis function, an option beyond the paper.
+    ``constant`` is the prior variance of a constant basis function, an option beyond the paper.
     """
     half = kernel.n_basis // 2
     weight = kernel.eigenvalues[:half].numpy()
@@ -75,11 +52,8 @@ def zeros_table(
 ) -> pd.DataFrame:
     """Zeros of f in a period: Rice's formula and simulated paths.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by a. ``rice`` is exact; ``counted``, ``error``, ``fewest``, ``most`` come from the
-        paths; ``half free`` is the share of paths without a zero in the middle half of the period.
+    Indexed by a. ``rice`` is exact; ``counted``, ``error``, ``fewest``, ``most`` come from the
+    paths; ``half free`` is the share of paths without a zero in the middle half of the period.
     """
     rows = {}
     for a in smoothness:
@@ -124,11 +98,8 @@ def slope_table(
 ) -> pd.DataFrame:
     """Three handles on the steepest slope of nu, and the slope itself.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by a. The medians of the slope of the log loss, of sup f^2 and of Lemma 6's bound;
-        then the 95 % quantiles of the last two with Rice's level between them.
+    Indexed by a. The medians of the slope of the log loss, of sup f^2 and of Lemma 6's bound; then
+    the 95 % quantiles of the last two with Rice's level between them.
     """
     rows = {}
     for a in smoothness:
@@ -168,28 +139,9 @@ def level_cost(
 ) -> float:
     """The least w^T Lambda^-1 w for which f stays near 1 on the middle part of the period.
 
-    "Near" means a root mean square deviation of at most the tolerance. Under the prior
-    w^T Lambda^-1 w is chi-squared with M degrees of freedom, and half of it is the price in nats.
-
-    Parameters
-    ----------
-    kernel : TrigonometricKernel
-    fraction : float
-        The part of the period, in (0, 1].
-    tolerance : float
-        In (0, 1).
-    constant : float
-        Prior variance of a constant basis function, an option beyond the paper.
-
-    Returns
-    -------
-    float
-        Infinite where no w does it.
-
-    Raises
-    ------
-    ValueError
-        If fraction or tolerance lie outside their range.
+    "Near" means a root mean square deviation of at most the tolerance. Under the prior w^T
+    Lambda^-1 w is chi-squared with M degrees of freedom, and half of it is the price in nats;
+    infinite where no w does it.
     """
     if not 0 < fraction <= 1:
         raise ValueError(f"expected a fraction in (0, 1], got {fraction}")
@@ -220,10 +172,8 @@ def best_root(
 ) -> tuple[float, float]:
     """The best f for a target slope on [-reach, reach], by least squares.
 
-    Returns
-    -------
-    root_error, source_error : float
-        The largest deviations of f from the square root of the slope, and of nu from the target.
+    Returns the largest deviations of f from the square root of the slope, and of nu from the
+    target.
     """
     x = np.linspace(-reach, reach, 4001)
     basis, _ = _design(kernel, x, 0.0)
@@ -265,21 +215,10 @@ def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:
 
 
 def origin_quadratic(prior: ISGP, x: float, r: float, form: str) -> tuple[torch.Tensor, float]:
-    """Appendix B's process at x as w^T matrix w + shift.
+    """Appendix B's process at x as w^T matrix w + shift, integrated from r <= 0.
 
-    Parameters
-    ----------
-    prior : ISGP
-    x, r : float
-        r <= 0 is where the integration begins.
-    form : {"paths", "law", "printed"}
-        ``paths``: the integral from r to x, less its mean up to 0. ``law``: a process with the same
-        law, with psi shifted. ``printed``: psi(x + r) and -r k(0, 0).
-
-    Raises
-    ------
-    ValueError
-        If r is positive or the form unknown.
+    ``paths``: the integral from r to x, less its mean up to 0. ``law``: a process with the same
+    law, with psi shifted. ``printed``: psi(x + r) and -r k(0, 0).
     """
     if r > 0:
         raise ValueError(f"expected r <= 0, got {r}")

@@ -19,14 +19,10 @@ from torch import Tensor
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.inference.evidence import evidence_gradient
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Posterior,
-    approximate,
-    find_mode,
-    laplace,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.baselines import PLUG_IN
@@ -39,17 +35,6 @@ from bayesloss_book.source_problems import (
     source_of_chains,
 )
 from bayesloss_book.stores.results import run_cells
-
-__all__ = [
-    "LEVELS",
-    "METHODS",
-    "N_DRAWS",
-    "PLACES",
-    "cells",
-    "hyper_mixture",
-    "measure",
-    "run",
-]
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
@@ -76,14 +61,11 @@ class _Belief:
 def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[str, float]:
     """Simulate a data set, infer nu by one method, and compare with the truth.
 
-    Returns
-    -------
-    dict
-        ``rank_left``, ``rank_centre``, ``rank_right``: how many of 99 draws of nu(x) lie below the
-        true nu(x). ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the
-        grid where the truth lies in the band mean +- z standard deviations. ``covered_new``: the
-        probability that a new target lies in its 95 % band, averaged over the grid (NaN for
-        labels). ``width``: the mean standard deviation of nu.
+    ``rank_left``, ``rank_centre``, ``rank_right``: how many of 99 draws of nu(x) lie below the true
+    nu(x). ``covered_50``, ``covered_80``, ``covered_95``: the part of the 21 points of the grid
+    where the truth lies in the band mean +- z standard deviations. ``covered_new``: the probability
+    that a new target lies in its 95 % band, averaged over the grid (NaN for labels). ``width``: the
+    mean standard deviation of nu.
     """
     Gamma, x, y = simulate(task, n, n_basis, seed)
     prior, likelihood = prior_and_likelihood(task, n_basis)
@@ -120,11 +102,6 @@ def hyper_mixture(
     The curvature of the evidence bound in log(a - 1), log k(0, 0) and log alpha gives a Gaussian
     from which they are drawn; the bound over that Gaussian's density, normalised, are the weights.
     So the prior on the three is flat. mu and gamma, which say little, stay where they are.
-
-    Raises
-    ------
-    TypeError
-        If the likelihood is not Gaussian.
     """
     prior, likelihood = posterior.prior, posterior.likelihood
     if not isinstance(likelihood, Gaussian):

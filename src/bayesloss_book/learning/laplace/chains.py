@@ -13,13 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import (
-    LogJoint,
-    Posterior,
-    approximate,
-    find_mode,
-    laplace,
-)
+from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book.samplers import (
     AnnealedSample,
     annealed_importance_sampling,
@@ -37,32 +33,14 @@ from bayesloss_book.source_problems import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "LongRun",
-    "long_run",
-    "measure",
-    "mixture_moments",
-    "modes",
-    "run",
-]
-
 
 @dataclass(frozen=True)
 class LongRun:
-    """Draws from an exact posterior.
+    """Draws from an exact posterior."""
 
-    Attributes
-    ----------
-    Gamma : Tensor of shape (chains, draws, M + 1)
-    annealed : AnnealedSample
-        Where the chains began, and the evidence.
-    acceptance : float
-        Of the Hamiltonian moves, the mean over chains.
-    """
-
-    Gamma: Tensor
-    annealed: AnnealedSample
-    acceptance: float
+    Gamma: Tensor  # (chains, draws, M + 1)
+    annealed: AnnealedSample  # where the chains began, and the evidence
+    acceptance: float  # of the Hamiltonian moves, the mean over chains
 
 
 def long_run(
@@ -88,10 +66,7 @@ def long_run(
         seed=seed,
     )
     chosen = torch.multinomial(
-        annealed.weights,
-        n_chains,
-        replacement=True,
-        generator=torch.Generator().manual_seed(seed),
+        annealed.weights, n_chains, replacement=True, generator=torch.Generator().manual_seed(seed)
     )
     start = prior.location + scale * annealed.points[chosen] - posterior.mode
 
@@ -143,20 +118,16 @@ def mixture_moments(found: list[Posterior], x: Tensor) -> tuple[Tensor, Tensor]:
 def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     """Compare Laplace's approximation with a long run on one data set.
 
-    Returns
-    -------
-    dict
-        ``shift`` and ``shift_max``: the error of the mean of nu(x), in exact standard deviations,
-        root mean square and largest over the grid. ``sd_low``, ``sd_ratio``, ``sd_high``: Laplace's
-        standard deviation over the exact one, least, geometric mean, largest. ``shift_mixed`` and
-        ``sd_ratio_mixed``: the same for the mixture of the Gaussians at all modes found.
-        ``r_hat``, ``ess``, ``mcse``: the worst over the grid (the error of the mean in exact
-        standard deviations).
-        ``laplace``, ``all_modes``, ``bound``, ``annealed``, ``annealed_error``, ``annealed_size``:
-        log evidences in nats by one mode, summed over all modes found, the lower bound, and the
-        truth with its error and effective size. ``n_modes``, ``share_best`` and ``below_best``: of
-        40 starts, and how many nats of log joint density the estimator's mode lies below the best.
-        ``loss_laplace``, ``loss_exact``: log losses of 2000 new data, in nats a datum.
+    ``shift`` and ``shift_max``: the error of the mean of nu(x), in exact standard deviations, root
+    mean square and largest over the grid. ``sd_low``, ``sd_ratio``, ``sd_high``: Laplace's standard
+    deviation over the exact one, least, geometric mean, largest. ``shift_mixed`` and
+    ``sd_ratio_mixed``: the same for the mixture of the Gaussians at all modes found. ``r_hat``,
+    ``ess``, ``mcse``: the worst over the grid (the error of the mean in exact standard deviations).
+    ``laplace``, ``all_modes``, ``bound``, ``annealed``, ``annealed_error``, ``annealed_size``: log
+    evidences in nats by one mode, summed over all modes found, the lower bound, and the truth with
+    its error and effective size. ``n_modes``, ``share_best`` and ``below_best``: of 40 starts, and
+    how many nats of log joint density the estimator's mode lies below the best. ``loss_laplace``,
+    ``loss_exact``: log losses of 2000 new data, in nats a datum.
     """
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)

@@ -13,14 +13,12 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
-
-__all__ = ["METHODS", "cells", "draw_cost", "measure", "medians", "run"]
 
 METHODS = {
     "fast": "fast form, $O(NM)$",
@@ -33,11 +31,8 @@ _CHUNK = 2**22  # entries of psi at a time: 32 MB
 def measure(*, method: str, n: int, n_basis: int, repeat: int) -> dict[str, float]:
     """Compute nu at n points in one way; ``repeat`` only tells repetitions apart.
 
-    Returns
-    -------
-    dict
-        ``mean``: of the values of nu; for ``method="newton"``, what Newton's model says that twice
-        the step gains for a datum.
+    ``mean``: of the values of nu; for ``method="newton"``, what Newton's model says that twice the
+    step gains for a datum.
     """
     kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=n_basis)
     x = torch.linspace(-1, 1, n, dtype=torch.float64)

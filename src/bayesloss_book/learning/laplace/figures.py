@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy import stats
 
-from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
@@ -25,17 +26,6 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-
-__all__ = [
-    "by_size",
-    "compare_samplers",
-    "coverage",
-    "draw_against_chains",
-    "draw_averaging",
-    "draw_bands",
-    "draw_ranks",
-    "rank_tests",
-]
 
 
 def draw_averaging(sizes: Sequence[int], seed: int) -> Figure:
@@ -209,12 +199,9 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
     """Compare two samplers that share no code, on the toy classification.
 
-    Returns
-    -------
-    dict
-        ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
-        standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
-        sampler.
+    ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
+    standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
+    sampler.
     """
     prior, likelihood = prior_and_likelihood("classification", n_basis)
     x, y = data_set("classification", n, seed)

@@ -15,25 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, laplace
+from bayesloss.learning.inference.laplace import Posterior, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-
-__all__ = [
-    "classification",
-    "compare_losses",
-    "draw_evidence",
-    "draw_posterior",
-    "evidence_table",
-    "log_density_of_weights",
-    "losses",
-    "printed_evidence",
-    "regression",
-    "small_prior",
-    "true_log_evidence",
-]
 
 
 def small_prior() -> ISGP:
@@ -68,7 +55,7 @@ def log_density_of_weights(
     """
     alpha, gamma, n = float(likelihood.alpha), float(prior.gamma), len(y)
     h, centred = prior.kernel.integrals(x), y - prior.mu
-    p = prior.kernel.square_coefficients(w[:, :, None] * w[:, None, :])
+    p = prior.kernel.square_coefficients(w)
     squares = centred @ centred - 2 * p @ (h.T @ centred) + ((p @ (h.T @ h)) * p).sum(dim=1)
     level = centred.sum() - p @ h.sum(dim=0)
     quadratic = alpha * (squares - alpha * level**2 / (gamma + n * alpha))

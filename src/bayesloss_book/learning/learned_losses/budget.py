@@ -23,8 +23,6 @@ from bayesloss_book.learning.learned_losses.table_2 import (
 )
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["ITERATIONS", "cells", "logistic_path", "measure", "run"]
-
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
 _MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
 
@@ -61,11 +59,8 @@ def measure(
 ) -> dict[str, float]:
     """Test AUC and log loss along the path.
 
-    Returns
-    -------
-    dict
-        ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
-        ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
+    ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
+    ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
     """
     X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf

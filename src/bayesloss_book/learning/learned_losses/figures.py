@@ -10,8 +10,6 @@ from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.summary import columns, paths, printed
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS
 
-__all__ = ["draw_gaps", "draw_paths", "draw_readings"]
-
 _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
 _STYLES = dict(
     zip(
@@ -96,15 +94,7 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
 
 
 def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
-    """ISGP less logistic regression, equal tolerance and penalty, with two standard errors.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Of `learned_losses_summary.gaps`.
-    reading : dict
-        The task of each data set.
-    """
+    """ISGP less logistic regression, equal tolerance and penalty, with two standard errors."""
     figure, axes = subplots(len(reading), 1, figsize=(5.6, 6.0), sharex=True)
     pair = "ISGP − logistic"
     table = table[table["pair"] == pair]

@@ -10,8 +10,6 @@ from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS, TRONS, jackknife
 from bayesloss_book.ledger.claims import ledger
 
-__all__ = ["SETTINGS", "cell_of", "columns", "distances", "gaps", "paths", "printed", "trained"]
-
 # Penalty and budget of logistic and linkgistic regression.
 SETTINGS = [(1.0, "default"), (1.0, "short"), (1.0, "long")]
 SETTINGS += [(0.0, "default"), (0.0, "short"), (0.0, "long")]

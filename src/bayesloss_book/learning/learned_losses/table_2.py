@@ -25,25 +25,6 @@ from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "BLOCKS",
-    "DATA",
-    "METHODS",
-    "SCALINGS",
-    "SIZES",
-    "TASKS",
-    "TRONS",
-    "cells",
-    "jackknife",
-    "mean_auc",
-    "measure",
-    "paper_cells",
-    "problem_data",
-    "problems",
-    "run",
-    "scaled_cells",
-]
-
 DATA = ("mnist", "fashion-mnist")
 SIZES = {"mnist": 60_000, "fashion-mnist": 60_000, "digits": 1_200}
 TASKS = ("0 vs 8", "0 vs rest", "odd vs even", "each vs rest")
@@ -147,13 +128,7 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 
 
 def problems(task: str, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which images a task keeps, (n,), and which of those kept are positive, (kept, K).
-
-    Raises
-    ------
-    ValueError
-        If there is no such task.
-    """
+    """Which images a task keeps, (n,), and which of those kept are positive, (kept, K)."""
     if task not in TASKS:
         raise ValueError(f"expected a task of {TASKS}, got {task!r}")
     keep = np.isin(labels, (0, 8)) if task == "0 vs 8" else np.ones(len(labels), dtype=bool)
@@ -167,13 +142,7 @@ def problems(task: str, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], N
 def problem_data(
     data: str, task: str, seed: int, scaling: str = "pixels"
 ) -> tuple[Array, NDArray[np.bool_], NDArray[np.int64], Array, NDArray[np.bool_]]:
-    """A task on a data set: inputs (n, d), which are positive (n, K), labels (n,); test ones.
-
-    Raises
-    ------
-    ValueError
-        If there is no such task or scaling.
-    """
+    """A task on a data set: inputs (n, d), which are positive (n, K), labels (n,); test ones."""
     if scaling not in SCALINGS:
         raise ValueError(f"expected a scaling of {SCALINGS}, got {scaling!r}")
     X, labels, X_test, test_labels = inputs(data, SIZES[data], "pixels", seed)
@@ -198,31 +167,12 @@ def measure(
 ) -> dict[str, float]:
     """Fit one method to one problem, or to ten, and measure it on the test set.
 
-    Parameters
-    ----------
-    data : str
-        Of `SIZES`.
-    task : str
-        Of `TASKS`; the measures of "each vs rest" are means over its ten problems.
-    method : str
-        Of `METHODS`. "logistic" is the fit with the fixed link where EM begins.
-    penalty : float
-        1/C of the weights; 0 for none.
-    budget : str
-        Of `baselines.BUDGETS`. Trons: at most 100, 1,000 or 5,000 gradient steps,
-        a tenth of them for the SLIsotron, which refits its link after each (30 if "short").
-    seed : int
-        Of the order of the training images, the posterior draws and the hold-out.
-    scaling : str
-        Of `SCALINGS`, over the images of the task.
-
-    Returns
-    -------
-    dict
-        ``auc`` of the predicted probabilities and ``auc_score`` of the linear scores beneath them,
-        fractions; ``without_00``, ...: ``auc`` without each block of test images; ``log_loss``
-        (nats) and ``brier``; ``rounds``, ``converged``; ``holdout``: mean squared error on the part
-        of the training data that a tron holds out, else NaN.
+    The measures of "each vs rest" are means over its ten problems. "logistic" is the fit with the
+    fixed link where EM begins; the penalty is 1/C, 0 for none. ``auc`` of the predicted
+    probabilities and ``auc_score`` of the linear scores beneath them, fractions; ``without_00``,
+    ...: ``auc`` without each block of test images; ``log_loss`` (nats) and ``brier``; ``rounds``,
+    ``converged``; ``holdout``: mean squared error on the part of the training data that a tron
+    holds out, else NaN.
     """
     X, truth, labels, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf

@@ -30,21 +30,6 @@ from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
 from bayesloss_book.stores.results import run_cells
 
-__all__ = [
-    "BLOCKS",
-    "COMPARED",
-    "DATA",
-    "METHODS",
-    "SETTING",
-    "SIZES",
-    "cells",
-    "curve_cells",
-    "measure",
-    "measures_of",
-    "run",
-    "setting_cells",
-]
-
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
 COMPARED = (*METHODS, HELD_OUT)
@@ -129,32 +114,10 @@ def measure(
 ) -> dict[str, float]:
     """Fit ten one-vs-rest models by one method, and measure them on the test set.
 
-    Parameters
-    ----------
-    data : str
-        One of `DATA`, or "digits", scikit-learn's.
-    size : int
-        Training images: the first of a permutation by `seed`.
-    method : str
-        One of `COMPARED`, or "scikit-learn". "logistic" is the fit with the fixed link where EM
-        begins; "scikit-learn" the same model by scikit-learn.
-    penalty : float
-        1/C; 0 for none.
-    scaling : {"pixels", "standardised"}
-        Grey values divided by the largest possible, or by each pixel's standard deviation.
-    budget : str
-        Of `BUDGETS`.
-    c_factor : float
-        Times the c of the estimator's own rule.
-    seed : int
-        Of the subset, and of the posterior draws.
-
-    Returns
-    -------
-    dict
-        What `measures_of` returns, and ``train_log_loss``; ``rounds``: of EM, or L-BFGS iterations;
-        ``converged``; ``outside``: the share of test images with a score outside the kernel's
-        period.
+    "logistic" is the fit with the fixed link where EM begins, "scikit-learn" the same model by
+    scikit-learn; the penalty is 1/C, 0 for none. What `measures_of` returns, and
+    ``train_log_loss``; ``rounds`` of EM, or L-BFGS iterations; ``converged``; ``outside``: the
+    share of test images with a score outside the kernel's period.
     """
     X, y, X_test, y_test = inputs(data, size, scaling, seed)
     C = 1 / penalty if penalty else np.inf
@@ -179,13 +142,10 @@ def measure(
 def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
     """What log odds (n, 10) of one class against the rest are worth, given the labels (n,).
 
-    Returns
-    -------
-    dict
-        ``ovr_accuracy``, ``log_loss`` (nats) and ``calibration`` (expected calibration error, 15
-        equal bins), means over the ten problems; ``accuracy`` of the class of the largest odds;
-        ``class_k`` the accuracy of problem k; ``ovr_part_b`` and ``part_b``, the two accuracies on
-        every tenth test image, from the b-th on.
+    ``ovr_accuracy``, ``log_loss`` (nats) and ``calibration`` (expected calibration error, 15 equal
+    bins), means over the ten problems; ``accuracy`` of the class of the largest odds; ``class_k``
+    the accuracy of problem k; ``ovr_part_b`` and ``part_b``, the two accuracies on every tenth test
+    image, from the b-th on.
     """
     truth = one_vs_rest(labels)
     right = (odds > 0) == truth
@@ -205,11 +165,7 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
 
 
 def _fit_scikit_learn(
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    X_test: NDArray[np.float64],
-    C: float,
-    tol: float,
+    X: NDArray[np.float64], y: NDArray[np.int64], X_test: NDArray[np.float64], C: float, tol: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
     """The same by scikit-learn."""
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))

@@ -19,8 +19,6 @@ from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["CURVES", "DRESS", "POINTS", "cells", "curves_of", "groups_of", "measure", "run"]
-
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
 CURVES = ("link", "link_low", "link_high", "source", "source_low", "source_high")
@@ -48,13 +46,10 @@ def measure(
 ) -> dict[str, float]:
     """Fit one class against the rest, and tabulate its inverse link with a central 95 % band.
 
-    Returns
-    -------
-    dict
-        ``low`` and ``high``, the least and largest training score; for each name of `CURVES` its
-        values ``name_00``, ... at equally spaced scores between them; ``count_00``, ``score_00``,
-        ``ones_00``, ...: for groups of test images with neighbouring scores their number, their
-        mean score and their share of the class; ``converged``.
+    ``low`` and ``high``, the least and largest training score; for each name of `CURVES` its values
+    ``name_00``, ... at equally spaced scores between them; ``count_00``, ``score_00``, ``ones_00``,
+    ...: for groups of test images with neighbouring scores their number, their mean score and their
+    share of the class; ``converged``.
     """
     X, y, X_test, y_test = inputs(data, size, "pixels", seed)
     C = 1 / penalty if penalty else np.inf

@@ -12,8 +12,6 @@ from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, MET
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
 from bayesloss_book.learning.learning_curves.summary import LEARNED, WHOLE, curves, gains
 
-__all__ = ["draw_curves", "draw_dress", "draw_gains", "draw_losses", "draw_settings"]
-
 _STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
 _COLOUR = {
     "logistic": COLOURS["data"],
@@ -62,13 +60,7 @@ def draw_gains(results: pd.DataFrame) -> Figure:
 
 
 def draw_settings(table: pd.DataFrame) -> Figure:
-    """What learned links add to logistic regression under several settings, with two errors.
-
-    Parameters
-    ----------
-    table : DataFrame
-        Of `summary.settings_table`, indexed by data, penalty (0 comes first) and budget.
-    """
+    """What learned links add to logistic regression under several settings, with two errors."""
     settings = sorted(table.reset_index("data").index.unique())
     labels = [_setting(penalty, budget) for penalty, budget in settings]
     figure, axes = subplots(len(DATA), 2, figsize=(5.6, 8.4), sharex="col", sharey=True)

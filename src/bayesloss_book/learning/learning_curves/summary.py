@@ -11,8 +11,6 @@ import pandas as pd
 from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, SETTING
 
-__all__ = ["LEARNED", "WHOLE", "curves", "gains", "in_setting", "settings_table"]
-
 # Each accuracy, and what its values on the parts of the test set are called.
 WHOLE = {"ovr_accuracy": "ovr_part", "accuracy": "part"}
 
@@ -30,10 +28,7 @@ def in_setting(results: pd.DataFrame) -> pd.DataFrame:
 def curves(results: pd.DataFrame, measure: str) -> pd.DataFrame:
     """One measure in the curves' setting: ``mean`` and ``error`` over seeds.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by data, method and size. ``error``, of the mean, is NaN where there is one seed.
+    Indexed by data, method and size. ``error``, of the mean, is NaN where there is one seed.
     """
     grouped = in_setting(results).groupby(["data", "method", "size"])[measure]
     return pd.DataFrame({"mean": grouped.mean(), "error": grouped.sem()})
@@ -44,19 +39,7 @@ def gains(
 ) -> pd.DataFrame:
     """How much more accurate one method is than another, wherever both were measured.
 
-    Parameters
-    ----------
-    results : DataFrame
-        Stored cells.
-    measure : {"ovr_accuracy", "accuracy"}
-    better, worse : str
-        Methods.
-
-    Returns
-    -------
-    DataFrame
-        Columns ``gain`` and ``error``, in percentage points, and ``seeds``, indexed by data, size
-        and setting.
+    ``gain`` and ``error``, in percentage points, and ``seeds``, by data, size and setting.
     """
     parts = [f"{WHOLE[measure]}_{b}" for b in range(BLOCKS)]
     pair = [
@@ -67,22 +50,15 @@ def gains(
     over_seeds = difference.groupby(_KEYS, sort=False)
     mean = over_seeds.mean()
     return pd.DataFrame(
-        {
-            "gain": mean.mean(axis=1),
-            "error": mean.sem(axis=1),
-            "seeds": over_seeds.size(),
-        }
+        {"gain": mean.mean(axis=1), "error": mean.sem(axis=1), "seeds": over_seeds.size()}
     )
 
 
 def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
     """All settings on one data set at one size, seed 0: what each method reaches.
 
-    Returns
-    -------
-    DataFrame
-        Indexed by setting; columns: accuracies in per cent, the gains of both ISGP over logistic
-        regression with their errors, log losses in nats, and whether each method converged.
+    Indexed by setting; columns: accuracies in per cent, the gains of both ISGP over logistic
+    regression with their errors, log losses in nats, and whether each method converged.
     """
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
     keys = list(SETTING)

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.em import grid_size
 from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
@@ -25,30 +27,9 @@ from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 from bayesloss_book.stores.results import load_results
 
-__all__ = [
-    "cpu_months",
-    "grid_errors",
-    "grid_growth",
-    "operations",
-    "plain_expectation",
-    "search_steps",
-    "stored_hours",
-    "table_errors",
-    "tabulated_expectation",
-]
-
 
 def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """The Monte Carlo estimate of Q, W&N section 4.2, a datum: every draw through psi.
-
-    Parameters
-    ----------
-    prior : SourcePrior
-        An ISGP.
-    Gamma : Tensor of shape (S, M + 1)
-    x, y : Tensor of shape (n,)
-        Scores, and labels 0 and 1.
-    """
+    """The Monte Carlo estimate of Q, W&N section 4.2, a datum: every draw through psi."""
     w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
     nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
     return torch.nn.functional.logsigmoid(torch.where(y == 1, nu, -nu)).mean()
@@ -65,10 +46,7 @@ def tabulated_expectation(
 def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.DataFrame:
     """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation.
 
-    Parameters
-    ----------
-    nodes : sequence of int
-        For each half period; the package has 400.
+    By the number of nodes for each half period; the package has 400.
     """
     edge = 1 / prior.kernel.c
     x = torch.linspace(-edge, edge, 9973, dtype=torch.float64)  # a prime: off the nodes
@@ -94,20 +72,9 @@ def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.
 def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.DataFrame:
     """What spreading the data on a grid does to the mode and to the log evidence.
 
-    Parameters
-    ----------
-    found : Round
-        Its scores and prior are used.
-    y : Tensor of shape (n,)
-    sizes : sequence of int or None
-        Numbers of nodes; None for what :func:`grid_size` says.
-
-    Returns
-    -------
-    DataFrame
-        One row a size: "spacing" in units of the scale log(a)/(pi c); "mode", the distance of the
-        modes in posterior standard deviations (Mahalanobis); "log evidence", the difference in
-        nats.
+    One row a number of nodes, None for what :func:`grid_size` says: "spacing" in units of the scale
+    log(a)/(pi c); "mode", the distance of the modes in posterior standard deviations (Mahalanobis);
+    "log evidence", the difference in nats.
     """
     prior, x = found.posterior.prior, found.scores
     likelihood, weight = Bernoulli(), torch.ones_like(x)
@@ -120,8 +87,8 @@ def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.Data
     for asked in sizes:
         size = grid_size(prior, high - low, len(x)) if asked is None else asked
         nodes = torch.linspace(low, high, size, dtype=x.dtype)
-        spread = likelihood.spread(prior.features, x, y, weight, nodes)
-        other = LogJoint(prior, likelihood, spread)
+        shares = likelihood.shares(x, y, weight, nodes)
+        other = LogJoint(prior, likelihood, likelihood.on_grid(prior.features, nodes, shares))
         moved = find_mode(other, mode.Gamma)
         step = moved.Gamma - mode.Gamma
         rows[size] = {
@@ -242,12 +209,8 @@ def cpu_months(
 ) -> float:
     """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q.
 
-    Parameters
-    ----------
-    inner : int
-        Values of Q in an M-step. The derivative by (13) costs less than the value, and is left out.
-    per_second : float
-        Operations of a core that is kept busy.
+    There are ``inner`` values in an M-step; the derivative by (13) costs less than the value, and
+    is left out.
     """
     return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
 

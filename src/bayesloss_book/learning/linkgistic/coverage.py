@@ -15,8 +15,6 @@ from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["covered", "measure", "run"]
-
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
     """The share of test inputs whose true log odds lie within the 95 % band of nu."""
@@ -32,10 +30,7 @@ def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
 def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
     """Coverage in round 0, where the weights are those of logistic regression.
 
-    Returns
-    -------
-    dict
-        ``fitted``, ``held_out`` and ``known``: by the score that the band is over.
+    ``fitted``, ``held_out`` and ``known``: by the score that the band is over.
     """
     problem = kinked(n, seed)
     found = learn(problem, rounds=0, C=C, n_basis=n_basis)[0]

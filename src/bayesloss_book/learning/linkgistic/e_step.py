@@ -12,31 +12,22 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss.learning.inference.laplace import LogJoint, approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.em import grid_size
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.stores.results import run_cells
 
-__all__ = ["cells", "draw_cost", "measure", "medians", "run"]
-
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
-    """From n scores and labels to the Laplace posterior of the link.
+    """From n scores and labels to the Laplace posterior of the link; repetitions do the same.
 
-    Parameters
-    ----------
-    n, n_basis : int
-    repeat : int
-        Tells repetitions apart, and does nothing else.
-
-    Returns
-    -------
-    dict
-        ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
-        ``log_evidence`` in nats a datum.
+    ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
+    ``log_evidence`` in nats a datum.
     """
     generator = torch.Generator().manual_seed(0)
     x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
@@ -45,13 +36,13 @@ def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
     prior = ISGP(TrigonometricKernel(a=1.2, c=0.5 / max(high, -low), n_basis=n_basis), gamma=0.01)
     likelihood = Bernoulli()
     nodes = torch.linspace(low, high, grid_size(prior, high - low, n), dtype=torch.float64)
-    data = likelihood.spread(prior.features, x, y.to(x.dtype), torch.ones_like(x), nodes)
-    joint = LogJoint(prior, likelihood, data)
+    shares = likelihood.shares(x, y.to(x.dtype), torch.ones_like(x), nodes)
+    joint = LogJoint(prior, likelihood, likelihood.on_grid(prior.features, nodes, shares))
     mode = find_mode(joint, prior.start(nodes))
     posterior = approximate(joint, mode, with_bound=False)
     return {
         "nodes": len(nodes),
-        "rows": len(data.targets),
+        "rows": len(joint.data.targets),
         "steps": mode.n_iter,
         "log_evidence": posterior.log_evidence / n,
     }

@@ -15,30 +15,9 @@ from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.linkgistic.rounds import Round
 
-__all__ = [
-    "draw_asymmetry",
-    "draw_creep",
-    "draw_fall",
-    "draw_held_out",
-    "draw_link",
-    "draw_links",
-    "draw_outside",
-    "draw_sensitivity",
-    "draw_short_cuts",
-    "middle",
-    "mirrored",
-]
-
 
 def draw_link(link: FittedLink, scores: ArrayLike) -> Figure:
-    """The learned source and inverse link with 95 % bands, and where the scores are.
-
-    Parameters
-    ----------
-    link : FittedLink
-    scores : array-like of shape (n,)
-        Of the training data, as a histogram along the bottom.
-    """
+    """The learned source and inverse link with 95 % bands, and the training scores beneath."""
     x = np.linspace(link.low, link.high, 300)
     figure, axes = subplots(1, 2, figsize=(7.2, 3.0))
     parts = (
@@ -100,13 +79,8 @@ def draw_held_out(
 ) -> Figure:
     """By how much scores fall back without their own label, and links against what came to pass.
 
-    Parameters
-    ----------
-    scores, held_out, y : array-like of shape (n,)
-        Of the training data: scores, those without each datum, and labels 0 and 1.
-    runs : mapping of str to Round and DataFrame
-        For each panel what EM holds, and the test data's frequencies as
-        :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
+    For each panel what EM holds, and the test data's frequencies as
+    :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
     """
     figure, axes = subplots(1 + len(runs), 1, figsize=(5.4, 8.4))
     x, y = np.asarray(scores), np.asarray(y)

@@ -24,8 +24,6 @@ from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
-__all__ = ["fixed_link", "frequencies", "left_out", "refits", "refits_of_fixed_link", "relinked"]
-
 
 def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     """Scores of logistic regression, and one Newton step without each datum: two of shape (n,)."""
@@ -55,11 +53,8 @@ def left_out(problem: Task, found: Round, C: float) -> Tensor:
 def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.DataFrame:
     """Weights fitted with the link of a round held: of all data, and without some of them.
 
-    Returns
-    -------
-    DataFrame
-        One row a datum: its "score" in the fit to all, after "one step" without it, and in the
-        "refit" without it.
+    One row a datum: its "score" in the fit to all, after "one step" without it, and in the "refit"
+    without it.
     """
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
@@ -88,20 +83,10 @@ def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
 
 
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
-    """How often the label is 1 in each part of the upper half of the scores.
+    """How often the label is 1 in each part of the upper half of the test scores.
 
-    Parameters
-    ----------
-    scores, y : array-like of shape (n,)
-        Of test data, with labels 0 and 1.
-    bins : int
-        Of equally many scores above the median.
-
-    Returns
-    -------
-    DataFrame
-        One row a bin: the mean "score", the "share" of label 1, and the ends "low" and "high" of
-        Jeffreys' 95 % interval.
+    One row a bin, of equally many scores: the mean "score", the "share" of label 1, and the ends
+    "low" and "high" of Jeffreys' 95 % interval.
     """
     x, y = np.asarray(scores, dtype=float), np.asarray(y)
     upper = np.argsort(x, kind="stable")[len(x) // 2 :]

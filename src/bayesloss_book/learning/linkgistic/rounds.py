@@ -28,26 +28,6 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = [
-    "KINKED",
-    "Round",
-    "Task",
-    "ascents",
-    "atoms",
-    "bent_draws",
-    "best_monotone",
-    "by_round",
-    "cancer",
-    "digit",
-    "drawn",
-    "joint_of_atoms",
-    "kinked",
-    "learn",
-    "linear_data",
-    "reach",
-    "shifted",
-]
-
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
@@ -55,20 +35,13 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 @dataclass(frozen=True)
 class Task:
-    """Labels of two classes, for training and for testing.
+    """Labels of two classes, for training and for testing."""
 
-    Attributes
-    ----------
-    X, y : ndarray of shape (n, d) and (n,)
-    X_test, y_test : ndarray of shape (n_test, d) and (n_test,)
-    odds : ndarray of shape (n_test,) or None
-        The true log odds at the test inputs, where the data are simulated.
-    """
-
-    X: NDArray[np.float64]
-    y: NDArray[np.int64]
-    X_test: NDArray[np.float64]
-    y_test: NDArray[np.int64]
+    X: NDArray[np.float64]  # (n, d)
+    y: NDArray[np.int64]  # (n,)
+    X_test: NDArray[np.float64]  # (n_test, d)
+    y_test: NDArray[np.int64]  # (n_test,)
+    # (n_test,), the true log odds at the test inputs, where the data are simulated
     odds: NDArray[np.float64] | None = None
 
 
@@ -101,23 +74,13 @@ def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Task:
 
 @dataclass(frozen=True)
 class Round:
-    """What EM holds after one E-step.
+    """What EM holds after one E-step."""
 
-    Attributes
-    ----------
-    beta : Tensor of shape (d,)
-    scores : Tensor of shape (n,)
-    posterior : Posterior
-    value : float
-        Laplace's log evidence less the penalty on the weights, in nats.
-    rise : float
-        How much the M-step before raised its own objective, in nats; NaN in the first round.
-    """
-
-    beta: Tensor
-    scores: Tensor
+    beta: Tensor  # (d,)
+    scores: Tensor  # (n,)
     posterior: Posterior
-    value: float
+    value: float  # Laplace's log evidence less the penalty on the weights, in nats
+    # how much the M-step before raised its own objective, in nats; NaN in the first round
     rise: float
 
 
@@ -144,19 +107,9 @@ def learn(
 ) -> list[Round]:
     """EM as the classifier runs it, and what it holds after each E-step.
 
-    As in the paper, links are fitted to the training scores, unless leave_one_out is set.
-
-    Parameters
-    ----------
-    problem : Task
-    rounds : int
-        The largest number of M-steps; with 0 the link of the fixed weights is learned.
-    C, prior, n_basis, loss, n_samples, leave_one_out, tol
-        As in :class:`LinkgisticClassifier`.
-    filled : float
-        The part of [-1/c, 1/c] that the scores of the fixed link fill.
-    seed : int
-        Of the normal numbers that the draws are made of.
+    As in the paper, links are fitted to the training scores, unless leave_one_out is set; with no
+    rounds the link of the fixed weights is learned. The scores of the fixed link fill the part
+    ``filled`` of [-1/c, 1/c].
     """
     data = linear_data(problem.X, problem.y, C)
     seen: list[tuple[Tensor, Posterior]] = []
@@ -168,9 +121,7 @@ def learn(
         return _PRIORS[prior](kernel, gamma=0.01)
 
     noise = torch.randn(
-        (n_samples, n_basis + 1),
-        dtype=torch.float64,
-        generator=torch.Generator().manual_seed(seed),
+        (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
     fit = fit_links(
         data,
@@ -295,16 +246,7 @@ def atoms(n: int, seed: int) -> tuple[ISGP, Tensor]:
 
 
 def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tensor) -> Tensor:
-    """The log of p(path) p(y | path, beta) for each path, of shape (..., K).
-
-    Parameters
-    ----------
-    paths : ISGP and Tensor of shape (K, M + 1)
-    Z : Tensor of shape (..., n, d)
-    y : Tensor of shape (..., n)
-        0 or 1.
-    beta : Tensor of shape (..., d)
-    """
+    """The log of p(path) p(y | path, beta) for each of K paths, of shape (..., K)."""
     prior, Gamma = paths
     x = (Z @ beta[..., None])[..., 0]
     nu = prior.source(x.flatten(), Gamma).reshape(-1, *x.shape)

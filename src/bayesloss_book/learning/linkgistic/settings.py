@@ -18,16 +18,6 @@ from bayesloss.proper_losses import ProperLoss
 from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, reach
 
-__all__ = [
-    "against_logistic_regression",
-    "compare_losses",
-    "fit",
-    "losses_of",
-    "scores_of",
-    "sensitivity_to_b",
-    "sensitivity_to_c",
-]
-
 
 def scores_of(model: Any, problem: Task) -> dict[str, float]:
     """Log loss in nats and accuracy of a fitted model on the test data."""

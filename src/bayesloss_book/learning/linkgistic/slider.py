@@ -15,8 +15,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
 
-__all__ = ["link_slider"]
-
 _WIDTH, _HEIGHT, _REACH = 600, 300, 2.5  # the picture; scores shown, in their standard deviations
 _DOTTED = f'stroke="{COLOURS["Linear"]}" stroke-dasharray="2 4" stroke-width="2"'
 _SCRIPT = """
@@ -65,25 +63,9 @@ def link_slider(
     """The learned inverse link after some rounds, with its 95 % band, a fixed link, and the truth.
 
     Scores are shown in units of their standard deviation, because their scale is not identified.
-
-    Parameters
-    ----------
-    rounds : sequence of Round
-    shown : sequence of int
-        Increasing indices into the rounds.
-    x, odds : array-like of shape (n,)
-        The true scores, in units of their own standard deviation, and the true log odds there.
-    fixed : tuple of float
-        Logistic regression's log odds at a score of zero, and their rise by a standard deviation.
-    losses : sequence of float
-        Log losses on new data, in nats a datum, one for each round shown.
-    others : tuple of float
-        Those of logistic regression and of the true probabilities.
-
-    Raises
-    ------
-    ValueError
-        If the indices do not increase within the rounds.
+    ``fixed`` is logistic regression's log odds at zero, and their rise by a standard deviation; the
+    losses on new data, in nats, are one for each round shown, and ``others`` those of logistic
+    regression and of the true probabilities.
     """
     if not shown or shown[0] < 0 or shown[-1] >= len(rounds) or (np.diff(shown) <= 0).any():
         raise ValueError(

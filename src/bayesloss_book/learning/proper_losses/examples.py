@@ -6,15 +6,7 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    ProperLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
-
-__all__ = ["LOSSES", "best_line", "bumpy", "skewed_truth", "tightest"]
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SkewedLogLoss, SquareLoss
 
 LOSSES: dict[str, ProperLoss] = {
     "log": LogLoss(),
@@ -33,21 +25,10 @@ def tightest(n_random: int, seed: int) -> pd.DataFrame:
     """How near random instances come to violating what a Bayes risk promises.
 
     Three inequalities, each divided by the square that it is compared with. Taylor's theorem says
-    that the quotients are at least half the least weight.
-
-    Parameters
-    ----------
-    n_random : int
-        Random instances for each loss and inequality.
-    seed : int
-
-    Returns
-    -------
-    DataFrame
-        A row for each loss. ``regret``: the least of D(pi || u) / (pi - u)^2, for properness.
-        ``concavity``: of the gap between the Bayes risk and its chord, over t (1 - t) (p - q)^2.
-        ``Fenchel-Young``: of conjugate(a) - L(u) - a u, over (u - probability of a)^2.
-        ``half the least weight``: what none should undercut.
+    that the quotients are at least half the least weight. A row for each loss. ``regret``: the
+    least of D(pi || u) / (pi - u)^2, for properness. ``concavity``: of the gap between the Bayes
+    risk and its chord, over t (1 - t) (p - q)^2. ``Fenchel-Young``: of conjugate(a) - L(u) - a u,
+    over (u - probability of a)^2. ``half the least weight``: what none should undercut.
     """
     generator = np.random.default_rng(seed)
     rows = {}
@@ -78,17 +59,8 @@ def skewed_truth(n: int = 241) -> tuple[Tensor, Tensor]:
 def best_line(charge: ProperLoss, link: ProperLoss) -> Tensor:
     """The probabilities of a line under one loss's link, fitted to the skewed truth by another.
 
-    Parameters
-    ----------
-    charge : ProperLoss
-        Its expected cost, over the scores with equal weight, is made least.
-    link : ProperLoss
-        The line passes through its inverse canonical link.
-
-    Returns
-    -------
-    Tensor of shape (n,)
-        At the scores of :func:`skewed_truth`.
+    The expected cost of ``charge`` over the scores of :func:`skewed_truth` is made least; the line
+    passes through the inverse canonical link of ``link``.
     """
     x, truth = skewed_truth()
 

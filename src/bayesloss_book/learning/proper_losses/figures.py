@@ -14,15 +14,6 @@ from bayesloss.composite_losses import CompositeLoss
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.proper_losses.examples import LOSSES, best_line, bumpy, skewed_truth
 
-__all__ = [
-    "draw_bounded_link",
-    "draw_diagram",
-    "draw_losses",
-    "draw_margin_losses",
-    "draw_skew",
-    "draw_stationary_points",
-]
-
 _STYLES = {"log": "-", "square": "--", "Matsushita": "-.", "skewed log": "-"}
 _LINES = dict(zip(_STYLES, ("ISGP", "PAVA", "data", "GP"), strict=True))
 

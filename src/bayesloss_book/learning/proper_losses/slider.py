@@ -12,8 +12,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import Axis, HTMLTable, curve, legend, marks, picture, slider
 from bayesloss_book.learning.proper_losses.examples import LOSSES
 
-__all__ = ["forecast_slider"]
-
 _WIDTH, _HEIGHT, _MOST = 540, 210, 1.2  # of the picture, and the highest cost in it
 _LINES = {"distance": ("GP", "8 5"), "square": ("PAVA", "2 4"), "log": ("ISGP", "none")}
 _BORDERS = {"8 5": "dashed", "2 4": "dotted", "none": "solid"}
@@ -58,18 +56,7 @@ def bills(n: int = 101) -> dict[str, list[list[float]]]:
 
 
 def forecast_slider(chance: float = 0.7) -> HTMLTable:
-    """The expected cost of each number that one may name, under three losses.
-
-    Parameters
-    ----------
-    chance : float
-        Of rain, where the slider starts; from 0.05 to 0.95.
-
-    Raises
-    ------
-    ValueError
-        If the chance is outside that range.
-    """
+    """The expected cost of each number that one may name, under three losses."""
     if not 0.05 <= chance <= 0.95:
         raise ValueError(f"expected a chance from 0.05 to 0.95, got {chance}")
     charged, best, drawn = bills(), {}, ""

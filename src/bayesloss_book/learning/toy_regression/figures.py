@@ -12,9 +12,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from bayesloss.learning.inference.evidence import EvidenceMaximum
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.toy_regression.fits import PERIOD, REACH, Problem, bands, grid
-
-__all__ = ["draw_fits", "draw_panels", "draw_slices"]
+from bayesloss_book.learning.toy_regression.fits import bands
+from bayesloss_book.toys import PERIOD, REACH, Problem, grid
 
 _SYMBOLS = {"a": "$a - 1$", "b": "$b$", "mu": r"$\mu$", "alpha": r"$\alpha$", "gamma": r"$\gamma$"}
 
@@ -72,18 +71,9 @@ def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = 
 
 
 def draw_slices(
-    tables: Mapping[str, pd.DataFrame],
-    fits: Mapping[str, EvidenceMaximum[Gaussian]],
+    tables: Mapping[str, pd.DataFrame], fits: Mapping[str, EvidenceMaximum[Gaussian]]
 ) -> Figure:
-    """Figure 7: slices of each objective, less its value at the optimum, which the dot marks.
-
-    Parameters
-    ----------
-    tables : mapping of str to DataFrame
-        From "bound" and "laplace" to what :func:`toy_regression.slices` returns.
-    fits : mapping of str to EvidenceMaximum
-        The optima, with the same keys.
-    """
+    """Figure 7: slices of each objective, less its value at the optimum, which the dot marks."""
     figure, axes = subplots(3, 2, figsize=(5.6, 7.6), sharey=True)
     styles = {"bound": ("-", "ISGP", "lower bound"), "laplace": ("--", "GP", "Laplace's evidence")}
     for name, axis in zip(_SYMBOLS, axes.flat, strict=False):

@@ -14,28 +14,14 @@ from scipy.stats import foldnorm
 from torch import Tensor
 
 from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
-from bayesloss.learning.inference.laplace import LogJoint, Posterior, find_mode
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.toys import NOISE, PERIOD, REACH, TRUTHS, Problem, grid
+from bayesloss_book.toys import PERIOD, REACH, Problem, grid
 from bayesloss_book.toys import regression_problem as problem
-
-__all__ = [
-    "NOISE",
-    "PERIOD",
-    "REACH",
-    "TRUTHS",
-    "Problem",
-    "bands",
-    "comparison",
-    "evidence_at",
-    "fit",
-    "flat_limit",
-    "grid",
-    "problem",
-    "slices",
-]
 
 
 def fit(
@@ -48,17 +34,8 @@ def fit(
 ) -> EvidenceMaximum[Gaussian]:
     """Fit a prior with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
 
-    Parameters
-    ----------
-    data : Problem
-    kind : {ISGP, GP}
-    objective : {"bound", "laplace"}
-        What is maximised: see :mod:`bayesloss.learning.inference.evidence`.
-    free_intercept : bool
-        Whether the prior of nu_0 may become narrower than the targets are wide. The evidence would
-        always have it so, and nu would be known for certain at x = 0.
-    n_basis : int
-        The paper's M.
+    With ``free_intercept`` the prior of nu_0 may become narrower than the targets are wide. The
+    evidence would always have it so, and nu would be known for certain at x = 0.
     """
     # Where the search starts: a straight line through the data's range, or their variance.
     variance = float(data.y.var())
@@ -77,17 +54,11 @@ def fit(
 def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
     """What the posterior says of nu, f and f^2 at x, of shape (n,).
 
-    Returns
-    -------
-    DataFrame
-        Indexed by x. ``nu`` and ``f``: means, with standard deviations ``nu_sd`` and ``f_sd``;
-        ``noisy_sd`` that of a new target. ``square``: the mean of f^2, with its 2.5 % and 97.5 %
-        quantiles ``square_low`` and ``square_high``. f is Gaussian under q, so abs(f) is a folded
-        Gaussian. Columns of f are there for an ISGP only.
-
-    Notes
-    -----
-    f is shown for one of the two twins; the other has -f.
+    Indexed by x. ``nu`` and ``f``: means, with standard deviations ``nu_sd`` and ``f_sd``;
+    ``noisy_sd`` that of a new target. ``square``: the mean of f^2, with its 2.5 % and 97.5 %
+    quantiles ``square_low`` and ``square_high``. f is Gaussian under q, so abs(f) is a folded
+    Gaussian. Columns of f are there for an ISGP only. f is shown for one of the two twins; the
+    other has -f.
     """
     nu, variance = posterior.moments(x)
     columns = {"nu": nu, "nu_sd": variance.sqrt()}
@@ -113,14 +84,11 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    Returns
-    -------
-    DataFrame
-        One row a problem. ``error``: root mean squared error of the mean of nu. ``covered``: the
-        share of the range where the truth is within two standard deviations; ``slope covered``:
-        where the true slope is within the central 95 % of posterior samples. ``falls``: the share
-        of posterior samples of nu that fall somewhere. ``noise``: the estimated deviation.
-        ``converged``, ``a``, ``laplace`` and ``bound``: of the search, the latter in nats.
+    One row a problem. ``error``: root mean squared error of the mean of nu. ``covered``: the share
+    of the range where the truth is within two standard deviations; ``slope covered``: where the
+    true slope is within the central 95 % of posterior samples. ``falls``: the share of posterior
+    samples of nu that fall somewhere. ``noise``: the estimated deviation. ``converged``, ``a``,
+    ``laplace`` and ``bound``: of the search, the latter in nats.
     """
     x, rows = grid(), {}
     for truth, n, seed in problems:
@@ -179,12 +147,8 @@ def slices(
     """Figure 7: one hyper-parameter moves, the others stay at what was found.
 
     a - 1, b and alpha move by a factor of up to 4 either way, mu by up to 1, and gamma over 14
-    decades, from 1e-4 on.
-
-    Returns
-    -------
-    DataFrame
-        With columns ``name``, ``value`` (of the hyper-parameter) and ``evidence`` in nats.
+    decades, from 1e-4 on. With columns ``name``, ``value`` (of the hyper-parameter) and
+    ``evidence`` in nats.
     """
     prior, alpha = found.posterior.prior, float(found.likelihood.alpha)
     factors = np.geomspace(0.25, 4, n)

@@ -14,8 +14,6 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.toys import Problem, grid
 
-__all__ = ["posterior_slider"]
-
 _WIDTH, _HEIGHT = 600, 300
 _SCRIPT = """
 (() => {
@@ -43,20 +41,7 @@ _SCRIPT = """
 def posterior_slider(
     found: EvidenceMaximum[Gaussian], data: Problem, sizes: Sequence[int]
 ) -> HTMLTable:
-    """The posterior of nu given the first n data, hyper-parameters as found from all of them.
-
-    Parameters
-    ----------
-    found : EvidenceMaximum
-    data : Problem
-    sizes : sequence of int
-        Increasing numbers of data, of at most those that there are.
-
-    Raises
-    ------
-    ValueError
-        If the sizes do not increase from at least 1 to at most the number of data.
-    """
+    """The posterior of nu given the first n data, hyper-parameters as found from all of them."""
     if not sizes or sizes[0] < 1 or sizes[-1] > len(data.y) or (np.diff(sizes) <= 0).any():
         raise ValueError(f"expected sizes increasing from 1 to {len(data.y)}, got {list(sizes)}")
     x = grid(n=81)

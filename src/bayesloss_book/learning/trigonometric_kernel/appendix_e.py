@@ -19,33 +19,12 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 
-__all__ = [
-    "closed_form",
-    "draw_figure_4",
-    "draw_missing",
-    "draw_printed",
-    "draw_priors",
-    "fourier_square",
-    "mercer_sum",
-    "pair_integral",
-    "printed_finite",
-    "printed_infinite",
-]
-
 Pair = Literal["sine", "cosine", "mixed"]
 Array = NDArray[np.float64]
 
 
 def mercer_sum(x: ArrayLike, z: ArrayLike, *, a: float, b: float, c: float, n_basis: int) -> Array:
-    """The kernel by its definition: the sum of lambda phi(x) phi(z) over the pairs of eq. (14).
-
-    Parameters
-    ----------
-    x, z : array-like
-        Broadcast against each other.
-    n_basis : int
-        The number M of pairs, as in section 4.3.
-    """
+    """The kernel by its definition: the sum of lambda phi(x) phi(z) over the pairs of eq. (14)."""
     x, z = np.asarray(x, dtype=float)[..., None], np.asarray(z, dtype=float)[..., None]
     m = np.arange(1.0, n_basis // 2 + 1)
     cosines = np.cos(np.pi * m * c * x) * np.cos(np.pi * m * c * z)
@@ -108,21 +87,9 @@ def closed_form(d: ArrayLike, *, a: float, b: float, n_basis: int | None = None)
 def pair_integral(
     pair: Pair, m: ArrayLike, n: ArrayLike, x: ArrayLike, *, c: float, printed: bool = True
 ) -> Array:
-    """Appendix E's integral from 0 to x of the product of two basis functions.
+    """Appendix E's integral from 0 to x of sin m sin n, cos m cos n, or sin m cos n ("mixed").
 
-    Parameters
-    ----------
-    pair : {"sine", "cosine", "mixed"}
-        sin m sin n, cos m cos n, or sin m cos n.
-    m, n, x : array-like
-        Broadcast against each other.
-    printed : bool
-        To the letter, or with the one index corrected in the mixed terms.
-
-    Raises
-    ------
-    ValueError
-        If the pair is none of the three.
+    To the letter, or with the one index corrected in the mixed terms.
     """
     if pair not in get_args(Pair):
         raise ValueError(f"expected a pair of {get_args(Pair)}, got {pair!r}")
@@ -144,16 +111,9 @@ def pair_integral(
 
 
 def fourier_square(w: ArrayLike) -> Array:
-    """The coefficients of f^2 by self-convolution: of 1, the M cosines and the M sines.
+    """The coefficients (2M + 1,) of f^2 by self-convolution: of 1, the M cosines and the M sines.
 
-    Parameters
-    ----------
-    w : array-like of shape (M,)
-        The coefficients of f = w^T phi, cosines first.
-
-    Returns
-    -------
-    ndarray of shape (2M + 1,)
+    f = w^T phi, cosines first.
     """
     cosine, sine = np.split(np.asarray(w, dtype=float), 2)
     half = (cosine - 1j * sine) / 2  # f = sum over k of F_k exp(i k pi c x), F_{-k} conjugate

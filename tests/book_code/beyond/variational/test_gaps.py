@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.variational import variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel
-from bayesloss.learning.inference.laplace import LogJoint
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.beyond.variational import long_chains
 from bayesloss_book.beyond.variational.fits import grid_evidence
 from bayesloss_book.source_problems import cells

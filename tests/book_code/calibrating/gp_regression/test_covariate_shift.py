@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from bayesloss_book.calibrating.gp_regression import covariate_shift as page
+from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS
 from bayesloss_book.sparse_means import sparse_mean_calibrated
 
 PROBLEM = page.covariate_shift(2, n=40, k=5)
@@ -26,24 +27,22 @@ def test_risks_are_mean_squared_errors_under_the_posterior():
     x, y, points = (v.numpy() for v in (PROBLEM.model.x, PROBLEM.model.y, PROBLEM.points))
 
     def kernel(a, b):
-        return np.exp(-0.5 * page.SMOOTHNESS * (a[:, None] - b) ** 2)
+        return np.exp(-0.5 * SMOOTHNESS * (a[:, None] - b) ** 2)
 
-    noisy = kernel(x, x) + page.NOISE * np.eye(len(x))
+    noisy = kernel(x, x) + NOISE * np.eye(len(x))
     mean = kernel(points, x) @ np.linalg.solve(noisy, y)
     spread = 1 - np.einsum("ij,ji->i", kernel(points, x), np.linalg.solve(noisy, kernel(x, points)))
     weights = PROBLEM.weights.numpy()
-    assert table.loc["posterior mean", "posterior risk"] == pytest.approx(
-        weights @ spread + page.NOISE
-    )
+    assert table.loc["posterior mean", "posterior risk"] == pytest.approx(weights @ spread + NOISE)
     for name, sparse in page.sparse_means(PROBLEM).items():
         gap = kernel(points, x[PROBLEM.support]) @ sparse.numpy() - mean
         assert table.loc[name, "d_L"] == pytest.approx(weights @ gap**2, rel=1e-6)
-        risk = weights @ (spread + page.NOISE + gap**2)
+        risk = weights @ (spread + NOISE + gap**2)
         assert table.loc[name, "posterior risk"] == pytest.approx(risk)
         # KL by its fit of the data, up to a constant that both means share.
         fit = y - kernel(x, x[PROBLEM.support]) @ sparse.numpy()
         inner = kernel(x[PROBLEM.support], x[PROBLEM.support])
-        cost = fit @ fit / (2 * page.NOISE) + sparse.numpy() @ inner @ sparse.numpy() / 2
+        cost = fit @ fit / (2 * NOISE) + sparse.numpy() @ inner @ sparse.numpy() / 2
         least = y @ np.linalg.solve(noisy, y) / 2
         assert table.loc[name, "KL"] == pytest.approx(cost - least, rel=1e-6)
 

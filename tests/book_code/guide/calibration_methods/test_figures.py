@@ -6,8 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.guide.calibration_methods import figures
-from bayesloss_book.guide.calibration_methods.methods import HELD_OUT
 from bayesloss_book.guide.calibration_methods.problems import KINDS
 from bayesloss_book.guide.calibration_methods.summary import differences
 from bayesloss_book.stores.results import load_results

@@ -9,7 +9,7 @@ import torch
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss_book.learning.laplace import calibration, figures
-from bayesloss_book.learning.laplace.chains import prior_and_likelihood
+from bayesloss_book.source_problems import prior_and_likelihood
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"

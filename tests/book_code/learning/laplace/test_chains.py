@@ -8,7 +8,8 @@ import torch
 from arviz_stats.base.array import array_stats
 from scipy.stats import norm
 
-from bayesloss.learning.inference.laplace import LogJoint, laplace
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import chains as laplace_mcmc
 from bayesloss_book.learning.laplace import figures as laplace_mcmc_figures

@@ -9,9 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
+from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learned_losses import budget
 from bayesloss_book.learning.learned_losses.table_2 import problems
-from bayesloss_book.learning.learning_curves.figure_2 import inputs
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"

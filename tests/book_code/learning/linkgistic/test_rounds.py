@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bayesloss import GP, ISGP, LinkgisticClassifier, SquareLoss, TrigonometricKernel, laplace
-from bayesloss.learning.inference.laplace import LogJoint
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.learning.linkgistic import rounds as em
 
 SMALL = em.kinked(300, 0, n_test=200)

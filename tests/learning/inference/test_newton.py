@@ -1,0 +1,140 @@
+"""Tests of Newton's method: modes, saddles, rounding, and what is reported."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
+
+# torch.func compiles a helper by torch.jit, which recent releases deprecate.
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+
+def prior_of(kind, *, a=1.6, b=0.9, c=0.5, n_basis=6, mu=0.4, gamma=2.5):
+    return kind(TrigonometricKernel(a=a, c=c, n_basis=n_basis, b=b), mu=mu, gamma=gamma)
+
+
+def simulate(n=40, noise=0.2, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-1, 1, n)
+    y = np.tanh(2 * x) + noise * generator.normal(size=n)
+    return torch.from_numpy(x), torch.from_numpy(y)
+
+
+@pytest.fixture(params=[ISGP, GP], ids=["ISGP", "GP"])
+def prior(request):
+    return prior_of(request.param)
+
+
+class TestSearch:
+    def setup_method(self):
+        self.prior = prior_of(ISGP)
+        self.x, self.y = simulate()
+
+    def joint(self, prior):
+        likelihood = Gaussian(25.0)
+        return LogJoint(prior, likelihood, likelihood.condense(prior.features, self.x, self.y))
+
+    def fit(self, **settings):
+        return laplace(self.prior, Gaussian(25.0), self.x, self.y, **settings)
+
+    def test_mode_is_a_stationary_point(self, prior):
+        posterior = laplace(prior, Gaussian(25.0), self.x, self.y)
+        slope = torch.func.grad(self.joint(prior))(posterior.mode)
+        assert posterior.converged
+        # What is left to gain is below 1e-18 nats (or rounding): a step below 1e-9 prior units,
+        # against slopes of order 100.
+        assert float((slope / prior.precision.sqrt()).abs().max()) < 1e-7
+
+    def test_mode_is_the_highest_point_around(self, prior):
+        posterior = laplace(prior, Gaussian(25.0), self.x, self.y)
+        noise = torch.from_numpy(np.random.default_rng(0).normal(size=(200, 7)))
+        around = posterior.mode + 0.3 * noise @ posterior.root.T
+        joint = self.joint(prior)
+        assert max(map(joint, around)) < joint(posterior.mode)
+
+    def test_either_twin_gives_the_same_source(self):
+        """w and -w: whichever the search finds, nu, its band and the evidence are the same."""
+        start = self.prior.start(self.x)
+        one = self.fit(start=start)
+        other = self.fit(start=torch.cat([-start[:-1], start[-1:]]))
+        torch.testing.assert_close(other.mode[:-1], -one.mode[:-1], rtol=0, atol=1e-8)
+        for first, second in zip(one.moments(self.x), other.moments(self.x), strict=True):
+            torch.testing.assert_close(first, second, rtol=0, atol=1e-8)
+        assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-9)
+        assert other.evidence_bound == pytest.approx(one.evidence_bound, abs=1e-9)
+
+    def test_a_start_at_the_saddle_escapes(self):
+        """w = 0 is a stationary point of every log posterior: an answer there would be silent."""
+        escaped, usual = self.fit(start=self.prior.location), self.fit()
+        assert escaped.converged
+        assert escaped.least_curvature > 0
+        assert escaped.log_evidence == pytest.approx(usual.log_evidence, abs=1e-8)
+
+    def test_a_start_beside_the_saddle_escapes(self):
+        """A ten-millionth of a prior standard deviation is enough, within a few dozen steps."""
+        generator = torch.Generator().manual_seed(0)
+        noise = 1e-7 * (self.prior.sample(1, generator)[0] - self.prior.location)
+        escaped, usual = self.fit(start=self.prior.location + noise), self.fit()
+        assert escaped.converged
+        assert escaped.n_iter < 60
+        assert escaped.log_evidence == pytest.approx(usual.log_evidence, abs=1e-8)
+
+    def test_too_few_steps_are_reported(self):
+        with pytest.warns(ConvergenceWarning, match=r"no mode in 1 steps .* raise max_iter"):
+            posterior = self.fit(max_iter=1)
+        assert not posterior.converged
+        assert posterior.n_iter == 1
+        assert self.fit().converged
+
+    def test_newton_converges_fast(self):
+        """Quadratic convergence: a wrong gradient or Hessian would need many more steps."""
+        assert self.fit().n_iter <= 12
+        assert laplace(prior_of(GP), Gaussian(25.0), self.x, self.y).n_iter <= 2
+
+    def test_every_step_ascends(self):
+        joint = self.joint(self.prior)
+        start = self.prior.sample(1, torch.Generator().manual_seed(9))[0] * 5
+        values = [float(joint(find_mode(joint, start, max_iter=n).Gamma)) for n in range(10)]
+        assert np.all(np.diff(values) >= -1e-9)
+
+    def test_stops_where_rounding_hides_what_is_left_to_gain(self):
+        """Data without noise under a precision of 1e8: the values themselves are rounded to 1e-10.
+
+        A step that cannot be seen to ascend is not halved and tried again, 200 times over.
+        """
+        x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+        y = torch.exp(5 * x) / 30
+        for alpha in (1e8, 1e10):
+            prior = prior_of(ISGP, a=6.0, b=15_000.0, c=0.25, n_basis=8)
+            posterior = laplace(prior, Gaussian(alpha), x, y)
+            assert posterior.converged
+            assert posterior.n_iter < 100
+
+
+@pytest.mark.parametrize(("value", "allowed"), [(-1.0, 1e-10), (-1e3, 1e-10), (1e6, 1e-8)])
+@pytest.mark.parametrize("part", [0.9, 1.1])
+def test_what_may_be_left_to_gain_at_a_mode(value, allowed, part):
+    """1e-10 nats, or 1e-14 of the value: before a parabola's top, at a distance that leaves it."""
+    start = torch.tensor([math.sqrt(2 * part * allowed)], dtype=torch.float64)
+
+    class Parabola(LogJoint):
+        prior = SimpleNamespace(precision=torch.ones(1, dtype=torch.float64))
+
+        def __init__(self):
+            pass
+
+        def __call__(self, Gamma):
+            return value - 0.5 * (Gamma @ Gamma)
+
+        def derivatives(self, Gamma):
+            return -Gamma, torch.eye(1, dtype=torch.float64)
+
+    mode = find_mode(Parabola(), start, max_iter=0)
+    assert mode.converged == (part < 1), f"{part * allowed} nats are left"
