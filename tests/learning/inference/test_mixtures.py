@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from bayesloss.learning.inference.evidence import (
     SMOOTHNESS,
     at_smoothness,
     evidence_gradient,
-    model_at,
+    joint_at,
     theta_of,
 )
 from bayesloss.learning.inference.importance import log_ratios
@@ -168,9 +169,8 @@ class TestAveragePriors:
         x = torch.linspace(-4, 4, 20_000, dtype=torch.float64)
         nodes, chosen = torch.linspace(-4, 4, 400).double(), []
         for nu in (x, x + 0.95 * torch.sin(3 * x) / 3):
-            data = Bernoulli().spread(
-                prior.features, x, torch.sigmoid(nu), torch.ones_like(x), nodes
-            )
+            shares = Bernoulli().shares(x, torch.sigmoid(nu), torch.ones_like(x), nodes)
+            data = Bernoulli().on_grid(prior.features, nodes, shares)
             mixture = average_priors(priors, Bernoulli(), data, start=prior.start(x))
             logs = [math.log(float(part.prior.kernel.a)) for part in mixture.components]
             chosen.append(float(mixture.weights @ torch.tensor(logs).double()))
@@ -223,17 +223,16 @@ class TestAverageHyperparameters:
         best = maximise_evidence(prior_of(ISGP), Gaussian(25.0), x, y).posterior
         data = best.likelihood.condense(best.prior.features, x, y)
         mixture = average_hyperparameters(best, data)
-        thetas = torch.stack([theta_of(q.prior, q.likelihood) for q in mixture.components])
+        begin = LogJoint(best.prior, best.likelihood, data)
+        there = [LogJoint(q.prior, q.likelihood, data) for q in mixture.components]
+        thetas = torch.stack([theta_of(joint) for joint in there])
         half = even_normals(64, 7)
         noise = torch.cat([half, half * torch.tensor([1, 1, 1, -1, -1, -1, -1]).double()])
         radius, units = 1.1 * math.sqrt(2), []
         share = [1 - 2 / radius**2] + 4 * [1 / (2 * radius**2)]  # Rue, Martino and Chopin (2009)
 
-        def joint_at(theta):
-            return LogJoint(*model_at(theta, best.prior, best.likelihood), data)
-
         def slope(theta, start):
-            return evidence_gradient(theta, joint_at, start, "bound")[1][[1, 4]]
+            return evidence_gradient(theta, partial(joint_at, begin), start, "bound")[1][[1, 4]]
 
         for log_odds in thetas[:, 0].unique():
             here = (thetas[:, 0] == log_odds).nonzero()[:, 0]
@@ -250,7 +249,7 @@ class TestAverageHyperparameters:
             np.testing.assert_allclose(curvature, np.eye(2), atol=0.03)
             for i, (k, z) in enumerate(zip(here, [0, *4 * [radius]], strict=True)):
                 q = mixture.components[k]
-                ratios = log_ratios(joint_at(thetas[k]), q, noise)
+                ratios = log_ratios(there[k], q, noise)
                 value = min(float(ratios.logsumexp(0)) - math.log(128), q.evidence_bound + 5)
                 log_weight = math.log(share[i] * abs(float(V.det()))) + value + z * z / 2
                 units.append(math.log(float(mixture.weights[k])) - log_weight)

@@ -24,7 +24,8 @@ little more, see :meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expec
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeVar, get_args
+from functools import partial
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 import torch
 from jaxtyping import Float
@@ -49,8 +50,8 @@ __all__ = [
     "Objective",
     "at_smoothness",
     "evidence_gradient",
+    "joint_at",
     "maximise_evidence",
-    "model_at",
     "theta_of",
 ]
 
@@ -113,22 +114,21 @@ def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
     return torch.tensor(logs, dtype=torch.float64)
 
 
-def theta_of(prior: Trigonometric, likelihood: Likelihood) -> Float[Tensor, " p"]:
-    """The hyper-parameters of a prior and a likelihood, on the scales of the search."""
+def theta_of(joint: LogJoint) -> Float[Tensor, " p"]:
+    """The hyper-parameters of prior and likelihood, on the scales of the search."""
+    prior, likelihood = joint.prior, joint.likelihood
     own = [getattr(likelihood, name) for name in likelihood.hyper_parameters]
     values = [prior.kernel.a, prior.kernel.variance, prior.gamma, prior.mu, *own]
     return _transformed([as_number(value) for value in values])
 
 
-def model_at(
-    theta: Float[Tensor, " p"], prior: Trigonometric, likelihood: L
-) -> tuple[Trigonometric, L]:
-    """Prior and likelihood at theta, with kind, c and M of the prior."""
-    kernel = TrigonometricKernel(
-        a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
-    ).scaled(theta[1].exp())
-    own = dict(zip(likelihood.hyper_parameters, theta[4:].exp(), strict=True))
-    return type(prior)(kernel, mu=theta[3], gamma=theta[2].exp()), likelihood.replace(**own)
+def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
+    """The same joint density at other hyper-parameters; c and M stay."""
+    old, own = joint.prior.kernel, joint.likelihood.hyper_parameters
+    kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=old.c, n_basis=old.n_basis)
+    prior = type(joint.prior)(kernel.scaled(theta[1].exp()), mu=theta[3], gamma=theta[2].exp())
+    likelihood = joint.likelihood.replace(**dict(zip(own, theta[4:].exp(), strict=True)))
+    return LogJoint(prior, likelihood, joint.data)
 
 
 def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
@@ -257,20 +257,15 @@ def maximise_evidence(
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     ranges = _ranges(bounds or {}, likelihood)
     limits = torch.stack([_transformed(edge) for edge in zip(*ranges.values(), strict=True)])
-    if isinstance(y, Tensor):
-        x, y, sample_weight = check_data(x, y, sample_weight)
+    x, data = _checked(prior, likelihood, x, y, sample_weight, objective)
     starts = [at_smoothness(prior, a) for a in smoothness]
     with fixed_threads(1):
-        if isinstance(y, Tensor):
-            y = likelihood.condense(prior.features, x, y, sample_weight)
-        zeros = torch.zeros_like(y.targets)
-        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
-            raise ValueError(
-                f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
-            )
-        searches = [_Search(each, likelihood, y, objective, limits) for each in starts]
-        for search, start in zip(searches, starts, strict=True):
-            search.run(start.start(x), max_iter)
+        searches = [
+            _Search(LogJoint(each, likelihood, data), objective, limits, each.start(x))
+            for each in starts
+        ]
+        for search in searches:
+            search.run(max_iter)
     best = max(searches, key=lambda search: search.value)
     if best.mode is None:
         raise ValueError(
@@ -285,18 +280,13 @@ def maximise_evidence(
             f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
             ConvergenceWarning,
         )
-    there, observed = model_at(best.theta, prior, likelihood)
-    joint = LogJoint(there, observed, y)
-    if objective == "variational":
-        posterior, trouble = nearest(joint, best.mode)
-        if trouble:
-            warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
-    else:
-        posterior = approximate(joint, best.mode)
+    posterior, trouble = best.posterior(best.mode)
+    if trouble:
+        warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
     at_edge = torch.isclose(best.theta, limits).any(dim=0).tolist()
     return EvidenceMaximum(
         posterior=posterior,
-        likelihood=observed,
+        likelihood=cast(L, posterior.likelihood),
         converged=converged and posterior.converged,
         values=[search.value for search in searches],
         n_evaluations=sum(search.n_evaluations for search in searches),
@@ -304,40 +294,65 @@ def maximise_evidence(
     )
 
 
+def _checked(
+    prior: SourcePrior,
+    likelihood: Likelihood,
+    x: Tensor,
+    y: Tensor | Observations,
+    sample_weight: Tensor | None,
+    objective: Objective,
+) -> tuple[Tensor, Observations]:
+    """Inputs, and condensed data for which the objective is known."""
+    with fixed_threads(1):
+        if isinstance(y, Tensor):
+            x, y, sample_weight = check_data(x, y, sample_weight)
+            y = likelihood.condense(prior.features, x, y, sample_weight)
+        zeros = torch.zeros_like(y.targets)
+        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
+            raise ValueError(
+                f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
+            )
+    return x, y
+
+
 @dataclass
 class _Search:
     """One search, and the best point that it found; each mode is sought from the one there."""
 
-    prior: Trigonometric
-    likelihood: Likelihood
-    data: Observations
+    begin: LogJoint
     objective: Objective
     limits: Float[Tensor, "2 p"]  # of theta
+    Gamma: Tensor  # from where the next mode is sought
     theta: Tensor = field(init=False)
-    Gamma: Tensor = field(init=False)
     mode: Mode | None = None
     value: float = -math.inf
     slope: float = math.inf
     message: str = ""
     n_evaluations: int = 0
 
-    def run(self, Gamma: Tensor, max_iter: int) -> None:
-        """Search by L-BFGS-B, for the first mode from Gamma."""
-        self.Gamma, theta = Gamma, theta_of(self.prior, self.likelihood)
+    def run(self, max_iter: int) -> None:
+        """Search by L-BFGS-B."""
         options = {"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10}
-        self.message = minimise(self._step, theta, bounds=self.limits.T, options=options).message
+        found = minimise(self._step, theta_of(self.begin), bounds=self.limits.T, options=options)
+        self.message = found.message
 
-    def _joint(self, theta: Tensor) -> LogJoint:
-        return LogJoint(*model_at(theta, self.prior, self.likelihood), self.data)
+    def posterior(self, mode: Mode) -> tuple[Posterior, str]:
+        """The Gaussian where the search ended, and what went wrong, as :func:`nearest`."""
+        joint = joint_at(self.begin, self.theta)
+        if self.objective == "variational":
+            return nearest(joint, mode)
+        return approximate(joint, mode), ""
 
     def _step(self, theta: Tensor) -> tuple[float, Tensor]:
         """Minus the objective and its gradient."""
         self.n_evaluations += 1
-        value, gradient, mode = evidence_gradient(theta, self._joint, self.Gamma, self.objective)
+        value, gradient, mode = evidence_gradient(
+            theta, partial(joint_at, self.begin), self.Gamma, self.objective
+        )
         if self.value < value < math.inf:
             # The part of the gradient that does not push against an edge of the range.
             uphill = torch.clamp(theta + gradient, *self.limits) - theta
-            uphill[len(_RANGES) :] *= min(1.0, math.sqrt(2 / float(self.data.weights.sum())))
+            uphill[len(_RANGES) :] *= min(1.0, math.sqrt(2 / float(self.begin.data.weights.sum())))
             self.slope = float(uphill.abs().max())
             self.theta, self.value, self.mode, self.Gamma = theta, value, mode, mode.Gamma
         return -value, -gradient

@@ -127,16 +127,12 @@ def log_ratios(
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T
     nu = prior.coefficients(Gamma) @ data.features.T
-    log_joint = joint.likelihood.log_density(nu, data)
-    log_joint = log_joint + 0.5 * (prior.precision / (2 * math.pi)).log().sum()
-    log_joint = log_joint - 0.5 * ((Gamma - prior.location) ** 2 @ prior.precision)
-    log_q = [_log_normal(noise)]
+    # The constant of the prior's normal density and that of q's are one, and left out.
+    squares = (Gamma - prior.location) ** 2 @ prior.precision - prior.precision.log().sum()
+    log_joint = joint.likelihood.log_density(nu, data) - 0.5 * squares
+    log_q = [-0.5 * (noise**2).sum(dim=1)]
     if prior.n_twins == 2:
         mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1) - mode
-        log_q.append(_log_normal(torch.linalg.solve(root, mirrored.T).T))
+        log_q.append(-0.5 * (torch.linalg.solve(root, mirrored.T) ** 2).sum(dim=0))
     log_mixture = torch.logsumexp(torch.stack(log_q), dim=0) - math.log(len(log_q))
     return log_joint - log_mixture + torch.linalg.slogdet(root).logabsdet
-
-
-def _log_normal(z: Tensor) -> Tensor:
-    return -0.5 * ((z**2).sum(dim=1) + z.shape[1] * math.log(2 * math.pi))

@@ -36,16 +36,14 @@ five counts instead.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import (
-    evidence_gradient,
-    model_at,
-    theta_of,
-)
+from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
@@ -56,8 +54,14 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
-__all__ = ["NormalBernoulli", "PosteriorMixture", "average_hyperparameters", "average_priors"]
+__all__ = [
+    "NormalBernoulli",
+    "PosteriorMixture",
+    "average_hyperparameters",
+    "average_priors",
+]
 
+J = TypeVar("J", bound=LogJoint)
 Fit = Callable[[LogJoint, Mode], Posterior]
 
 _ZETA = [1, 4]  # its places in theta
@@ -202,12 +206,10 @@ def average_hyperparameters(
     ``fit`` makes the Gaussians that are mixed; the points are those that Laplace's bound chooses in
     any case. A TypeError, if the likelihood is not Gaussian.
     """
-    _gaussian(best)
-    noise = _normal_draws(len(best.mode))
-    slices = [_Slice(best, data, (k + 0.5) / _NODES) for k in range(_NODES)]
+    begin, noise = LogJoint(best.prior, _gaussian(best), data), _normal_draws(len(best.mode))
+    slices = [_Slice(begin, (k + 0.5) / _NODES) for k in range(_NODES)]
     middle = min(slices, key=lambda each: abs(each.ratio - 1 / float(best.prior.kernel.a)))
-    split = slices.index(middle)
-    zeta = theta_of(best.prior, best.likelihood)[_ZETA]
+    split, zeta = slices.index(middle), theta_of(begin)[_ZETA]
     found: list[tuple[Posterior, float, float]] = []
     highest = -math.inf
     with fixed_threads(1):
@@ -239,10 +241,9 @@ def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
 
     Mirrored in both axes a source has the sines' weights and the intercept with the other sign.
     """
-    half = even_normals(_DRAWS // 2, size)
-    mirrored = half.clone()
-    mirrored[:, (size - 1) // 2 :] *= -1
-    return torch.cat([half, mirrored])
+    half, signs = even_normals(_DRAWS // 2, size), torch.ones(size, dtype=torch.float64)
+    signs[(size - 1) // 2 :] = -1
+    return torch.cat([half, signs * half])
 
 
 @dataclass(frozen=True)
@@ -256,16 +257,16 @@ class _Top:
 
 @dataclass(frozen=True)
 class _Slice:
-    """The bound as a function of zeta at one a; mu and gamma are those of the best posterior."""
+    """The bound as a function of zeta at one a; with mu and gamma as they were."""
 
-    best: Posterior
-    data: Observations
+    begin: LogJoint
     ratio: float  # 1 / a
 
     def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, " 2"], Mode]:
         """The value, its gradient, and the mode as sought from ``start``."""
-        theta = self._theta(zeta)
-        value, gradient, mode = evidence_gradient(theta, self._joint, start, "bound")
+        value, gradient, mode = evidence_gradient(
+            self._theta(zeta), partial(joint_at, self.begin), start, "bound"
+        )
         return value, gradient[_ZETA], mode
 
     @torch.no_grad()
@@ -273,7 +274,7 @@ class _Slice:
         """The five points around a top, where they have a mode: posterior, value, log weight."""
         volume, found = math.log(abs(float(torch.linalg.det(top.V)))), []
         for z, share in zip(torch.tensor(_DESIGN, dtype=torch.float64), _SHARES, strict=True):
-            joint = self._joint(self._theta(top.zeta + top.V @ z))
+            joint = joint_at(self.begin, self._theta(top.zeta + top.V @ z))
             mode = find_mode(joint, top.Gamma)
             if not mode.converged:
                 continue
@@ -285,12 +286,9 @@ class _Slice:
         return found
 
     def _theta(self, zeta: Float[Tensor, " 2"]) -> Float[Tensor, " 5"]:
-        theta = theta_of(self.best.prior, self.best.likelihood)
+        theta = theta_of(self.begin)
         theta[0], theta[_ZETA] = math.log(1 / self.ratio - 1), zeta
         return theta
-
-    def _joint(self, theta: Tensor) -> LogJoint:
-        return LogJoint(*model_at(theta, self.best.prior, self.best.likelihood), self.data)
 
 
 def _climb(bound: _Slice, begin: _Top) -> _Top:

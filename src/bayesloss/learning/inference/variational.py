@@ -239,22 +239,23 @@ def variational(
     x, y, sample_weight = check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
-    posterior, trouble = nearest(joint, mode, expectation, max_iter)
+    posterior, trouble = maximise_bound(GaussianBound(joint, expectation), mode, max_iter)
     if trouble:
         warn_caller(f"{trouble}; raise max_iter={max_iter} or begin elsewhere", ConvergenceWarning)
     return posterior
 
 
-def nearest(
-    joint: LogJoint, mode: Mode, expectation: Expectation = "normal", max_iter: int = 200
-) -> tuple[Posterior, str]:
-    """The Gaussian that the search finds from a mode, and what went wrong: "" if nothing did."""
-    return maximise_bound(GaussianBound(joint, expectation), mode, max_iter)
+def nearest(joint: LogJoint, mode: Mode) -> tuple[Posterior, str]:
+    """The Gaussian nearest to the posterior, and what went wrong, as :func:`maximise_bound`."""
+    return maximise_bound(GaussianBound(joint), mode)
 
 
 @torch.no_grad()
 def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tuple[Posterior, str]:
-    """The same for any bound of this form, such as that of a subclass that adds terms to it."""
+    """The best Gaussian that the search finds from a mode, and what went wrong: "" if nothing did.
+
+    A subclass may have added terms to the bound.
+    """
     joint = bound.joint
     begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
     q, n_iter, gain, bend = _climb(bound, begin, max_iter)
