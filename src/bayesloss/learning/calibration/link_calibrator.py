@@ -324,7 +324,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
         x = self.transform_(values) - self.centre_
         inside = x.clip(*self._trusted)
-        return inside + np.copysign(np.log1p(np.abs(x - inside)), x - inside)
+        beyond = x - inside
+        return inside + np.copysign(np.log1p(np.abs(beyond)), beyond) if beyond.any() else x
 
     def _path(self, x: Array, values: Array) -> Array:
         """The probabilities of a path whose log odds at the nodes are given."""
@@ -336,7 +337,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         values = curve(at)
         slopes = (values[[1, 3]] - values[[0, 2]]) / (at[[1, 3]] - at[[0, 2]])
         inside = x.clip(at[0], at[3])
-        return curve(inside) + (x - inside) * np.where(x < inside, *slopes)
+        beyond = x - inside
+        return curve(inside) + (beyond * np.where(beyond < 0, *slopes) if beyond.any() else 0)
 
 
 def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
