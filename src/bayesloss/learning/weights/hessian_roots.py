@@ -28,17 +28,18 @@ def sampled_hessian(
     *,
     scale: Float[Tensor, " d"] | None = None,
     offset: bool = False,
+    total: float = 1.0,
     single: bool = False,
 ) -> Tensor:
     """The sum H above, from so many rows, of shape (d, d).
 
-    Columns may be scaled, a column of ones for an offset be appended, and products be taken in
-    single precision.
+    Over the total. Columns may be scaled, a column of ones for an offset be appended, and products
+    be taken in single precision.
     """
     rows, mass = sampled(mass, size, preference)
-    width = len(centre) + offset
+    roots, width = (mass / total).sqrt(), len(centre) + offset
     H = torch.zeros((width, width), dtype=centre.dtype, device=centre.device)
-    for chosen, root in zip(rows.split(_ROWS), mass.sqrt().split(_ROWS), strict=True):
+    for chosen, root in zip(rows.split(_ROWS), roots.split(_ROWS), strict=True):
         part = inputs.dense(chosen).sub_(centre)
         if scale is not None:
             part.mul_(scale)
