@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
+from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_fixed_link, fit_links
 from bayesloss.learning.links.joint import common_scale
@@ -55,7 +56,7 @@ def test_scores_are_those_of_refits_without_each_datum():
             data,
             Bernoulli(),
             lambda _, C=C, X=X, y=y: _prior(X, y, C),
-            model._noise()[0],
+            Settings.of(model).noise,
             tol=1e-4,
             max_iter=0,
             ordered=True,
@@ -84,8 +85,8 @@ class _Given:
 
 def _prior(X, y, C):
     x = (X - X.mean(0)) @ LogisticRegression(C=C, tol=1e-8, max_iter=1000).fit(X, y).coef_[0]
-    model = LinkgisticClassifier()
-    return model._priors.first(torch.from_numpy(x), torch.ones(len(x)).double(), member=3)
+    priors = Settings.of(LinkgisticClassifier()).priors
+    return priors.first(torch.from_numpy(x), torch.ones(len(x)).double(), member=3)
 
 
 def test_the_fit_is_that_of_the_c_chosen():

@@ -13,7 +13,14 @@ from sklearn.utils.validation import _check_sample_weight
 
 from bayesloss.learning.data.dask_inputs import is_dask
 
-__all__ = ["all_or_nothing", "by_blocks", "check_level", "check_weights", "remember_columns"]
+__all__ = [
+    "all_or_nothing",
+    "axes_or_new",
+    "by_blocks",
+    "check_level",
+    "check_weights",
+    "remember_columns",
+]
 
 F = TypeVar("F", bound=Callable)
 
@@ -93,3 +100,12 @@ def _ask(
     answer = method(model, rows, *args, **kwargs)
     several = isinstance(answer, tuple)
     return np.stack(answer, axis=1) if several else answer, several
+
+
+def axes_or_new(ax: Any) -> Any:
+    """These Matplotlib axes, or those of a new figure."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
+    return pyplot.subplots()[1] if ax is None else ax
