@@ -7,14 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import sparse
 from scipy.special import expit
-from sklearn import config_context
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_score, cross_validate
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -22,12 +20,12 @@ from tolerances import of_a_maximum
 
 from bayesloss import (
     LinkgisticClassifier,
-    LinkgisticClassifierCV,
     MatsushitaLoss,
     SkewedLogLoss,
     SquareLoss,
     laplace,
 )
+from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_links
 
@@ -96,7 +94,7 @@ class TestLearnedLink:
             seen.append(fit.seen[0])
             return fit
 
-        monkeypatch.setattr("bayesloss.learning.estimators.linkgistic.fit_links", watched)
+        monkeypatch.setattr("bayesloss.learning.estimators.linkgistic_fit.fit_links", watched)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
@@ -227,7 +225,7 @@ class TestChosenPrior:
         model = fit(X, y, prior, n_basis=16, leave_one_out=False, max_iter=1, tol=10.0)
         posterior = model.link_.posterior
         x, labels = model.link_.within(model.scores(X)), torch.from_numpy(y).double()
-        for candidate in model._priors.family(posterior.prior):
+        for candidate in Settings.of(model).priors.family(posterior.prior):
             other = laplace(candidate, Bernoulli(), x, labels)
             assert other.log_evidence < posterior.log_evidence + 0.1
 
@@ -235,15 +233,6 @@ class TestChosenPrior:
         X, y, _ = kinked(300)
         assert float(fit(X, y, a=3.0).link_.posterior.prior.kernel.a) == 3
         assert float(fit(X, y, variance=2.0).link_.posterior.prior.kernel.a) == 1.2
-
-    def test_fewer_rows_than_columns_settle(self):
-        """With a = 1.2 weights still move by a quarter a round after sixty."""
-        model = LinkgisticClassifier().fit(TestCopies.X, TestCopies.y)
-        assert model.converged_
-        probability = model.predict_proba(TestCopies.X_test)
-        usual = LogisticRegression().fit(TestCopies.X, TestCopies.y)
-        fixed = log_loss(TestCopies.y_test, usual.predict_proba(TestCopies.X_test))
-        assert log_loss(TestCopies.y_test, probability) < 0.75 * fixed
 
 
 class TestSettles:
@@ -302,70 +291,6 @@ def test_a_weak_penalty_lets_no_score_run_away():
     assert losses[0] < losses[1] + 0.05
 
 
-class TestFarRows:
-    """One row of 3,000 a thousand times as large: the log loss was 0.372, without it 0.363."""
-
-    X, y, _ = kinked(3000)
-    X_test, y_test, _ = kinked(20_000, seed=1)
-    message = "1 of 3000 rows have scores far out from the rest"
-
-    def far(self, scale):
-        X = self.X.copy()
-        X[0] *= scale
-        return X
-
-    @PRIORS
-    @pytest.mark.parametrize("scale", [1e3, 3e4])
-    def test_one_row_spoils_nothing(self, prior, scale):
-        usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
-        with pytest.warns(UserWarning, match=self.message) as caught:
-            model = LinkgisticClassifier(prior=prior, C=1e3).fit(self.far(scale), self.y)
-        assert {w.filename for w in caught} == {__file__}
-        assert model.converged_
-        losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
-        assert losses[1] < losses[0] + 0.002
-
-    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
-    def test_many_classes(self, multi_class):
-        classes, of_test = (
-            y + (X[:, 2] > 5.5) for X, y in ((self.X, self.y), (self.X_test, self.y_test))
-        )
-        models = [LinkgisticClassifier(multi_class=multi_class).fit(self.X, classes)]
-        with pytest.warns(UserWarning, match=self.message):
-            models.append(LinkgisticClassifier(multi_class=multi_class).fit(self.far(1e3), classes))
-        usual, far = (log_loss(of_test, m.predict_proba(self.X_test)) for m in models)
-        assert far < usual + 0.003
-
-    def test_the_link_is_constant_out_there(self):
-        with pytest.warns(UserWarning, match=self.message):
-            model = fit(self.far(1e3), self.y)
-        link = model.link_
-        assert link.end == link.edge
-        assert -link.end <= link.low < link.high <= link.end
-        for function in (link.source, link.inverse_link):
-            assert function(100 * link.end) == function(link.end)
-        low, high = link.inverse_link_band([link.end, 1e9])
-        assert low[0] == low[1] and high[0] == high[1]
-        with pytest.warns(UserWarning, match="1 of 2 inputs have a score outside"):
-            p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
-        end = link.end if model.scores(self.far(1e3)[:1])[0] > 0 else -link.end
-        assert p == pytest.approx(link.inverse_link(end), abs=1e-6)
-
-    @pytest.mark.filterwarnings("ignore:not converged")
-    def test_the_papers_recipe_takes_every_row(self, recwarn):
-        options = {"a": 1.2, "leave_one_out": False, "max_iter": 1, "tol": 1e-4}
-        model = LinkgisticClassifier(**options).fit(self.far(1e3), self.y)
-        assert not [w for w in recwarn if "far out" in str(w.message)]
-        assert model.link_.end == np.inf
-        X = self.far(1e3) - model.centre_
-        reach = np.abs(X @ LogisticRegression(max_iter=1000).fit(X, self.y).coef_[0]).max()
-        # A search that ends at a slope of tol leaves the weights uncertain by some percent.
-        assert model.link_.posterior.prior.kernel.c * reach == pytest.approx(0.5, rel=0.2)
-
-    def test_well_spread_rows_are_all_near(self):
-        assert fit(self.X, self.y).link_.end == np.inf
-
-
 class TestConveniences:
     X, y, _ = kinked(300)
 
@@ -391,71 +316,6 @@ class TestConveniences:
         assert fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)[
             :, 1
         ].mean() == pytest.approx(0.5, abs=0.03)
-
-
-class TestCopies:
-    """A row that is in the data three times is one observation: left out, it is left out whole."""
-
-    generator = np.random.default_rng(0)
-    beta = 0.25 * np.random.default_rng(5).normal(size=60)
-    X = generator.normal(size=(200, 60))
-    y = (generator.random(200) < expit(X @ beta)).astype(int)
-    X_test = generator.normal(size=(2000, 60))
-    y_test = (generator.random(2000) < expit(X_test @ beta)).astype(int)
-
-    def log_loss(self, X, y, C=1.0, **options):
-        model = LinkgisticClassifier(C=C, n_basis=32, n_samples=64, random_state=0)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            probability = model.fit(X, y, **options).predict_proba(self.X_test)
-        return log_loss(self.y_test, probability), probability
-
-    def test_copies_change_little(self):
-        """Without care for them the log loss is 1.15, and the logistic regression's 0.86."""
-        plain, _ = self.log_loss(self.X, self.y)
-        weighted, p = self.log_loss(self.X, self.y, 1 / 3, sample_weight=np.full(200, 3.0))
-        thrice, q = self.log_loss(np.repeat(self.X, 3, axis=0), np.repeat(self.y, 3), 1 / 3)
-        np.testing.assert_allclose(p, q, rtol=0, atol=1e-6)
-        assert weighted == pytest.approx(plain, rel=0.05)
-        assert thrice == pytest.approx(plain, rel=0.05)
-
-    def test_jittered_copies_are_groups(self):
-        X = np.repeat(self.X, 3, axis=0)
-        X += 0.01 * np.random.default_rng(1).normal(size=X.shape)
-        groups = np.repeat([f"patient {i}" for i in range(200)], 3)
-        jittered, _ = self.log_loss(X, np.repeat(self.y, 3), 1 / 3, groups=groups)
-        assert jittered == pytest.approx(self.log_loss(self.X, self.y)[0], rel=0.05)
-
-    def test_rows_alike_by_nature_are_no_copies(self):
-        """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
-        generator = np.random.default_rng(0)
-        X = generator.integers(0, 2, (2000, 3)).astype(float)
-        odds = X @ [2, -1, 0.5] - 0.7
-        y = (generator.random(2000) < expit(odds)).astype(int)
-        learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
-        fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
-        assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
-
-    def test_groups_are_routed(self):
-        with config_context(enable_metadata_routing=True):
-            model = LinkgisticClassifier(n_basis=16).set_fit_request(groups=True)
-            pipeline = make_pipeline(StandardScaler(), model)
-            groups = np.arange(200) // 2
-            routed = cross_validate(
-                pipeline,
-                self.X[:, :3],
-                self.y,
-                cv=3,
-                params={"groups": groups},
-                error_score="raise",
-            )
-        assert np.isfinite(routed["test_score"]).all()
-
-    def test_groups_that_are_none(self):
-        with pytest.raises(ValueError, match=r"expected groups of shape \(200,\), got \(3,\)"):
-            LinkgisticClassifier().fit(self.X, self.y, groups=[1, 2, 3])
-        with pytest.raises(ValueError, match="expected at least two groups, got one"):
-            LinkgisticClassifier().fit(self.X, self.y, groups=np.zeros(200))
 
 
 class TestManyClasses:
@@ -564,183 +424,3 @@ def test_a_link_is_shown_in_a_line():
     X, y, _ = kinked(200)
     shown = repr(fit(X, y).link_)
     assert "tensor" not in shown and len(shown) < 400
-
-
-class TestAnotherDevice:
-    """A device that is none, see conftest, which refuses to mix its tensors with others."""
-
-    @pytest.mark.parametrize(
-        ("estimator", "options"),
-        [
-            (LinkgisticClassifier, {"multi_class": "ovr", "leave_one_out": False}),
-            (LinkgisticClassifier, {"multi_class": "ovr", "C": np.inf}),
-            (LinkgisticClassifier, {}),
-            (LinkgisticClassifierCV, {"multi_class": "ovr", "Cs": [0.1, 1.0]}),
-            (LinkgisticClassifierCV, {"Cs": [0.1, 1.0]}),
-        ],
-    )
-    @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-    def test_the_fit_is_the_processors(self, estimator, options, second_device):
-        X, y = load_iris(return_X_y=True)
-        X = X + np.random.default_rng(0).normal(size=X.shape)
-        weight = np.random.default_rng(1).integers(1, 3, len(y)).astype(float)
-        options = {"max_iter": 2, **options}
-        here = estimator(**options).fit(X, y, sample_weight=weight)
-        with second_device() as device:
-            there = estimator(device=str(device.device), **options).fit(X, y, sample_weight=weight)
-        assert device.waits["to the host"]
-        p = here.predict_proba(X)
-        atol = self.of_the_search(X, y, weight, p) if options.get("C") == np.inf else 1e-9
-        np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=atol)
-        np.testing.assert_allclose(there.predict_proba(X), p, rtol=0, atol=atol)
-
-    @staticmethod
-    def of_the_search(X, y, weight, p):
-        """Without a penalty only the labels bend the likelihood, least in its flattest direction.
-
-        The weights are searched for twice; a step of the first is felt in the second.
-        """
-        share, centred = weight / weight.sum(), X - X.mean(axis=0)
-        bends = [np.linalg.eigvalsh((centred.T * share * q * (1 - q)) @ centred)[0] for q in p.T]
-        return of_a_maximum(log_loss(y, p, sample_weight=weight), min(bends), runs=4)
-
-
-class TestBadInput:
-    X, y, _ = kinked(200)
-
-    def test_one_class(self):
-        with pytest.raises(
-            ValueError, match="needs at least two classes, got one class only: 1.0$"
-        ):
-            fit(self.X, np.ones(200))
-
-    @pytest.mark.parametrize("device", ["gpu", "cuda:63"])  # no such kind; none or not so many
-    def test_a_device_that_is_not_there(self, device):
-        with pytest.raises(ValueError, match=f"PyTorch can use, got device='{device}': "):
-            fit(self.X, self.y, device=device)
-
-    def test_nan_and_sparse(self):
-        X = self.X.copy()
-        X[0, 0] = np.nan
-        with pytest.raises(ValueError, match="contains NaN"):
-            fit(X, self.y)
-        with pytest.raises(ValueError, match="contains NaN"):
-            fit(sparse.csr_array(X), self.y)
-
-    @pytest.mark.parametrize("C", [1.0, np.inf])
-    def test_constant_columns_weigh_nothing(self, C):
-        X = np.hstack([self.X, np.full((200, 1), 7.0)])
-        assert fit(X, self.y, C=C).coef_[0, -1] == 0
-
-    def test_nothing_but_constant_columns(self):
-        probability = fit(np.ones((200, 2)), self.y).predict_proba(np.ones((1, 2)))[0, 1]
-        assert probability == pytest.approx(self.y.mean(), abs=0.02)
-
-    def test_more_columns_than_rows(self):
-        X = np.random.default_rng(0).normal(size=(40, 300))
-        assert fit(X, self.y[:40], C=1.0).score(X, self.y[:40]) == 1
-
-    @pytest.mark.parametrize("scale", [1e6, 1e-6])
-    def test_units_do_not_matter_without_a_penalty(self, scale):
-        usual, scaled = fit(self.X, self.y, C=np.inf), fit(scale * self.X, self.y, C=np.inf)
-        gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
-        assert np.abs(gap).max() < 0.05
-
-    def test_separable_without_a_penalty(self):
-        """The optimum is at infinity: the fit stays finite, says so, and predicts sensibly."""
-        X = np.linspace(-1, 1, 60)[:, None]
-        y = (X[:, 0] > 0.1).astype(int)
-        with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems can be separated"):
-            model = fit(X, y, C=np.inf)
-        assert np.isfinite(model.coef_).all()
-        assert model.score(X, y) == 1
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            fit(X, y, C=1.0)
-
-    def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
-        monkeypatch.setattr("bayesloss.learning.weights.weight_search._FIXED_STEPS", 2)
-        message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
-        with pytest.warns(ConvergenceWarning, match=message):
-            fit(self.X, self.y)
-
-    def test_too_few_rounds(self):
-        message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
-        with pytest.warns(ConvergenceWarning, match=message):
-            model = fit(self.X, self.y, max_iter=1, tol=1e-9)
-        assert not model.converged_
-        assert model.n_iter_ == 2
-
-    def test_far_away(self):
-        """Beyond the kernel's period the formula stands, and the user is told."""
-        model = fit(self.X, self.y)
-        far = self.X[:1] + 1e4 * model.coef_
-        for method in (model.decision_function, model.predict, model.predict_proba):
-            with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside") as caught:
-                probability = method(far)
-            assert caught[0].filename == __file__
-        assert probability[0, 1] == pytest.approx(1, abs=1e-3)
-
-    def test_complex_numbers(self):
-        for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):
-            with pytest.raises(ValueError, match="Complex data not supported"):
-                LinkgisticClassifier().fit(*arguments)
-        with pytest.raises(ValueError, match="Complex data not supported"):
-            LinkgisticClassifier().fit(self.X, self.y, np.full(200, 1j))
-        link = fit(self.X, self.y).link_
-        for x in (1j, [1j], np.array([1j]), torch.tensor([1j])):
-            with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
-                link.inverse_link(x)
-
-    def test_no_rounds(self):
-        with pytest.raises(ValueError, match=r"'max_iter'.* in the range \[1, inf\). Got 0"):
-            fit(self.X, self.y, max_iter=0)
-
-    @pytest.mark.parametrize("C", [1.0, np.inf])
-    @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-320])
-    def test_inputs_whose_squares_overflow(self, scale, C):
-        for y in (self.y, np.arange(200) % 3):
-            with pytest.raises(ValueError, match=r"1e-100 and 1e\+100, or 0, got .*: scale them"):
-                fit(scale * self.X, y, C=C)
-
-    def test_one_row_whose_square_overflows(self):
-        model = fit(self.X, self.y)
-        with pytest.raises(ValueError, match=r"at most 1e\+100, got 1e\+200"):
-            model.predict(np.full((1, 4), 1e200))
-
-    @pytest.mark.filterwarnings("ignore:not converged")
-    def test_large_and_small_inputs(self):
-        usual = fit(self.X, self.y, C=np.inf).predict_proba(self.X)
-        for scale in (1e50, 1e-50):
-            model = fit(scale * self.X, self.y, C=np.inf)
-            assert np.abs(model.predict_proba(scale * self.X) - usual).max() < 0.05
-        # The penalty leaves nothing of weights as large as these would have to be.
-        X, C = self.X, 1e-300
-        assert fit(X, self.y, C=C).predict_proba(X)[:, 1] == pytest.approx(self.y.mean(), abs=0.01)
-
-    @PRIORS
-    @pytest.mark.parametrize("c", [1e308, 1e10, 1e-10, 1e-308])
-    def test_c_far_off(self, c, prior):
-        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e[+-]"):
-            fit(self.X, self.y, prior, c=c)
-
-    def test_c_far_off_for_many_classes(self):
-        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e\+308"):
-            fit(self.X, np.arange(200) % 3, c=1e308)
-
-    def test_c_too_large(self):
-        message = "period ends at 1/c = 1: lower c to 0.0[0-9]+, or leave it out"
-        with pytest.warns(UserWarning, match=message) as caught:
-            fit(self.X, self.y, c=1.0)
-        assert caught[0].filename == __file__
-
-    def test_too_many_basis_functions(self):
-        with pytest.raises(ValueError, match=r"'n_basis'.* in the range \[2, 4096\]"):
-            fit(self.X, self.y, n_basis=10**9)
-
-    def test_a_band_of_no_level(self):
-        link = fit(self.X, self.y).link_
-        with pytest.raises(ValueError, match=r"expected a level in \(0, 1\), got 95"):
-            link.source_band([0.0], level=95)
-        with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 1\)"):
-            link.source([[0.0]])

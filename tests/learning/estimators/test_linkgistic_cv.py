@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
+from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
@@ -54,7 +55,7 @@ def test_scores_are_those_of_refits_without_each_datum():
         fixed, _ = fit_fixed_link(data, Bernoulli().loss, 1e-6)
         given = torch.from_numpy(x)
         model_of_link = LinkModel(
-            Bernoulli(), lambda _, C=C, X=X, y=y: _prior(X, y, C), model._noise()[0], ordered=True
+            Bernoulli(), lambda _, C=C, X=X, y=y: _prior(X, y, C), Settings.of(model).noise, ordered=True
         )
         out = _Given(fixed.scores[0] - fixed.offset[0] - given)
         link = fit_links(data, model_of_link, tol=1e-4, max_iter=0, leave_one_out=out, fixed=fixed)
@@ -77,8 +78,8 @@ class _Given:
 
 def _prior(X, y, C):
     x = (X - X.mean(0)) @ LogisticRegression(C=C, tol=1e-8, max_iter=1000).fit(X, y).coef_[0]
-    model = LinkgisticClassifier()
-    return model._priors.first(torch.from_numpy(x), torch.ones(len(x)).double(), member=3)
+    priors = Settings.of(LinkgisticClassifier()).priors
+    return priors.first(torch.from_numpy(x), torch.ones(len(x)).double(), member=3)
 
 
 def test_the_fit_is_that_of_the_c_chosen():

@@ -122,7 +122,7 @@ class DenseInputs(Inputs):
             self._largest = max(float(high), -float(low))
         return self._largest
 
-    def sum(self, weight: PerRow) -> PerColumn:
+    def sum(self, weight: PerRow) -> Tensor:
         return weight @ self.Z
 
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:

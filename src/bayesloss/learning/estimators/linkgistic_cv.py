@@ -32,8 +32,8 @@ from torch import Tensor
 
 from bayesloss.learning.data.estimator_base import all_or_nothing
 from bayesloss.learning.data.hermite import moved
-from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier, Problems
-from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.multinomial import common_scale, fit_softmax
@@ -53,36 +53,35 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 class LinkgisticClassifierCV(LinkgisticClassifier):
     """Linkgistic regression that chooses its penalty by approximate leave-one-out log loss.
 
-    After scikit-learn's ``LogisticRegressionCV``, without its refits: there are no folds. See
+    After scikit-learn's ``LogisticRegressionCV``, but without folds and refits. See
     :class:`~bayesloss.learning.estimators.linkgistic.LinkgisticClassifier` for the model and for
-    the other parameters and attributes; links are always fitted to held-out scores.
+    all other parameters and attributes. Links are always fitted to leave-one-out scores.
 
     Parameters
     ----------
     Cs : int or array-like of float, default=10
         The inverse strengths of the penalty to choose from; a number of them stands for as many
-        between 1e-4 and 1e4, at equal steps of the logarithm.
+        between 1e-4 and 1e4, evenly spaced on a logarithmic scale.
     prior, loss, n_basis, a, c, variance, gamma, multi_class, class_weight : optional
-        Of the model.
+        Parameters of the model.
     tol, max_iter, n_samples, device, verbose, random_state : optional
-        Of the fit.
+        Parameters of the fit.
 
     Attributes
     ----------
     C_ : float
-        The one with the least held-out log loss, for all classes.
+        The value with the least leave-one-out log loss, for all classes.
     Cs_ : ndarray of shape (n_Cs,)
-        Ascending.
+        All values, ascending.
     scores_ : ndarray of shape (n_Cs,)
-        Minus the held-out log loss at each, in nats a datum; one-vs-rest averaged over the
-        problems. NaN where the penalty is so weak that it was not tried: two in a row before it
-        were no better than a stronger one.
+        Minus the leave-one-out log loss at each, in nats for each datum; one-vs-rest averaged over
+        the classes. NaN for penalties so weak that they were not tried, because two in a row were
+        no better than a stronger one.
 
     Notes
     -----
-    With ``groups`` in ``fit``, scores are those without the datum's group. Where the best C is at
-    an end of the path, look farther. The fit at ``C_`` is that of
-    ``LinkgisticClassifier(C=model.C_)``.
+    With ``groups`` in ``fit``, groups are left out whole. Where ``C_`` is the first or the last of
+    ``Cs_``, try values beyond it. The fit is that of ``LinkgisticClassifier(C=model.C_)``.
 
     Examples
     --------
@@ -149,12 +148,12 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
     ) -> Self:
         """Choose the penalty, and fit weights and links.
 
-        Parameters, errors and warnings as for :meth:`LinkgisticClassifier.fit`.
+        Parameters, errors and warnings are those of :meth:`LinkgisticClassifier.fit`.
 
         Raises
         ------
         ValueError
-            Also if a C is not positive.
+            Also if a value of ``Cs`` is not positive.
         """
         self._validate_params()
         self.Cs_ = _strengths(self.Cs)
@@ -168,25 +167,25 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
 
     def _path(self, problems: Problems) -> NDArray[np.float64]:
         """The mean held-out log loss at each C, of shape (n_Cs,): a link for each class."""
-        likelihood, priors = Bernoulli(self.loss), self._priors
-        noise, seed = self._noise()
+        settings = Settings.of(self)
+        priors, loss = settings.priors, settings.likelihood.loss
         fixed: WeightFit | None = None
 
         def held_out_losses(data: LinearScores) -> Tensor:
             nonlocal fixed
             weight = data.weight.cpu()
-            fixed, _ = fit_fixed_link(data, likelihood.loss, self.tol, fixed)
+            fixed, _ = fit_fixed_link(data, loss, self.tol, fixed)
             model = LinkModel(
-                likelihood,
+                settings.likelihood,
                 lambda x: priors.first(x, weight, member=_STIFF),
-                noise,
-                ordered=self.n_samples is None,
+                settings.noise,
+                ordered=not settings.chance,
             )
-            out = LeaveOneOut(data, seed, problems.groups)
+            out = LeaveOneOut(data, settings.seed, problems.groups)
             fit = fit_links(data, model, tol=self.tol, max_iter=0, leave_one_out=out, fixed=fixed)
             losses = torch.zeros_like(data.weight)
             tables = [
-                expected_log_probabilities(q.prior, likelihood.loss, draws, enough_nodes(q.prior))
+                expected_log_probabilities(q.prior, loss, draws, enough_nodes(q.prior))
                 for q, draws in zip(fit.posteriors, fit.draws, strict=True)
             ]
             tables = moved(tables, losses.device)

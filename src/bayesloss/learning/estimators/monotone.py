@@ -4,14 +4,14 @@ W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared
 Inputs and targets are shifted and scaled before the fit, so that its starting points suit any
 units, and the answers are scaled back. Inputs with far-away values are first brought near by a
 monotone map that is learned without the targets (:mod:`bayesloss.learning.data.range_map`), what
-is said
-of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.inference.mixtures`), and beyond
-the training inputs the curve goes on straight (:mod:`bayesloss.learning.inference.ends`).
+is said of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.inference.mixtures`), and
+beyond the training inputs the curve goes on straight (:mod:`bayesloss.learning.sources.ends`).
 """
 
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -21,16 +21,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
+from bayesloss.learning.data.binning import joined, triangle
 from bayesloss.learning.data.dask_inputs import array_of, is_dask
-from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, remember_columns
-from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, size
-from bayesloss.learning.inference.binning import joined, triangle
-from bayesloss.learning.inference.ends import with_straight_ends
+from bayesloss.learning.data.estimator_base import (
+    all_or_nothing,
+    by_blocks,
+    check_level,
+    check_weights,
+    remember_columns,
+)
+from bayesloss.learning.data.rows import DaskRows, Rows
+from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
@@ -50,8 +54,6 @@ SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
 
 Array = NDArray[np.float64]
 
-_SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
-
 
 class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
@@ -64,47 +66,43 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Whether the target increases or decreases with the input. "auto" takes the sign of their
         correlation, and warns where that could be an accident of sampling.
     period_fraction : float, default=0.25
-        The part of the kernel's period that the training inputs cover, in (0, 1]. It sets c, which
-        the paper leaves open. Predictions are meant for inputs within one period.
+        The part of the kernel's period that the training inputs cover, in (0, 1]: the kernel's c,
+        which the paper leaves open. Predictions are meant for inputs within one period.
     prior : {"isgp", "gp"}, default="isgp"
-        "gp" drops monotonicity: the Gaussian process with the same kernel that the paper compares
-        with.
+        "gp" drops monotonicity: a Gaussian process with the same kernel, as the paper compares.
     max_iter : int, default=200
-        The largest number of quasi-Newton iterations of each of the two searches for the evidence's
-        maximum.
+        The largest number of iterations of each of the two searches for the maximal evidence.
     robust_range : bool, default=True
-        Whether heavy-tailed inputs are first mapped, see
-        :class:`bayesloss.learning.data.range_map.RangeMap`, and the curve goes on straight beyond
-        the training inputs, in the map's units, see
-        :class:`bayesloss.learning.inference.ends.StraightEnds`. On well-spread inputs the map is
-        the identity. Without, as in the paper, the ISGP repeats itself with the kernel's period: a
-        staircase. The curve of ``prior="gp"`` is left as it is, which bends back to its mean.
+        Whether heavy-tailed inputs are brought near by a monotone map before the fit, see
+        :class:`bayesloss.learning.data.range_map.RangeMap`, and the curve of the ISGP continues
+        along straight lines beyond the training inputs. Without, as in the paper, it repeats itself
+        with the kernel's period, like a staircase. The curve of ``prior="gp"`` always goes back to
+        its mean.
     average_hyperparameters : bool, default=True
-        Whether predictions average over hyper-parameters, or take the ones of maximal evidence for
-        true, as in the paper: bands are then too narrow.
+        Whether predictions average over hyper-parameters, or use those of maximal evidence alone,
+        as in the paper: bands are then too narrow.
 
     Attributes
     ----------
     posterior_ : Posterior
-        The approximate posterior over nu at the hyper-parameters of maximal evidence, in units in
-        which the mapped training inputs span [-1, 1] and the targets have mean 0 and standard
-        deviation 1, increasing.
+        The approximate posterior of nu at the hyper-parameters of maximal evidence, in standard
+        units: the mapped training inputs span [-1, 1], and the targets, turned so that they
+        increase, have mean 0 and standard deviation 1.
     likelihood_ : Gaussian
-        The noise there, in the same units as ``posterior_``.
+        The noise, in standard units.
     mixture_ : PosteriorMixture
-        What predictions are made from: approximate posteriors with their weights, in the same
-        units; ``posterior_`` alone without the average. Under ``robust_range`` their sources have
-        straight ends.
+        What predictions are made from: approximate posteriors with their weights, in standard
+        units. It holds one posterior if hyper-parameters are not averaged over.
     range_map_ : RangeMap
-        Of the inputs.
+        The map of the inputs; the identity if they are well-spread, or ``robust_range`` is False.
     noise_variance_ : float
         The variance of the noise, in squared units of the target; its mean over the mixture.
     log_evidence_, evidence_bound_ : float
-        Laplace's approximation to the log evidence of the targets as they came, in nats, and a
-        lower bound on it. Where they are far apart, distrust the band.
+        Laplace's approximation to the log evidence of the targets in their own units, in nats, and
+        a lower bound on the log evidence. Where they are far apart, distrust the band.
     increasing_ : bool
     n_iter_ : int
-        Evaluations of the evidence.
+        Number of evaluations of the evidence.
     converged_ : bool
     n_features_in_ : int
         Always 1.
@@ -163,8 +161,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or Dask collection of shape (n, 1)
-            A Dask array or DataFrame stays where it is, see
-            :mod:`bayesloss.learning.data.rows`.
+            A Dask array or DataFrame stays where it is, see :mod:`bayesloss.learning.data.rows`.
         y : array-like or Dask collection of shape (n,)
         sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each datum counts; data of weight zero are left out.
@@ -196,36 +193,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, rows: Rows) -> None:
-        x_ends, y_ends = rows.fold(extremes, merge=largest).reshape(2, 2) * [-1, 1]
-        _check_ends(x_ends, y_ends, rows)
-        self.range_map_ = RangeMap()
-        if self.robust_range:
-            points, weight = map(as_float64, rows.distribution(DEPTHS.numpy()))
-            self.range_map_ = RangeMap.fit(points, weight)
-        low, high = self.range_map_(torch.from_numpy(x_ends)).numpy() / 2
-        self._x_location, self._x_scale = low + high, high - low
-        if self._x_scale < np.finfo(np.float64).tiny:
-            raise ValueError(
-                f"expected inputs that vary by more than {np.finfo(np.float64).tiny:.3g}, got "
-                f"{2 * self._x_scale:.3g}: rescale them"
-            )
-        total, target = rows.fold(_sums).tolist()
-        self._y_location = target / total
-        # As yet a power of two near the scale keeps squares and products in floating point's range.
-        self._y_scale = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
-        sums = rows.fold(_moments, self.standardise).tolist()
-        x_mean, x_square, product, y_square = (value / total for value in sums)
-        x_spread, y_spread = math.sqrt(x_square - x_mean**2), math.sqrt(y_square)
-        correlation = product / (x_spread * y_spread)
-        self._y_scale *= y_spread
-        self.increasing_ = self._direction(correlation, total)
-        if not self.increasing_:
-            self._y_scale = -self._y_scale
-
-        prior, likelihood = self._beginning(correlation, x_spread)
+        units, moments = StandardUnits.of(rows, self.robust_range)
+        self.range_map_ = units.range_map
+        self.increasing_ = self._direction(moments)
+        self._units = units if self.increasing_ else replace(units, y_scale=-units.y_scale)
+        prior, likelihood = self._beginning(moments)
         with fixed_threads(1), torch.inference_mode(False):  # the search differentiates
-            folded = rows.fold(_triangle, self.standardise, prior.features, merge=joined)
-            data = likelihood.of_triangle(folded, total)
+            folded = rows.fold(_triangle, self._units, prior.features, merge=joined)
+            data = likelihood.of_triangle(folded, moments.total)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = maximise_evidence(
@@ -238,30 +213,28 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         for warning in caught:
             warn_caller(str(warning.message), warning.category)
-        self.posterior_ = found.posterior
-        self.converged_ = found.converged
-        self.n_iter_ = found.n_evaluations
-        self.likelihood_ = found.likelihood
+        self.posterior_, self.likelihood_ = found.posterior, found.likelihood
+        self.converged_, self.n_iter_ = found.converged, found.n_evaluations
         self.mixture_ = self._mixture(found, data)
         if self.robust_range:
-            self.mixture_ = with_straight_ends(self.mixture_)
+            self.mixture_ = self.mixture_.with_straight_ends()
+        scale = self._units.y_scale
         noise = float(self.mixture_.weights @ self.mixture_.noise_variances)
-        self.noise_variance_ = float(self._y_scale**2 * noise)
-        units = total * math.log(abs(self._y_scale))
-        self.log_evidence_ = self.posterior_.log_evidence - units
-        self.evidence_bound_ = self.posterior_.evidence_bound - units
+        self.noise_variance_ = scale**2 * noise
+        in_units = moments.total * math.log(abs(scale))
+        self.log_evidence_ = self.posterior_.log_evidence - in_units
+        self.evidence_bound_ = self.posterior_.evidence_bound - in_units
 
     @by_blocks
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         return_std : bool, default=False
-            The standard deviation is that of nu; add ``noise_variance_`` for a new observation.
+            The standard deviation is that of nu; for a new target add ``noise_variance_`` to its
+            square.
 
         Returns
         -------
@@ -274,9 +247,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             If an input lies outside the kernel's period.
         """
         x = self._new_input(X)
-        mean, variance = (values.numpy() for values in self.mixture_.moments(x))
-        mean = self._y_location + self._y_scale * mean
-        return (mean, abs(self._y_scale) * np.sqrt(variance)) if return_std else mean
+        centre, variance = self.mixture_.moments(x)
+        mean = self._units.original_targets(centre)
+        return (mean, abs(self._units.y_scale) * np.sqrt(variance.numpy())) if return_std else mean
 
     @by_blocks
     def predict_interval(
@@ -284,14 +257,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         X: ArrayLike,
         level: float = 0.95,
         of: str = "curve",
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ) -> tuple[Array, Array]:
         """A band that holds nu, or new targets, with a given probability at each input.
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         level : float, default=0.95
-            In (0, 1); as much is left out below as above.
+            The probability, in (0, 1); as much remains below the band as above.
         of : {"curve", "observation"}, default="curve"
             The band of nu itself, or of a new target, which has noise.
 
@@ -309,26 +282,22 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         UserWarning
             If an input lies outside the kernel's period.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"expected a level in (0, 1), got {level}")
+        check_level(level)
         if of not in ("curve", "observation"):
             raise ValueError(f'expected of to be "curve" or "observation", got {of!r}')
-        x = self._new_input(X)
-        ends = [
-            self._y_location
-            + self._y_scale
-            * self.mixture_.quantile(x, quantile, observation=of == "observation").numpy()
-            for quantile in ((1 - level) / 2, (1 + level) / 2)
-        ]
-        low, high = ends if self.increasing_ else reversed(ends)
-        return low, high
+        x, observation = self._new_input(X), of == "observation"
+        low, high = (
+            self._units.original_targets(self.mixture_.quantile(x, at, observation=observation))
+            for at in ((1 - level) / 2, (1 + level) / 2)
+        )
+        return (low, high) if self.increasing_ else (high, low)
 
     def sample_source(
         self,
         X: ArrayLike,
         n_samples: int = 1,
         random_state: int | np.random.RandomState | None = None,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Draw functions nu from the posterior; under the ISGP prior every one is monotone.
 
         Parameters
@@ -351,8 +320,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         x = self._new_input(X)
         seed = int(check_random_state(random_state).randint(2**31))
         generator = torch.Generator().manual_seed(seed)
-        nu = self.mixture_.sample_source(x, n_samples, generator).numpy().T
-        return self._y_location + self._y_scale * nu
+        return self._units.original_targets(self.mixture_.sample_source(x, n_samples, generator)).T
 
     def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
         """The data that count."""
@@ -367,10 +335,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if sample_weight is None:
             x = self._one_feature(features)
             return Rows(x, y, np.broadcast_to(1.0, len(x)))  # no memory for each
-        weight = _check_sample_weight(
-            sample_weight, features, dtype=np.float64, ensure_non_negative=True
-        )
-        counted, x = weight > 0, self._one_feature(features)
+        (weight, counted), x = check_weights(sample_weight, features), self._one_feature(features)
         return Rows(x[counted], y[counted], weight[counted])
 
     def _one_feature(self, X: Any) -> Any:
@@ -380,16 +345,13 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         return X[:, 0]
 
-    def _new_input(self, X: ArrayLike) -> torch.Tensor:
+    def _new_input(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        x = self._standard_input(
-            self._one_feature(validate_data(self, X, reset=False, dtype=np.float64))
-        )
-        edge = 1 / self.period_fraction
+        features = validate_data(self, X, reset=False, dtype=np.float64)
+        x, edge = self._units.inputs(self._one_feature(features)), 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:
-            ends = self._x_location + edge * self._x_scale * np.array([-1.0, 1.0])
-            low, high = self.range_map_.inverse(torch.from_numpy(ends)).tolist()
+            low, high = self._units.original_inputs([-edge, edge])
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
                 "kernel's period ends: the fit says nothing there"
@@ -397,15 +359,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             )
         return x
 
-    def standardise(
-        self, x: NDArray[np.float64], y: NDArray[np.float64]
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def standardise(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
         """Inputs and targets, each of shape (n,), in the units that ``posterior_`` is in."""
-        return self._standard_input(x), torch.from_numpy((y - self._y_location) / self._y_scale)
-
-    def _standard_input(self, x: NDArray[np.float64]) -> torch.Tensor:
-        mapped = self.range_map_(as_float64(x)).numpy()
-        return torch.from_numpy((mapped - self._x_location) / self._x_scale)
+        return self._units.inputs(x), self._units.targets(y)
 
     def _mixture(self, found: EvidenceMaximum[Gaussian], data: Observations) -> PosteriorMixture:
         if not self.average_hyperparameters:
@@ -413,68 +369,31 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
             return average_hyperparameters(found.posterior, data)
 
-    def _direction(self, correlation: float, n: float) -> bool:
+    def _direction(self, moments: Moments) -> bool:
         if self.increasing != "auto":
             return bool(self.increasing)
-        # Fisher's transformation: atanh of a correlation has a standard error of 1 / sqrt(n - 3).
-        if n > 3 and abs(correlation) < math.tanh(1.96 / math.sqrt(n - 3)):
+        if moments.direction_in_doubt:
             warn_caller(
-                f"the correlation of target and input, {correlation:.2g}, may be an accident of "
-                'sampling: set increasing to True or False instead of "auto"',
+                f"the correlation of target and input, {moments.correlation:.2g}, may be an "
+                'accident of sampling: set increasing to True or False instead of "auto"',
             )
-        return correlation >= 0
+        return moments.correlation >= 0
 
-    def _beginning(self, correlation: float, spread: float) -> tuple[SourcePrior, Gaussian]:
+    def _beginning(self, moments: Moments) -> tuple[SourcePrior, Gaussian]:
         """A prior and a likelihood where the search may begin: those of the straight line."""
-        explained = min(abs(correlation), 0.999)
+        explained = min(abs(moments.correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
-        variance = max(explained, 0.1) / spread if self.prior == "isgp" else 1.0
-        kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis).scaled(
-            variance
-        )
-        return _PRIORS[self.prior](kernel), Gaussian(1 / (1 - explained**2))
-
-
-def _check_ends(x: Array, y: Array, rows: Rows) -> None:
-    """Refuse data whose extremes are not finite, or do not differ."""
-    for name, ends in (("X", x), ("y", y)):
-        if np.isnan(ends).any() or (np.isinf(ends).any() and ends[0] <= ends[1]):
-            raise ValueError(f"expected finite {name}, got NaN or infinity")
-    if x[0] >= x[1]:
-        raise ValueError(f"expected at least 2 distinct inputs, got {int(x[0] == x[1])}")
-    if y[0] == y[1]:
-        raise ValueError(f"expected a target that varies, got {rows.fold(size)} times {y[0]}")
-    spread = y[1] / 2 - y[0] / 2
-    if not _SPREADS[0] < spread < _SPREADS[1]:
-        raise ValueError(
-            f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
-            f"{2 * spread:.3g}: rescale it"
-        )
+        variance = max(explained, 0.1) / moments.x_spread if self.prior == "isgp" else 1.0
+        kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis)
+        prior = _PRIORS[self.prior](kernel.scaled(variance))
+        return prior, Gaussian(1 / (1 - explained**2))
 
 
 def _floats(x: Array, y: NDArray) -> tuple[Array, Array]:
     return x, y.astype(np.float64)
 
 
-def _sums(x: Array, y: Array, weight: Array) -> Array:
-    """The sums of 1 and y."""
-    return np.array([weight.sum(), (weight * y).sum()])
-
-
-def _moments(
-    x: Array, y: Array, weight: Array, standardise: Callable[[Array, Array], tuple[Tensor, Tensor]]
-) -> Array:
-    """The sums of x, x^2, x y and y^2."""
-    u, v = (values.numpy() for values in standardise(x, y))
-    wu = weight * u
-    return np.array([wu.sum(), wu @ u, wu @ v, (weight * v**2).sum()])
-
-
 def _triangle(
-    x: Array,
-    y: Array,
-    weight: Array,
-    standardise: Callable[[Array, Array], tuple[Tensor, Tensor]],
-    features: Callable[[Tensor], Tensor],
+    x: Array, y: Array, weight: Array, units: StandardUnits, features: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    return triangle(features, *standardise(x, y), torch.from_numpy(weight))
+    return triangle(features, units.inputs(x), units.targets(y), torch.from_numpy(weight))

@@ -35,7 +35,7 @@ five counts instead.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -165,6 +165,14 @@ class PosteriorMixture:
                 part, mine = self.components[k], chosen == k
                 out[mine] = part.prior.source(x, part.sample(int(mine.sum()), generator))
         return out
+
+    def with_straight_ends(self) -> "PosteriorMixture":
+        """The mixture with ISGPs that go on straight beyond [-1, 1]; other priors stay."""
+        parts = [
+            replace(part, prior=StraightEnds(part.prior)) if isinstance(part.prior, ISGP) else part
+            for part in self.components
+        ]
+        return replace(self, components=parts)
 
     def _component_moments(self, x: Tensor) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
         means, variances = zip(*(part.moments(x) for part in self.components), strict=True)

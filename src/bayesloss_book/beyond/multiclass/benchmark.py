@@ -26,6 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.links.joint import JointFit, fit_joint_links
 from bayesloss.learning.links.multinomial import FoldedFits, folds_of
 from bayesloss.learning.sources.priors import CentredISGP
@@ -149,7 +150,7 @@ def joint_fit(cases: LinearScores, *, max_iter: int = 30, lines: bool = False) -
         kernel = TrigonometricKernel(a=2.5, c=0.5 / reach, n_basis=2).scaled(1e-8)
         return [CentredISGP(kernel, tau=1e-4)]  # of slope 1, but for a part in ten thousand
 
-    family = line if lines else LinkgisticClassifier()._priors.joint_family
+    family = line if lines else Settings.of(LinkgisticClassifier()).priors.joint_family
     return fit_joint_links(cases, family, tol=_TOL, max_iter=max_iter)
 
 

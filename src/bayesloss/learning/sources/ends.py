@@ -14,16 +14,13 @@ coefficients, so that its moments stay exact: with h the features of the ISGP, t
 and the band widens with the distance by what the data leave open of the slope.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from bayesloss.learning.inference.mixtures import PosteriorMixture
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 
-__all__ = ["StraightEnds", "with_straight_ends"]
+__all__ = ["StraightEnds"]
 
 _STRETCH = 0.125  # of which the slope is taken, in halves of the range: longer is too sure
 
@@ -60,14 +57,3 @@ class StraightEnds(ISGP[Basis]):
         end = torch.where(x < 0, -self.edge, self.edge).to(x.dtype)
         back = (1 - _STRETCH) * end
         return held, end, back, (x - held) / (end - back)
-
-
-def with_straight_ends(mixture: PosteriorMixture) -> PosteriorMixture:
-    """The mixture with ISGPs that go on straight beyond [-1, 1]; other priors stay."""
-    return replace(
-        mixture,
-        components=[
-            replace(part, prior=StraightEnds(part.prior)) if isinstance(part.prior, ISGP) else part
-            for part in mixture.components
-        ],
-    )

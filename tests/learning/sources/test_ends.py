@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
-from bayesloss.learning.inference.ends import StraightEnds, with_straight_ends
+from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.inference.mixtures import PosteriorMixture
 
 INSIDE = torch.linspace(-1, 1, 21, dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_moments_are_those_of_the_draws():
     noise = torch.randn(21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     posterior = laplace(plain, Gaussian(25.0), INSIDE, torch.tanh(2 * INSIDE) + 0.2 * noise)
     one = PosteriorMixture([posterior], torch.ones(1, dtype=torch.float64))
-    mixture, n = with_straight_ends(one), 20_000
+    mixture, n = one.with_straight_ends(), 20_000
     paths = mixture.sample_source(BEYOND, n, torch.Generator().manual_seed(2))
     mean, variance = mixture.moments(BEYOND)
     assert bool(((paths.mean(dim=0) - mean).abs() < 4 * (variance / n).sqrt()).all())
@@ -76,5 +76,5 @@ def test_moments_are_those_of_the_draws():
 def test_a_gaussian_process_stays_as_it_is():
     prior = GP(TrigonometricKernel(a=1.5, c=0.25, n_basis=6))
     posterior = laplace(prior, Gaussian(25.0), INSIDE, INSIDE)
-    mixture = with_straight_ends(PosteriorMixture([posterior], torch.ones(1).double()))
+    mixture = PosteriorMixture([posterior], torch.ones(1).double()).with_straight_ends()
     assert mixture.components[0] is posterior

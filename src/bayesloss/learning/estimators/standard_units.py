@@ -1,0 +1,133 @@
+r"""Standard units of inputs and targets: a fit that begins there suits any units.
+
+Inputs are mapped by g (:mod:`bayesloss.learning.data.range_map`), and then span [-1, 1]; targets
+have mean 0 and standard deviation 1, and increase with the inputs, for a negative scale mirrors
+those that do not:
+
+    u = (g(x) - x_location) / x_scale,      v = (y - y_location) / y_scale.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesloss.arrays import as_float64
+from bayesloss.learning.data.range_map import DEPTHS, RangeMap
+from bayesloss.learning.data.rows import Rows, extremes, largest, size
+
+__all__ = ["Moments", "StandardUnits"]
+
+Array = NDArray[np.float64]
+
+_SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
+_TINY = np.finfo(np.float64).tiny
+
+
+class Moments(NamedTuple):
+    """Of data in standard units: the sum of weights, the correlation, and the inputs' spread."""
+
+    total: float
+    correlation: float
+    x_spread: float
+
+    @property
+    def direction_in_doubt(self) -> bool:
+        """Whether the sign of the correlation may be an accident of sampling.
+
+        Fisher's transformation: atanh of a correlation has a standard error of 1 / sqrt(n - 3).
+        """
+        n = self.total
+        return n > 3 and abs(self.correlation) < math.tanh(1.96 / math.sqrt(n - 3))
+
+
+@dataclass(frozen=True)
+class StandardUnits:
+    """A map of inputs, locations and scales."""
+
+    range_map: RangeMap
+    x_location: float
+    x_scale: float
+    y_location: float
+    y_scale: float
+
+    @classmethod
+    def of(cls, rows: Rows, robust: bool) -> tuple["StandardUnits", Moments]:
+        """Learn them from data, as if targets increased; with a map of the inputs if ``robust``.
+
+        Raises
+        ------
+        ValueError
+            If a value is not finite, fewer than two inputs are distinct, all targets are equal, or
+            either varies by less or more than floating-point numbers can tell.
+        """
+        x_ends, y_ends = rows.fold(extremes, merge=largest).reshape(2, 2) * [-1, 1]
+        _check_ends(x_ends, y_ends, rows)
+        range_map = RangeMap()
+        if robust:
+            points, weight = map(as_float64, rows.distribution(DEPTHS.numpy()))
+            range_map = RangeMap.fit(points, weight)
+        low, high = range_map(torch.from_numpy(x_ends)).numpy() / 2
+        if high - low < _TINY:
+            raise ValueError(
+                f"expected inputs that vary by more than {_TINY:.3g}, got {2 * (high - low):.3g}: "
+                "rescale them"
+            )
+        total, target = rows.fold(_sums).tolist()
+        # As yet a power of two near the scale keeps squares and products in floating point's range.
+        rough = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
+        units = cls(range_map, low + high, high - low, target / total, rough)
+        x_mean, x_square, product, y_square = (rows.fold(_moments, units) / total).tolist()
+        x_spread, y_spread = math.sqrt(x_square - x_mean**2), math.sqrt(y_square)
+        units = cls(range_map, low + high, high - low, target / total, rough * y_spread)
+        return units, Moments(total, product / (x_spread * y_spread), x_spread)
+
+    def inputs(self, x: Array) -> Tensor:
+        """Inputs of shape (n,) in standard units."""
+        mapped = self.range_map(as_float64(x)).numpy()
+        return torch.from_numpy((mapped - self.x_location) / self.x_scale)
+
+    def targets(self, y: Array) -> Tensor:
+        """Targets of shape (n,) in standard units."""
+        return torch.from_numpy((y - self.y_location) / self.y_scale)
+
+    def original_inputs(self, u: list[float]) -> list[float]:
+        """Inputs in their own units."""
+        return self.range_map.inverse(self.x_location + self.x_scale * as_float64(u)).tolist()
+
+    def original_targets(self, v: Tensor) -> Array:
+        """Targets in their own units."""
+        return self.y_location + self.y_scale * v.numpy()
+
+
+def _check_ends(x: Array, y: Array, rows: Rows) -> None:
+    """Refuse data whose extremes are not finite, or do not differ."""
+    for name, ends in (("X", x), ("y", y)):
+        if np.isnan(ends).any() or (np.isinf(ends).any() and ends[0] <= ends[1]):
+            raise ValueError(f"expected finite {name}, got NaN or infinity")
+    if x[0] >= x[1]:
+        raise ValueError(f"expected at least 2 distinct inputs, got {int(x[0] == x[1])}")
+    if y[0] == y[1]:
+        raise ValueError(f"expected a target that varies, got {rows.fold(size)} times {y[0]}")
+    spread = y[1] / 2 - y[0] / 2
+    if not _SPREADS[0] < spread < _SPREADS[1]:
+        raise ValueError(
+            f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
+            f"{2 * spread:.3g}: rescale it"
+        )
+
+
+def _sums(x: Array, y: Array, weight: Array) -> Array:
+    """The sums of 1 and y."""
+    return np.array([weight.sum(), (weight * y).sum()])
+
+
+def _moments(x: Array, y: Array, weight: Array, units: StandardUnits) -> Array:
+    """The sums of u, u^2, u v and v^2."""
+    u, v = units.inputs(x).numpy(), units.targets(y).numpy()
+    wu = weight * u
+    return np.array([wu.sum(), wu @ u, wu @ v, (weight * v**2).sum()])

@@ -1,0 +1,118 @@
+"""Tests of displays: what they draw is what estimators say."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from sklearn.datasets import load_iris
+
+from bayesloss import ISGPRegressor, LinkDisplay, LinkgisticClassifier, MonotoneDisplay
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def test_matplotlib_is_loaded_when_called_for():
+    code = "import sys, bayesloss; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+class TestLink:
+    X, y = load_iris(return_X_y=True)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls):
+        return LinkgisticClassifier().fit(cls.X[50:], cls.y[50:])
+
+    def test_curve_and_band(self, model):
+        _, ax = plt.subplots()
+        display = LinkDisplay.from_estimator(model, ax=ax, level=0.8)
+        (line,) = ax.lines
+        train = model.scores(self.X[50:])
+        evenly = np.linspace(train.min(), train.max(), 300)  # from the least score upwards
+        np.testing.assert_allclose(display.scores, evenly, rtol=1e-12)
+        np.testing.assert_array_equal(line.get_ydata(), model.link_.inverse_link(display.scores))
+        band = model.link_.inverse_link_band(display.scores, level=0.8)
+        np.testing.assert_array_equal([display.low, display.high], band)
+        assert (display.low < display.high).all()
+        # Far out the law of the probability is so skewed that its mean is beyond its quantiles.
+        inner = (display.probability > 0.01) & (display.probability < 0.99)
+        assert (display.low < display.probability)[inner].all()
+        assert (display.probability < display.high)[inner].all()
+        assert display.ax_ is ax
+        assert ax.get_ylabel() == "probability of 2"
+        assert display.plot(ax) is display
+
+    def test_one_of_many_classes(self):
+        names = np.array(["setosa", "versicolor", "virginica"])[self.y]
+        model = LinkgisticClassifier(multi_class="ovr").fit(self.X, names)
+        assert LinkDisplay.from_estimator(model, target="versicolor").name == "versicolor"
+        for target in (None, "rose"):
+            with pytest.raises(ValueError, match=f"expected a target of .*, got {target!r}"):
+                LinkDisplay.from_estimator(model, target=target)
+
+    def test_the_class_without_a_link(self, model):
+        with pytest.raises(ValueError, match="expected target=.*2.*, which has the link, got 1"):
+            LinkDisplay.from_estimator(model, target=1)
+
+    def test_without_matplotlib(self, model, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(ImportError, match=r"pip install 'bayesloss\[plot\]'"):
+            LinkDisplay.from_estimator(model)
+
+
+class TestMonotone:
+    generator = np.random.default_rng(0)
+    X = np.exp(generator.normal(size=(40, 1)))
+    y = np.log(X[:, 0]) + 0.2 * generator.normal(size=40)
+    data = (X, y)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls):
+        return ISGPRegressor(n_basis=4).fit(*cls.data)
+
+    def test_it_draws_what_the_estimator_says(self, model):
+        _, ax = plt.subplots()
+        display = MonotoneDisplay.from_estimator(model, *self.data, level=0.8, n_points=30, ax=ax)
+        assert display.ax_ is ax
+        (line,) = ax.get_lines()
+        x, mean = line.get_data()
+        assert (x.min(), x.max()) == pytest.approx((self.X.min(), self.X.max()))
+        np.testing.assert_allclose(mean, model.predict(x[:, None]), rtol=1e-10)
+        low, high = model.predict_interval(x[:, None], 0.8)
+        np.testing.assert_allclose(display.curve, (low, high))
+        assert np.all(display.observation[0] < low)
+        assert np.all(high < display.observation[1])
+        np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], self.y)
+        assert display.plot().ax_ is not ax
+
+    def test_data_frames(self):
+        frame = pd.DataFrame(self.X, columns=["income"])
+        model = ISGPRegressor(n_basis=4).fit(frame, self.y)
+        MonotoneDisplay.from_estimator(model, frame, self.y)
+
+    def test_without_matplotlib(self, model, monkeypatch):
+        monkeypatch.setitem(sys.modules, "matplotlib", None)
+        with pytest.raises(ImportError, match=r"bayesloss\[plot\]"):
+            MonotoneDisplay.from_estimator(model, *self.data)
+
+    def test_shapes(self, model):
+        with pytest.raises(ValueError, match=r"expected X of shape \(n, 1\) and y .*, got \(40,\)"):
+            MonotoneDisplay.from_estimator(model, self.X[:, 0], self.y)
+
+    def test_data_and_both_bands_can_be_told_apart(self, model):
+        """Dots of less than three points across hide no band, and the inner is twice as dark."""
+        ax = MonotoneDisplay.from_estimator(model, *self.data).ax_
+        dots, outer, inner = ax.collections
+        assert np.all(np.sqrt(dots.get_sizes()) < 3)
+        assert inner.get_alpha() > 2 * outer.get_alpha() > 0.2
+        labels = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert labels == ["data", "95 % of new data", "95 % of curve", "mean"]

@@ -1,0 +1,80 @@
+"""Tests of the units that a fit is done in: any units of the data come to the same."""
+
+import numpy as np
+import pytest
+import torch
+
+from bayesloss import ISGPRegressor
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.estimators.standard_units import StandardUnits
+
+# The search for the hyper-parameters stops where the evidence is flat to 1e-3 nats a unit. Rounding
+# errors in the data may end it elsewhere on that flat top, where predictions differ in the fifth
+# digit or so; everything else would show in the first.
+SAME = {"rtol": 1e-3, "atol": 1e-4}
+
+
+def simulate(n=60, noise=0.2, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-1, 1, n)
+    return x[:, None], np.tanh(2 * x) + noise * generator.normal(size=n)
+
+
+def fit(X, y, sample_weight=None, **settings):
+    return ISGPRegressor(**{"n_basis": 8} | settings).fit(X, y, sample_weight)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_are_those_of_weighted_data(weighted):
+    X, y = simulate()
+    weight = np.random.default_rng(1).uniform(1, 2, 60) if weighted else np.ones(60)
+    units, moments = StandardUnits.of(Rows(7 + X[:, 0] / 3, 5 * y, weight), robust=False)
+    assert moments.total == pytest.approx(weight.sum())
+    cov = np.cov(X[:, 0], y, aweights=weight, ddof=0)
+    expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
+    assert moments.correlation == pytest.approx(expected)
+    assert moments.x_spread == pytest.approx(np.sqrt(cov[0, 0]) * 2 / np.ptp(X))
+    targets = units.targets(5 * y).numpy()
+    assert np.average(targets, weights=weight) == pytest.approx(0, abs=1e-12)
+    assert np.average(targets**2, weights=weight) == pytest.approx(1)
+    np.testing.assert_allclose(units.original_targets(torch.from_numpy(targets)), 5 * y)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_posterior_is_in_standard_units(sign):
+    """Inputs over [-1, 1]; targets with mean 0 and standard deviation 1, increasing."""
+    X, y = simulate()
+    X, y = 3 + 2 * X, sign * (5 * y - 1)
+    model = fit(X, y, average_hyperparameters=False)
+    x, targets = (values.numpy() for values in model.standardise(X[:, 0], y))
+    assert (x.min(), x.max()) == pytest.approx((-1, 1))
+    assert (targets.mean(), targets.std()) == pytest.approx((0, 1), abs=1e-12)
+    assert np.corrcoef(x, targets)[0, 1] > 0
+    mean = model.posterior_.mean(torch.from_numpy(x)).numpy()
+    np.testing.assert_allclose(model.predict(X), y.mean() + sign * y.std() * mean, rtol=1e-12)
+
+
+class TestUnits:
+    X, y = simulate(30)
+
+    @pytest.mark.parametrize("scale", [2.0**660, 2.0**-660, 2.0**-1000, 2.0**1000])
+    def test_inputs_of_any_size(self, scale):
+        """A power of two: not a digit changes."""
+        expected = fit(self.X, self.y).predict(self.X)
+        got = fit(scale * self.X, self.y).predict(scale * self.X)
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+    @pytest.mark.parametrize("scale", [2.0**-450, 2.0**450])
+    def test_targets_of_nearly_any_size(self, scale):
+        model = fit(self.X, scale * self.y)
+        expected = fit(self.X, self.y)
+        np.testing.assert_allclose(model.predict(self.X) / scale, expected.predict(self.X), **SAME)
+
+    @pytest.mark.parametrize("scale", [1e-160, 1e160, 1e-310, 1e300])
+    def test_targets_whose_squares_are_no_numbers(self, scale):
+        with pytest.raises(ValueError, match="expected a target that varies by 1e-150 to 1e.150"):
+            fit(self.X, scale * self.y)
+
+    def test_inputs_too_near(self):
+        with pytest.raises(ValueError, match="expected inputs that vary by more than 2.23e-308"):
+            fit(1e-320 * self.X, self.y)
