@@ -24,9 +24,6 @@ from bayesloss.learning.inference import laplace as laplace_module
 from bayesloss.learning.inference.laplace import LogJoint, Mode, approximate, find_mode
 from bayesloss.learning.inference.likelihoods import Bernoulli
 
-# torch.func compiles a helper by torch.jit, which recent releases deprecate.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
 
