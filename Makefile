@@ -72,10 +72,10 @@ _build/newest/.venv _build/lowest/.venv:
 	    -e '.[book,pdf,test]'
 
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
-	$(BIN)/python tools/processors.py $(if $(ON),--on "$(ON)") $(if $(PAGE),book/$(PAGE).ipynb)
+	$(BIN)/python tools/processors.py $(if $(PAGE),book/$(PAGE).ipynb) $(if $(ON),--on "$(ON)")
 
 test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdicts stay? (PAGE=... SEEDS="1 2")
-	$(BIN)/python tools/seeds.py $(if $(SEEDS),--seeds $(SEEDS)) $(PAGE)
+	$(BIN)/python tools/seeds.py $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))
 
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)

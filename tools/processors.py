@@ -110,9 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             start = time.monotonic()
             differed, tried = differing(chosen.path, PROCESSORS[name] | count)
             rows.append(Row(name, threads, differed, tried, time.monotonic() - start))
-    left_out = [name for name in PROCESSORS if name not in can]
     print("", *table(rows), sep="\n")
-    print(f"left out, for want of instructions: {', '.join(left_out)}" if left_out else "", end="")
+    if left_out := [name for name in PROCESSORS if name not in can]:
+        print(f"left out, for want of instructions: {', '.join(left_out)}")
     return int(any(row.differed or not row.tried for row in rows))
 
 

@@ -24,9 +24,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 
-# torch.func compiles a helper by torch.jit, which recent releases deprecate.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
 

@@ -21,9 +21,6 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.sources.nystrom import NystromBasis
 
-# Forward differentiation compiles a helper by torch.jit, which recent releases deprecate.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 
 

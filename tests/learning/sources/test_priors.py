@@ -15,9 +15,6 @@ from hypothesis import strategies as st
 from bayesloss import GP, ISGP, TrigonometricKernel
 from bayesloss.learning.sources.priors import CentredISGP
 
-# torch.func compiles a helper by torch.jit, which recent releases deprecate.
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 
