@@ -55,7 +55,10 @@ def test_scores_are_those_of_refits_without_each_datum():
         fixed, _ = fit_fixed_link(data, Bernoulli().loss, 1e-6)
         given = torch.from_numpy(x)
         model_of_link = LinkModel(
-            Bernoulli(), lambda _, C=C, X=X, y=y: _prior(X, y, C), Settings.of(model).noise, ordered=True
+            Bernoulli(),
+            lambda _, C=C, X=X, y=y: _prior(X, y, C),
+            Settings.of(model).noise,
+            ordered=True,
         )
         out = _Given(fixed.scores[0] - fixed.offset[0] - given)
         link = fit_links(data, model_of_link, tol=1e-4, max_iter=0, leave_one_out=out, fixed=fixed)

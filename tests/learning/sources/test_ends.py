@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
-from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.inference.mixtures import PosteriorMixture
+from bayesloss.learning.sources.ends import StraightEnds
 
 INSIDE = torch.linspace(-1, 1, 21, dtype=torch.float64)
 BEYOND = torch.tensor([-40, -3, -1.5, 1.5, 3, 40], dtype=torch.float64)

@@ -222,7 +222,10 @@ def fit_problems(problems: Problems, C: float, joint: bool, settings: Settings) 
                 "have long tails"
             )
     link_of = partial(
-        FittedLink.of, loss=settings.likelihood.loss, weight=data.weight.cpu(), constant_ends=constant_ends
+        FittedLink.of,
+        loss=settings.likelihood.loss,
+        weight=data.weight.cpu(),
+        constant_ends=constant_ends,
     )
     scores = fit.scores.cpu()
     if isinstance(fit, JointFit):

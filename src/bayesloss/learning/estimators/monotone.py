@@ -24,7 +24,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.learning.data.binning import joined, triangle
 from bayesloss.learning.data.dask_inputs import array_of, is_dask
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
@@ -35,6 +34,7 @@ from bayesloss.learning.data.estimator_base import (
 )
 from bayesloss.learning.data.rows import DaskRows, Rows
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
+from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian, Observations
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters

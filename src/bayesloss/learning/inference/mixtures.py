@@ -50,7 +50,8 @@ from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likeli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.learning.sources.ends import StraightEnds
+from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
