@@ -67,8 +67,12 @@ def test_defaults_are_documented(name):
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
     """Of what a module has for others, too; or else that of its relatives there."""
-    shown = [each for name in getattr(module, "__all__", ()) for each in described(name, module)]
-    shown = [each for each in shown if callable(each) and each.__module__ == module.__name__]
+    public = [
+        name
+        for name, each in vars(module).items()
+        if not name.startswith("_") and getattr(each, "__module__", None) == module.__name__
+    ]
+    shown = [each for name in public for each in described(name, module) if callable(each)]
     kin = [(name, default) for each in shown for name, default in documented(each).items()]
     for each in shown:
         told, text = documented(each), inspect.getdoc(each) or ""

@@ -5,8 +5,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-__all__ = ["as_float64", "as_number", "as_points", "as_scalar"]
-
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:
     """Numbers as a tensor in float64; a tensor keeps its gradient.

@@ -15,8 +15,6 @@ from torch import Tensor
 from bayesloss.arrays import as_float64
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["CompositeLoss"]
-
 _FAR = 2.0**60  # the inverse of a source is looked for up to here
 
 

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from bayesloss.arrays import as_number, as_scalar
 
-__all__ = ["SquaredExponential"]
-
 _BLOCK = 2**22  # numbers in a block of differences: 32 MB in float64
 
 

@@ -15,8 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Memory", "step_sizes"]
-
 _PAIRS = 10  # steps that are remembered
 _TRIALS = 30  # of a step's length
 _FAIR = 1e-4  # part of the rise promised by the slope that a step has to bring

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
-__all__ = ["Evaluation", "Minimum", "differentiated", "minimise"]
-
 Evaluation = Callable[[Tensor], tuple[float, Tensor]]  # a point's value and the gradient there
 
 _MOUNTAIN = 1e12

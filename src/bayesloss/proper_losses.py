@@ -24,8 +24,6 @@ from torch import Tensor
 
 from bayesloss.arrays import as_float64
 
-__all__ = ["LogLoss", "MatsushitaLoss", "ProperLoss", "SkewedLogLoss", "SquareLoss"]
-
 
 class ProperLoss(ABC):
     """A strictly proper loss for two classes, with its canonical link.

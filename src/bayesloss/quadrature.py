@@ -6,8 +6,6 @@ import torch
 from numpy.polynomial.hermite_e import hermegauss
 from torch import Tensor
 
-__all__ = ["gauss_hermite"]
-
 
 @cache
 @torch.inference_mode(False)  # the numbers are kept, for gradients, too

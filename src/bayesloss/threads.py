@@ -6,8 +6,6 @@ from contextlib import contextmanager
 import torch
 from threadpoolctl import threadpool_limits
 
-__all__ = ["fixed_threads"]
-
 
 @contextmanager
 def fixed_threads(threads: int) -> Iterator[None]:

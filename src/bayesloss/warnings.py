@@ -3,8 +3,6 @@
 import sys
 import warnings
 
-__all__ = ["warn_caller"]
-
 # Whose lines stand between a user's call and ours: decorators, pipelines, cross-validation.
 _BETWEEN = ("bayesloss.", "beartype.", "jaxtyping.", "joblib.", "sklearn.", "torch.")
 

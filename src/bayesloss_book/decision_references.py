@@ -14,17 +14,6 @@ from bayesloss.calibrating.decision_theory import checked_losses, checked_masses
 from bayesloss.calibrating.loss_em import Family, LossEM, alternate, objective, tilted
 from bayesloss.calibrating.utility import utility
 
-__all__ = [
-    "discretise",
-    "kl_divergence",
-    "log_gain",
-    "lower_bound",
-    "mixed_loss_em",
-    "optimal_actions",
-    "prediction_losses",
-    "tilted_posterior",
-]
-
 
 def optimal_actions(p: Tensor, losses: Tensor, *, tolerance: float = 1e-12) -> Tensor:
     """Which actions have the least risk, or one larger by no more than the tolerance: (..., A)."""

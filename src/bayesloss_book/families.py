@@ -17,8 +17,6 @@ from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 
-__all__ = ["Family", "Member", "gaussians"]
-
 _MAX_ITER = 500
 _GRADIENT = 1e-6  # nats per unit of a parameter: far below what a figure or a decision shows
 

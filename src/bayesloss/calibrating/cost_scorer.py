@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.metadata_routing import MetadataRequest
 
-__all__ = ["CostScorer"]
-
 
 class CostScorer:
     """Minus the mean cost under a cost matrix; see :meth:`CostMatrix.scorer`."""

@@ -19,8 +19,6 @@ from scipy.special import ndtri
 
 from bayesloss.calibrating.cost_scorer import CostScorer
 
-__all__ = ["CostMatrix"]
-
 _SUM = 1e-6  # probabilities in single precision pass, slips do not
 
 

@@ -10,14 +10,6 @@ a distribution over it is the masses of the cells. Everything then is a sum:
 import torch
 from torch import Tensor
 
-__all__ = [
-    "bayes_action",
-    "checked_losses",
-    "checked_masses",
-    "loss_divergence",
-    "posterior_risk",
-]
-
 _SUM = 1e-6  # masses in single precision pass, slips do not
 
 

@@ -19,8 +19,6 @@ from bayesloss.calibrating.probit.laplace import find_mode, laplace_probit
 from bayesloss.calibrating.probit_classifier import ProbitClassifier
 from bayesloss.calibrating.utility import check_max_loss
 
-__all__ = ["GPClassifier", "LossEMClassifier"]
-
 
 class GPClassifier(ProbitClassifier):
     r"""Gaussian process classification: :math:`p(y \mid x, f) = \Phi(y f(x))`.

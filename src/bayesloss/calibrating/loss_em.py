@@ -29,16 +29,6 @@ from torch import Tensor
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
 
-__all__ = [
-    "Family",
-    "LossEM",
-    "alternate",
-    "linearised_loss_em",
-    "loss_em",
-    "objective",
-    "tilted",
-]
-
 
 class Family(Protocol):
     """Distributions over K states, to one of which q is restricted."""

@@ -19,8 +19,6 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LossEMResult", "loss_em_probit"]
-
 
 @dataclass(frozen=True)
 class LossEMResult:

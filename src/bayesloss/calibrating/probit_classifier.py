@@ -23,8 +23,6 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss.warnings import warn_caller
 
-__all__ = ["ProbitClassifier"]
-
 _TOLD = 1e-3  # nats a row: a fit has told something when held-out labels are so much likelier
 
 

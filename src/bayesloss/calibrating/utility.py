@@ -18,8 +18,6 @@ from torch import Tensor
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.decision_theory import checked_losses
 
-__all__ = ["LogUtility", "check_max_loss", "losses_below", "utility"]
-
 
 def utility(losses: Tensor, M: float) -> Tensor:
     """The utility M - L, LHG eq. (7), of shape (K, A).

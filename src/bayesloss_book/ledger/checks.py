@@ -32,19 +32,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesloss_book.ledger.claims import TRUE, Finding, answer, ledger
 
-__all__ = [
-    "LedgerMismatch",
-    "LedgerWarning",
-    "check_formula",
-    "check_numbers",
-    "check_setting",
-    "check_statement",
-    "every",
-    "prose",
-    "within",
-    "within_errors",
-]
-
 Outcome = tuple[ArrayLike, str]
 
 

@@ -28,15 +28,6 @@ from bayesloss.calibrating.probit.whitened_gp import (
 )
 from bayesloss.warnings import warn_caller
 
-__all__ = [
-    "combine_sites",
-    "expectation_propagation",
-    "fit_sites",
-    "match_moments",
-    "standard_normal",
-    "warn_if_unsettled",
-]
-
 _DEPTH = 3  # sweeps over which the extrapolation looks back
 # The sites have settled when none would change by more, relative to 1 + its size, in units of the
 # latent value's spread and the probit noise.

@@ -32,15 +32,6 @@ from bayesloss.calibrating.probit.laplace import find_mode
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
 from bayesloss.kernels import SquaredExponential
 
-__all__ = [
-    "ChosenKernel",
-    "KernelEvidence",
-    "choose_kernel",
-    "column_scales",
-    "kernel_evidence",
-    "stratified_rows",
-]
-
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
 # number; and amplitudes.

@@ -22,8 +22,6 @@ from bayesloss.calibrating.probit.whitened_gp import (
 )
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LogTerm", "find_mode", "laplace_probit", "log_joint"]
-
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
 
 

@@ -29,8 +29,6 @@ from bayesloss.calibrating.probit.expectation_propagation import (
 )
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights
 
-__all__ = ["GaussianUtility", "tilted_ep"]
-
 _SETTLED = 1e-8  # the utility's site has settled when no entry changes by more
 
 

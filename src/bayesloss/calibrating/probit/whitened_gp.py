@@ -20,18 +20,6 @@ from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
 
-__all__ = [
-    "GaussianWeights",
-    "WhitenedGP",
-    "cavity",
-    "curvature",
-    "decide",
-    "hazard",
-    "log_likelihood",
-    "predictive",
-    "skewness",
-]
-
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11

@@ -29,8 +29,6 @@ from bayesloss.learning.calibration.calibrator_base import checked_labels
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 
-__all__ = ["CalibratedClassifier"]
-
 Array = NDArray[np.float64]
 
 

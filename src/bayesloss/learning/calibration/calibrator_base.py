@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-__all__ = ["WIDER", "as_scores", "checked_labels", "counted_cases", "read_rows"]
-
 from bayesloss.learning.data.dask_inputs import is_dask
 from bayesloss.learning.data.rows import Rows
 

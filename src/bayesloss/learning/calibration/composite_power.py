@@ -15,8 +15,6 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 from scipy.special import softmax
 
-__all__ = ["composite_power"]
-
 _NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
 
 

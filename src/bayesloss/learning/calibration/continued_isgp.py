@@ -16,8 +16,6 @@ from torch import Tensor
 
 from bayesloss.learning.sources.priors import CentredISGP
 
-__all__ = ["ContinuedISGP"]
-
 
 class ContinuedISGP(CentredISGP):
     """A :class:`CentredISGP` whose paths are straight beyond [-1/c, 1/c]."""

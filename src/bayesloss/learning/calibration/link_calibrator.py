@@ -46,8 +46,6 @@ from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LinkCalibrator"]
-
 Array = NDArray[np.float64]
 
 _N_BASIS = 32

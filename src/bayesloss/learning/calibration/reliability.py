@@ -24,8 +24,6 @@ from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
 
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 
-__all__ = ["Credible", "Reliability", "positive_labels", "reliability"]
-
 Array = NDArray[np.float64]
 
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly

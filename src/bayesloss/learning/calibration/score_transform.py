@@ -30,8 +30,6 @@ from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_caller
 
-__all__ = ["PlattSigmoid", "ScoreTransform", "fit_platt", "last_log_odds"]
-
 Array = NDArray[np.float64]
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is

@@ -47,8 +47,6 @@ from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
-__all__ = ["SoftmaxCalibrator"]
-
 Array = NDArray[np.float64]
 
 _TEMPERATURES = (1e-4, 1e4)

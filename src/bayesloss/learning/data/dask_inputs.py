@@ -29,8 +29,6 @@ from torch import Tensor
 from bayesloss.learning.data.duplicates import row_hashes
 from bayesloss.learning.data.inputs import DenseInputs, Directions, Inputs, PerColumn, PerRow
 
-__all__ = ["DaskInputs", "aligned", "array_of", "folded", "is_dask", "on_client"]
-
 _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
 _MERGED = 16  # blocks whose results are merged where they are, before they travel
 

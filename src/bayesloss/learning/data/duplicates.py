@@ -23,8 +23,6 @@ from numpy import ndarray
 from scipy.sparse import issparse
 from torch import Tensor
 
-__all__ = ["agreement", "equal_rows", "merge_duplicates", "row_hashes"]
-
 _CELLS = 2**16  # numbers hashed at a time, which a cache holds
 _ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
 

@@ -13,15 +13,6 @@ from sklearn.utils.validation import _check_sample_weight
 
 from bayesloss.learning.data.dask_inputs import is_dask
 
-__all__ = [
-    "all_or_nothing",
-    "axes_or_new",
-    "by_blocks",
-    "check_level",
-    "check_weights",
-    "remember_columns",
-]
-
 F = TypeVar("F", bound=Callable)
 
 

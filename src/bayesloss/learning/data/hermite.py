@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["HermiteTable", "moved"]
-
 
 class HermiteTable:
     """Functions of one variable given by values and slopes at equally spaced nodes.

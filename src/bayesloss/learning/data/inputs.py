@@ -28,15 +28,6 @@ from torch import Tensor
 
 from bayesloss.learning.data.duplicates import equal_rows
 
-__all__ = [
-    "DenseInputs",
-    "Inputs",
-    "SparseInputs",
-    "as_inputs",
-    "canonical",
-    "centred_scores",
-]
-
 _BLOCK = 2**17  # numbers in a block of rows: a megabyte, which a processor's cache holds
 _ROWS = 1024  # data in a block of products
 _PREDICTED = 2**21  # numbers in a block of prediction

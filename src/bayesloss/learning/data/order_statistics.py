@@ -13,8 +13,6 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 from numpy.typing import NDArray
 
-__all__ = ["points_at"]
-
 # Of each cell the least key, and the weight and the number of its rows.
 Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
 

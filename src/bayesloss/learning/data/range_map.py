@@ -36,8 +36,6 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 
-__all__ = ["DEPTHS", "RangeMap", "robust_reach"]
-
 _LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
 _STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
 _FAR = 5.0  # what lies this much farther out than the rest would shorten the rest

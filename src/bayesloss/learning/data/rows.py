@@ -18,8 +18,6 @@ from sklearn.utils import gen_batches
 from bayesloss.learning.data.dask_inputs import aligned, array_of, folded
 from bayesloss.learning.data.order_statistics import points_at
 
-__all__ = ["DaskRows", "Rows", "extremes", "largest", "size"]
-
 Array = NDArray[np.float64]
 
 _PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory

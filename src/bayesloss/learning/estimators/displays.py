@@ -22,8 +22,6 @@ from bayesloss.learning.links.fitted_link import FittedLink
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["LinkDisplay", "MonotoneDisplay"]
-
 _POINTS = 300
 
 

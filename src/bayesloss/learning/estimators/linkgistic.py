@@ -36,8 +36,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LinkgisticClassifier"]
-
 _MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
 
 

@@ -43,8 +43,6 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["LinkgisticClassifierCV"]
-
 _RANGE = (1e-4, 1e4)  # of C, as in scikit-learn
 _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better

@@ -45,8 +45,6 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.warnings import warn_caller
 
-__all__ = ["SIZES", "Problems", "Settings", "fit_problems", "read_problems"]
-
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
 

@@ -43,8 +43,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.threads import fixed_threads
 from bayesloss.warnings import warn_caller
 
-__all__ = ["SEARCH_RANGES", "ISGPRegressor"]
-
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
 # Ranges of the search, in units of the target's standard deviation. The intercept's prior never

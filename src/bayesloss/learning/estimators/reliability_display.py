@@ -8,8 +8,6 @@ from sklearn.utils._response import _get_response_values_binary
 
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
 
-__all__ = ["ReliabilityDisplay"]
-
 Array = NDArray[np.float64]
 
 _CURVE = 201  # points of the curve that is drawn

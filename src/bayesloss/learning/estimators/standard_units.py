@@ -20,8 +20,6 @@ from bayesloss.arrays import as_float64
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest, size
 
-__all__ = ["Moments", "StandardUnits"]
-
 Array = NDArray[np.float64]
 
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers

@@ -22,8 +22,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["Features", "few_rows", "joined", "triangle"]
-
 _ROWS = 4096  # data folded in at a time
 _MANY = 2**16  # data from which cells pay, and that are spread over them at a time
 _NODES = 16  # q

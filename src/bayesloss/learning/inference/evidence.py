@@ -44,17 +44,6 @@ from bayesloss.optimise import minimise
 from bayesloss.threads import fixed_threads
 from bayesloss.warnings import warn_caller
 
-__all__ = [
-    "SMOOTHNESS",
-    "EvidenceMaximum",
-    "Objective",
-    "at_smoothness",
-    "evidence_gradient",
-    "joint_at",
-    "maximise_evidence",
-    "theta_of",
-]
-
 Objective = Literal["bound", "laplace", "variational"]
 L = TypeVar("L", bound=Likelihood)
 Trigonometric = SourcePrior[TrigonometricKernel]

@@ -24,8 +24,6 @@ from torch import Tensor
 from bayesloss.learning.inference.laplace import Posterior, check_data
 from bayesloss.learning.inference.log_joint import LogJoint
 
-__all__ = ["WeightedDraws", "log_ratios", "weigh_draws"]
-
 
 @dataclass(frozen=True)
 class WeightedDraws:

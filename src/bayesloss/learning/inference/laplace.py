@@ -18,8 +18,6 @@ from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.warnings import warn_caller
 
-__all__ = ["Posterior", "approximate", "check_data", "laplace"]
-
 
 @dataclass(frozen=True)
 class Posterior:

@@ -19,8 +19,6 @@ from bayesloss.arrays import as_number, as_scalar
 from bayesloss.learning.inference.binning import Features, triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
 
-__all__ = ["Bernoulli", "Gaussian", "Likelihood", "Observations"]
-
 _MANY = 2**16  # data that are spread on a grid at a time
 
 

@@ -19,8 +19,6 @@ from torch import Tensor
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.sources.priors import SourcePrior
 
-__all__ = ["LogDensity", "LogJoint", "Matrix", "Scalar", "Vector"]
-
 Scalar = Float[Tensor, ""]
 Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]

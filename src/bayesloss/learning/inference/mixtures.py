@@ -55,13 +55,6 @@ from bayesloss.learning.sources.priors import ISGP, SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
-__all__ = [
-    "NormalBernoulli",
-    "PosteriorMixture",
-    "average_hyperparameters",
-    "average_priors",
-]
-
 J = TypeVar("J", bound=LogJoint)
 Fit = Callable[[LogJoint, Mode], Posterior]
 

@@ -13,8 +13,6 @@ import torch
 
 from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, Vector
 
-__all__ = ["Mode", "find_mode", "find_modes"]
-
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
 

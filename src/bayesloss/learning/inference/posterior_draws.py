@@ -15,8 +15,6 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 
-__all__ = ["even_normals", "ordered_root"]
-
 _POINTS = 64  # at which the derivative is taken
 
 

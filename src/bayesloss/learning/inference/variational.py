@@ -52,8 +52,6 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.warnings import warn_caller
 
-__all__ = ["Expectation", "GaussianBound", "Trial", "maximise_bound", "nearest", "variational"]
-
 Expectation = Literal["bound", "normal"]
 
 _SETTLED = 1e-6  # nats that the next step would gain

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from bayesloss.learning.weights.weight_search import WeightFit
 
-__all__ = ["BestRound", "DampedSteps", "FullSteps"]
-
 _ANYWHERE = 3  # rounds in which weights go all the way
 _TURN = 0.5  # cosine of the angle below which the way to the next fit turns
 _SHORTER = 0.7  # part of the way before up to which it is shorter

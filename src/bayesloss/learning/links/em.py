@@ -44,8 +44,6 @@ from bayesloss.learning.weights.weight_search import (
     maximise_weights,
 )
 
-__all__ = ["EM", "FIXED_LINK", "LinkEM", "LinkFit", "fit_links"]
-
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
 _WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile

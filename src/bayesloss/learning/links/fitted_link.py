@@ -23,8 +23,6 @@ from bayesloss.learning.inference.posterior_draws import even_normals, ordered_r
 from bayesloss.learning.links.tables import predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["FittedLink", "mean_slope"]
-
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for the ends of bands
 _ROWS = 4096  # data in a block,

@@ -40,8 +40,6 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 
-__all__ = ["SOFTMAX", "JointEM", "JointFit", "fit_joint_links"]
-
 SOFTMAX = "the multinomial regression"  # in the list of what did not settle
 
 _PATIENCE = 3  # rounds in turn without a rise: one may be worse, since sources see held-out scores

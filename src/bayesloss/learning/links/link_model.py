@@ -19,8 +19,6 @@ from bayesloss.learning.links.tables import enough_nodes, expected_log_probabili
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
-__all__ = ["Link", "LinkModel"]
-
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together

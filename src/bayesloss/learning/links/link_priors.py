@@ -19,8 +19,6 @@ from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
-__all__ = ["LinkPriors"]
-
 _SMOOTH = 1.2  # a, where there is no choice by the evidence
 # The family that the evidence chooses from: the variance of f about its level, and its smoothness.
 _STRAYS = (0.3, 0.1, 0.02)

@@ -22,8 +22,6 @@ from bayesloss.learning.weights.weight_search import (
     maximise_weights,
 )
 
-__all__ = ["FoldedFits", "Sources", "common_scale", "fit_softmax", "folds_of"]
-
 _FOLDS = 5
 # Part of tol to which multinomial regressions are fitted: those without a fold begin at that of all
 # data, and what is left undone on their way is held out no more.

@@ -15,8 +15,6 @@ from torch import Tensor
 from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.inference.newton import Mode, find_modes
 
-__all__ = ["Choice", "choose_prior"]
-
 _NEAR = 1e-6  # nats that a mode may be short of: no evidence feels them
 J = TypeVar("J", bound=LogDensity)
 

@@ -23,8 +23,6 @@ from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.weights.hessian_roots import gram
 
-__all__ = ["SoftmaxJoint"]
-
 _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 
 

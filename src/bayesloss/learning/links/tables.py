@@ -20,13 +20,6 @@ from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = [
-    "enough_nodes",
-    "expected_log_probabilities",
-    "predictive_log_odds",
-    "table_nodes",
-]
-
 _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
 

@@ -23,8 +23,6 @@ from torch.autograd import forward_ad
 
 from bayesloss.arrays import as_points
 
-__all__ = ["BLOCK", "Basis"]
-
 BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
 
 

@@ -20,8 +20,6 @@ from torch import Tensor
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 
-__all__ = ["StraightEnds"]
-
 _STRETCH = 0.125  # of which the slope is taken, in halves of the range: longer is too sure
 
 

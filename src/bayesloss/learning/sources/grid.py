@@ -5,8 +5,6 @@ import math
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
-__all__ = ["grid_size"]
-
 
 def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
     """How many nodes scores of this width need for n data.

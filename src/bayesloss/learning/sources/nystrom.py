@@ -18,8 +18,6 @@ from bayesloss.arrays import as_number, as_points
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.sources.basis import BLOCK, Basis
 
-__all__ = ["NystromBasis", "product_integrals"]
-
 
 class NystromBasis(Basis):
     """A basis for the functions of a squared-exponential kernel, from points.

@@ -31,8 +31,6 @@ from bayesloss.arrays import as_number, as_scalar
 from bayesloss.learning.sources.basis import BLOCK, Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
-__all__ = ["GP", "ISGP", "CentredISGP", "SourcePrior", "trigonometric"]
-
 B = TypeVar("B", bound=Basis, covariant=True)
 
 

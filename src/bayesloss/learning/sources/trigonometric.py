@@ -25,8 +25,6 @@ from torch import Tensor
 from bayesloss.arrays import as_number, as_points, as_scalar
 from bayesloss.learning.sources.basis import BLOCK, Basis
 
-__all__ = ["TrigonometricKernel"]
-
 
 class TrigonometricKernel(Basis):
     """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.

@@ -21,8 +21,6 @@ from torch import Tensor
 from bayesloss.learning.data.inputs import Inputs
 from bayesloss.learning.weights.hessian_roots import gram
 
-__all__ = ["MOST_COLUMNS", "Coordinates"]
-
 MOST_COLUMNS = 2048  # beyond which their scales have to do: the covariance would cost d^3
 _SAMPLE = 2048  # data from which the covariance is estimated
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all

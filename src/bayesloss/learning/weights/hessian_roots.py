@@ -14,8 +14,6 @@ from torch import Tensor
 
 from bayesloss.learning.data.inputs import Inputs
 
-__all__ = ["factor_of", "gram", "inverse_root", "sampled", "sampled_hessian"]
-
 _ROWS = 4096  # in a block of which the products are summed
 
 

@@ -43,8 +43,6 @@ from bayesloss.learning.weights.hessian_roots import factor_of, inverse_root, sa
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_curvature
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
-__all__ = ["Influence", "LeaveOneOut"]
-
 _MANY = 4096  # data in a block of which exact leverages are computed
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly

@@ -22,8 +22,6 @@ from bayesloss.learning.data.inputs import Inputs, as_inputs
 from bayesloss.learning.weights.coordinates import MOST_COLUMNS, Coordinates
 from bayesloss.learning.weights.hessian_roots import inverse_root, sampled_hessian
 
-__all__ = ["LinearScores", "Slopes", "by_parts", "mean_curvature"]
-
 _HESSIAN = 4096  # data from which a Hessian is estimated
 _GLANCES = 16  # random directions that tell which data have large leverages
 _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes

@@ -40,8 +40,6 @@ from torch import Tensor
 
 from bayesloss.learning.data.inputs import SparseInputs
 
-__all__ = ["sketched_leverages"]
-
 _SIGNS = 32  # vectors of signs at most,
 _SEEN = 2**14  # and no more than give so many labels
 _DEGREE = 2  # of the polynomial in log g

@@ -19,8 +19,6 @@ from bayesloss.lbfgs import Memory, step_sizes
 from bayesloss.learning.weights.linear_scores import LinearScores, by_parts, mean_curvature
 from bayesloss.proper_losses import ProperLoss
 
-__all__ = ["LogProbability", "WeightFit", "adapted_fit", "fit_fixed_link", "maximise_weights"]
-
 _STRIDE = 8  # where data are many, every eighth datum shows where a fit to all may begin,
 _FEW = 4096  # but no fewer of them than that
 _ROUGH = 5e-4  # tolerance of such a fit

@@ -31,8 +31,6 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
 from bayesloss.warnings import warn_caller
 
-__all__ = ["loss_ep_probit"]
-
 
 def loss_ep_probit(
     features: Tensor,

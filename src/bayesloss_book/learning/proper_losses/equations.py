@@ -8,8 +8,6 @@ from torch import Tensor
 
 from bayesloss.arrays import as_float64
 
-__all__ = ["bregman", "margin_representation"]
-
 
 def bregman(
     generator: Callable[[Tensor], Tensor], x: ArrayLike | Tensor, x0: ArrayLike | Tensor
