@@ -227,7 +227,9 @@ def fit_problems(problems: Problems, C: float, joint: bool, settings: Settings) 
     )
     scores = fit.scores.cpu()
     if isinstance(fit, JointFit):
-        links = [link_of(q, x=x) for q, x in zip(_marginals(fit), scores, strict=True)]
+        links = [
+            link_of(q, x=x, chance=False) for q, x in zip(_marginals(fit), scores, strict=True)
+        ]
         history = {"log_evidence": [torch.tensor([value]) for value in fit.history]}
     else:
         links = [

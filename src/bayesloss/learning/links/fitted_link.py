@@ -74,8 +74,8 @@ class FittedLink:
         weight: Tensor,
         *,
         draws: Tensor | None = None,
-        chance: bool = False,
-        constant_ends: bool = False,
+        chance: bool,
+        constant_ends: bool,
     ) -> Self:
         """The link of a posterior, for scores on the scale of a logistic regression's.
 
