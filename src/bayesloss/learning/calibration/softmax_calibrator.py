@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -45,6 +45,7 @@ from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.optimise import differentiated, minimise
 from bayesloss.warnings import warn_caller
 
 Array = NDArray[np.float64]
@@ -52,7 +53,7 @@ Array = NDArray[np.float64]
 _TEMPERATURES = (1e-4, 1e4)
 _N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
 _FILLED = 0.5  # the part of a kernel's period that a class's u fill
-_STEPS = 500
+_SEARCH = {"maxiter": 500}
 _TINY = float(np.finfo(np.float64).tiny)
 _ROWS = 1_000  # that bands are computed for at a time
 
@@ -173,7 +174,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             self.converged_ &= self._fit_sources(self._mixed(logits), loss)
         if not self.converged_:
             warn_caller(
-                f"a search did not converge in {_STEPS} steps; more cases a class would help",
+                f"a search did not converge in {_SEARCH['maxiter']} steps; more cases a class would "
+                "help",
                 ConvergenceWarning,
             )
         return self
@@ -246,10 +248,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             W = theta.reshape(K, K + 1)
             return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
 
-        theta, converged = _minimise(objective, K * (K + 1))
-        mode = np.eye(K, K + 1) + theta.reshape(K, K + 1).numpy()
+        found = minimise(differentiated(objective), logits.new_zeros(K * (K + 1)), options=_SEARCH)
+        mode = np.eye(K, K + 1) + found.point.reshape(K, K + 1).numpy()
         self.matrix_, self.intercept_ = mode[:, :K].copy(), mode[:, K].copy()
-        return converged
+        return found.converged
 
     def _fit_sources(self, u: Tensor, loss: "_Loss") -> bool:
         """All sources together, in units of their priors' standard deviations."""
@@ -276,10 +278,10 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             ]
             return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
 
-        theta, converged = _minimise(objective, location.numel())
-        Gamma = location + theta.reshape(location.shape) * spread
+        found = minimise(differentiated(objective), u.new_zeros(location.numel()), options=_SEARCH)
+        Gamma = location + found.point.reshape(location.shape) * spread
         self._sources = list(zip(priors, Gamma, strict=True))
-        return converged
+        return found.converged
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
         check_is_fitted(self)
@@ -369,21 +371,6 @@ def _prior_precision(K: int) -> Tensor:
     precision[:, K] = 2 * K
     precision[range(K), range(K)] = 2 * K
     return precision
-
-
-def _minimise(objective: Callable[[Tensor], Tensor], size: int) -> tuple[Tensor, bool]:
-    """The minimum, sought from zero, and whether the search converged."""
-
-    def with_gradient(vector: Array) -> tuple[float, Array]:
-        theta = torch.from_numpy(vector.copy()).requires_grad_()
-        value = objective(theta)
-        (gradient,) = torch.autograd.grad(value, theta)
-        return float(value.detach()), gradient.numpy()
-
-    found = minimize(
-        with_gradient, np.zeros(size), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
-    )
-    return torch.from_numpy(found.x), bool(found.success)
 
 
 def _distributions(scores: Array) -> bool:
