@@ -7,6 +7,7 @@ import torch
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
 from bayesloss.learning.inference.mixtures import PosteriorMixture
 from bayesloss.learning.sources.ends import StraightEnds
+from bayesloss.learning.sources.priors import CentredISGP
 
 INSIDE = torch.linspace(-1, 1, 21, dtype=torch.float64)
 BEYOND = torch.tensor([-40, -3, -1.5, 1.5, 3, 40], dtype=torch.float64)
@@ -14,7 +15,7 @@ BEYOND = torch.tensor([-40, -3, -1.5, 1.5, 3, 40], dtype=torch.float64)
 
 def priors():
     plain = ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=6), mu=0.3, gamma=2.0)
-    return plain, StraightEnds(plain)
+    return plain, StraightEnds(plain, 1.0, 0.125)
 
 
 def draws(prior, n=5):
@@ -78,3 +79,47 @@ def test_a_gaussian_process_stays_as_it_is():
     posterior = laplace(prior, Gaussian(25.0), INSIDE, INSIDE)
     mixture = PosteriorMixture([posterior], torch.ones(1).double()).with_straight_ends()
     assert mixture.components[0] is posterior
+
+
+EDGE = 2.5
+
+
+@pytest.fixture
+def lines():
+    kernel = TrigonometricKernel(a=1.5, c=1 / EDGE, n_basis=8).scaled(0.4)
+    line = CentredISGP(kernel, tau=0.5, mu=0.3)
+    return line, StraightEnds(line, EDGE, 2 * EDGE)
+
+
+@pytest.fixture
+def Gamma(lines):
+    return lines[0].sample(3, torch.Generator().manual_seed(0))
+
+
+def test_around_a_line_paths_are_those_of_the_isgp_on_the_period_and_straight_beyond(lines, Gamma):
+    plain, continued = lines
+    x = torch.linspace(-EDGE, EDGE, 41, dtype=torch.float64)
+    inner = plain.source(x, Gamma)
+    torch.testing.assert_close(continued.source(x, Gamma), inner)
+    slope = (inner[:, -1] - inner[:, 0]) / (2 * EDGE)
+    far = torch.tensor([0.1, 1.0, 30.0], dtype=torch.float64)
+    rise = slope[:, None] * far
+    torch.testing.assert_close(continued.source(EDGE + far, Gamma), inner[:, -1:] + rise)
+    torch.testing.assert_close(continued.source(-EDGE - far, Gamma), inner[:, :1] - rise)
+
+
+def test_slopes_are_those_of_finite_differences(lines, Gamma):
+    x = torch.tensor([-9.0, -2.6, -2.4, 0.0, 1.0, 2.49, 2.51, 7.0], dtype=torch.float64)
+    step = 1e-6
+    ends = [lines[1].source(x + sign * step, Gamma) for sign in (1, -1)]
+    expected = (ends[0] - ends[1]) / (2 * step)
+    # Cancellation costs eps nu / step, about 1e-9.
+    torch.testing.assert_close(lines[1].derivative(x, Gamma), expected, rtol=0, atol=1e-8)
+    torch.testing.assert_close(lines[1].derivative(x, Gamma[0]), expected[0], rtol=0, atol=1e-8)
+
+
+def test_the_prior_mean_is_the_same_line_everywhere(lines):
+    x = torch.tensor([-7.0, 0.0, 1.0, 12.0], dtype=torch.float64)
+    location, root = lines[1].location, torch.diag(lines[1].precision.rsqrt())
+    mean = lines[1].features(x) @ lines[1].mean_coefficients(location, root)
+    torch.testing.assert_close(mean, 0.3 + x)

@@ -11,7 +11,7 @@ beyond a few passes over them the cost does not grow with their number.
 
 Every path of nu is strictly increasing, and so is the mean of sigmoid(nu(x)) over paths. Beyond one
 half period on either side of the data paths go on as straight lines, each with its own mean slope
-(:mod:`bayesloss.learning.calibration.continued_isgp`): back to the sigmoid, with a band that
+(:mod:`bayesloss.learning.sources.ends`): back to the sigmoid, with a band that
 widens. Not for ever: beyond three half periods x goes on by the logarithm of the distance, unless x
 is less than ``log(1 + n)`` away from 0, for n cases speak of log odds up to there. So no score,
 however far out, makes anything certain.
@@ -37,12 +37,13 @@ from torch import Tensor
 
 from bayesloss.learning.calibration.calibrator_base import WIDER, as_scores, read_rows
 from bayesloss.learning.calibration.composite_power import composite_power
-from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
 from bayesloss.learning.calibration.score_transform import ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
+from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.sources.priors import CentredISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
@@ -257,7 +258,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         half = float(ends[1] - ends[0]) / 2
         c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)
         priors = [
-            ContinuedISGP(
+            CentredISGP(
                 TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance),
                 tau=_LEVEL_SPREAD,
                 mu=self.centre_,
@@ -279,14 +280,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 "average_.components before you rely on the band",
                 ConvergenceWarning,
             )
-        self._tabulate(priors[0])
+        self._tabulate(StraightEnds(priors[0], 1 / c, 2 / c))
         doubt = math.log1p(self.power_ * total)
         self._trusted = (
             min(self._nodes[0], -doubt - self.centre_),
             max(self._nodes[-1], doubt - self.centre_),
         )
 
-    def _tabulate(self, prior: ContinuedISGP) -> None:
+    def _tabulate(self, prior: SourcePrior) -> None:
         """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
         far, steps = _HALF_PERIODS * prior.kernel.edge, 2 * _HALF_PERIODS * _NODES
         nodes = torch.linspace(-far, far, steps + 1, dtype=torch.float64)

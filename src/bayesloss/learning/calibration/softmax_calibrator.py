@@ -11,9 +11,9 @@ With a matrix W and an intercept b, and a monotone source nu_k a class,
 
 W and b are kept near zero by the penalty of structured matrix scaling (Berta, Holzmueller, Jordan
 and Bach 2026), which is a Gaussian prior: variances 1 / (2 K) of diagonal and intercept, and
-1 / (2 K (K - 1)) off the diagonal. Every nu_k has a
-:class:`~bayesloss.learning.calibration.continued_isgp.ContinuedISGP` for its prior, the mean of
-which is nu_k(u) = u. The three parts are fitted one after the other, each at its mode.
+1 / (2 K (K - 1)) off the diagonal. Every nu_k has an ISGP around the line nu_k(u) = u for its
+prior, and is straight beyond the scores. The three parts are fitted one after the other, each at
+its mode.
 
 Bands are Laplace's around that fit. With z_k = nu_k(u_k), the derivatives of z_k in the parameters
 of class k are g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the precision of all of them is
@@ -42,8 +42,9 @@ from torch import Tensor
 
 from bayesloss.learning.calibration.calibrator_base import WIDER, counted_cases
 from bayesloss.learning.calibration.composite_power import composite_power
-from bayesloss.learning.calibration.continued_isgp import ContinuedISGP
 from bayesloss.learning.data.estimator_base import check_level
+from bayesloss.learning.sources.ends import StraightEnds
+from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
 from bayesloss.warnings import warn_caller
@@ -169,13 +170,13 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             logits = self._fit_temperature(values, weight.sum(), loss)
         self._cases = logits, torch.from_numpy(weight)
         self.converged_ = self._fit_matrix(logits, loss)
-        self._sources: list[tuple[ContinuedISGP, Tensor]] = []
+        self._sources: list[tuple[StraightEnds, Tensor]] = []
         if self.sources:
             self.converged_ &= self._fit_sources(self._mixed(logits), loss)
         if not self.converged_:
             warn_caller(
-                f"a search did not converge in {_SEARCH['maxiter']} steps; more cases a class would "
-                "help",
+                f"a search did not converge in {_SEARCH['maxiter']} steps; "
+                "more cases a class would help",
                 ConvergenceWarning,
             )
         return self
@@ -262,9 +263,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             kernel = TrigonometricKernel(
                 a=_SMOOTHNESS, c=_FILLED / reach if reach > 0 else 1.0, n_basis=_N_BASIS
             )
-            prior = ContinuedISGP(
-                kernel.scaled(_VARIANCE), tau=_LEVEL_SPREAD, mu=float(centre), gamma=_GAMMA
-            )
+            kernel = kernel.scaled(_VARIANCE)
+            line = CentredISGP(kernel, tau=_LEVEL_SPREAD, mu=float(centre), gamma=_GAMMA)
+            prior = StraightEnds(line, kernel.edge, 2 * kernel.edge)
             priors.append(prior)
             features.append(prior.features(column - centre))
         location = torch.stack([prior.location for prior in priors])

@@ -58,6 +58,7 @@ from bayesloss.threads import fixed_threads
 J = TypeVar("J", bound=LogJoint)
 Fit = Callable[[LogJoint, Mode], Posterior]
 
+_STRETCH = 0.125  # of which ends take their slope, in halves of the range: longer is too sure
 _ZETA = [1, 4]  # its places in theta
 _NODES = 8
 _RADIUS = 1.1 * math.sqrt(2)  # as Rue, Martino and Chopin have it, section 6.5
@@ -163,7 +164,9 @@ class PosteriorMixture:
     def with_straight_ends(self) -> "PosteriorMixture":
         """The mixture with ISGPs that go on straight beyond [-1, 1]; other priors stay."""
         parts = [
-            replace(part, prior=StraightEnds(part.prior)) if isinstance(part.prior, ISGP) else part
+            replace(part, prior=StraightEnds(part.prior, 1.0, _STRETCH))
+            if isinstance(part.prior, ISGP)
+            else part
             for part in self.components
         ]
         return replace(self, components=parts)

@@ -1,4 +1,4 @@
-r"""The ISGP inside a range, straight lines beyond it.
+r"""A source inside a range, straight lines beyond it.
 
 Where there are no data the trigonometric kernel goes on in waves and the integral of f^2 climbs a
 period at a time: a staircase that the data say nothing about. Beyond a range [-e, e] every path
@@ -7,51 +7,66 @@ goes on straight instead, with its own mean slope over the last stretch d:
     nu(x) = nu(e) + (x - e) (nu(e) - nu(e - d)) / d    for x > e,
 
 and likewise for x < -e. A path stays continuous and non-decreasing, and linear in the same
-coefficients, so that its moments stay exact: with h the features of the ISGP, those beyond are
+coefficients, so that its moments stay exact: with h the features of the source, those beyond are
 
     h(e) + (x - e) (h(e) - h(e - d)) / d,
 
 and the band widens with the distance by what the data leave open of the slope.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from bayesloss.learning.sources.basis import Basis
-from bayesloss.learning.sources.priors import ISGP
-
-_STRETCH = 0.125  # of which the slope is taken, in halves of the range: longer is too sure
+from bayesloss.learning.sources.priors import SourcePrior
 
 
-class StraightEnds(ISGP[Basis]):
-    """The source of an ISGP on [-edge, edge], continued by straight lines."""
+class StraightEnds(SourcePrior[Basis]):
+    """The source of another prior on [-edge, edge], continued by straight lines."""
 
-    def __init__(self, prior: ISGP, edge: float = 1.0) -> None:
+    def __init__(self, prior: SourcePrior, edge: float, stretch: float) -> None:
         super().__init__(prior.kernel, mu=prior.mu, gamma=prior.gamma)
-        self.edge = edge
+        self.prior, self.edge, self.stretch = prior, edge, stretch
+        self.location, self.precision, self.n_twins = prior.location, prior.precision, prior.n_twins
 
-    def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu(x), with shapes as in :meth:`ISGP.source`."""
-        held, end, back, times = self._ends(x)
-        rise = super().source(end, Gamma) - super().source(back, Gamma)
-        return super().source(held, Gamma) + times * rise
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        """That of the prior."""
+        return self.prior.quadratic_form()
 
     def features(self, x: Tensor) -> Tensor:
         """The functions h(x), continued, and 1."""
-        held, end, back, times = self._ends(x)
-        rise = super().features(end) - super().features(back)
-        return super().features(held) + times[:, None] * rise
+        return self._continued(self.prior.features, x)
 
-    def root(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The root of nu'(x), with shapes as in :meth:`ISGP.root`."""
-        held, end, back, _ = self._ends(x)
-        rise = super().source(end, Gamma) - super().source(back, Gamma)
-        slope = (rise / (end - back)).clamp_min(0)  # rounding
-        return torch.where(held == x, super().root(held, Gamma), slope.sqrt())
+    def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
+        """The values nu(x)."""
+        some = Gamma.reshape(-1, Gamma.shape[-1])
+        values = self._continued(lambda at: self.prior.source(at, some).T, x)
+        return values.T.reshape(*Gamma.shape[:-1], len(x))
 
-    def _ends(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The nearest points in the range, stretches' ends and backs, and x beyond in stretches."""
-        held = x.clamp(-self.edge, self.edge)
-        end = torch.where(x < 0, -self.edge, self.edge).to(x.dtype)
-        back = (1 - _STRETCH) * end
-        return held, end, back, (x - held) / (end - back)
+    def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
+        """The values nu'(x), or the mean slope of the stretch."""
+        inside = x.clamp(-self.edge, self.edge)
+        slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
+        within = self.prior.derivative(inside, Gamma)
+        return torch.where(inside == x, within, slopes.clamp_min(0)[..., (x > 0).long()])
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The prior mean, continued."""
+        return self._continued(lambda at: self.prior.mean(at)[:, None], x)[:, 0]
+
+    def start(self, x: Tensor) -> Tensor:
+        """Where a search under the prior may begin."""
+        return self.prior.start(x.clamp(-self.edge, self.edge))
+
+    def _continued(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Functions of x, (n,) to (n, any), and straight lines beyond the range."""
+        inside = x.clamp(-self.edge, self.edge)
+        return values(inside) + (x - inside)[:, None] * self._slopes(values, x)[(x > 0).long()]
+
+    def _slopes(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Their mean slopes over the first stretch of the range and over the last, (2, any)."""
+        e, d = self.edge, self.stretch
+        low, first, last, high = values(x.new_tensor([-e, d - e, e - d, e]))
+        return torch.stack([first - low, high - last]) / d

@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -71,7 +71,7 @@ class SourcePrior(ABC, Generic[B]):
     True
     """
 
-    n_twins: ClassVar[int] = 1  # values of w, in general position, that give the same nu
+    n_twins: int = 1  # values of w, in general position, that give the same nu
 
     def __init__(self, kernel: B, *, mu: float | Tensor = 0.0, gamma: float | Tensor = 1.0) -> None:
         if not isinstance(kernel, Basis):
@@ -189,7 +189,7 @@ class ISGP(SourcePrior[B]):
     [1.92, 2.0]
     """
 
-    n_twins: ClassVar[int] = 2  # w and -w
+    n_twins: int = 2  # w and -w
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu(x) by the kernel's fast form, in O(nM) without the features."""
