@@ -407,6 +407,20 @@ def test_arrows_between_folders_run_one_way():
     assert not crossing
 
 
+def test_a_file_has_400_lines_at_most_and_a_function_60_of_code():
+    long = []
+    for name, path in modules("bayesloss").items():
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > 400:
+            long.append(name)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                if body and body[-1].end_lineno - body[0].lineno >= 60:
+                    long.append(f"{name}.{node.name}")
+    assert not long
+
+
 def test_a_folder_holds_ten_modules_at_most():
     folders = [folder_of(name) for name, p in modules("bayesloss").items() if p.stem != "__init__"]
     assert set(folders) == set(MAY_IMPORT)
@@ -490,11 +504,32 @@ def test_guard_lets_addresses_pass(tmp_path):
     assert not file_problems(tmp_path / "page.md", "page.md")
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+TEXTS = ["README.md", "CONTRIBUTING.md", "src/bayesloss/README.md"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_local_links_and_pictures_exist(name):
     text = (ROOT / name).read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
-    assert not [target for target in targets if not (ROOT / target).is_file()]
+    assert not [target for target in targets if not (ROOT / name).parent.joinpath(target).is_file()]
+
+
+@pytest.mark.parametrize("name", TEXTS[1:])
+def test_names_of_code_in_a_text_exist(name):
+    """Each word in backticks that could only be a name: with an underscore, or two capitals."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    words = {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+    names = {word for word in words if "_" in word.strip("_") or re.search(r"[a-z][A-Z]", word)}
+    folders = ("src", "tests", "tools", "book", ".github")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    files += [ROOT / each for each in ("Makefile", "pyproject.toml", "_config.yml", "_toc.yml")]
+    readable = {".py", ".yml", ".toml", ".js", ".css", ".cfg", ".html"}
+    known = {part for path in files for part in path.relative_to(ROOT).parts}
+    known |= {path.stem for path in files}
+    for path in files:
+        if path.suffix in readable or path.name == "Makefile":
+            known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    assert not names - known
 
 
 def test_pictures_of_the_readme_are_light_and_described():
