@@ -518,7 +518,8 @@ def test_local_links_and_pictures_exist(name):
 def test_names_of_code_in_a_text_exist(name):
     """Each word in backticks that could only be a name: with an underscore, or two capitals."""
     text = (ROOT / name).read_text(encoding="utf-8")
-    words = {word for code in re.findall(r"`([^`]+)`", text) for word in re.findall(r"\w+", code)}
+    codes = [code for line in text.splitlines() for code in re.findall(r"`([^`]+)`", line)]
+    words = {word for code in codes for word in re.findall(r"\w+", code)}
     names = {word for word in words if "_" in word.strip("_") or re.search(r"[a-z][A-Z]", word)}
     folders = ("src", "tests", "tools", "book", ".github")
     files = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
