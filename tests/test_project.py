@@ -530,7 +530,8 @@ def test_names_of_code_in_a_text_exist(name):
     for path in files:
         if path.suffix in readable or path.name == "Makefile":
             known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    assert not names - known
+    missing = sorted(names - known)
+    assert not missing
 
 
 def test_pictures_of_the_readme_are_light_and_described():
