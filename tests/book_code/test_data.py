@@ -215,22 +215,12 @@ def test_a_file_that_may_not_be_read_is_an_error_that_names_it(user_folder: Path
 # ---------------------------------------------------------------------------------- the download
 
 
-@pytest.mark.parametrize("behaviour", ["drips", "stalls"])
-def test_a_server_that_is_too_slow_is_given_up(
-    behaviour: str, cache_folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_stalls_is_given_up(
+    cache_folder: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(data, "_PATIENCE", 0.3)
-    monkeypatch.setattr(data, "_SLOWEST", 10**9)
-    monkeypatch.setattr("pooch.downloaders.DEFAULT_TIMEOUT", 1)  # before a socket can be closed
-    server.behaviour = behaviour
-    with pytest.raises(DataError, match=r"could not be downloaded.*too slow: \d+ bytes in \d+ s"):
-        data.locate(NAME)
-    assert files_in(cache_folder) == []
-
-
-def test_a_body_larger_than_registered_is_cut_off(cache_folder: Path, server: Server) -> None:
-    server.behaviour = "without end"
-    with pytest.raises(DataError, match=rf"could not be downloaded.*{len(GOOD)} bytes, got more"):
+    monkeypatch.setattr("pooch.downloaders.DEFAULT_TIMEOUT", 0.3)
+    server.behaviour = "stalls"
+    with pytest.raises(DataError, match=r"could not be downloaded.*timed out"):
         data.locate(NAME)
     assert files_in(cache_folder) == []
     server.behaviour = "whole"

@@ -146,7 +146,7 @@ class TestBregman:
         # value there is a sum of a few, so it may be a few of them off.
         slope = logit(fit.values) - image
         leap = np.spacing(fit.values) / (fit.values * (1 - fit.values)).clip(1e-16)
-        assert gap(z, fit.values, slope, lower, upper, (0, 1)) < 1e-4 + 4 * leap.sum()
+        assert gap(z, fit.values, slope, lower, upper) < 1e-4 + 4 * leap.sum()
 
     def test_a_slope_that_is_all_rounding_does_not_shorten_steps(self):
         """It did for ever: no constraint is felt, and the derivative at the optimum is zero."""

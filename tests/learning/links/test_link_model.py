@@ -24,7 +24,7 @@ def fitted(**options):
     link = model.link(X, torch.tensor(0.7, dtype=torch.float64))
     link.low, link.high, link.reach = -2.0, 2.0, 2.0
     data = Bernoulli().condense(link.prior.features, X, Y)
-    if len(link.modes) > 1:
+    if len(link.rivals) > 1:
         link.choose_prior(Bernoulli(), data)
     link.fit(LogJoint(link.prior, Bernoulli(), data), 0.5, 80.0, by_nearest=False)
     return model, link

@@ -167,6 +167,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> NDArray:
         """The most probable class, of shape (n,)."""
+        check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:

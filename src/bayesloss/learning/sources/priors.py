@@ -114,10 +114,10 @@ class SourcePrior(ABC, Generic[B]):
         """
 
     def coefficients(self, Gamma: Tensor) -> Tensor:
-        """The coefficients u of the features: (D,) to (F,), or (S, D) to (S, F)."""
+        """The coefficients u of the features: (..., D) to (..., F)."""
         V, P, A = self.quadratic_form()
-        Gamma = Gamma.movedim(-1, 0)
-        return (P @ (V @ Gamma) ** 2 + A @ Gamma).movedim(0, -1)
+        columns = Gamma.reshape(-1, Gamma.shape[-1]).T
+        return (P @ (V @ columns) ** 2 + A @ columns).T.reshape(*Gamma.shape[:-1], len(P))
 
     def jacobian(self, Gamma: Tensor) -> Tensor:
         """The derivative of the coefficients with respect to Gamma, of shape (F, D)."""

@@ -67,9 +67,10 @@ def closed_form(d: ArrayLike, *, a: float, b: float, n_basis: int | None = None)
 
     and (a - 1)^2 + 4 a s^2,
 
-    in which nothing cancels as a goes to 1 or d to 0. The terms with a^-H vanish in the limit.
+    in which nothing cancels as a goes to 1 or d to 0 or 2. The terms with a^-H vanish in the limit.
     """
-    theta = np.pi * np.asarray(d, dtype=float)
+    d = np.asarray(d, dtype=float)
+    theta = np.pi * (d - 2 * np.round(d / 2))  # within a period, where rounding is least
     s = np.sin(theta / 2)
     denominator = (a - 1) ** 2 + 4 * a * s**2
     if n_basis is None:

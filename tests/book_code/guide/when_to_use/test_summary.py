@@ -92,8 +92,8 @@ def test_the_store_has_every_cell_and_a_clean_origin():
     stored = load_results(RESULTS, "when_to_use")
     cells = methods.cells()
     assert len(stored) == len(cells)
-    assert set(map(tuple, stored[["task", "data", "method", "seed"]].to_numpy())) == {
-        tuple(cell.values()) for cell in cells
-    }
+    columns = ["task", "data", "method", "seed"]
+    stored_cells = set(map(tuple, stored[columns].to_numpy()))
+    assert stored_cells == {tuple(cell[column] for column in columns) for cell in cells}
     runs = load_provenance(RESULTS, "when_to_use")["runs"]
     assert all(run["commit"] and not run["commit"].endswith("-dirty") for run in runs)

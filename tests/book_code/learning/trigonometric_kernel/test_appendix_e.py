@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import sympy
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -25,6 +25,7 @@ def plain_sum(d, a, b, H):
 
 class TestClosedForm:
     @some
+    @example(1e-6, 10, 2.00001)
     @given(smooth, size, distance)
     def test_is_the_sum(self, excess, H, d):
         got = appendix.closed_form(d, a=1 + excess, b=0.7, n_basis=2 * H)
