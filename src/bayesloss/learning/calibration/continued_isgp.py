@@ -1,13 +1,11 @@
 r"""The ISGP around a line on one period of its kernel, and straight lines beyond.
 
-Beyond half a period on either side of the data the trigonometric kernel would repeat its waves,
-which the data say nothing about. There every path goes on straight, with its own mean slope over
-the period: with e = 1 / c,
+Beyond half a period on either side the kernel would repeat its waves. There each path goes on with
+its own mean slope over the period: with e = 1 / c,
 
     nu(x) = nu(e) + (x - e) (nu(e) - nu(-e)) / (2 e)    for x > e,
 
-and likewise for x < -e. That is linear in the same coefficients, so it is the functions h(x) that
-are continued.
+and likewise for x < -e. This is linear in the coefficients, so the functions h(x) are continued.
 """
 
 import torch
