@@ -1,4 +1,4 @@
-"""From scores to calibrated probabilities.
+"""From scores to calibrated probabilities: may import ``inference``, ``sources`` and ``data``.
 
-May import ``inference``, ``sources`` and ``data``. Begin with ``link_calibrator``.
+Begin with ``link_calibrator``.
 """

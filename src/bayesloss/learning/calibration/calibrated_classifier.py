@@ -1,8 +1,7 @@
 """A classifier whose probabilities are calibrated on cases that it was not trained on.
 
-After scikit-learn's ``CalibratedClassifierCV(ensemble=False)``: scores of all cases come from
-cross-validation, one calibrator learns from all of them, and the classifier that it serves is
-trained on everything.
+As scikit-learn's ``CalibratedClassifierCV(ensemble=False)``: one calibrator learns from the
+cross-validated scores of all cases, and the classifier is then trained on all cases.
 """
 
 import inspect
@@ -38,13 +37,12 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier, default=None
-        With ``decision_function``, which is preferred, or ``predict_proba``. None for a
-        ``LinearSVC``. One that is already fitted goes in a ``FrozenEstimator``: it is not fitted
-        again, and calibrated on all cases.
+        With ``decision_function``, which is preferred, or ``predict_proba``; None for a
+        ``LinearSVC``. A fitted one, in a ``FrozenEstimator``, is calibrated on all cases.
     cv : int, splitter or iterable, default=5
-        How cases are held out, as in scikit-learn. Every case must be held out once.
+        As in scikit-learn; each case must be held out once.
     n_jobs : int, default=None
-        Folds that are fitted at a time.
+        How many folds are fitted at a time.
 
     Attributes
     ----------
@@ -53,8 +51,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Fitted to all cases.
     calibrator_ : LinkCalibrator or SoftmaxCalibrator
         The first for two classes, the second for more.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
+    n_features_in_, feature_names_in_ : int, ndarray of str
 
     Examples
     --------
@@ -62,13 +59,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> from sklearn.datasets import load_breast_cancer
     >>> from sklearn.naive_bayes import GaussianNB
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = CalibratedClassifier(GaussianNB()).fit(X, y)
-    >>> model.predict_proba(X[:2]).round(1)
-    array([[1., 0.],
-           [1., 0.]])
-    >>> low, high = model.predict_interval(X[:2])
-    >>> bool((low < high).all())
-    True
+    >>> CalibratedClassifier(GaussianNB()).fit(X, y).predict_proba(X[:1]).round(1)
+    array([[1., 0.]])
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -94,20 +86,18 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Hold out, calibrate, and fit the classifier to all cases.
+        """Calibrate on held-out scores, and fit the classifier to all cases.
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features), or whatever the classifier takes
-        y : array-like of shape (n,)
+        X, y : array-like of shape (n, n_features) and (n,)
+            Or inputs of any kind that the classifier takes.
         sample_weight : array-like of shape (n,), optional
-            How many times each case counts, for the classifier if it takes weights, and for the
-            calibrator.
+            How many times each case counts; also for the classifier, if it takes weights.
         groups : array-like of shape (n,), optional
-            Which cases belong together. A splitter that takes groups holds them out together, and
-            the calibrator takes account of them.
+            Which cases belong together, for the calibrator, and for a splitter that takes groups.
         **fit_params
-            For the classifier; with metadata routing, for whoever asked for them.
+            For the classifier; with metadata routing, for whoever requests them.
 
         Returns
         -------
@@ -116,7 +106,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is one class only, or a class has fewer cases than there are folds.
+            If there is only one class, or a class has fewer cases than there are folds.
         """
         self._validate_params()
         X, y = indexable(X, y)
@@ -171,18 +161,18 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Central intervals of probabilities, those of `calibrator_`.
+        """Central intervals of probabilities, those of ``calibrator_``.
 
         Returns
         -------
         low, high : ndarray of shape (n,) or (n, n_classes)
-            Of ``classes_[1]`` if there are two classes, else of each.
+            For ``classes_[1]`` if there are two classes, else for each.
         """
         check_is_fitted(self)
         return self.calibrator_.predict_interval(_scores(self.estimator_, X), level)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Who is given which parameters of :meth:`fit`, see scikit-learn's metadata routing."""
+        """Who receives which parameters of :meth:`fit`; see scikit-learn's metadata routing."""
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
@@ -214,7 +204,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None,
         fit_params: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the classifier's fit and the splitter's split are given."""
+        """The parameters for the classifier's ``fit`` and for the splitter's ``split``."""
         if _routing_enabled():
             given = {"sample_weight": weight, "groups": groups, **fit_params}
             routed = process_routing(

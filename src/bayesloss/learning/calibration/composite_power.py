@@ -1,14 +1,13 @@
-r"""How much a case counts for where cases of a group resemble each other.
+r"""How much a case counts if cases of a group resemble each other.
 
-With logits ``u = t l + b`` of K classes, H is the information that independent cases would have on
-(b, t), and J the covariance of their score vector summed over groups,
+With logits ``u = t l + b`` of K classes, H is the information of independent cases on (b, t), and J
+the covariance of their score vector summed over groups,
 
     H = sum_n w_n A_n^T (diag p_n - p_n p_n^T) A_n,   A_n = (I, l_n),
     J = sum_g s_g s_g^T,   s_g = sum_{n in g} w_n A_n^T (y_n - p_n).
 
-The likelihood raised to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature (Pauli,
-Racugno and Ventura 2011). Two classes have two parameters that count, and log odds alone would do:
-the trace does not depend on how the parameters are written.
+The likelihood to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature (Pauli, Racugno and
+Ventura 2011). The trace does not depend on the parameters: for two classes log odds would do.
 """
 
 import numpy as np
@@ -24,10 +23,7 @@ def composite_power(
     weight: Float[np.ndarray, " n"],
     groups: Shaped[np.ndarray, " n"],
 ) -> float:
-    """The power of the likelihood, at most 1, at the logits of a calibrated classifier.
-
-    Groups are labels of any kind; cases of one label belong together.
-    """
+    """The power of the likelihood, at most 1, at the logits of a calibrated classifier."""
     K = logits.shape[1]
     centred = logits - logits.mean(axis=1, keepdims=True)
     p = softmax(centred, axis=1)

@@ -1,20 +1,17 @@
 r"""Calibration of a classifier's scores by a monotone curve that is learned, with its uncertainty.
 
-W&N's model with one input. x are the log odds that Platt's sigmoid gives to the score
+W&N's model with one input: x are the log odds of Platt's sigmoid
 (:mod:`bayesloss.learning.calibration.score_transform`), and
 
     y | x ~ Bernoulli(sigmoid(nu(x))),   nu ~ CentredISGP,   E nu(x) = x:
 
-the sigmoid is the first guess, and the data may bend it. How far and how sharply is averaged over,
-by the evidence bound (:mod:`bayesloss.learning.inference.smoothness`). Data are spread on a grid:
-beyond a few passes over them the cost does not grow with their number.
+the sigmoid is the prior guess, and the data may bend it; how far and how sharply is averaged over
+by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
 
-Every path of nu is strictly increasing, and so is the mean of sigmoid(nu(x)) over paths. Beyond one
-half period on either side of the data paths go on as straight lines, each with its own mean slope
-(:mod:`bayesloss.learning.sources.ends`): back to the sigmoid, with a band that
-widens. Not for ever: beyond three half periods x goes on by the logarithm of the distance, unless x
-is less than ``log(1 + n)`` away from 0, for n cases speak of log odds up to there. So no score,
-however far out, makes anything certain.
+Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period on
+either side of the data they go on straight (:mod:`bayesloss.learning.sources.ends`).
+Beyond three half periods x grows only as the logarithm of the distance, unless it is less than
+``log(1 + n)`` from 0, as n cases speak of log odds up to there. So no score makes anything certain.
 """
 
 import math
@@ -50,7 +47,7 @@ from bayesloss.warnings import warn_caller
 Array = NDArray[np.float64]
 
 _N_BASIS = 32
-_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores fill
+_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
 _LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
 _GAMMA = 0.25  # the prior precision of nu in the middle of the scores
 # The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
@@ -66,38 +63,33 @@ _FEW = 0.25  # twice the part of the fitted scores in [0, 1] at which all of the
 class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
 
-    Fit it to scores of cases that the classifier was *not* trained on;
-    :class:`~bayesloss.CalibratedClassifier` arranges that.
+    Fit it to scores of cases that the classifier was *not* trained on, as
+    :class:`~bayesloss.CalibratedClassifier` does.
 
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
-        What the scores are: probabilities of ``classes_[1]``, which are calibrated on their log
-        odds, or anything else, such as log odds, margins and distances, in any units. "auto" takes
-        them for probabilities if all scores that it is fitted to lie in [0, 1].
+        Whether scores are probabilities of ``classes_[1]``, calibrated on their log odds, or real
+        numbers in any units. "auto" takes fitted scores for probabilities if all are in [0, 1].
 
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
     scale_ : str
         "probability" or "real".
-    average_ : PosteriorMixture
-        The posterior of nu, as a function of the sigmoid's log odds less ``centre_``.
-    centre_ : float
-    transform_ : ScoreTransform
-        From scores to the sigmoid's log odds.
+    average_, centre_, transform_ : PosteriorMixture, float, ScoreTransform
+        The posterior of nu, as a function of the sigmoid's log odds less ``centre_``, and the
+        transform from scores to these log odds.
     power_ : float
-        The part that a case counts for, below 1 where cases of a group resemble each other.
+        How much a case counts: below 1 if cases of a group resemble each other.
     converged_ : bool
 
     Notes
     -----
-    The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, and infinite
-    where they are log odds of 0 and 1. The result is deterministic.
-
-    A probability of exactly 0 or 1 is calibrated like those that were fitted. If there were none,
-    it is read as the point where its own format, of 16, 32 or 64 bits, rounds to 0 or 1. Far beyond
-    all fitted scores log odds grow logarithmically: n cases make nothing certain.
+    The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, or infinite
+    log odds. Unseen probabilities of 0 or 1 count as the numbers at which their float format rounds
+    to these. Far beyond the fitted scores log odds grow logarithmically: n cases make nothing
+    certain. The fit is deterministic.
 
     Examples
     --------
@@ -133,16 +125,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores : array-like or Dask collection of shape (n,) or (n, 1)
-            A Dask array or DataFrame stays where it is, see
-            :mod:`bayesloss.learning.data.rows`.
+            Dask collections are read where they are (:mod:`bayesloss.learning.data.rows`).
         y : array-like or Dask collection of shape (n,)
-            Labels of two kinds; a larger score should speak for the one that sorts last.
+            Labels of two kinds; larger scores should speak for the one that sorts last.
         sample_weight : array-like or Dask collection of shape (n,), optional
             How many times each case counts.
         groups : array-like of shape (n,), optional
-            Which cases belong together, such as several of one patient. The more their errors are
-            correlated, the less they count: the likelihood is raised to a power
-            (:mod:`bayesloss.learning.calibration.composite_power`).
+            Which cases belong together, such as a patient's. The more their errors correlate, the
+            less they count (:mod:`bayesloss.learning.calibration.composite_power`).
 
         Returns
         -------
@@ -150,19 +140,15 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            If there is one class only, or more than two, a score is NaN, or lies outside [0, 1]
-            where it should be a probability, or a Dask collection has blocks of unknown sizes or
-            others than those of y, or comes with groups.
-        RuntimeError
+        ValueError, RuntimeError
+            If there are not two classes, a score is NaN or, as a probability, outside [0, 1], or a
+            Dask collection comes with groups or blocks of unknown sizes or others than those of y.
             If Dask's workers died or ran out of memory.
 
         Warns
         -----
-        UserWarning
-            If all scores are equal, or they run the wrong way.
-        ConvergenceWarning
-            If a search for a mode did not converge.
+        UserWarning, ConvergenceWarning
+            If scores are all equal or run the wrong way. If a search for a mode did not converge.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -198,23 +184,21 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     @by_blocks
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """A central interval of the probability of ``classes_[1]``, a little wider than posterior.
+        """A central interval of the probability of ``classes_[1]``, widened a little.
+
+        Posterior quantiles are moved a fifth away from the median, in log odds, since priors are
+        smoother than truths with steps and corners. In simulations, from which the fifth was
+        chosen, bands of level 0.95 contain the truth at 93 to 97 % of the scores.
 
         Parameters
         ----------
         scores : array-like of shape (n,) or (n, 1)
         level : float, default=0.95
-            In (0, 1): the probability, given the data, that the true curve at one score is within.
+            In (0, 1): the probability that the true curve at one score is within.
 
         Returns
         -------
         low, high : ndarray of shape (n,)
-
-        Notes
-        -----
-        The posterior's quantiles are moved away from its median by a fifth, in log odds, because
-        the priors are smoother than truths with steps and corners. The fifth was chosen on
-        simulated truths: bands of level 0.95 contain the truth at 93 to 97 % of the scores.
         """
         check_level(level)
         x = self._position(scores)
@@ -224,7 +208,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return low, high
 
     def sample_proba(self, scores: ArrayLike) -> Array:
-        """Probabilities of ``classes_[1]`` under 256 curves of the posterior: of shape (256, n)."""
+        """Probabilities of ``classes_[1]`` under 256 posterior curves, of shape (256, n)."""
         x = self._position(scores)
         return np.stack([self._path(x, path) for path in self._paths])
 
@@ -248,7 +232,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
 
     def _fit_curve(self, rows: Rows, groups: NDArray | None, total: float, ends: Array) -> None:
-        """The posterior of nu, from scores whose log odds have these ends."""
+        """The posterior of nu, given the ends of the log odds of the scores."""
         self.power_ = 1.0
         if groups is not None:
             x = self.transform_(rows.x)
@@ -341,9 +325,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
 
 def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The labels, of more than a hundred kinds not all; three sums; the extremes, (-min, max).
+    """The labels, sums of cases, weights and scores in [0, 1], and the extremes (-min, max).
 
-    Sums are the number of cases, their weight, and how many scores are within [0, 1].
+    Of more than a hundred kinds of labels not all are returned.
     """
     sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
     ends = np.array([-x.min(initial=np.inf), x.max(initial=-np.inf)])
@@ -351,7 +335,7 @@ def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]
 
 
 def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
-    """What `_survey` says of all parts together."""
+    """The results of `_survey` for all parts together."""
     kinds, sums, ends = zip(*parts, strict=True)
     return np.unique(np.concatenate(kinds))[:_MANY], np.add.reduce(sums), np.maximum.reduce(ends)
 

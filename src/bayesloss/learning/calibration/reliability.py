@@ -1,17 +1,14 @@
 r"""Reliability of predicted probabilities, with its uncertainty.
 
-A reliability curve is the true probability r(p) = P(y = 1 | p) of the cases that are predicted p.
-Bins estimate it without error bars; here it is a :class:`~bayesloss.LinkCalibrator`'s curve with
-its posterior, and any functional of the curve has a posterior, too. With d the divergence of a
-proper loss and H its Bayes risk, the expected loss of the cases at hand is the sum of
+A reliability curve is the true probability r(p) = P(y = 1 | p) of cases that are predicted p. Here
+it is the curve of a :class:`~bayesloss.LinkCalibrator`, so that its functionals have posteriors,
+too. With d the divergence of a proper loss and H its Bayes risk, the expected loss is the sum of
 
     calibration error   E d(r(p), p)     and     refinement   E H(r(p)):
 
 what calibration could save, and what only a better classifier could. For the Brier score
 d(r, p) = (r - p)^2 and H(r) = r (1 - r); for the log loss d is Kullback and Leibler's divergence
-and H the entropy, in nats.
-
-What may be concluded from a band: see :class:`bayesloss.ReliabilityDisplay`.
+and H the entropy, in nats. What a band may tell: see :class:`bayesloss.ReliabilityDisplay`.
 """
 
 from dataclasses import dataclass
@@ -63,10 +60,8 @@ class Reliability:
     --------
     >>> from bayesloss import reliability
     >>> found = reliability([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.6, 0.7, 0.9])
-    >>> type(found).__name__
-    'Reliability'
-    >>> bool(found.calibration_error.high > 0.1)  # six cases cannot tell
-    True
+    >>> type(found).__name__, bool(found.calibration_error.high > 0.1)  # six cases cannot tell
+    ('Reliability', True)
     """
 
     calibrator: LinkCalibrator
@@ -91,10 +86,9 @@ def reliability(
 
     Parameters
     ----------
-    y_true : array-like of shape (n,)
-        Labels of two kinds, of cases that the classifier was not trained on.
-    y_prob : array-like of shape (n,)
-        Predicted probabilities of the positive label.
+    y_true, y_prob : array-like of shape (n,)
+        Labels of two kinds, of cases that the classifier was not trained on, and predicted
+        probabilities of the positive label.
     sample_weight, groups : array-like of shape (n,), optional
         As for :meth:`LinkCalibrator.fit`.
     pos_label : int, float, bool or str, default=None
@@ -117,8 +111,7 @@ def reliability(
     >>> from bayesloss import reliability
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(4000)
-    >>> y = rng.random(4000) < p**2  # too high
-    >>> found = reliability(y, p)
+    >>> found = reliability(rng.random(4000) < p**2, p)  # predictions are too high
     >>> round(found.calibration_error.mean, 2)  # sqrt(1/30) = 0.18
     0.18
     """

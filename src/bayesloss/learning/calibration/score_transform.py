@@ -2,16 +2,15 @@ r"""From a classifier's scores to log odds: the transform that a calibrator begi
 
 Three strictly increasing steps.
 
-1. Probabilities become log odds. Those of probabilities 0 and 1 are infinite: a classifier that
-   votes, or whose floats run out. They are taken for censored values, and placed in a normal
-   quantile plot. If there were none to learn from, a later 0 or 1 counts as the last number that
-   its format tells from 0 or 1: :func:`last_log_odds`.
-2. Long tails are shortened. One transform is the identity in the bulk and logarithmic beyond;
-   another, :class:`~bayesloss.learning.data.range_map.RangeMap`, makes the scores as nearly normal
-   as it can. Neither sees a label; the one under which Platt's sigmoid is likelier is taken.
-3. Platt scaling (Platt 1999): a sigmoid, fitted by maximum likelihood to the targets
-   ``(N_+ + 1) / (N_+ + 2)`` for the ``N_+`` positives and ``1 / (N_- + 2)`` for the others, so that
-   separable data have a finite slope, too.
+1. Probabilities become log odds. Those of 0 and 1, infinite, are taken as censored and placed by a
+   normal quantile plot; if none were fitted, a later one counts as the last number that its format
+   tells from 0 or 1 (:func:`last_log_odds`).
+2. Long tails are shortened: logarithmically beyond the bulk, or by
+   :class:`~bayesloss.learning.data.range_map.RangeMap`, which makes scores as normal as it can.
+   Neither sees a label; that with the likelier Platt sigmoid is taken.
+3. Platt scaling (Platt 1999): a sigmoid of maximum likelihood for the targets
+   ``(N_+ + 1) / (N_+ + 2)`` of the ``N_+`` positives and ``1 / (N_- + 2)`` of the others, which
+   keep the slope finite for separable data.
 """
 
 import math
@@ -42,10 +41,9 @@ _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slo
 
 @dataclass(frozen=True)
 class PlattSigmoid:
-    """Log odds that are a straight line, level + slope (z - middle), fitted at the mean of z.
+    """The log odds level + slope (z - middle), a line fitted at the mean of z.
 
-    `error` is the standard error of the slope if the truth has none, infinite if the data tell
-    nothing; `log_likelihood` is that of Platt's targets, in nats.
+    `error` is the slope's standard error if there is no slope, infinite if the data tell nothing.
     """
 
     middle: float
@@ -64,8 +62,7 @@ class PlattSigmoid:
 class ScoreTransform:
     """A strictly increasing transform from scores to the log odds of Platt's sigmoid.
 
-    `finite` gives infinite values a place, and `tails` takes values to z, in which the sigmoid is
-    one. Where that has a negative slope the transform has a small positive one.
+    `finite` places infinite values, `tails` takes values to z; a negative slope is made positive.
     """
 
     probabilities: bool
@@ -94,11 +91,7 @@ class ScoreTransform:
         return max(map(fitted, tails), key=lambda transform: transform.sigmoid.log_likelihood)
 
     def __call__(self, scores: NDArray) -> Array:
-        """The log odds of scores, finite ones.
-
-        Probabilities of 0 and 1, where none were learned from, are read in the precision in which
-        they come.
-        """
+        """The log odds of scores, finite ones: unseen 0 and 1 are read in their own precision."""
         values = _real(scores.astype(np.float64, copy=False), self.probabilities)
         limits = last_log_odds(scores.dtype) if self.probabilities else ()
         z = _drawn(self.tails, self.finite(values, *limits))
@@ -106,10 +99,9 @@ class ScoreTransform:
 
 
 def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
-    """The log odds below and above which a probability is rounded to 0 and to 1.
+    """The log odds at which a probability is rounded to 0 and to 1.
 
-    Halfway from 0 to the next number of the format, and from 1 to the one before: -745.1 and 37.4
-    for numbers of 64 bits, -104.0 and 17.3 for those of 32.
+    Halfway to the next number of the format: -745.1 and 37.4 in 64 bits, -104.0 and 17.3 in 32.
     """
     info = np.finfo(dtype)
     # Logarithms are halved, since half of the least number is none.
@@ -118,10 +110,7 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
 
 
 def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
-    """Platt scaling of z between its ends, with labels 0 and 1, by Newton's method.
-
-    Where all z are equal the slope is 0.
-    """
+    """Platt scaling of z by Newton's method; the slope is 0 if all z are equal."""
     middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
     rows = rows.map(_standard, middle, unit)  # squares of 1e200 are no numbers
     total, positive, first, second = rows.fold(_moments)
@@ -137,7 +126,7 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     rows = rows.map(_standard, mean, spread)
 
     def sums(theta: Array) -> tuple[float, Array, Array]:
-        """What the loss, minus its gradient and its Hessian are."""
+        """The loss, minus its gradient and its Hessian."""
         found = rows.fold(_loss, theta, target)
         return found[0], found[1:3], found[[3, 4, 4, 5]].reshape(2, 2)
 
@@ -202,8 +191,7 @@ def _drawn(tails: Callable[[Tensor], Tensor], values: Array) -> Array:
 class _FiniteEnds:
     """The identity from low to high; beyond, the line shrinks to end at bottom and top.
 
-    Where there were no infinite values bottom or top are infinite, and nothing shrinks: a later one
-    is put farther out than scores can be, on their scale.
+    If no value was infinite they are infinite, and later infinite ones are put very far out.
     """
 
     low: float
@@ -213,10 +201,7 @@ class _FiniteEnds:
 
     @classmethod
     def fit(cls, values: Array, weight: Array, n: int) -> "_FiniteEnds":
-        """A normal quantile plot's line through the ends of the finite values, of n.
-
-        It is read at the middle of the mass beyond.
-        """
+        """By a line through the ends of n values in a normal quantile plot."""
         total = weight.sum()
         below, above = (float(weight[values == end].sum() / total) for end in (-np.inf, np.inf))
         finite = values[np.isfinite(values)]
@@ -229,7 +214,7 @@ class _FiniteEnds:
         return cls(low, high, bottom, top)
 
     def __call__(self, values: Array, least: float = -math.inf, most: float = math.inf) -> Array:
-        """Finite values; least and most are where infinite ones are put that were not seen."""
+        """Finite values; unseen infinite ones become least and most."""
         far = min(_FARTHEST * ((self.high - self.low) or 1.0), np.finfo(np.float64).max / 4)
         values = values.clip(
             max(least, self.low - far) if self.bottom == -math.inf else -math.inf,
@@ -247,7 +232,7 @@ class _FiniteEnds:
 
 @dataclass(frozen=True)
 class _LogTails:
-    """The identity from low to high, and beyond it the logarithm, on the scale of the width."""
+    """The identity from low to high, and beyond it the logarithm, in units of the width."""
 
     low: float
     high: float
@@ -255,7 +240,7 @@ class _LogTails:
 
     @classmethod
     def fit(cls, values: Array, weight: Array) -> "_LogTails":
-        """The range of all but a hundredth at either end, and half as much again on each side."""
+        """The range without a hundredth of the cases at either end, made twice as wide."""
         order = np.argsort(values)
         ordered, level = values[order], np.cumsum(weight[order])
         inner = np.searchsorted(level, [_TAIL * level[-1], (1 - _TAIL) * level[-1]])

@@ -1,7 +1,7 @@
 r"""Calibration of many classes at once: a matrix that lets them speak for each other, then sources.
 
-Log probabilities are tempered, with half the least probability seen in place of zeros, and then one
-case more is spread over the classes,
+Log probabilities, with half the least one seen in place of 0, are scaled by a temperature, and one
+further case is spread over the classes,
 
     l = log(softmax(t log p) + 1 / (n K)).
 
@@ -9,19 +9,17 @@ With a matrix W and an intercept b, and a monotone source nu_k a class,
 
     u = l + W l + b,      p(k | l) = exp nu_k(u_k) / sum_j exp nu_j(u_j).
 
-W and b are kept near zero by the penalty of structured matrix scaling (Berta, Holzmueller, Jordan
-and Bach 2026), which is a Gaussian prior: variances 1 / (2 K) of diagonal and intercept, and
-1 / (2 K (K - 1)) off the diagonal. Every nu_k has an ISGP around the line nu_k(u) = u for its
-prior, and is straight beyond the scores. The three parts are fitted one after the other, each at
-its mode.
+The penalty on W and b is that of structured matrix scaling (Berta, Holzmueller, Jordan and Bach
+2026): Gaussian variances 1 / (2 K) of diagonal and intercept, 1 / (2 K (K - 1)) off the diagonal.
+The prior of nu_k is an ISGP around the line u, straight beyond the scores. The three parts are fitted one after the other, each at its mode.
 
-Bands are Laplace's around that fit. With z_k = nu_k(u_k), the derivatives of z_k in the parameters
-of class k are g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the precision of all of them is
+Bands are Laplace's. With z_k = nu_k(u_k), the derivatives of z_k in the parameters of class k are
+g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the posterior precision of all parameters is
 
     prior precision + sum_n w_n G_n^T (diag p_n - p_n p_n^T) G_n,   G_n = blockdiag(g_n1, ...).
 
-The temperature's own weak prior widens that of W along I + W. The log odds of class k against the
-rest have the derivatives (e_k - p) / (1 - p_k) in z.
+The temperature's own prior widens that of W along I + W. The log odds of class k against the rest
+have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
@@ -62,34 +60,26 @@ _ROWS = 1_000  # that bands are computed for at a time
 class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     """Scores of K classes to probabilities: temperature, structured matrix, monotone sources.
 
-    Fit it to scores of cases that the classifier was *not* trained on;
-    :class:`~bayesloss.CalibratedClassifier` arranges that.
+    Fit it to scores of cases that the classifier was *not* trained on, as
+    :class:`~bayesloss.CalibratedClassifier` does. No predicted probability is 0, as if one more
+    case were spread over the classes. A score of 0, if none was fitted, counts as about the least
+    positive number of its format.
 
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"
-        What the scores are: probabilities, whose rows sum to 1, or else log probabilities up to a
-        constant for each row, or margins. "auto" looks whether every row is a distribution.
+        Whether scores are probabilities, whose rows sum to 1, or margins or unnormalised log
+        probabilities. "auto" looks whether every row is a distribution.
     sources : bool, default=True
         Whether sources follow the matrix.
 
     Attributes
     ----------
     classes_ : ndarray of shape (K,)
-    scale_ : str
-    temperature_ : float
-        The factor t.
-    matrix_ : ndarray of shape (K, K)
-        The identity plus W.
-    intercept_ : ndarray of shape (K,)
-    power_ : float
-        The part that a case counts for, below 1 where cases of a group resemble each other.
-    converged_ : bool
-
-    Notes
-    -----
-    No predicted probability is 0: it is as if one more case were spread over the classes. A score
-    of 0, if there was none in the fit, counts as about the least positive number of its format.
+    temperature_, matrix_, intercept_ : float, ndarray of shape (K, K), ndarray of shape (K,)
+        The factor t, the identity plus W, and b.
+    scale_, power_, converged_ : str, float, bool
+        As for :class:`LinkCalibrator`.
 
     Examples
     --------
@@ -124,14 +114,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         scores : array-like of shape (n, K)
-            A column a class, in the order of the sorted labels.
+            A column per class, in the order of the sorted labels.
         y : array-like of shape (n,)
-            Labels of K kinds, each of them present.
-        sample_weight : array-like of shape (n,), optional
-        groups : array-like of shape (n,), optional
-            Which cases belong together. The more their errors are correlated, the less they count:
-            the likelihood is raised to a power
-            (:mod:`bayesloss.learning.calibration.composite_power`).
+            Labels of K kinds, all present.
+        sample_weight, groups : array-like of shape (n,), optional
+            As for :meth:`LinkCalibrator.fit`.
 
         Returns
         -------
@@ -140,8 +127,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there are not as many classes as columns, a score is NaN or infinite, or rows are no
-            distributions where they should be.
+            If there are not as many classes as columns, a score is NaN or infinite, or rows that
+            should be distributions are not.
 
         Warns
         -----
@@ -193,21 +180,18 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Central intervals of the probability of each class, by itself.
 
+        Laplace's approximation to the log odds of each class against the rest, widened by a fifth
+        as in :class:`LinkCalibrator`. It covers the sampling error only: if the truth is not of the
+        fitted kind, intervals contain it less often than `level` says.
+
         Parameters
         ----------
         scores : array-like of shape (n, K)
         level : float, default=0.95
-            In (0, 1).
 
         Returns
         -------
         low, high : ndarray of shape (n, K)
-
-        Notes
-        -----
-        Laplace's approximation on the scale of log odds, each class against the rest, widened by a
-        fifth as in :class:`LinkCalibrator`. It covers the sampling error only: where the truth is
-        no function of the fitted kind, intervals contain it less often than `level` says.
         """
         check_level(level)
         values = self._as_scores(scores)
@@ -305,7 +289,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return np.log(np.maximum(scores, least) + self._floor)
 
     def _tempered(self, scores: NDArray) -> Tensor:
-        """Log probabilities l after the temperature and the vote, of zero sum in each row."""
+        """Log probabilities l after temperature and spread case, of zero sum in each row."""
         probabilities = softmax(self.temperature_ * self._logits(scores), axis=1)
         logits = np.log(probabilities + self._vote)
         return torch.from_numpy(logits - logits.mean(axis=1, keepdims=True))
@@ -334,7 +318,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return torch.softmax(self._sourced(u), dim=1), torch.stack(rows, dim=1)
 
     def _root(self) -> Tensor:
-        """A square root of the posterior covariance, a block of rows a class: (K, d, K d)."""
+        """A square root of the posterior covariance, a block of rows per class: (K, d, K d)."""
         logits, weight = self._cases
         p, g = self._derivatives(logits)
         K, d = g.shape[1:]
@@ -367,7 +351,7 @@ def _log_loss(codes: NDArray, weight: Array) -> _Loss:
 
 
 def _prior_precision(K: int) -> Tensor:
-    """Of W and, in the last column, b."""
+    """Prior precisions of W and, in the last column, b."""
     precision = torch.full((K, K + 1), 2.0 * K * (K - 1), dtype=torch.float64)
     precision[:, K] = 2 * K
     precision[range(K), range(K)] = 2 * K

@@ -1,7 +1,7 @@
 """What estimators have learned as figures, after scikit-learn's displays.
 
-A display is made by ``from_estimator``, which computes what is shown and draws it; ``plot`` draws
-it again elsewhere. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
+``from_estimator`` computes and draws a display; ``plot`` draws it again, on the axes ``ax`` if
+given, else in a new figure. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
 """
 
 from __future__ import annotations
@@ -27,27 +27,24 @@ _POINTS = 300
 
 @dataclass
 class LinkDisplay:
-    """The probability of a class as a function of the score, with its posterior band.
+    """The probability of a class as a function of the score, with a posterior band.
 
     Attributes
     ----------
     scores : ndarray of shape (300,)
-        From the smallest to the largest score of the training data.
+        Evenly spaced over the range of the training scores.
     probability, low, high : ndarray of shape (300,)
         The posterior mean of the probability, and the ends of its central posterior interval.
     name : str
-        The class whose probability it is.
+        The class.
     ax_ : matplotlib Axes
-        Where it was drawn last.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bayesloss import LinkDisplay
-    >>> score = np.array([-1.0, 0.0, 1.0])
-    >>> probability = np.array([0.2, 0.5, 0.8])
-    >>> display = LinkDisplay(score, probability, probability - 0.1, probability + 0.1, "spam")
-    >>> display.plot().ax_.get_ylabel()
+    >>> score, p = np.array([-1.0, 0.0, 1.0]), np.array([0.2, 0.5, 0.8])
+    >>> LinkDisplay(score, p, p - 0.1, p + 0.1, "spam").plot().ax_.get_ylabel()
     'probability of spam'
     """
 
@@ -72,13 +69,11 @@ class LinkDisplay:
         Parameters
         ----------
         estimator : LinkgisticClassifier
-            Fitted.
         target : label, optional
-            The class whose link is drawn; needed where there are more than two.
+            The class to draw; needed if there are more than two.
         level : float, default=0.95
-            Posterior probability of the band.
+            The posterior probability of the band.
         ax : matplotlib Axes, optional
-            Where to draw; by default in a new figure.
 
         Returns
         -------
@@ -86,10 +81,8 @@ class LinkDisplay:
 
         Raises
         ------
-        ValueError
-            If the class is not known, or not given where there are several.
-        ImportError
-            If Matplotlib is not installed.
+        ValueError, ImportError
+            If the class is unknown, or needed and not given; if Matplotlib is not installed.
         """
         check_is_fitted(estimator)
         link, name = _link_of(estimator, target)
@@ -119,20 +112,19 @@ def _link_of(estimator: LinkgisticClassifier, target: Any) -> tuple[FittedLink, 
 
 @dataclass
 class MonotoneDisplay:
-    """Data and a monotone regression: its curve, a band for the curve, and one for new targets.
+    """Data and a monotone regression: its curve, with bands for the curve and for new targets.
 
     Attributes
     ----------
     x, mean : ndarray of shape (n_points,)
-        The posterior mean of the curve on a grid of inputs.
+        A grid of inputs, and the posterior mean of the curve there.
     curve, observation : tuple of two ndarray of shape (n_points,)
-        Lower and upper end of the band of the curve, and of the band of new targets.
+        Lower and upper ends of the bands for the curve and for new targets.
     level : float
         The probability of both bands.
     X, y : ndarray of shape (n,)
         The data.
     ax_ : matplotlib Axes
-        Where it was drawn last.
 
     Examples
     --------
@@ -140,10 +132,8 @@ class MonotoneDisplay:
     >>> from bayesloss import ISGPRegressor, MonotoneDisplay
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> y = np.sqrt(X[:, 0]) + 0.1 * np.sin(40 * X[:, 0])
-    >>> model = ISGPRegressor(n_basis=16).fit(X, y)
-    >>> display = MonotoneDisplay.from_estimator(model, X, y)
-    >>> low, high = display.curve
-    >>> bool((low < display.mean).all() and (display.mean < high).all())
+    >>> display = MonotoneDisplay.from_estimator(ISGPRegressor(n_basis=16).fit(X, y), X, y)
+    >>> bool((display.curve[0] < display.mean).all())
     True
     """
 
@@ -172,16 +162,12 @@ class MonotoneDisplay:
         Parameters
         ----------
         estimator : ISGPRegressor
-            Fitted.
-        X : array-like of shape (n, 1)
-        y : array-like of shape (n,)
+        X, y : array-like of shape (n, 1) and (n,)
             Data to draw, those of the fit or others.
         level : float, default=0.95
-            The probability of the bands.
         n_points : int, default=200
-            Points of the grid: evenly spaced in the units of ``estimator.range_map_``.
+            Points of the grid, evenly spaced in the units of ``estimator.range_map_``.
         ax : matplotlib Axes, optional
-            Where to draw; by default in a new figure.
 
         Returns
         -------
@@ -189,10 +175,8 @@ class MonotoneDisplay:
 
         Raises
         ------
-        ValueError
-            If X has another number of columns than one, or y another shape.
-        ImportError
-            If Matplotlib is not installed.
+        ValueError, ImportError
+            If X or y has another shape; if Matplotlib is not installed.
         """
         check_is_fitted(estimator)
         inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)

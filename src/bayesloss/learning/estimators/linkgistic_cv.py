@@ -1,23 +1,21 @@
-r"""The penalty of linkgistic regression from scores that the weights have not seen.
+r"""The penalty of linkgistic regression, chosen by scores that the weights have not seen.
 
-The penalty 1/C is to make predictions of new data good. Cross-validation asks that directly, and
-pays with a refit on every fold for every C. But links are fitted to approximate leave-one-out
-scores, see :mod:`bayesloss.learning.weights.leave_one_out`, so that the answer is at hand:
+Cross-validation would refit on every fold for every C. But links are fitted to approximate
+leave-one-out scores (:mod:`bayesloss.learning.weights.leave_one_out`), which already tell
 
     loss(C) = -mean_n log p(y_n | x_n^(-n)),
 
-where x_n^(-n) is the score of datum n under weights that have not seen it, or its group, and p the
-posterior mean under a link that was fitted to these scores, all of them: a smooth function of one
-variable has few degrees of freedom to overfit with.
+where x_n^(-n) is the score of case n under weights fitted without it, or without its group, and p
+the posterior mean under a link fitted to all these scores: a smooth function of one variable can
+hardly overfit.
 
-The path goes from the strongest penalty to the weakest, and each fit of the weights with the fixed
-link begins at that of the penalty before. There the link is a single stiff one, or as given; only
-at the C chosen is everything fitted, and that fit is the same as if this C had been given.
+The path goes from the strongest penalty to the weakest; each fit, with the fixed link, starts at
+the one before. The link then has a single stiff prior, or the given one. Only at the chosen C is
+everything fitted, as if that C had been given.
 
-In a joint model of K classes scores are shifted by the Newton step of one class at a time. Where
-the weights of all classes are free, only their differences matter, and of a step that all took by
-themselves the others take a part back: a share 1/K, exact where all are alike. The labels' log loss
-is that of a softmax on the scale that makes it smallest.
+In a joint model of K classes scores are shifted by the Newton step of one class at a time. Only
+differences of the classes' weights matter, so the others take back a share 1/K of a common step,
+which is exact if all classes are alike. The loss is that of a softmax on the best common scale.
 """
 
 from collections.abc import Callable
@@ -51,35 +49,29 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 class LinkgisticClassifierCV(LinkgisticClassifier):
     """Linkgistic regression that chooses its penalty by approximate leave-one-out log loss.
 
-    After scikit-learn's ``LogisticRegressionCV``, but without folds and refits. See
-    :class:`~bayesloss.learning.estimators.linkgistic.LinkgisticClassifier` for the model and for
-    all other parameters and attributes. Links are always fitted to leave-one-out scores.
+    Like scikit-learn's ``LogisticRegressionCV``, but without folds and refits. For the model, and
+    all other parameters and attributes, see :class:`LinkgisticClassifier`; links are always fitted
+    to leave-one-out scores.
 
     Parameters
     ----------
     Cs : int or array-like of float, default=10
-        The inverse strengths of the penalty to choose from; a number of them stands for as many
-        between 1e-4 and 1e4, evenly spaced on a logarithmic scale.
+        Inverse penalties to choose from; a number asks for as many from 1e-4 to 1e4, evenly spaced
+        on a logarithmic scale.
     prior, loss, n_basis, a, c, variance, gamma, multi_class, class_weight : optional
-        Parameters of the model.
     tol, max_iter, n_samples, device, verbose, random_state : optional
-        Parameters of the fit.
+        As for :class:`LinkgisticClassifier`.
 
     Attributes
     ----------
     C_ : float
-        The value with the least leave-one-out log loss, for all classes.
+        The value with the least leave-one-out log loss, for all classes. If it is the first or
+        last of ``Cs_``, try values beyond.
     Cs_ : ndarray of shape (n_Cs,)
         All values, ascending.
     scores_ : ndarray of shape (n_Cs,)
-        Minus the leave-one-out log loss at each, in nats for each datum; one-vs-rest averaged over
-        the classes. NaN for penalties so weak that they were not tried, because two in a row were
-        no better than a stronger one.
-
-    Notes
-    -----
-    With ``groups`` in ``fit``, groups are left out whole. Where ``C_`` is the first or the last of
-    ``Cs_``, try values beyond it. The fit is that of ``LinkgisticClassifier(C=model.C_)``.
+        Minus the leave-one-out log loss at each, in nats per case; one-vs-rest averaged over the
+        classes. NaN for values not tried, because two in a row had been no better.
 
     Examples
     --------
@@ -146,12 +138,8 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
     ) -> Self:
         """Choose the penalty, and fit weights and links.
 
-        Parameters, errors and warnings are those of :meth:`LinkgisticClassifier.fit`.
-
-        Raises
-        ------
-        ValueError
-            Also if a value of ``Cs`` is not positive.
+        Parameters, errors and warnings are those of :meth:`LinkgisticClassifier.fit`; also a
+        ValueError if a value of ``Cs`` is not positive. Groups are left out whole.
         """
         self._validate_params()
         self.Cs_ = _strengths(self.Cs)
@@ -164,7 +152,7 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
         return self
 
     def _path(self, problems: Problems) -> NDArray[np.float64]:
-        """The mean held-out log loss at each C, of shape (n_Cs,): a link for each class."""
+        """The mean held-out log loss at each C, of shape (n_Cs,), with a link for each class."""
         settings = Settings.of(self)
         priors, loss = settings.priors, settings.likelihood.loss
         fixed: WeightFit | None = None

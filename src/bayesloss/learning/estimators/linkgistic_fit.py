@@ -1,13 +1,12 @@
 r"""The fit of linkgistic regression: from checked data to problems, and from problems to links.
 
-Two classes are one problem, more are one problem each, against the rest; all share their inputs.
-Where links see held-out scores, equal rows are merged first, so that they are held out together.
-Then EM fits weights and links, each problem by itself (:mod:`bayesloss.learning.links.em`), or all
-in one model (:mod:`bayesloss.learning.links.joint`).
+Two classes are one problem, more are one each, against the rest, with the same inputs. For held-out
+scores equal rows are merged, so that they are held out together. EM then fits each problem by
+itself (:mod:`bayesloss.learning.links.em`), or all in one model
+(:mod:`bayesloss.learning.links.joint`).
 
-A few rows may lie so far out that the kernel's period does not reach their scores. They may have
-moved the mean of the inputs, too. So the inputs are centred without them, and all is fitted once
-more, now with links that are constant beyond the period.
+If scores of a few rows lie beyond the kernel's period, the inputs are centred without these rows,
+and all is fitted once more, with links that are constant beyond the period.
 """
 
 import math
@@ -65,7 +64,7 @@ class Problems:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the parameters of the estimator come to."""
+    """The parameters of the estimator, resolved for its data."""
 
     priors: LinkPriors
     likelihood: Bernoulli
@@ -79,7 +78,7 @@ class Settings:
 
     @classmethod
     def of(cls, model: Any) -> "Settings":
-        """Those of an estimator; draws random numbers, if it asks for them."""
+        """Those of an estimator, with random numbers drawn if it asks for them."""
         priors = LinkPriors(
             model.prior, model.n_basis, model.a, model.c, model.variance, model.gamma
         )
@@ -117,7 +116,7 @@ class FittedProblems:
 def read_problems(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike | None
 ) -> tuple[NDArray, Problems]:
-    """The classes, and the checked data of an estimator in the form that is fitted."""
+    """The classes, and the checked data of an estimator as problems."""
     device = _device(model.device)
     inputs, y, sample_weight = _read_inputs(model, device, X, y, sample_weight, groups)
     check_classification_targets(y)
@@ -149,7 +148,7 @@ def read_problems(
 def _read_inputs(
     model: Any, device: torch.device, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> tuple[Inputs, NDArray, Any]:
-    """Checked inputs, on the device, with labels and weights, which come here from Dask."""
+    """Checked inputs on the device, with labels and weights, which are collected from Dask."""
     inputs: Inputs
     if is_dask(X):
         inputs = DaskInputs.of(X)
@@ -192,7 +191,7 @@ def _device(name: str) -> torch.device:
 
 
 def _group_numbers(groups: ArrayLike | None, n: int) -> list[NDArray[np.int64]]:
-    """The groups, if there are any, as numbers 0, 1, ..., of shape (n,)."""
+    """The groups, if any, as numbers 0, 1, ..., of shape (n,)."""
     if groups is None:
         return []
     labels = np.asarray(groups)
@@ -205,7 +204,7 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> list[NDArray[np.int64]]:
 
 
 def fit_problems(problems: Problems, C: float, joint: bool, settings: Settings) -> FittedProblems:
-    """Fit weights and links, by themselves or in one model, and warn of what is wrong with them."""
+    """Fit weights and links, by themselves or in one model, and warn if something went wrong."""
     fit_once = _fit_jointly if joint else _fit_each
     data, groups = problems.at(C), problems.groups
     fit, far = fit_once(data, groups, settings, constant_ends=False)

@@ -1,11 +1,10 @@
 """Monotone regression with uncertainty: the ISGP as a scikit-learn estimator.
 
-W&N sections 4.1 and 5. The model is y = nu(x) + noise, nu an integrated squared Gaussian process.
-Inputs and targets are shifted and scaled before the fit, so that its starting points suit any
-units, and the answers are scaled back. Inputs with far-away values are first brought near by a
-monotone map that is learned without the targets (:mod:`bayesloss.learning.data.range_map`), what
-is said of nu is averaged over hyper-parameters (:mod:`bayesloss.learning.inference.mixtures`), and
-beyond the training inputs the curve goes on straight (:mod:`bayesloss.learning.sources.ends`).
+W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussian process. The fit
+is in standard units. Before it, a monotone map learned without the targets brings far-away inputs
+near (:mod:`bayesloss.learning.data.range_map`); after it, predictions average over hyper-parameters
+(:mod:`bayesloss.learning.inference.mixtures`), and beyond the training inputs the curve continues
+straight (:mod:`bayesloss.learning.sources.ends`).
 """
 
 import math
@@ -56,61 +55,50 @@ Array = NDArray[np.float64]
 class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
 
+    W&N section 3 (the prior), section 4.1 and appendix D (inference); for the objective see
+    :func:`~bayesloss.learning.inference.evidence.maximise_evidence`. Beyond one pass over the data,
+    time and memory do not depend on their number.
+
     Parameters
     ----------
     n_basis : int, default=64
-        Number M of basis functions of the trigonometric kernel, even.
+        Basis functions of the trigonometric kernel, even.
     increasing : bool or "auto", default="auto"
-        Whether the target increases or decreases with the input. "auto" takes the sign of their
-        correlation, and warns where that could be an accident of sampling.
+        Whether the target increases with the input. "auto" takes the sign of their correlation,
+        and warns if that may be an accident of sampling.
     period_fraction : float, default=0.25
         The part of the kernel's period that the training inputs cover, in (0, 1]: the kernel's c,
-        which the paper leaves open. Predictions are meant for inputs within one period.
+        which the paper leaves open.
     prior : {"isgp", "gp"}, default="isgp"
-        "gp" drops monotonicity: a Gaussian process with the same kernel, as the paper compares.
+        "gp" is a Gaussian process with the same kernel, not monotone, for comparison.
     max_iter : int, default=200
-        The largest number of iterations of each of the two searches for the maximal evidence.
+        Iterations allowed to each of two searches for the maximum of the evidence.
     robust_range : bool, default=True
-        Whether heavy-tailed inputs are brought near by a monotone map before the fit, see
-        :class:`bayesloss.learning.data.range_map.RangeMap`, and the curve of the ISGP continues
-        along straight lines beyond the training inputs. Without, as in the paper, it repeats itself
-        with the kernel's period, like a staircase. The curve of ``prior="gp"`` always goes back to
-        its mean.
+        Whether a monotone map brings heavy-tailed inputs near
+        (:class:`~bayesloss.learning.data.range_map.RangeMap`), and the ISGP's curve continues
+        straight beyond the training inputs. If not, as in the paper, it repeats itself like a
+        staircase with the kernel's period. A GP's curve always returns to its mean.
     average_hyperparameters : bool, default=True
-        Whether predictions average over hyper-parameters, or use those of maximal evidence alone,
-        as in the paper: bands are then too narrow.
+        Whether predictions average over hyper-parameters. If not, as in the paper, they use those
+        of maximal evidence, and bands are too narrow.
 
     Attributes
     ----------
-    posterior_ : Posterior
-        The approximate posterior of nu at the hyper-parameters of maximal evidence, in standard
-        units: the mapped training inputs span [-1, 1], and the targets, turned so that they
-        increase, have mean 0 and standard deviation 1.
-    likelihood_ : Gaussian
-        The noise, in standard units.
-    mixture_ : PosteriorMixture
-        What predictions are made from: approximate posteriors with their weights, in standard
-        units. It holds one posterior if hyper-parameters are not averaged over.
-    range_map_ : RangeMap
-        The map of the inputs; the identity if they are well-spread, or ``robust_range`` is False.
+    posterior_, likelihood_ : Posterior, Gaussian
+        The approximate posterior of nu and the noise at the hyper-parameters of maximal evidence,
+        in standard units: mapped inputs span [-1, 1], and targets, turned to increase, have mean 0
+        and standard deviation 1.
+    mixture_, range_map_ : PosteriorMixture, RangeMap
+        The weighted posteriors that predictions come from, in standard units; the inputs' map.
     noise_variance_ : float
-        The variance of the noise, in squared units of the target; its mean over the mixture.
+        In squared units of the target; its mean over the mixture.
     log_evidence_, evidence_bound_ : float
-        Laplace's approximation to the log evidence of the targets in their own units, in nats, and
-        a lower bound on the log evidence. Where they are far apart, distrust the band.
-    increasing_ : bool
+        Laplace's approximation to the log evidence in nats, of the targets in their own units, and
+        a lower bound on it. If they are far apart, distrust the band.
+    increasing_, converged_ : bool
     n_iter_ : int
-        Number of evaluations of the evidence.
-    converged_ : bool
-    n_features_in_ : int
-        Always 1.
-    feature_names_in_ : ndarray of str
-
-    Notes
-    -----
-    W&N section 3 (the prior), section 4.1 and appendix D (inference); see
-    :func:`~bayesloss.learning.inference.evidence.maximise_evidence` for what is maximised. Time and
-    memory beyond one pass over the data do not depend on their number.
+        Evaluations of the evidence.
+    n_features_in_, feature_names_in_ : int, ndarray of str
 
     Examples
     --------
@@ -118,9 +106,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     >>> from bayesloss import ISGPRegressor
     >>> x = np.linspace(0, 1, 50)[:, None]
     >>> y = np.sqrt(x[:, 0]) + 0.1 * np.sin(40 * x[:, 0])
-    >>> model = ISGPRegressor(n_basis=16).fit(x, y)
-    >>> mean, std = model.predict([[0.25], [0.81]], return_std=True)
-    >>> mean.round(1)
+    >>> ISGPRegressor(n_basis=16).fit(x, y).predict([[0.25], [0.81]]).round(1)
     array([0.5, 0.9])
     """
 
@@ -158,11 +144,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like or Dask collection of shape (n, 1)
-            A Dask array or DataFrame stays where it is, see :mod:`bayesloss.learning.data.rows`.
-        y : array-like or Dask collection of shape (n,)
-        sample_weight : array-like or Dask collection of shape (n,), optional
-            How many times each datum counts; data of weight zero are left out.
+        X, y, sample_weight : array-like or Dask collection of shape (n, 1), (n,), (n,)
+            Dask collections are read where they are (:mod:`bayesloss.learning.data.rows`). Weights,
+            optional, say how many times a row counts; zero leaves it out.
 
         Returns
         -------
@@ -170,20 +154,15 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Raises
         ------
-        ValueError
-            If X has another number of columns than one, a value is not finite, fewer than two
-            inputs are distinct, all targets are equal, either varies by less or more than
-            floating-point numbers can tell, or blocks of a Dask collection have unknown sizes or
-            others than those of y.
-        RuntimeError
-            If Dask's workers died or ran out of memory.
+        ValueError, RuntimeError
+            If X has not one column, a value is not finite, inputs or targets are all equal or vary
+            by less or more than floats can tell, or Dask's blocks have unknown sizes or others than
+            those of y. If Dask's workers died or ran out of memory.
 
         Warns
         -----
-        ConvergenceWarning
-            If the maximum of the evidence was not found.
-        UserWarning
-            If ``increasing="auto"`` and the direction is in doubt.
+        ConvergenceWarning, UserWarning
+            If the maximum was not found. If ``increasing="auto"`` and the direction is in doubt.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -227,22 +206,18 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
 
+        Warns of inputs outside the kernel's period.
+
         Parameters
         ----------
         X : array-like of shape (n, 1)
         return_std : bool, default=False
-            The standard deviation is that of nu; for a new target add ``noise_variance_`` to its
-            square.
+            Whether to return the standard deviation of nu; that of a new target is the root of its
+            square plus ``noise_variance_``.
 
         Returns
         -------
-        mean : ndarray of shape (n,)
-        std : ndarray of shape (n,), if asked for
-
-        Warns
-        -----
-        UserWarning
-            If an input lies outside the kernel's period.
+        mean, std : ndarray of shape (n,)
         """
         x = self._new_input(X)
         centre, variance = self.mixture_.moments(x)
@@ -256,15 +231,17 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         level: float = 0.95,
         of: str = "curve",
     ) -> tuple[Array, Array]:
-        """A band that holds nu, or new targets, with a given probability at each input.
+        """A central interval for nu, or for new targets, at each input.
+
+        Warns of inputs outside the kernel's period.
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         level : float, default=0.95
-            The probability, in (0, 1); as much remains below the band as above.
+            The probability, in (0, 1).
         of : {"curve", "observation"}, default="curve"
-            The band of nu itself, or of a new target, which has noise.
+            An interval for nu, or for a new target, which has noise.
 
         Returns
         -------
@@ -274,11 +251,6 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         ------
         ValueError
             If level or ``of`` is not one of the above.
-
-        Warns
-        -----
-        UserWarning
-            If an input lies outside the kernel's period.
         """
         check_level(level)
         if of not in ("curve", "observation"):
@@ -296,7 +268,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         n_samples: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> Array:
-        """Draw functions nu from the posterior; under the ISGP prior every one is monotone.
+        """Draw functions nu from the posterior; under the ISGP prior each is monotone.
 
         Parameters
         ----------
@@ -358,7 +330,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return x
 
     def standardise(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, each of shape (n,), in the units that ``posterior_`` is in."""
+        """Inputs and targets, each of shape (n,), in the units of ``posterior_``."""
         return self._units.inputs(x), self._units.targets(y)
 
     def _mixture(self, found: EvidenceMaximum[Gaussian], data: Observations) -> PosteriorMixture:
@@ -378,7 +350,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return moments.correlation >= 0
 
     def _beginning(self, moments: Moments) -> tuple[SourcePrior, Gaussian]:
-        """A prior and a likelihood where the search may begin: those of the straight line."""
+        """The prior and likelihood of the straight line, where the search begins."""
         explained = min(abs(moments.correlation), 0.999)
         # The prior mean of the ISGP is a line of slope k(0, 0); the variance of the GP is k(0, 0).
         variance = max(explained, 0.1) / moments.x_spread if self.prior == "isgp" else 1.0

@@ -16,7 +16,7 @@ _CURVE = 201  # points of the curve that is drawn
 class ReliabilityDisplay:
     """A smooth reliability curve with its band, and the predictions' histogram in steps of 0.02.
 
-    Make it with :meth:`from_estimator` or :meth:`from_predictions`.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -24,32 +24,26 @@ class ReliabilityDisplay:
     y_true, y_prob : ndarray of shape (n,)
         Labels 0 and 1, and predicted probabilities.
     name : str, optional
-        Of the classifier, for the legend.
+        The classifier's name, for the legend.
 
     Attributes
     ----------
-    reliability : Reliability
-    ax_, histogram_ax_ : matplotlib Axes
-    line_ : matplotlib Artist
-    band_ : matplotlib Artist
-    figure_ : matplotlib Figure
+    ax_, histogram_ax_, line_, band_, figure_ : matplotlib objects
 
     Notes
     -----
-    What may be concluded? Where the band leaves the diagonal the predictions are miscalibrated, as
-    far as one level holds at one prediction: of many predictions looked at, some leave by chance.
+    Where the band leaves the diagonal, predictions are miscalibrated. Its level holds at each
+    prediction by itself: of many predictions looked at, some leave by chance.
 
-    A curve that has the diagonal within its band everywhere need *not* be calibrated. The cases are
-    too few to tell it from the diagonal, and that is all. Ask how large the error may be: the upper
-    end of ``reliability.calibration_error`` answers. Its lower end is above 0 whatever the truth,
-    since no draw of a curve is the diagonal itself, and so shows nothing.
-
-    The posterior leans towards curves that are sigmoids of the log odds, the more the fewer cases.
+    If the diagonal is within the band everywhere, predictions need *not* be calibrated: the cases
+    may be too few to tell. The upper end of ``reliability.calibration_error`` says how large the
+    error may be. Its lower end shows nothing, for it is always above 0: no draw of a curve is the
+    diagonal. The posterior leans towards sigmoids of the log odds, the more the fewer cases.
 
     Examples
     --------
-    Predictions that are too sure of themselves: the true log odds are 0.7 of those predicted, and
-    the calibration error is 0.058. With 80 cases the diagonal is within the band everywhere.
+    Overconfident predictions: the true log odds are 0.7 of those predicted, and the calibration
+    error is 0.058. With 80 cases the diagonal is within the band everywhere.
 
     >>> import numpy as np
     >>> from scipy.special import expit, logit
@@ -80,14 +74,13 @@ class ReliabilityDisplay:
     def from_estimator(
         cls, estimator: Any, X: Any, y: ArrayLike, *, pos_label: Any = None, **options: Any
     ) -> "ReliabilityDisplay":
-        """Predict cases that the classifier was not trained on, and show how reliable that is.
+        """Show how reliable a classifier is on cases that it was not trained on.
 
         Parameters
         ----------
         estimator : fitted classifier
             For two classes, with ``predict_proba``.
-        X : array-like
-        y : array-like of shape (n,)
+        X, y : array-like of shape (n, n_features) and (n,)
         pos_label : int, float, bool or str, default=None
             None for ``estimator.classes_[1]``.
         **options
@@ -124,10 +117,9 @@ class ReliabilityDisplay:
         y_true, y_prob, sample_weight, groups, pos_label, level
             As for :func:`reliability`.
         n_bins : int, optional
-            Bins of equal width that are laid over the curve; none by default.
-        name : str, optional
-            Of the classifier, for the legend.
-        ax : matplotlib Axes, optional
+            If given, as many bins of equal width are drawn over the curve.
+        name, ax : str and matplotlib Axes, optional
+            The classifier's name for the legend, and where to draw.
 
         Returns
         -------
@@ -136,7 +128,7 @@ class ReliabilityDisplay:
         Raises
         ------
         ImportError
-            If matplotlib is not there.
+            If Matplotlib is not installed.
         """
         _pyplot()
         found = reliability(
@@ -152,7 +144,7 @@ class ReliabilityDisplay:
         return display.plot(ax=ax, n_bins=n_bins)
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> "ReliabilityDisplay":
-        """Draw curve, band and histogram, and bins if a number of them is given."""
+        """Draw curve, band and histogram, and bins if their number is given."""
         pyplot = _pyplot()
         if ax is None:
             _, ax = pyplot.subplots()

@@ -1,8 +1,7 @@
-r"""Standard units of inputs and targets: a fit that begins there suits any units.
+r"""Standard units of inputs and targets, so that the start of a fit suits any units.
 
-Inputs are mapped by g (:mod:`bayesloss.learning.data.range_map`), and then span [-1, 1]; targets
-have mean 0 and standard deviation 1, and increase with the inputs, for a negative scale mirrors
-those that do not:
+Inputs, mapped by g (:mod:`bayesloss.learning.data.range_map`), span [-1, 1]; targets have mean 0
+and standard deviation 1. A negative scale turns targets that decrease with the inputs:
 
     u = (g(x) - x_location) / x_scale,      v = (y - y_location) / y_scale.
 """
@@ -27,7 +26,7 @@ _TINY = np.finfo(np.float64).tiny
 
 
 class Moments(NamedTuple):
-    """Of data in standard units: the sum of weights, the correlation, and the inputs' spread."""
+    """In standard units: the sum of weights, the correlation, and the inputs' spread."""
 
     total: float
     correlation: float
@@ -35,17 +34,14 @@ class Moments(NamedTuple):
 
     @property
     def direction_in_doubt(self) -> bool:
-        """Whether the sign of the correlation may be an accident of sampling.
-
-        Fisher's transformation: atanh of a correlation has a standard error of 1 / sqrt(n - 3).
-        """
+        """Whether its sign may be an accident of sampling, by Fisher's transformation."""
         n = self.total
         return n > 3 and abs(self.correlation) < math.tanh(1.96 / math.sqrt(n - 3))
 
 
 @dataclass(frozen=True)
 class StandardUnits:
-    """A map of inputs, locations and scales."""
+    """The map of the inputs, locations and scales."""
 
     range_map: RangeMap
     x_location: float
@@ -55,13 +51,9 @@ class StandardUnits:
 
     @classmethod
     def of(cls, rows: Rows, robust: bool) -> tuple["StandardUnits", Moments]:
-        """Learn them from data, as if targets increased; with a map of the inputs if ``robust``.
+        """Learn them, as if targets increased, with a map of the inputs if ``robust``.
 
-        Raises
-        ------
-        ValueError
-            If a value is not finite, fewer than two inputs are distinct, all targets are equal, or
-            either varies by less or more than floating-point numbers can tell.
+        Raises a ValueError for values that are not finite, do not vary, or vary too little or much.
         """
         x_ends, y_ends = rows.fold(extremes, merge=largest).reshape(2, 2) * [-1, 1]
         _check_ends(x_ends, y_ends, rows)

@@ -1,4 +1,4 @@
 """EM for weights and links together (W&N section 4.2), for two classes and for many.
 
-May import ``inference`` and ``weights``, and what they import. Begin with ``em``.
+May import ``inference``, ``weights`` and what they import. Begin with ``em``.
 """

@@ -1,8 +1,8 @@
-"""What becomes of weights after an M-step, and which round counts in the end.
+"""How far weights go after an M-step, and which round counts in the end.
 
-The paper's EM goes all the way to where an M-step ends. With held-out scores, where links see one
-set of scores and weights another, that neither keeps the scores within the period of the kernel nor
-always comes to rest: there steps keep the size of the scores, and are damped.
+In the paper's EM weights go where the M-step ends. With held-out scores, which links see and
+weights do not, scores may then outgrow the kernel's period, or rounds never rest: there steps keep
+the size of the scores, and are damped.
 """
 
 import math
@@ -23,11 +23,10 @@ T = TypeVar("T")
 
 
 class FullSteps:
-    """Weights, a row a problem, that go to where each M-step ends, as in the paper.
+    """Weights, a row per problem, that go to where each M-step ends, as in the paper.
 
-    ``strength`` says how many times their penalty counts, ``fit_strength`` how many times where the
-    last fits ended, ``fraction`` which part of the way there they went, and ``moved`` how far, as a
-    part of the scores' size.
+    Penalties count ``strength`` times, and ``fit_strength`` times at the last fits; ``fraction`` of
+    the way there was gone, and ``moved`` is how far, relative to the scores' size.
     """
 
     def __init__(self, beta: Float[Tensor, "k d"], scores: Float[Tensor, "k n"]) -> None:
@@ -37,19 +36,18 @@ class FullSteps:
         self.moved = torch.full_like(self.strength, math.inf)
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go from a round by its number towards a fit; what its weights are multiplied by."""
+        """Go towards the fit of a round; the factor of its weights."""
         self.beta[active], self.scores[active] = fit.beta, fit.scores
         return torch.ones_like(fit.objective)
 
 
 class DampedSteps(FullSteps):
-    """Weights whose scores keep their size, and that go a shorter part of the way where it turns.
+    """Weights whose scores keep their size, and that slow down where their path turns.
 
-    A link that is fitted to held-out scores is flatter than the training scores ask for, and
-    weights would grow against it. So they are divided by what their scores grew by, and their
-    penalty counts that much squared the more: the same objective in other units of the score. And
-    where the way ahead turns, and is hardly shorter, a problem goes only 2/3 of it from then on,
-    then 1/2, 2/5, ...: rounds may go in circles otherwise. The first few may go anywhere.
+    Links fitted to held-out scores are flatter than training scores ask for, and weights would grow
+    to make up for it. They are divided by their scores' growth, and their penalty multiplied by its
+    square: the same objective in other units. After the first rounds, a step that turns and is
+    hardly shorter goes only 2/3 of the way, then 1/2, 2/5, ..., lest rounds go in circles.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class DampedSteps(FullSteps):
         self._weight, self._ahead = weight, scores[:, :0]  # no way as yet
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go from a round by its number towards a fit; what its weights are multiplied by."""
+        """Go towards the fit of a round; the factor of its weights."""
         scores = _some(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)
@@ -97,9 +95,8 @@ class DampedSteps(FullSteps):
 class BestRound(Generic[T]):
     """The round with the highest evidence, and how many in a row since were worse.
 
-    With held-out scores no objective rises in every round, and the fixed point that rounds lead to
-    can be worse than where they began; the held-out evidence knows. Worse is a round that does not
-    come up to the best before by ``margin`` nats.
+    With held-out scores no objective need rise, and the fixed point can be worse than the start. A
+    round is worse if its evidence does not reach the best before plus ``margin`` nats.
     """
 
     margin: float
@@ -115,5 +112,5 @@ class BestRound(Generic[T]):
 
 
 def _some(rows: Tensor, chosen: list[int]) -> Tensor:
-    """Some of the rows: themselves where all are chosen, else a copy."""
+    """Some of the rows: themselves if all are chosen, else a copy."""
     return rows if len(chosen) == len(rows) else rows[chosen]

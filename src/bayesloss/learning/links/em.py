@@ -1,21 +1,16 @@
 r"""EM for weights and links together (W&N section 4.2).
 
-E-step: with the weights held, and the scores x = beta . z with them, the Laplace posterior of nu.
-Each datum is seen as one number, so the data are spread on a grid, and the cost does not grow with
-their number. M-step: with the posterior held, raise the penalised expected log likelihood in beta.
+E-step: given the weights, hence the scores x = beta . z, the Laplace posterior of nu. The data are
+spread on a grid, so that the cost does not grow with their number. M-step: given the posterior,
+raise the penalised expected log likelihood in beta. With an exact posterior every round would raise
+the marginal likelihood of beta; with Laplace's a round may lower it, as the record shows.
 
-Were the posterior exact, every round would raise the marginal likelihood of beta. Laplace's is not,
-and a round may lower it; the record shows where.
-
-What goes beyond the paper are parts that the loop is given. Links may be fitted to scores that the
-weights would have had without each datum
-(:class:`~bayesloss.learning.weights.leave_one_out.LeaveOneOut`); then weights go by
-:class:`~bayesloss.learning.links.damped_steps.DampedSteps`. Rounds lead to a fixed point, where the
-link is that of the held-out scores of its own weights. With few data a column that can be worse
-than where rounds began, so EM ends when the held-out evidence stays clearly below what it was, with
-the :class:`~bayesloss.learning.links.damped_steps.BestRound`. There the mean of Laplace's
-approximation is poor, too, under a prior whose f and -f are one model, and the posterior is the
-nearest Gaussian instead.
+Parts given to the loop go beyond the paper. Links may be fitted to scores under weights without
+each case (:class:`~bayesloss.learning.weights.leave_one_out.LeaveOneOut`); then weights go by
+:class:`~bayesloss.learning.links.damped_steps.DampedSteps` to a fixed point. With few cases per
+column that can be worse than the start, so EM stops when the held-out evidence stays clearly below
+its best, and returns to :class:`~bayesloss.learning.links.damped_steps.BestRound`. Laplace's mean
+is then poor, too, under a prior for which f and -f are one model, and the nearest Gaussian serves.
 """
 
 import math
@@ -57,11 +52,11 @@ _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many 
 
 
 class EM(ABC):
-    """Links and weights in turns, for whatever model says how each are fitted."""
+    """Links and weights in turns, for any model that says how each is fitted."""
 
     @abstractmethod
     def e_step(self, number: int) -> None:
-        """Links given the weights, in a round by its number."""
+        """Fit links given the weights, in a round by its number."""
 
     @abstractmethod
     def settled(self) -> bool:
@@ -69,13 +64,10 @@ class EM(ABC):
 
     @abstractmethod
     def m_step(self, number: int) -> None:
-        """Weights given the links."""
+        """Fit weights given the links."""
 
     def rounds(self, max_iter: int) -> Iterator[int]:
-        """Section 4.2: at most so many M-steps, each between two E-steps; ends after an E-step.
-
-        The number of each round comes after its E-step, when links and weights belong together.
-        """
+        """Section 4.2: at most so many M-steps, each between two E-steps, after which it yields."""
         for number in range(1, max_iter + 2):
             self.e_step(number)  # q(nu | beta)
             yield number
@@ -86,12 +78,11 @@ class EM(ABC):
 
 @dataclass(frozen=True)
 class LinkFit:
-    """What EM found for K problems that share their inputs.
+    """The result of EM for K problems: weights (K, d), scores (K, n), and draws (S, M + 1) of each.
 
-    Weights (K, d) and scores (K, n); the scores that the links were fitted to, ``seen``; the
-    posteriors, and draws from each, (S, M + 1); and the names of what did not converge. The history
-    has a tensor of shape (K,) for each round, NaN once a problem has settled: "log_evidence" after
-    each E-step; "expected_before", "expected" around, and "change" after each M-step.
+    Links were fitted to the scores ``seen``. The history has a tensor (K,) per round, NaN once a
+    problem has settled: "log_evidence" per E-step; around M-steps "expected_before", "expected"
+    and "change".
     """
 
     beta: Tensor
@@ -129,11 +120,9 @@ def fit_links(
 class LinkEM(EM):
     """EM for K problems that share their inputs, each with a link of its own.
 
-    A problem rests once its log evidence, less the penalty, changes by less than tol nats a datum
-    in a round. With held-out scores it also does when the log evidence alone does not change by
-    more, nor scores by more than a part sqrt(tol) / 2 of their size; and with few data a column
-    when three rounds found the log evidence clearly lower, and then goes back to where it was
-    highest.
+    A problem settles when its log evidence, less the penalty, changes by less than tol nats per
+    case. With held-out scores the evidence alone may do so, if scores move by at most sqrt(tol) / 2
+    of their size; and with few cases per column three clearly worse rounds lead back to the best.
     """
 
     def __init__(
@@ -163,12 +152,10 @@ class LinkEM(EM):
         self.history: dict[str, list[Tensor]] = {name: [] for name in names}
 
     def e_step(self, number: int) -> None:
-        """Links: the posterior q(nu | beta), where the prior may be chosen anew before.
+        """Links: the posterior q(nu | beta), after the prior has been chosen anew in some rounds.
 
-        What has the size of the data is done where the data are. What is seen of it, extremes and
-        sums on grids, comes to the host for all problems together, and the host waits for nothing
-        else: a Newton step takes matrices of M + 1 rows, which a processor solves before a GPU has
-        begun.
+        The data stay on their device. Their extremes and sums on grids come to the host, where the
+        small Newton steps are faster than on a GPU.
         """
         self._see_scores()
         some, likelihood = {k: self.links[k] for k in self.active}, self.model.likelihood
@@ -197,7 +184,7 @@ class LinkEM(EM):
         ]
 
     def settled(self) -> bool:
-        """Whether all problems rest."""
+        """Whether all problems have settled."""
         return not self.active
 
     def m_step(self, number: int) -> None:
@@ -231,7 +218,7 @@ class LinkEM(EM):
                 each.div_(factor)
 
     def result(self, unsettled: Sequence[str] = ()) -> LinkFit:
-        """What rounds have led to, or the best of them; with the names of what had not settled."""
+        """The last round, or the best; with the names of what had not settled."""
         steps, unsettled = self.steps, list(unsettled)
         for k, best in enumerate(self.best):
             if best.n_worse and best.kept is not None:
@@ -255,7 +242,7 @@ class LinkEM(EM):
         )
 
     def _see_scores(self) -> None:
-        """The scores that links are fitted to: those of the weights, or without each datum."""
+        """The scores that links are fitted to: those of the weights, or held-out ones."""
         found: dict[int, Influence] = {}
         if self.leave_one_out is not None:
             facts = torch.stack([self.steps.fit_strength, self.steps.fraction]).tolist()
@@ -290,7 +277,7 @@ class LinkEM(EM):
         return penalties
 
     def _on_grids(self, sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
-        """Problems, and their data on grids of so many nodes."""
+        """Problems, and their data on grids with these numbers of nodes."""
         grids, seen, likelihood = [], self.seen, self.model.likelihood
         for k, size in sizes.items():
             low, high = self.links[k].low, self.links[k].high

@@ -1,9 +1,7 @@
 r"""The learned link of one class against the rest, as an estimator keeps it.
 
-EM leaves the scale of scores open: weights that are s times as large and nu(x / s) say the same. So
-weights are brought to the scale of a logistic regression's, where the mean of nu'(x) over the
-training data is 1, and the posterior of nu, which has the scale that EM ended with, is asked at
-score / slope.
+Weights s times as large with nu(x / s) are the same model. So weights get the scale of a logistic
+regression, where nu'(x) has mean 1 over the training data, and nu is evaluated at score / slope.
 """
 
 import math
@@ -39,21 +37,16 @@ class FittedLink:
 
     Attributes
     ----------
-    posterior : Posterior
-        Of nu, a function of the score over ``slope``.
-    loss : ProperLoss
-        Whose inverse canonical link follows nu.
-    draws : Tensor of shape (S, M + 1)
-        Parameters from the posterior, which the averages are taken over.
-    band_draws : Tensor of shape (B, M + 1)
-        Parameters from the posterior, of which bands are quantiles.
+    posterior, loss : Posterior, ProperLoss
+        The posterior of nu, a function of the score over ``slope``; the loss whose inverse
+        canonical link takes nu to probabilities.
+    draws, band_draws : Tensor of shape (S, M + 1) and (B, M + 1)
+        Parameters from the posterior, for averages and for the quantiles of bands.
     slope : float
-        The mean slope of that function over the training data; 1 for a GP that rises nowhere.
-    low, high : float
-        The least and the largest score in the training data, within ``end``.
-    end : float
-        Scores beyond -end and end are taken for those: infinite, or the end of the kernel's period
-        where a few training scores lie far out.
+        The mean slope of nu over the training data; 1 for a GP that does not rise.
+    low, high, end : float
+        The smallest and largest training score, within -end and end. Scores beyond these count as
+        -end and end: infinite, or the kernel's period if a few training scores lie far out.
     """
 
     posterior: Posterior
@@ -77,12 +70,15 @@ class FittedLink:
         chance: bool,
         constant_ends: bool,
     ) -> Self:
-        """The link of a posterior, for scores on the scale of a logistic regression's.
+        """The link of a posterior, from training scores x on the scale of EM, with their weights.
 
-        Training scores x, each of which counts ``weight`` times, are those that the posterior
-        takes. Without draws from it, 64 points of low discrepancy stand for it; by ``chance``
-        draws are random ones, and serve for bands, too. With ``constant_ends`` nu is constant
-        beyond the kernel's period.
+        Parameters
+        ----------
+        posterior, loss, x, weight, draws
+            Without draws 64 points of low discrepancy represent the posterior.
+        chance, constant_ends : bool, default=False
+            Whether draws are random, and serve for bands, too; whether nu is constant beyond the
+            kernel's period.
         """
         end = posterior.prior.kernel.edge if constant_ends else math.inf
         low, high = max(float(x.min()), -end), min(float(x.max()), end)
@@ -116,9 +112,8 @@ class FittedLink:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Lower and upper end of the central posterior interval of nu(x), each of shape (n,).
 
-        These are quantiles of ``band_draws``: 1024 points of low discrepancy, or the random draws
-        of an estimator with ``n_samples``. With 64 of those an end of a 95 % interval is off by 0.3
-        standard deviations of nu(x) or so, and on average the interval is 6 % too narrow.
+        Quantiles of ``band_draws``: 1024 points of low discrepancy, or the ``n_samples`` draws. 64
+        draws put an end at 95 % wrong by 0.3 standard deviations or so, and bands are 6 % narrow.
         """
         nu = self.posterior.prior.source(self.within(x), self.band_draws).numpy()
         return _central(nu, level, x)
@@ -126,10 +121,7 @@ class FittedLink:
     def inverse_link_band(
         self, x: ArrayLike, level: float = 0.95
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of u(nu(x)), each of shape (n,).
-
-        As exact as :meth:`source_band`.
-        """
+        """The same for u(nu(x)), as exact as :meth:`source_band`."""
         return _central(self._probabilities(x, self.band_draws), level, x)
 
     @cached_property
@@ -138,7 +130,7 @@ class FittedLink:
         return predictive_log_odds(self.posterior.prior, self.loss, self.draws)
 
     def within(self, x: ArrayLike) -> Tensor:
-        """Scores over the slope, of shape (n,), with those beyond the ends put there."""
+        """Scores over the slope, of shape (n,), with those beyond the ends moved there."""
         return _points(x).clamp(-self.end, self.end) / self.slope
 
     def _probabilities(self, x: ArrayLike, draws: Tensor) -> NDArray[np.float64]:
@@ -147,10 +139,7 @@ class FittedLink:
 
 
 def mean_slope(posterior: Posterior, x: Tensor, weight: Tensor) -> float:
-    """The weighted mean of the slope of the posterior mean of nu at x, both of shape (n,).
-
-    Of many data it is read off a table: the slope is a function of one variable.
-    """
+    """The weighted mean slope at x of the posterior mean of nu, read off a table if x is long."""
     prior = posterior.prior
     coefficients = prior.mean_coefficients(posterior.mode, posterior.root)
     low, high = float(x.min()), float(x.max())

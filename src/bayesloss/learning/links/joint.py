@@ -1,25 +1,22 @@
 r"""Many classes in one model, each with a monotone learned source.
 
-    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),   x_k = beta_k . (z - mean z),
+    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),   x_k = beta_k . (z - mean z).
 
-which is multinomial logistic regression if every nu_k is a straight line of slope 1, W&N's model
-(12) for two classes if one of two sources is constant, and temperature scaling if all nu_k are
-lines of one other slope. The sources have independent priors, centred on nu(x) = x; see
-:mod:`bayesloss.learning.links.softmax_joint` for what their posterior is like.
+If each nu_k is a straight line of slope 1, this is multinomial logistic regression; with one other
+slope, temperature scaling; with two sources, one constant, W&N's model (12). The sources have
+independent priors centred on nu(x) = x (:mod:`bayesloss.learning.links.softmax_joint`).
 
-Sources and weights take turns, as in W&N's EM. A round begins with the sources. They are fitted to
-scores that the weights have not seen: weights fitted to all folds but one score the data of that
-one. All scores are first brought to the scale t at which the held-out labels are most probable, so
-that a straight line of slope 1 is temperature scaling, and the sources have to say only where
-classes differ from it, and where they bend. Then the weights of all data, and those without each
-fold, go a few steps of L-BFGS towards the maximum of
+Sources and weights take turns, as in W&N's EM. Sources are fitted to held-out scores, from weights
+fitted to all folds but one. All scores are first brought to the scale t at which the held-out
+labels are most probable, so that sources only add bends and what differs between classes. Then the
+weights, for all data and without each fold, go a few steps of L-BFGS towards the maximum of
 
     mean_n log p(y_n given t x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
 
-with the sources at their mode. To go all the way would be in vain, as sources move meanwhile.
-Weights begin as multinomial regressions, nu_k(x_k) = x_k + level. Through t the data have a say in
-the penalty: of straight lines the next weights are a multinomial regression's with t^2 C in place
-of C. Rounds end when Laplace's evidence of the held-out labels rises no more, and the best counts.
+with the sources at their mode. Weights begin as multinomial regressions, nu_k(x_k) = x_k + level.
+Through t the data influence the penalty: with straight lines the next weights are those of t^2 C in
+place of C. Rounds end when Laplace's evidence of the held-out labels rises no more; the best is
+kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -48,13 +45,10 @@ _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
 
 @dataclass(frozen=True)
 class JointFit:
-    """What was found for K classes.
+    """The fit of K classes: weights (K, d), scores (K, n), modes (K, D), a root of the covariance.
 
-    Weights (K, d) and scores (K, n) of the training data; the prior of each source, the mode
-    (K, D), and a square root of the posterior covariance of all parameters, one class after the
-    other. The evidence is Laplace's, given the held-out scores, in nats, and the history has that
-    of each round; the least curvature is the smallest eigenvalue of the Hessian in units of the
-    prior precision; ``unsettled`` names what did not converge.
+    The evidence is Laplace's, given held-out scores, in nats; the least curvature is the Hessian's
+    smallest eigenvalue in units of the prior precision.
     """
 
     beta: Tensor
@@ -77,11 +71,10 @@ def fit_joint_links(
     groups: Tensor | None = None,
     held_out: bool = True,
 ) -> JointFit:
-    """Fit weights, and all sources together to held-out scores, in turns.
+    """Fit weights, and all sources together to held-out scores, in turns; groups stay in one fold.
 
-    Data of one group's number are held out together. Fitted to the training scores, sources would
-    reward weights for overfitting, so there is one round, as with ``max_iter=0``: weights remain a
-    multinomial regression's.
+    Fitted to training scores, sources would reward overfitted weights: then there is one round, and
+    weights remain a multinomial regression's.
     """
     fold = None
     if held_out:
@@ -97,11 +90,10 @@ def fit_joint_links(
 
 
 class JointEM(EM):
-    """EM for one model of K classes; each datum has label 1 for one of them.
+    """EM for one model of K classes, until the evidence of held-out labels rises no more.
 
-    Rounds end when the evidence of the held-out labels has not risen by tol nats a datum for some
-    of them. ``family`` takes the largest score in absolute value, but for a few far out, to the
-    priors among which Laplace's evidence chooses, the stiffest last; all with the same features.
+    ``family`` takes the largest absolute score, without far-out ones, to the priors to choose from,
+    the stiffest last, with the same features.
     """
 
     def __init__(
@@ -118,7 +110,7 @@ class JointEM(EM):
         self.best: BestRound[JointFit] = BestRound(tol * data.total)
 
     def e_step(self, number: int) -> None:
-        """Sources, all together, at the common scale of the held-out scores."""
+        """All sources together, at the common scale of the held-out scores."""
         seen, weight = self.fits.held_out(), self.data.weight.cpu()
         # Sources are constant where a few scores lie far out; lines would follow these alone.
         end = 2 * max(robust_reach(row, weight) for row in seen.cpu())
@@ -138,11 +130,11 @@ class JointEM(EM):
         return self.best.n_worse == _PATIENCE
 
     def m_step(self, number: int) -> None:
-        """Weights of all data, and without each fold, a few steps towards the sources' mode."""
+        """Weights of all data, and without each fold, a few steps given the sources' mode."""
         self.fits.move(_tabulated(self.found, self.scale))
 
     def _fit_sources(self, seen: Tensor, scores: Tensor) -> JointFit:
-        """The sources of held-out scores, with levels that are expected, on their common scale."""
+        """The sources given scaled held-out scores, with expected levels."""
         weight, labels, level = (
             each.cpu() for each in (self.data.weight, self.data.labels, self.level)
         )
@@ -168,7 +160,7 @@ class JointEM(EM):
 
 
 def _tabulated(fit: JointFit, scale: float) -> Sources:
-    """The sources at their mode, as functions of scores before they are brought to the scale."""
+    """The sources at their mode, as functions of scores before scaling."""
     nodes = table_nodes(fit.prior)
     # eq. (13)
     table = HermiteTable(

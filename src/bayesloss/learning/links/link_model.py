@@ -1,4 +1,4 @@
-"""What EM knows of a link: beforehand, by its prior, and between the rounds, by its posterior."""
+"""What EM knows of a link: its prior, and between rounds its posterior."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,14 +26,11 @@ _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences 
 
 @dataclass(frozen=True)
 class LinkModel:
-    """What links are beforehand, and what stands for their posteriors.
+    """The priors of links, and the draws that represent their posteriors.
 
-    ``prior_of`` makes the prior of a link from the scores of the fixed link. ``family`` takes it to
-    those among which Laplace's evidence chooses one in rounds 1, 2, 4, 8, ...; all with the same
-    features and parameters, the stiffest last. ``noise`` are standard normal numbers, (S, M + 1),
-    that become draws; where it is ``ordered``, its first columns are to move the link most, as
-    points of low discrepancy ask for. Links may be constant beyond their kernel's period, for
-    scores far out.
+    ``prior_of`` maps scores of the fixed link to a prior, ``family`` that to the priors to choose
+    from, the stiffest last, with the same features. ``noise`` is standard normal, (S, M + 1); if
+    ``ordered``, its first columns move the link most, as points of low discrepancy require.
     """
 
     likelihood: Bernoulli
@@ -50,7 +47,7 @@ class LinkModel:
         return Link(prior, torch.cat([prior.start(scores)[:-1], nu_0[None]]), family)
 
     def draws(self, link: "Link") -> Tensor:
-        """Draws of Gamma that stand for the posterior of a link, (S, M + 1)."""
+        """Draws of Gamma that represent the posterior of a link, (S, M + 1)."""
         q = link.posterior
         root = ordered_root(q, link.low, link.high) if self.ordered else q.root
         return q.mode + self.noise @ root.T  # nu^(s) of section 4.2
@@ -65,7 +62,7 @@ class LinkModel:
 
 @dataclass
 class Link:
-    """The state of one problem between the rounds."""
+    """The state of one problem between rounds."""
 
     prior: SourcePrior[TrigonometricKernel]
     Gamma: Tensor  # where the next search for the mode begins
@@ -83,17 +80,17 @@ class Link:
 
     @property
     def rivals(self) -> Sequence[int]:
-        """The places of the priors that may be chosen: all, in the first round."""
+        """The indices of the priors to choose from: all, in the first round."""
         return list(self.modes) or range(len(self.family))
 
     def choose_prior(self, likelihood: Bernoulli, data: Observations) -> None:
-        """Take the prior with the highest evidence, and the mode there."""
+        """Take the prior with the highest evidence, and its mode."""
         joints = {i: LogJoint(self.family[i], likelihood, data) for i in self.rivals}
         choice = choose_prior(joints, self.modes, self.Gamma, _BEHIND)
         self.prior, self.Gamma, self.modes = choice.joint.prior, choice.mode.Gamma, choice.modes
 
     def fit(self, joint: LogJoint, penalty: float, n: float, *, by_nearest: bool) -> None:
-        """Newton's method from the mode of the round before, and what the evidence says there."""
+        """Newton's method from the mode of the round before, and the evidence there."""
         mode = find_mode(joint, self.Gamma, max_iter=_NEWTON_STEPS)
         self.Gamma, self.found = mode.Gamma, mode.converged
         if by_nearest and mode.converged and self.prior.n_twins > 1:

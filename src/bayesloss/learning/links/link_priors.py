@@ -1,11 +1,9 @@
-r"""The priors of learned links, from what is given of them and the scores of the fixed link.
+r"""The priors of learned links, from parameters and the scores of the fixed link.
 
-A kernel's c is such that those scores fill half of [-1/c, 1/c]: f is periodic, and the two ends of
-the data are then half a period apart. Where nothing is given of a prior's variance and smoothness,
-Laplace's evidence chooses among a family. For the ISGP it is centred on a straight line, see
-:mod:`bayesloss.learning.sources.centred_isgp`: the members differ in a and in how far they stray
-from it, and with few data a fit is near a logistic regression on the scale that held-out scores ask
-for.
+By its c a kernel has those scores in half of [-1/c, 1/c]: f is periodic, and the ends of the data
+are then half a period apart. If neither variance nor smoothness is given, Laplace's evidence
+chooses. ISGPs are then centred on a straight line (:mod:`bayesloss.learning.sources.centred_isgp`),
+and with few data a fit is near a logistic regression on the scale that held-out scores ask for.
 """
 
 from dataclasses import dataclass
@@ -29,17 +27,16 @@ _N_BASIS = 32  # of those
 _JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
 _JOINT_N_BASIS = 16
 _JOINT_LEVEL_SPREAD = 0.1  # a priori the slope lies in 0.6 to 1.4 or so
-_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link fill
-_FAR_OFF = 1e3  # how much more or less of it they may fill where c is given
+_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link span
+_FAR_OFF = 1e3  # how much more or less of it they may span where c is given
 _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
 
 
 @dataclass(frozen=True)
 class LinkPriors:
-    """What is given of the prior of a link; None for what is taken from the data.
+    """The parameters of a link's prior; None for what is taken from the data.
 
-    ``kind`` is "isgp" or "gp", ``n_given`` the number of basis functions; a, c and the variance
-    k(0, 0) are the kernel's, and gamma is the prior precision of nu_0.
+    ``kind`` is "isgp" or "gp", the variance is k(0, 0), and gamma the prior precision of nu_0.
     """
 
     kind: str
@@ -56,7 +53,7 @@ class LinkPriors:
 
     @property
     def centred(self) -> bool:
-        """Whether the prior is one that is centred on a straight line."""
+        """Whether the prior is centred on a straight line."""
         return self.chosen and self.kind == "isgp"
 
     @property
@@ -75,10 +72,7 @@ class LinkPriors:
         return self.n_basis + (2 if self.centred else 1)
 
     def first(self, scores: Tensor, weight: Tensor, member: int = -1) -> SourcePrior:
-        """The prior of one problem's nu, from its scores under the fixed link, of shape (n,).
-
-        Of a family that is centred on a straight line, the member with that index.
-        """
+        """The prior of one problem's nu, given its fixed link's scores; in a family, by index."""
         reach = robust_reach(scores, weight) if self.robust else float(scores.abs().max())
         c = self._half_frequency(reach)
         if self.centred:
@@ -91,7 +85,7 @@ class LinkPriors:
         return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
 
     def family(self, prior: SourcePrior) -> list[SourcePrior]:
-        """The priors with this one's c among which the evidence chooses, the stiffest last."""
+        """The priors with the c of this one to choose from, the stiffest last."""
         if not self.centred:
             return [at_smoothness(prior, a) for a in SMOOTHNESS]
         return [self._centred(prior.kernel.c, *each) for each in _MEMBERS]
@@ -114,11 +108,7 @@ class LinkPriors:
         ]
 
     def _half_frequency(self, reach: float) -> float:
-        """The c of a kernel for scores within [-reach, reach].
-
-        A ValueError if the c given is far off: next to none of the waves, or next to no wave, would
-        be seen.
-        """
+        """The c of a kernel for scores within [-reach, reach]; a given c must not be far off."""
         if self.c is None:
             return _FILLED / reach if reach > _NOTHING else 1.0
         least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)

@@ -1,10 +1,10 @@
-"""Multinomial logistic regressions of all data and without folds of them, as EM begins and goes on.
+"""Multinomial logistic regressions of all data and without each fold: where joint EM begins.
 
 The weights of all data, and those without each fold, maximise
 
     mean_n log p(y_n given x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
 
-with p the softmax of sources nu_k(x_k), which are straight lines of slope 1 to begin with.
+with p the softmax of sources nu_k(x_k), which at first are straight lines of slope 1.
 """
 
 import math
@@ -39,7 +39,7 @@ Sources = Callable[[Tensor], tuple[Tensor, Tensor]]
 def fit_softmax(
     data: LinearScores, tol: float, start: WeightFit | None = None
 ) -> tuple[WeightFit, LinearScores]:
-    """A multinomial logistic regression, and the data in the coordinates that served it best."""
+    """A multinomial logistic regression, and the data in the coordinates that suited it best."""
     return adapted_fit(
         data.joined(),
         lambda data: _softmax(data.labels),
@@ -51,11 +51,10 @@ def fit_softmax(
 
 
 def _curvatures(nu: Tensor, steps: Tensor) -> Tensor:
-    """Of minus the log probability, in the score of each class and in what they have in common.
+    """The curvatures of -log p in the score of each class, and in a common shift of all.
 
-    But for what the sources' bends add, it is S (diag p - p p^T) S with S = diag(steps), of which
-    this is the diagonal, and the value along (1, ..., 1) / sqrt(K): that of p is the variance of
-    the steps under p, and vanishes with one step for all.
+    Without the sources' bends these are the diagonal of S (diag p - p p^T) S, S = diag(steps), and
+    its value along (1, ..., 1) / sqrt(K), the variance of the steps under p over K.
     """
     p = torch.softmax(nu, dim=0)
     common = (p * (steps - (p * steps).sum(0)).square()).sum(0, keepdim=True) / len(p)
@@ -65,10 +64,7 @@ def _curvatures(nu: Tensor, steps: Tensor) -> Tensor:
 def _softmax(
     labels: Tensor, sources: Sources | None = None, counted: Tensor | None = None
 ) -> LogProbability:
-    """The log probability of the labels, (K, n), for scores of one or several fits.
-
-    Each datum may count for more or less in each of P fits, (P, n).
-    """
+    """The log probability of labels (K, n), for scores of P fits, which count data (P, n) times."""
 
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
         values, slopes = torch.empty_like(scores), torch.empty_like(scores)
@@ -88,14 +84,11 @@ def _softmax(
 
 
 class FoldedFits:
-    """Weights for all data, and without each fold, round after round.
+    """Weights for all data, and without each numbered fold, round after round.
 
-    Passes over the inputs are common to the fits without folds, which go on together. They begin
-    as far from where they were as the fit to all went.
-
-    Folds are given as numbers; without them there is the fit to all alone. Scores are to be known
-    to tol, so multinomial regressions are fitted to a tenth of it; ``settled`` says whether they
-    were. ``level`` are the offsets of that of all data, which no scores here contain.
+    Fits without folds share passes over the inputs, and begin by moving as the fit to all did.
+    ``settled`` says whether the first fits converged; ``level`` are the offsets of that to all,
+    which scores do not contain.
     """
 
     def __init__(self, data: LinearScores, fold: Tensor | None, tol: float) -> None:
@@ -125,17 +118,17 @@ class FoldedFits:
 
     @property
     def scores(self) -> Tensor:
-        """The scores with these, (K, n)."""
+        """The scores with these weights, (K, n)."""
         return self._scores[0]
 
     def held_out(self) -> Tensor:
-        """The scores without the fold of each datum, (K, n)."""
+        """The scores without the fold of each case, (K, n)."""
         if self._fold is None:
             return self.scores
         return self._scores.gather(0, (1 + self._fold).expand_as(self._scores[:1]))[0]
 
     def move(self, sources: Sources) -> None:
-        """Go a few steps towards the weights that sources ask for, and without each fold so far."""
+        """A few steps towards the best weights for the sources, and the same without each fold."""
         self._rounds += 1
         if self._plain.adaptable and self._rounds & (self._rounds - 1) == 0:
             # in rounds 1, 2, 4, ...: what sources say of curvatures changes less and less
@@ -150,7 +143,7 @@ class FoldedFits:
             self._fit(some, sources)
 
     def _fit(self, some: Tensor, sources: Sources | None = None) -> WeightFit:
-        """Fits by their numbers, with common passes over the inputs, few to learned sources."""
+        """Fits by their numbers, in common passes over the inputs; short for learned sources."""
         data, parts = self._data, torch.stack([self._parts[i] for i in some])
         less = data.total / parts.sum(1)
         fit = maximise_weights(
@@ -173,9 +166,9 @@ class FoldedFits:
 
 
 def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
-    """Numbers of the folds, of shape (n,), without chance: each fold has its share of all classes.
+    """The fold of each case, (n,), not at random: each fold has its share of each class.
 
-    Groups stay whole; the larger ones are dealt out first, each to the fold with the fewest data.
+    Groups stay whole: from the largest on, each goes to the fold with the fewest cases.
     """
     if groups is None:
         fold = torch.empty_like(classes)
@@ -193,10 +186,9 @@ def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
 
 
 def common_scale(scores: Tensor, level: Tensor, data: LinearScores) -> float:
-    """The factor of all scores, of shape (K, n), that makes the labels most probable.
+    """The factor of all scores (K, n) that makes the labels most probable, at fixed levels.
 
-    Temperature scaling, beside levels that stay, with log factor ~ N(0, 1) beforehand: labels that
-    are all told apart would ask for an infinite one.
+    Temperature scaling, with log factor ~ N(0, 1) a priori: finite even if classes are separable.
     """
     y = data.labels.to(data.weight.dtype)
 

@@ -1,9 +1,8 @@
-"""One choice among priors, by Laplace's evidence, round after round.
+"""Choice among priors by Laplace's evidence, round after round.
 
-Priors that differ in their hyper-parameters alone have the same parameters Gamma, so the mode under
-one is where the search under the next begins, from the stiffest, which has few modes, to the most
-flexible. Evidences of one family move together as the weights do, so that a prior which is clearly
-behind has no chance in later rounds, and is not looked at again.
+Priors that differ only in hyper-parameters share the parameters Gamma. So the search under each
+begins at the mode of the last, from the stiffest prior, with few modes, to the most flexible.
+Evidences move together in later rounds: a prior clearly behind is not looked at again.
 """
 
 from collections.abc import Mapping
@@ -21,10 +20,7 @@ J = TypeVar("J", bound=LogDensity)
 
 @dataclass(frozen=True)
 class Choice(Generic[J]):
-    """The density with the highest evidence, its mode, and the modes of all that are not behind.
-
-    Priors go by their places in the family.
-    """
+    """The density with the highest evidence, its mode, and those of all priors not far behind."""
 
     place: int
     joint: J
@@ -36,10 +32,9 @@ class Choice(Generic[J]):
 def choose_prior(
     joints: Mapping[int, J], modes: Mapping[int, Tensor], start: Tensor, behind: float
 ) -> Choice[J]:
-    """The prior with the highest evidence among those of the joint densities, the stiffest last.
+    """The prior with the highest evidence among joint densities by index, the stiffest last.
 
-    ``modes`` are those known from the round before; a prior without a mode, or so many nats behind
-    the best, is out.
+    ``modes`` are those of the round before; a prior without one, or ``behind`` the best, is out.
     """
     found = find_modes(joints, start, modes, exact=_NEAR)
     values = {

@@ -1,16 +1,15 @@
 r"""The log joint density of the labels of many classes and the parameters of their sources.
 
-    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j).
+    p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),
 
-The sources have independent priors, centred on nu(x) = x. Given scores,
-the log joint density of all parameters Gamma = (Gamma_1, ..., Gamma_K) has, with r_nk = w_n
-(y_nk - p_nk) and J_k the derivatives of nu_k(x_nk) in Gamma_k, of shape (n, D), nu_k'' the second,
+with independent priors of the sources, centred on nu(x) = x. In Gamma = (Gamma_1, ..., Gamma_K) it
+has, given the scores, with r_nk = w_n (y_nk - p_nk), and J_k and nu_k'' the first and second
+derivatives of nu_k(x_nk) in Gamma_k,
 
     gradient_k = J_k^T r_k - precision (Gamma_k - location),
     H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k''),
 
-and Newton's method and Laplace's approximation go as for one source. The sources of a class depend
-on each other a posteriori only through the common denominator.
+and Newton's method and Laplace's approximation go as for one source.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 
 @dataclass(frozen=True)
 class _Product:
-    """What a search for a mode asks of a prior, for the parameters of K sources."""
+    """What a search for a mode needs of a prior, for the parameters of K sources."""
 
     location: Tensor
     precision: Tensor
@@ -39,8 +38,7 @@ class _Product:
 class SoftmaxJoint(LogDensity):
     """The log joint density of labels, (K, n), and the parameters of K sources.
 
-    ``prior`` has location and precision of all, (K * D,); ``each`` is that of one source, and there
-    are features of the scores for each.
+    ``prior`` has the location and precision of all, (K * D,), and ``each`` is that of one source.
     """
 
     prior: _Product
@@ -77,7 +75,7 @@ class SoftmaxJoint(LogDensity):
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
     def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The derivative in Gamma, of shape (K * D,), and minus the second, (K * D, K * D)."""
+        """The derivative in Gamma, (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)

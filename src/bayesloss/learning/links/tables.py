@@ -1,12 +1,11 @@
 r"""A posterior over links as functions of one variable, tabulated (W&N section 4.2).
 
-In the M-step the posterior of nu enters through two functions of the score x alone,
+In the M-step the posterior of nu enters only through two functions of the score x,
 
     E_q[log u(nu(x))]   and   E_q[log(1 - u(nu(x)))],   u the loss's inverse canonical link,
 
-and a prediction through a third, the log odds of E_q[u(nu(x))]. With their derivatives, which (13)
-gives, they are tabulated once an E-step and interpolated: what an M-step costs depends neither on
-the number of basis functions nor on that of posterior draws.
+and in a prediction through the log odds of E_q[u(nu(x))]. They and their derivatives (13) are
+tabulated once per E-step, so that an M-step's cost depends on neither basis functions nor draws.
 """
 
 import math
@@ -25,15 +24,12 @@ _NODES = 400  # for each half period, more than six for a wave of the highest ha
 
 
 def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
-    """Where functions of nu are tabulated: up to three of the kernel's periods, 800 nodes each.
-
-    As many periods as scores of absolute value up to `reach` lie in.
-    """
+    """Nodes for functions of nu: 800 a period, for scores up to `reach`, at most three periods."""
     return _equal_steps(prior, reach, _NODES)
 
 
 def enough_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
-    """The same periods with as many nodes as M asks for: twelve for a wave of f^2's highest one."""
+    """The same periods with nodes for M: twelve per wave of the highest harmonic."""
     return _equal_steps(prior, reach, 6 * prior.kernel.n_basis)
 
 
@@ -52,10 +48,7 @@ def expected_log_probabilities(
     Gamma: Float[Tensor, "s m"],
     nodes: Float[Tensor, " t"] | None = None,
 ) -> HermiteTable:
-    """The means of log(1 - u(nu(x))), row 0, and of log u(nu(x)), row 1, over draws of Gamma.
-
-    At the nodes of :func:`table_nodes`, unless others are given.
-    """
+    """The means over draws of log(1 - u(nu(x))), row 0, and log u(nu(x)), row 1, at nodes."""
     nodes = table_nodes(prior) if nodes is None else nodes
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)
@@ -67,8 +60,7 @@ def predictive_log_odds(
 ) -> HermiteTable:
     """The log odds of the mean of u(nu(x)) over draws of Gamma, as a table of one row.
 
-    Both tails are averaged on the log scale: the odds keep their digits where a probability would
-    be rounded to 0 or 1.
+    Tails are averaged as logarithms, as probabilities would be rounded to 0 or 1.
     """
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
