@@ -1,8 +1,7 @@
 """A companion to two papers on losses and Bayes.
 
 Walder and Nock (2020) learn the loss; Lacoste-Julien, Huszár and Ghahramani (2011) calibrate
-approximate inference to the loss. The book treats both claim by claim; this package does its work,
-and serves on other data.
+approximate inference to the loss.
 """
 
 __version__ = "0.1.0"

@@ -7,13 +7,7 @@ from torch import Tensor
 
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:
-    """Numbers as a tensor in float64; a tensor keeps its gradient.
-
-    Raises
-    ------
-    ValueError
-        If they are complex.
-    """
+    """Real numbers as a float64 tensor that keeps gradients; complex ones are a ValueError."""
     if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
         raise ValueError("expected real numbers, got complex ones")
     if not isinstance(values, Tensor):  # PyTorch takes no negative strides, and no pandas.Series
@@ -32,13 +26,7 @@ def as_scalar(value: float | Tensor) -> Tensor:
 
 
 def as_points(x: Tensor, name: str = "x") -> Tensor:
-    """Points on a line as a float64 tensor of shape (n,).
-
-    Raises
-    ------
-    ValueError
-        If x has another number of dimensions than one.
-    """
+    """Points on a line as a float64 tensor of shape (n,); other shapes are a ValueError."""
     if x.ndim != 1:
         raise ValueError(f"expected {name} of shape (n,), got {tuple(x.shape)}")
     return x.to(torch.float64)  # integers would be taken in single precision

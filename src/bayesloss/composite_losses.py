@@ -1,7 +1,7 @@
-r"""Composite and margin losses: a proper loss seen through another link (W&N section 2).
+"""Composite and margin losses: a proper loss seen through another link (W&N section 2).
 
-A source nu, differentiable and strictly increasing, stands between the score x that a model gives
-and the canonical score of the loss. It makes the composite link chi and its inverse, eqs. (3), (4):
+A source nu, differentiable and strictly increasing, takes the score x of a model to the canonical
+score of the loss. The composite link chi and its inverse are, eqs. (3), (4):
 
     chi = nu^{-1} o (-L'),      chi^{-1} = (-L')^{-1} o nu.
 """
@@ -25,13 +25,8 @@ class CompositeLoss:
     ----------
     loss : ProperLoss
     source : callable
-        nu: takes a float64 tensor of scores of shape (n,) to a tensor of shape (n,), strictly
-        increasing.
-
-    Notes
-    -----
-    Scores and probabilities are of shape (n,), or numbers. Every probability strictly between 0
-    and 1 has a score only if the source takes every value that the canonical link takes.
+        nu, strictly increasing: takes and returns float64 tensors of shape (n,). A probability has
+        a score only if the source takes the value of its canonical link.
 
     Examples
     --------
@@ -61,19 +56,11 @@ class CompositeLoss:
         return self.canonical.inverse_canonical_link(self._source(x))
 
     def link(self, u: ArrayLike | Tensor) -> Tensor:
-        """The score of a probability, chi(u) = nu^{-1}(-L'(u)); without gradients.
-
-        Raises
-        ------
-        ValueError
-            If the source does not take the value that is needed.
-        """
+        """The score of a probability, chi(u) = nu^{-1}(-L'(u)); see :meth:`inverse_source`."""
         return self.inverse_source(self.canonical.canonical_link(u))
 
     def inverse_source(self, a: ArrayLike | Tensor) -> Tensor:
-        """The x at which the source takes the value a, by bisection.
-
-        To the last digit, or to 1e-17. Infinite values have infinite scores. Without gradients.
+        """The x at which the source takes the value a, by bisection and without gradients.
 
         Raises
         ------
@@ -101,11 +88,7 @@ class CompositeLoss:
         return torch.where(finite, middle, a)
 
     def margin_loss(self, margin: Callable[[Tensor], Tensor], z: ArrayLike | Tensor) -> Tensor:
-        """The margin loss G(nu^{-1}(z)), as Theorem 2 (ii) writes it.
-
-        Equation (6) gives the same, for a margin z that is the canonical score times the label,
-        only if the source is odd.
-        """
+        """The margin loss G(nu^{-1}(z)) of Theorem 2 (ii); equation (6)'s if the source is odd."""
         return margin(self.inverse_source(z))
 
     def _source(self, x: ArrayLike | Tensor) -> Tensor:

@@ -11,17 +11,15 @@ _BLOCK = 2**22  # numbers in a block of differences: 32 MB in float64
 
 
 class SquaredExponential:
-    r"""The kernel :math:`k(x, z) = b \exp(-\frac{a}{2} \lVert x - z\rVert^2)`.
-
-    W&N appendix F. The length scale is :math:`1/\sqrt a`: unlike the a of the trigonometric kernel,
-    a larger one means *rougher* functions.
+    r"""The kernel :math:`k(x, z) = b \exp(-\frac{a}{2} \lVert x - z\rVert^2)`, W&N appendix F.
 
     Parameters
     ----------
     a : float or scalar Tensor
-        Inverse square of the length scale, positive, in inverse squared units of x.
+        Inverse square of the length scale: a larger one means *rougher* functions, unlike the a of
+        :class:`TrigonometricKernel`.
     b : float or scalar Tensor, default=1
-        Prior variance, positive.
+        Prior variance.
 
     Raises
     ------
@@ -44,7 +42,6 @@ class SquaredExponential:
                 raise ValueError(f"expected a finite number {name} > 0, got {name}={value}")
 
     def __repr__(self) -> str:
-        """Show the hyper-parameters."""
         return f"SquaredExponential(a={as_number(self.a):.4g}, b={as_number(self.b):.4g})"
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
@@ -52,8 +49,7 @@ class SquaredExponential:
 
         Parameters
         ----------
-        x : Tensor of shape (n,) or (n, D)
-        z : Tensor of shape (m,) or (m, D)
+        x, z : Tensor of shape (n,), (m,) or (n, D), (m, D)
 
         Returns
         -------

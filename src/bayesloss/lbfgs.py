@@ -1,12 +1,11 @@
-r"""L-BFGS for K concave problems at once, each with a memory and a step of its own.
+"""L-BFGS for K concave problems at once, each with a memory and a step of its own.
 
-With the last m steps s_i as columns of S, the changes of the negative gradient y_i as those of Y,
-and R the upper triangle of S^T Y, D its diagonal, the inverse Hessian is taken to be
+With the last steps as columns of S, the changes of the negative gradient as those of Y, and R the
+upper triangle of S^T Y, D its diagonal, the inverse Hessian is taken to be
 
     gamma I + [S, gamma Y] [[R^-T (D + gamma Y^T Y) R^-1, -R^-T], [-R^-1, 0]] [S, gamma Y]^T
 
-(Byrd, Nocedal and Schnabel 1994, eq. 3.1): a handful of products for all problems together. Nothing
-here depends on the device, and the host waits for it once a trial step.
+(Byrd, Nocedal and Schnabel 1994, eq. 3.1): a few products for all problems together.
 """
 
 from collections.abc import Callable
@@ -24,10 +23,7 @@ _NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
 
 
 class Memory:
-    """What the last steps taught of the curvatures of K functions of D variables.
-
-    It is made from a tensor of the shape, the type and the device of the gradients to come.
-    """
+    """What the last steps taught of the curvatures of K functions of D variables."""
 
     def __init__(self, like: Float[Tensor, "k d"]) -> None:
         self._steps = like.new_zeros((len(like), 0, like.shape[1]))
@@ -64,12 +60,10 @@ def step_sizes(
     value: Float[Tensor, " k"],
     slope: Float[Tensor, " k"],
 ) -> Float[Tensor, " k"]:
-    """How far to go along one direction each, so that functions rise and their slopes fall.
+    """Steps along one direction each by the strong Wolfe conditions, or zero where none is found.
 
-    ``along`` takes steps, (K,), to the functions and their derivatives in the step; ``value`` and
-    ``slope`` are these at a step of zero. Begins with 1. The strong Wolfe conditions end a search;
-    where rounding errors hide what a function rises by, its slope alone decides. The steps returned
-    are those for which ``along`` was called last; zero where none was found.
+    ``along`` takes steps to functions and slopes: at zero, ``value`` and ``slope``. Its last call
+    is at the steps returned.
     """
     zero = torch.zeros_like(slope)
     done = ~(slope > _NOTHING)
@@ -92,7 +86,7 @@ def step_sizes(
         between = torch.where(
             high_slope < 0, low + width * low_slope / (low_slope - high_slope), low + width / 2
         )
-        # Where a step went so far that nothing was won, slopes there say little.
+        # Where a step went so far that nothing was won, slopes there mean little.
         between = torch.where(fair, between, torch.minimum(between, low + _BACK * width))
         between = between.clamp(low + 0.1 * width, high - 0.1 * width)
         beyond = beyond.clamp(1.5 * step, 10 * step)

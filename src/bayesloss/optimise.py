@@ -1,8 +1,7 @@
-"""The one way from functions of tensors to SciPy's minimisers.
+"""From functions of tensors to SciPy's minimisers.
 
-SciPy takes a value and a gradient, both as NumPy's numbers. Here a function says them itself, with
-a tensor for its gradient, or :func:`differentiated` derives the gradient. Where the value is not
-finite, the minimiser is told of a mountain without a slope, from which a line search turns back.
+A function returns its value and its gradient, or :func:`differentiated` derives the latter. Values
+that are not finite become a flat mountain, from which a line search turns back.
 """
 
 import math
@@ -24,7 +23,7 @@ _MOUNTAIN = 1e12
 
 @dataclass(frozen=True)
 class Minimum:
-    """Where a search ended, the value and the gradient there, and what SciPy says of it."""
+    """Where a search ended, the value and the gradient there, and SciPy's own report."""
 
     point: Tensor
     value: float

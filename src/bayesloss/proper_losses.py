@@ -1,17 +1,15 @@
 r"""Proper losses: four of them, each with its link, its weight and its conjugate (W&N section 2).
 
 A loss :math:`\ell(y, u)` is paid when the label y, -1 or 1, meets the predicted probability u of
-y = 1. Three functions say the same as a proper loss, and each follows from any other:
+y = 1. Three functions determine a proper loss, and each other:
 
 * its Bayes risk, the concave :math:`\underline{L}(\pi) = \inf_u E_\pi\, \ell(Y, u)`;
 * its canonical link :math:`-\underline{L}'`, which takes probabilities to scores;
 * its weight :math:`-\underline{L}''`, the slope of that link.
 
-All losses here are normalised by :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and
-right prediction costs nothing. Equation (1) needs that.
-
-Limits are values: at u = 0 and u = 1 links and losses may be infinite, at infinite scores
-probabilities are 0 or 1, and no ``nan`` comes of it. Derivatives are for the open interval.
+Equation (1) needs the normalisation :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and
+right prediction costs nothing. Links and losses at u = 0 and u = 1, and probabilities at infinite
+scores, are limits, never ``nan``; derivatives are for the open interval.
 """
 
 import math
@@ -28,29 +26,23 @@ from bayesloss.arrays import as_float64
 class ProperLoss(ABC):
     """A strictly proper loss for two classes, with its canonical link.
 
-    Arguments are tensors, arrays or numbers of shapes that broadcast; results are tensors in
-    float64 that keep the gradients of tensors. Probabilities outside [0, 1], ``nan``, and labels
-    other than -1 and 1 raise a ValueError.
+    Arguments are tensors, arrays or numbers of shapes that broadcast; results are float64 tensors
+    that keep gradients. Probabilities outside [0, 1], ``nan``, and labels other than -1 and 1 raise
+    a ValueError.
 
     Attributes
     ----------
-    link_range : tuple of float
-        The infimum and the supremum of the canonical link.
-    symmetric : bool
-        Whether the Bayes risk is symmetric around 1/2: both labels cost alike.
+    link_range, symmetric : tuple of float, bool
+        The range of the canonical link; whether both labels cost alike.
 
     Examples
     --------
-    >>> from bayesloss import LogLoss, ProperLoss, SquareLoss
-    >>> isinstance(LogLoss(), ProperLoss)
-    True
-    >>> LogLoss().loss([-1, 1], [0.5, 0.25]).round(decimals=3).tolist()  # log 2 and log 4
+    >>> from bayesloss import LogLoss, ProperLoss
+    >>> loss: ProperLoss = LogLoss()
+    >>> loss.loss([-1, 1], [0.5, 0.25]).round(decimals=3).tolist()  # log 2 and log 4
     [0.693, 1.386]
-    >>> loss = SquareLoss()
-    >>> loss.canonical_link([0.0, 0.25, 1.0]).tolist()
-    [-1.0, -0.5, 1.0]
-    >>> loss.divergence(0.5, [0.5, 1.0]).tolist()  # what a wrong probability costs
-    [0.0, 0.25]
+    >>> loss.divergence(0.5, [0.5, 0.9]).round(decimals=3).tolist()  # what a wrong guess costs
+    [0.0, 0.511]
     """
 
     link_range: tuple[float, float] = (-math.inf, math.inf)
@@ -93,10 +85,8 @@ class ProperLoss(ABC):
     def log_probabilities(self, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The log probabilities of the labels -1 and 1 at finite scores a, and their derivatives.
 
-        Three tensors of shape (2, ...): log(1 - u) and log u for u the inverse canonical link of a,
-        their first and their second derivatives with respect to a. Accurate to the last digits in
-        both tails, where 1 - u would be rounded. A bounded canonical link, whose u reaches 0 and 1
-        at finite scores, is a ValueError.
+        Three tensors of shape (2, ...): log(1 - u) and log u, accurate in both tails, and their
+        first and second derivatives by a. A bounded canonical link raises a ValueError.
         """
         one = self._log_probability(_scores(a))
         if not self.symmetric:
@@ -108,10 +98,7 @@ class ProperLoss(ABC):
         return value, first, second
 
     def log_likelihood(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor]:
-        """The log probability of the label y, -1 or 1, at the finite score a, and its derivative.
-
-        What :meth:`log_probabilities` says of one label each; symmetric losses take half the time.
-        """
+        """The log probability of the label y (-1 or 1) at a finite score a, and its slope."""
         y = _labels(y)
         if self.symmetric:  # 1 - u(a) = u(-a)
             value, first, _ = self._log_probability(y * _scores(a))
@@ -124,11 +111,7 @@ class ProperLoss(ABC):
         return self.conditional_risk(p, u) - self.bayes_risk(p)
 
     def dual_divergence(self, a: ArrayLike | Tensor, b: ArrayLike | Tensor) -> Tensor:
-        """The Bregman divergence of the conjugate: second form of (1), limits included.
-
-        With q the probability of b, Fenchel's equality turns the definition into
-        ``conjugate(a) - a q - bayes_risk(q)``, which has a limit as b grows.
-        """
+        """Second form of (1), with limits: ``conjugate(a) - a q - bayes_risk(q)``, q from b."""
         q = self.inverse_canonical_link(b)
         return _expected(q, *self._conjugates(_scores(a))) - self.bayes_risk(q)
 
@@ -232,8 +215,7 @@ class SquareLoss(ProperLoss):
 class MatsushitaLoss(ProperLoss):
     """Matsushita's loss: L = 2 sqrt(pi (1 - pi)).
 
-    The exponential loss of boosting, exp(-y x), is this loss under another link than the canonical
-    one, x = log(u / (1 - u)) / 2: one loss, two links.
+    The exponential loss of boosting, exp(-y x), is this with the link x = log(u / (1 - u)) / 2.
 
     Examples
     --------
@@ -285,7 +267,7 @@ class MatsushitaLoss(ProperLoss):
 
 
 class SkewedLogLoss(ProperLoss):
-    r"""An asymmetric loss: its inverse canonical link is a power of the sigmoid (scobit).
+    """An asymmetric loss: its inverse canonical link is a power of the sigmoid (scobit).
 
     With s = u^(1/k) and the harmonic number H = 1 + 1/2 + ... + 1/(k - 1), the canonical link is
     log(s / (1 - s)) - H, onto all real numbers, and
@@ -297,7 +279,7 @@ class SkewedLogLoss(ProperLoss):
     ----------
     power : int, default=3
         The power k, at least 1, or a ValueError; with 1 it is the log loss. The larger it is, the
-        less a missed 1 costs (u near 0, label 1) compared with a false alarm (u near 1, label -1).
+        less a missed 1 costs compared with a false alarm.
 
     Examples
     --------

@@ -8,13 +8,7 @@ _BETWEEN = ("bayesloss.", "beartype.", "jaxtyping.", "joblib.", "sklearn.", "tor
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the first line up the stack that is neither ours nor that of a library between.
-
-    Parameters
-    ----------
-    message : str
-    category : type of Warning
-    """
+    """Warn at the first line up the stack that is neither ours nor that of a library between."""
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
         level, frame = level + 1, frame.f_back

@@ -1,8 +1,4 @@
-"""The mean cost of an estimator's decisions, as scikit-learn's model selection asks for it.
-
-The decisions are those of least risk under the estimator's ``predict_proba``. Weights and costs of
-the rows go by scikit-learn's metadata routing.
-"""
+"""The mean cost of an estimator's decisions, as a scorer with scikit-learn's metadata routing."""
 
 from typing import Any, Self
 
@@ -23,16 +19,13 @@ class CostScorer:
         return f"{self.matrix!r}.scorer()"
 
     def set_score_request(self, **requests: bool | str | None) -> Self:
-        """Whether ``sample_weight`` and ``costs`` are asked for, or under which name.
-
-        At first it is None for both: an error where they are given.
-        """
+        """Ask for ``sample_weight`` and ``costs`` as routed metadata; None (default) refuses."""
         for name, alias in requests.items():
             self._requests.score.add_request(param=name, alias=alias)
         return self
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """What was asked for: scikit-learn reads it."""
+        """The request, for scikit-learn to read."""
         return self._requests
 
     def __call__(
@@ -43,7 +36,7 @@ class CostScorer:
         sample_weight: ArrayLike | None = None,
         costs: ArrayLike | None = None,
     ) -> float:
-        """Decide by the estimator's probabilities, and pay."""
+        """Minus the mean cost of the decisions made from the estimator's probabilities."""
         found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
         matrix = type(self.matrix).from_array(
             self.matrix.costs if costs is None else costs,

@@ -1,12 +1,8 @@
 r"""What decisions cost, and the decisions that cost least in expectation.
 
-Of K classes one is the truth, k; of D decisions one is taken, d, and C[d, k] is paid. When the
-classes have the probabilities p, the decision d has the risk
-
-.. math:: R(d) = \sum_k C[d, k]\, p_k,
-
-and the least risk is that of the Bayes decision, LHG (3). With two classes and two decisions of
-which the right one is free this is LHG section 4.2 and appendix 7.3: +1 is decided where its
+To decide d where the class k is true costs C[d, k]. Under class probabilities p the decision d has
+the risk :math:`R(d) = \sum_k C[d, k]\, p_k`, and the Bayes decision, LHG (3), has the least. With
+two classes, and right decisions free (LHG section 4.2, appendix 7.3), +1 is decided where its
 probability exceeds :math:`c_+ / (c_- + c_+)`.
 """
 
@@ -24,30 +20,25 @@ _SUM = 1e-6  # probabilities in single precision pass, slips do not
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class CostMatrix:
-    """The costs of decisions: of the two errors, or with :meth:`from_array` of anything.
+    """The costs of the two errors or, with :meth:`from_array`, of any decisions.
 
     Parameters
     ----------
-    c_plus : float, default=1
-        Of a false positive: deciding the second class where the first is true.
-    c_minus : float, default=1
-        Of a false negative: deciding the first class where the second is true.
-    classes : array-like of shape (2,), optional
-        The labels, in the order of the columns of ``predict_proba``; -1 and +1 if None.
-    decisions : array-like of shape (2,), optional
-        What :meth:`decide` calls its decisions; the classes if None.
+    c_plus, c_minus : float, default=1
+        Of a false positive (the second class decided, the first true) and of a false negative.
+    classes, decisions : array-like of shape (2,), optional
+        The labels, in the order of ``predict_proba``'s columns (-1 and +1 if None), and the names
+        of the decisions (the classes if None).
 
     Attributes
     ----------
     costs : ndarray of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
-        With a leading dimension if they differ by row.
-    classes : ndarray of shape (n_classes,)
-    decisions : ndarray of shape (n_decisions,)
+    classes, decisions : ndarray of shape (n_classes,), (n_decisions,)
 
     Raises
     ------
     ValueError
-        If a cost is not positive and finite, or the labels are not two different ones.
+        If a cost is not positive and finite, or there are not two different labels.
 
     Examples
     --------
@@ -56,9 +47,6 @@ class CostMatrix:
     array([-1, -1,  1,  1])
     >>> CostMatrix(c_plus=1, c_minus=19, classes=["healthy", "sick"]).decide([0.04, 0.06])
     array(['healthy', 'sick'], dtype='<U7')
-
-    More decisions than classes: send the patient home, treat, or ask for one more test.
-
     >>> table = [[0, 19], [4, 1], [1, 2]]  # a row a decision, a column a class
     >>> costs = CostMatrix.from_array(table, decisions=["home", "treat", "test"])
     >>> costs.decide([0.02, 0.1, 0.9])
@@ -72,7 +60,7 @@ class CostMatrix:
     costs: NDArray[np.float64]
     classes: NDArray[Any]
     decisions: NDArray[Any]
-    _told: bool  # whether it was told its classes
+    _told: bool  # whether its classes were given
 
     def __init__(
         self,
@@ -96,24 +84,22 @@ class CostMatrix:
         classes: ArrayLike | None = None,
         decisions: ArrayLike | None = None,
     ) -> Self:
-        """Costs of any decisions about any number of classes, which may differ by row.
+        """Costs of any decisions about any number of classes.
 
         Parameters
         ----------
         costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
-            What each decision costs where each class is true, finite; a negative cost is a gain.
-            With a leading dimension each of n rows has costs of its own. The losses that
-            :func:`bayesloss.posterior_risk` takes are the transpose.
-        classes : array-like of shape (n_classes,), optional
-            The labels, in the order of the columns of ``predict_proba``; 0, 1, ... if None.
-        decisions : array-like of shape (n_decisions,), optional
-            As above; if None the classes where there are as many, else 0, 1, ...
+            Finite; a negative cost is a gain. The second shape is for costs that differ by row.
+            Transpose them for :func:`bayesloss.posterior_risk`.
+        classes, decisions : array-like of shape (n_classes,), (n_decisions,), optional
+            Names. If None, classes are 0, 1, ...; decisions are the classes if there are as many,
+            else 0, 1, ...
 
         Raises
         ------
         ValueError
-            If the shape is another one, a cost is not a finite number, there are fewer than two
-            classes or decisions, or the labels are not as many different ones.
+            If the shape is wrong, a cost is not finite, there are fewer than two classes or
+            decisions, or there are not as many different names.
         """
         made = cls.__new__(cls)
         made._set(costs, classes, decisions, classes is not None)
@@ -182,7 +168,7 @@ class CostMatrix:
         Parameters
         ----------
         probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
-            Of the classes, as ``predict_proba`` returns them, or of the second of two.
+            Of all classes, as from ``predict_proba``, or of the second of two.
 
         Returns
         -------
@@ -191,8 +177,7 @@ class CostMatrix:
         Raises
         ------
         ValueError
-            If the shape is another one, a row holds no probabilities that sum to one, or the costs
-            are those of another number of rows.
+            If the shape is wrong, or a row is not of probabilities that sum to one.
         """
         p = self._checked(probabilities)
         self._check_rows(len(p), "probabilities")
@@ -202,16 +187,7 @@ class CostMatrix:
     def decide(self, probabilities: ArrayLike) -> NDArray[Any]:
         """The decisions of least risk, LHG (3); for two classes the choice rule below (35).
 
-        Parameters
-        ----------
-        probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
-            As for :meth:`risk`.
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Of ``decisions``; of several that cost the same the first. Errors are those of
-            :meth:`risk`.
+        Parameters and errors are as for :meth:`risk`; of equally good ones, the first.
         """
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
@@ -221,7 +197,6 @@ class CostMatrix:
         Parameters
         ----------
         y, decisions : array-like of shape (n,)
-            Of ``classes`` and of ``decisions``.
 
         Returns
         -------
@@ -244,22 +219,21 @@ class CostMatrix:
         return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
 
     def columns_of(self, classes: ArrayLike) -> NDArray[np.int64]:
-        """Where these classes, an estimator's, are among those of the costs.
+        """The positions of an estimator's classes among those of the costs.
 
         Parameters
         ----------
-        classes : array-like
-            As in an estimator's ``classes_``.
+        classes : array-like of shape (k,)
 
         Returns
         -------
-        ndarray of the same shape
-            0, 1, ... if the costs were told no classes.
+        ndarray of shape (k,)
+            0, 1, ... if the costs were given no classes.
 
         Raises
         ------
         ValueError
-            If a class is not among those told, or, if none were told, the number is another one.
+            If a class is unknown or, if none were given, the number is another one.
         """
         labels = np.asarray(classes)
         if self._told:
@@ -274,29 +248,27 @@ class CostMatrix:
     def scorer(self) -> CostScorer:
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
-        It takes the decisions of least risk under ``predict_proba``. Columns are matched by
-        ``estimator.classes_`` if the costs were told their classes (a class that a training fold
-        lacks then has probability zero), and are taken in their order if not.
+        Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
+        if the costs were given classes (one that a training fold lacks has probability zero), else
+        by order.
 
         Returns
         -------
         callable
-            ``scorer(estimator, X, y, sample_weight=None, costs=None)``. The last two go by
-            scikit-learn's metadata routing, after ``set_score_request``; ``costs`` of shape
-            (n, n_decisions, n_classes) are split with the rows, and stand in for these.
+            ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata routing passes the
+            last two, after ``set_score_request``; ``costs`` (n, n_decisions, n_classes) replace
+            these.
 
         Examples
         --------
         >>> from sklearn.datasets import load_breast_cancer
-        >>> from sklearn.linear_model import LogisticRegression
         >>> from sklearn.model_selection import GridSearchCV
+        >>> from sklearn.naive_bayes import GaussianNB
         >>> from bayesloss import CostMatrix
-        >>> X, y = load_breast_cancer(return_X_y=True)
-        >>> X = (X - X.mean(axis=0)) / X.std(axis=0)
-        >>> costs = CostMatrix(c_plus=10, c_minus=1, classes=[0, 1])  # 0 is malignant
-        >>> search = GridSearchCV(LogisticRegression(), {"C": [1e-4, 0.1]}, scoring=costs.scorer())
-        >>> search.fit(X, y).best_params_
-        {'C': 0.1}
+        >>> scorer = CostMatrix(c_plus=10, classes=[0, 1]).scorer()  # 0 is malignant
+        >>> search = GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1.0]}, scoring=scorer)
+        >>> search.fit(*load_breast_cancer(return_X_y=True)).best_params_
+        {'var_smoothing': 1e-09}
         """
         return CostScorer(self)
 

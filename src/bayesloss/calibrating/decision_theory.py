@@ -1,10 +1,8 @@
 """Risks, Bayes actions and the divergence of a loss (LHG section 2).
 
-The state of the world is one of K, the action one of A. A continuous state is cut into K cells, and
-a distribution over it is the masses of the cells. Everything then is a sum:
-
-- ``p`` and ``q`` are float64 masses of shape (..., K) that sum to one;
-- ``losses`` of shape (K, A) holds the loss L(theta, a) of each action in each state.
+The state is one of K (a continuous one is cut into cells), the action one of A. Distributions ``p``
+and ``q`` are masses of shape (..., K) that sum to one; ``losses`` of shape (K, A) are the losses
+L(theta, a). Everything is then a sum over states.
 """
 
 import torch
@@ -18,8 +16,7 @@ def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
 
     Parameters
     ----------
-    p : Tensor of shape (..., K)
-    losses : Tensor of shape (K, A)
+    p, losses : Tensor of shape (..., K), (K, A)
 
     Returns
     -------
@@ -45,18 +42,9 @@ def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
 
 
 def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
-    """The index of the action of least risk; under q the q-optimal action, LHG eq. (3).
+    """The index of the first action of least risk; under q the q-optimal action, LHG eq. (3).
 
-    Of several minimisers it is the first, so that the divergence below is a function.
-
-    Parameters
-    ----------
-    p : Tensor of shape (..., K)
-    losses : Tensor of shape (K, A)
-
-    Returns
-    -------
-    Tensor of integers, of shape (...)
+    Parameters and errors are those of :func:`posterior_risk`; the result has the shape (...).
 
     Examples
     --------
@@ -70,18 +58,10 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
 
 
 def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
-    """What deciding by q costs when p is right, LHG eq. (5).
+    """What deciding by q costs when p is right, LHG eq. (5): never negative.
 
-    It is never negative, and zero exactly if the action chosen under q is a Bayes action under p.
-
-    Parameters
-    ----------
-    p, q : Tensor of shape (..., K)
-    losses : Tensor of shape (K, A)
-
-    Returns
-    -------
-    Tensor of shape (...)
+    It is zero exactly if the action chosen under q is a Bayes action under p. Parameters and errors
+    are those of :func:`posterior_risk`, for p and q; the result has the shape (...).
 
     Examples
     --------

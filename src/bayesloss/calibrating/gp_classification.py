@@ -1,7 +1,4 @@
-"""Gaussian process classifiers with a probit likelihood, as scikit-learn estimators.
-
-LHG section 4.2: one infers first and decides after, the other infers for the decisions.
-"""
+"""Gaussian process classifiers with a probit likelihood, plain and by loss-EM (LHG section 4.2)."""
 
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -21,51 +18,36 @@ from bayesloss.calibrating.utility import check_max_loss
 
 
 class GPClassifier(ProbitClassifier):
-    r"""Gaussian process classification: :math:`p(y \mid x, f) = \Phi(y f(x))`.
+    r"""Gaussian process classification, :math:`p(y \mid x, f) = \Phi(y f(x))`: LHG section 4.2.
+
+    ``predict`` takes all errors to cost the same; for other costs use :meth:`CostMatrix.decide`. Of
+    more than two classes, each is separated from the rest, under the kernel that maximises the sum
+    of their evidences. The search for the kernel uses at most 500 rows, and a weak prior against
+    extreme values. Time grows like n^3, memory like n^2. There are no sample weights.
 
     Parameters
     ----------
     inference : {"ep", "laplace"}, default="ep"
-        Expectation propagation, or Laplace's approximation, which is faster, and where the
-        amplitude is large much too unsure of itself.
+        Expectation propagation, or Laplace's approximation: faster, but underconfident where the
+        amplitude is large.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
-        Of the squared-exponential kernel, in units of the inputs: one for all columns, or one each.
-        ``"shared"`` chooses by the evidence a multiple of the columns' standard deviations,
-        ``"ard"`` a length scale for each column (automatic relevance determination), which takes
-        longer, and many rows.
+        Of the squared-exponential kernel. The evidence chooses ``"shared"``, a multiple of the
+        columns' standard deviations, or ``"ard"``, one for each column: slow, and needs many rows.
     amplitude : float, optional
-        The prior standard deviation of f, in units of the probit noise. If None, the evidence
-        chooses it.
+        The prior standard deviation of f, in units of the probit noise; if None, the evidence's.
     max_iter : int, default=200
-        The largest number of sweeps of EP, or Newton steps of Laplace.
+        The largest number of EP's sweeps or Newton's steps.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-    length_scale_ : ndarray of shape (n_features,)
-    amplitude_ : float
-    posterior_ : GaussianWeights
-        Over the whitened weights of ``prior_``, with a leading dimension of length 1, or n_classes
-        if there are more than two.
-    prior_ : WhitenedGP
-        At inputs in units of the length scales.
-    log_evidence_ : float
-        The approximate log probability of the labels: compare kernels with it. With more than two
-        classes, the sum over classes against the rest.
-    n_iter_ : int
-    converged_ : bool
-    n_features_in_ : int
-    feature_names_in_ : ndarray of str
-
-    Notes
-    -----
-    LHG section 4.2. ``predict`` takes all errors to cost the same; for decisions under other costs
-    give the probabilities to :meth:`CostMatrix.decide`. Time grows like n^3, memory like n^2. There
-    are no sample weights.
-
-    More than two classes are told each from the rest under one kernel, whose evidence is the sum.
-    The search for the kernel looks at 500 rows at most, and gives extreme values a little less
-    weight; the fit uses all rows.
+    classes_, length_scale_ : ndarray of shape (n_classes,), (n_features,)
+    amplitude_, log_evidence_ : float
+        Compare kernels by the latter, the approximate log probability of the labels.
+    prior_, posterior_ : WhitenedGP, GaussianWeights
+        For inputs in units of the length scales. Their leading dimension is 1, or n_classes if more
+        than two.
+    n_iter_, converged_ : int, bool
+    n_features_in_, feature_names_in_ : int, ndarray of str
 
     Examples
     --------
@@ -74,8 +56,7 @@ class GPClassifier(ProbitClassifier):
     >>> model = GPClassifier(length_scale=0.5, amplitude=2.0).fit(X, y)
     >>> model.predict([[0.1], [0.45], [0.9]])
     array(['no', 'no', 'yes'], dtype='<U3')
-    >>> costs = CostMatrix(c_plus=1, c_minus=2)
-    >>> costs.decide(model.predict_proba([[0.1], [0.45], [0.9]]))
+    >>> CostMatrix(c_plus=1, c_minus=2).decide(model.predict_proba([[0.1], [0.45], [0.9]]))
     array([-1,  1,  1])
     """
 
@@ -97,8 +78,7 @@ class GPClassifier(ProbitClassifier):
 
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
+        X, y : array-like of shape (n, n_features), (n,)
             Of two classes the second in sorted order is the paper's +1.
 
         Returns
@@ -112,10 +92,9 @@ class GPClassifier(ProbitClassifier):
 
         Warns
         -----
-        ConvergenceWarning
-            If the inference, or the search for the kernel, did not converge.
-        UserWarning
-            If the fit tells nothing: held out, labels are no more probable than one half.
+        ConvergenceWarning, UserWarning
+            If inference or the search for the kernel did not converge; if labels that are left out
+            are predicted no better than by chance.
         """
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs)
@@ -131,39 +110,31 @@ class GPClassifier(ProbitClassifier):
 class LossEMClassifier(ProbitClassifier):
     """Gaussian process classification by loss-EM: inference that knows what errors cost.
 
+    LHG section 4.2, Table 3, started at the decisions of the plain approximation. ``predict``
+    decides by the costs, LHG (26).
+
     Parameters
     ----------
     costs : CostMatrix, optional
         If None, both errors cost the same.
     inference : {"laplace", "ep"}, default="laplace"
-        What approximates the posterior that the utility weighs: Laplace's method, which is the
-        paper's, or expectation propagation.
+        How the posterior times the utility is approximated; the paper uses Laplace's method.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
     amplitude : float, optional
-        As in :class:`GPClassifier`; the evidence is that of the inference.
+        As for :class:`GPClassifier`.
     max_loss : float, optional
-        The constant M of the utility M - L, at least the larger cost, which it is if None. The
-        larger it is, the nearer the result is to the plain approximation.
+        M of the utility M - L, at least the larger cost, its default. The larger it is, the nearer
+        the result is to the plain approximation.
     max_iter : int, default=50
         The largest number of rounds.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
-    length_scale_, amplitude_, prior_, posterior_, n_features_in_, feature_names_in_
-        As in :class:`GPClassifier`.
-    costs_ : CostMatrix
-    max_loss_ : float
+    costs_, max_loss_ : CostMatrix, float
     target_decisions_ : ndarray of shape (s,)
         The classes decided on the target inputs.
-    n_iter_ : int
-        Rounds.
-    converged_ : bool
-
-    Notes
-    -----
-    LHG section 4.2, Table 3, started at the decisions of the plain approximation. ``predict``
-    decides by the costs, LHG (26). A false positive is the second class decided for the first.
+    n_iter_, converged_ : int, bool
+        Of the rounds. All other attributes but ``log_evidence_`` are as for :class:`GPClassifier`.
 
     Examples
     --------
@@ -200,32 +171,21 @@ class LossEMClassifier(ProbitClassifier):
     def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
         """Alternate between the posterior and the decisions that it weighs.
 
+        Errors and warnings are those of :meth:`GPClassifier.fit`. There are further errors if
+        ``max_loss`` is below the larger cost, or if the classes of the costs, or the columns of
+        ``X_target``, are not those of the data in their order; and a ConvergenceWarning if the
+        decisions still changed in the last round.
+
         Parameters
         ----------
-        X : array-like of shape (n, n_features)
-        y : array-like of shape (n,)
-            With two classes; the second in sorted order is the paper's +1.
+        X, y : array-like of shape (n, n_features), (n,)
+            With two classes.
         X_target : array-like of shape (s, n_features), optional
             The inputs on which decisions will be taken; the training inputs if None.
 
         Returns
         -------
         self
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range, ``max_loss`` is below the larger cost, the costs were
-            told other classes or the same in another order, a value is not finite, there are not
-            two classes, or X_target has other columns than X, or the same in another order.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the decisions still changed in the last round, or the search for the kernel did not
-            converge.
-        UserWarning
-            If the fit tells nothing: held out, labels are no more probable than one half.
         """
         inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
@@ -265,11 +225,10 @@ class LossEMClassifier(ProbitClassifier):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """LHG (26): positive where the second class is decided under the costs, of shape (n,)."""
-        margin = self._margin(X)[0]  # first: it says so when nothing has been fitted
+        margin = self._margin(X)[0]  # first, as it checks that there is a fit
         return margin - self.costs_.probit_threshold
 
     def __sklearn_tags__(self) -> Tags:
-        """Two classes only."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags

@@ -1,10 +1,10 @@
 """Loss-EM and its linearised form, on any finite action set and discretised state (LHG section 3).
 
-Three algorithms alternate two steps. The E-step tilts the posterior by the last action h,
+The E-step tilts the posterior by the last action h,
 
     q = the member of a family nearest to  p(theta) exp(tilt(theta, h)),
 
-and the M-step takes the action of the highest score, the mean of score(theta, h) under q:
+and the M-step takes the action of the largest E_q[score(theta, h)]:
 
 =====================  ================  ==================
 algorithm              tilt              score
@@ -14,8 +14,8 @@ linearised, Table 2    -L / M            -L
 mixed, as in Table 3   log(M - L)        -L
 =====================  ================  ==================
 
-Without a family the E-step is exact: q is the tilted posterior itself. The mixed form is that of
-classification, :mod:`bayesloss.calibrating.loss_em_probit`.
+Without a family q is the tilted posterior itself. For the mixed form in classification see
+:mod:`bayesloss.calibrating.loss_em_probit`.
 """
 
 import warnings
@@ -34,29 +34,15 @@ class Family(Protocol):
     """Distributions over K states, to one of which q is restricted."""
 
     def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Any:
-        """The member q of least KL(q || target): its masses ``q`` and its ``parameters``.
-
-        The target's log masses of shape (K,) are given, and where a search may begin.
-        """
+        """The member of least KL(q || target): its masses ``q`` and its ``parameters``."""
 
 
 @dataclass(frozen=True)
 class LossEM:
-    """Where an algorithm ended, and its way there.
+    """Where an algorithm ended: the last action and q, and all actions, the start first.
 
-    Attributes
-    ----------
-    action : int
-        The last action.
-    q : Tensor of shape (K,)
-        The last approximate posterior.
-    actions : tuple of int
-        All actions, the start first.
-    objective : tuple of float
-        E_q[tilt] - KL(q || p) after each half step: E, M, E, M, ... For loss-EM it is the bound of
-        LHG eq. (10). Loss-EM and its linearised form never lower it, the mixed form may.
-    converged : bool
-        Whether the last M-step left the action as it was.
+    ``objective`` is E_q[tilt] - KL(q || p) after each half step: E, M, E, M, ... For loss-EM it is
+    the bound of LHG eq. (10). Loss-EM and its linearised form never lower it, the mixed form may.
     """
 
     action: int
@@ -79,33 +65,29 @@ def loss_em(
 
     Parameters
     ----------
-    p : Tensor of shape (K,)
-        The posterior.
-    losses : Tensor of shape (K, A)
+    p, losses : Tensor of shape (K,), (K, A)
+        The posterior, and the loss of each action in each state.
     M : float
         At least the largest loss.
     start : int
-        The first action. Where loss-EM ends may depend on it.
+        The first action, on which the last may depend.
     family : object with a method ``nearest``, optional
-        What q is restricted to: ``nearest(log_target, start=None)`` returns the member that
-        minimises KL(q || target), with its masses ``q`` and its ``parameters``, both Tensors.
+        What q is restricted to: ``nearest(log_target, start=None)`` returns the member of least
+        KL(q || target), with its masses ``q`` and its ``parameters``, both Tensors.
     max_iter : int, default=100
+        A ConvergenceWarning is given if the action still changed in the last round.
 
     Returns
     -------
     LossEM
-        With the attributes ``action``, ``q``, ``actions``, ``objective`` and ``converged``.
+        With ``action``, ``q``, ``actions`` (the start first), ``objective`` (the bound after each
+        half step) and ``converged``.
 
     Raises
     ------
     ValueError
-        If the input is no posterior, no loss or no M; if the gain of the start is zero; or if M is
-        the largest loss and no member of the family avoids the states of zero utility.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the action still changed in the last round.
+        If p, a loss or M is invalid, if the start has a gain in no possible state, or if all of
+        the family give mass to a state of zero utility.
 
     Examples
     --------
@@ -130,15 +112,10 @@ def linearised_loss_em(
     family: Family | None = None,
     max_iter: int = 100,
 ) -> LossEM:
-    """Linearised loss-EM, LHG Table 2, with the parameters of :func:`loss_em`.
+    """Linearised loss-EM, LHG Table 2: coordinate ascent on E_q[-L/M] - KL(q || p).
 
-    It is coordinate ascent on E_q[-L/M] - KL(q || p), a lower bound of log E_p[exp(-L/M)]. The
-    returned action is optimal for the returned q.
-
-    Raises
-    ------
-    ValueError
-        As :func:`loss_em`; and if M is not positive.
+    That is a lower bound of log E_p[exp(-L/M)]. The action returned is optimal for the q returned.
+    All else is as for :func:`loss_em`; M has to be positive.
 
     Examples
     --------
@@ -146,9 +123,8 @@ def linearised_loss_em(
     >>> from bayesloss import linearised_loss_em
     >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]], dtype=torch.float64)
     >>> p = torch.tensor([0.75, 0.25], dtype=torch.float64)
-    >>> found = linearised_loss_em(p, losses, 38.0, start=0)
-    >>> found.action, found.converged
-    (1, True)
+    >>> linearised_loss_em(p, losses, 38.0, start=0).action
+    1
     """
     losses = losses_below(losses, M)
     if M <= 0:
@@ -159,7 +135,7 @@ def linearised_loss_em(
 def alternate(
     p: Tensor, tilt: Tensor, score: Tensor, start: int, family: Family | None, max_iter: int
 ) -> LossEM:
-    """E-steps and M-steps in turn, until the action stays; tilt and score have the shape (K, A)."""
+    """E-steps and M-steps in turn, until the action stays; tilt and score are of shape (K, A)."""
     p = checked_masses(p)
     if p.shape != tilt.shape[:1]:
         raise ValueError(f"expected p of shape ({tilt.shape[0]},), got {tuple(p.shape)}")
@@ -203,5 +179,5 @@ def objective(q: Tensor, p: Tensor, tilt: Tensor) -> Tensor:
 
 
 def _mean(q: Tensor, values: Tensor) -> Tensor:
-    """The mean of each column under q; what has no mass adds nothing, even if infinite."""
+    """The mean of each column under q; where q is zero, infinite values add nothing."""
     return torch.where(q[:, None] > 0, q[:, None] * values, 0.0).sum(dim=0)

@@ -1,7 +1,7 @@
 """Linearized loss-EM for Gaussian process classification: LHG section 4.2, Table 3.
 
-The E-step approximates the posterior, weighted with the utility of the last decisions, by Laplace's
-method or, as LHG section 5 suggests, by EP; the M-step decides anew under that Gaussian.
+The E-step approximates the posterior times the utility of the last decisions, by Laplace's method
+or by EP, as LHG section 5 suggests; the M-step decides anew under that Gaussian.
 """
 
 from dataclasses import dataclass, replace
@@ -22,11 +22,7 @@ from bayesloss.warnings import warn_caller
 
 @dataclass(frozen=True)
 class LossEMResult:
-    """What a search for decisions ends with: those of least risk under the Gaussian q.
-
-    ``n_rounds`` counts E-steps, the one that changed nothing included; a data set has ``converged``
-    where that one was reached.
-    """
+    """The Gaussian q, the decisions of least risk under it, and the number of E-steps."""
 
     q: GaussianWeights
     decisions: Float[Tensor, "m s"]
@@ -48,11 +44,7 @@ def loss_em_probit(
 ) -> LossEMResult:
     """LHG Table 3, for many data sets at once; the numbers in the code are the table's lines.
 
-    Targets are the inputs on which decisions will be taken, as :meth:`WhitenedGP.project` gives
-    them. Without a start the first decisions are those of the plain posterior's approximation, by
-    ``"laplace"`` or ``"ep"``. M is the larger cost if none is given: "set to the maximum loss"
-    (section 5). Equality is harmless, since no probit probability is exactly 1. A
-    ConvergenceWarning says if decisions still changed in the last round, or no mode was found.
+    By default the start is the plain approximation's decisions, and M the larger cost (section 5).
     """
     M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
     ep = inference == "ep"

@@ -1,8 +1,4 @@
-"""What Gaussian process classifiers with a probit likelihood share as scikit-learn estimators.
-
-LHG section 4.2, with a squared-exponential kernel whose length scales and amplitude are given, or
-have the largest evidence.
-"""
+"""What the Gaussian process classifiers with a probit likelihood share (LHG section 4.2)."""
 
 import math
 from numbers import Integral, Real
@@ -23,11 +19,11 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss.warnings import warn_caller
 
-_TOLD = 1e-3  # nats a row: a fit has told something when held-out labels are so much likelier
+_TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier
 
 
 class ProbitClassifier(ClassifierMixin, BaseEstimator):
-    """What the two classifiers share: validation, the prior, and predictions."""
+    """What the two classifiers share: validation, the choice of the kernel, and predictions."""
 
     inference: str
     length_scale: float | ArrayLike | str
@@ -67,7 +63,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
 
     def _make_prior(self, X: NDArray[np.float64], signs: torch.Tensor) -> torch.Tensor:
-        """The features, for each set of labels, of a kernel that is given or chosen."""
+        """The features of the kernel, given or chosen, for each set of labels."""
         given = self.length_scale
         found = choose_kernel(
             X,
@@ -128,8 +124,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n, n_classes)
-            In the order of ``classes_``; of two, the second is the paper's label +1. Of more, each
-            against the rest, normalised.
+            In the order of ``classes_``. Of more than two, each against the rest, normalised.
         """
         margin = torch.from_numpy(self._margin(X))
         if len(margin) == 1:
@@ -138,36 +133,21 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return torch.softmax(torch.special.log_ndtr(margin), 0).T.numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class that ``decision_function`` decides for.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n,)
-        """
+        """The class that ``decision_function`` favours; X as for :meth:`predict_proba`."""
         decided = self.decision_function(X)
         return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The margin in LHG (25): positive for the second class; of many, the largest decides.
+        """The margin in LHG (25), positive for the second class; X as for :meth:`predict_proba`.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, n_classes) if there are more than two
+        If there are more than two classes, its shape is (n, n_classes), and the largest decides.
         """
         margin = self._margin(X)
         return margin[0] if len(margin) == 1 else margin.T
 
 
 def _checked_length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One for each column."""
+    """One length scale for each column, or a ValueError."""
     scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(

@@ -1,11 +1,9 @@
 r"""The utility :math:`U_M = M - L`, with which loss-EM weighs the posterior (LHG section 3).
 
-Of finitely many states it is a table. Of decisions h about labels it is, with the costs
-:math:`\ell_s` and the margins :math:`t_s` of the decisions on S target inputs,
+Of decisions on S target inputs, with costs :math:`\ell_s` and margins :math:`t_s`, it is LHG (7)
+and (12) with the same mass on every target,
 
-.. math:: U_M(\theta, h) = M - \tfrac1S \sum_s \ell_s \Phi(-t_s(\theta)),
-
-LHG (7) and (12) with the test distribution that puts the same mass on every target.
+.. math:: U_M(\theta, h) = M - \tfrac1S \sum_s \ell_s \Phi(-t_s(\theta)).
 """
 
 import math
@@ -20,16 +18,12 @@ from bayesloss.calibrating.decision_theory import checked_losses
 
 
 def utility(losses: Tensor, M: float) -> Tensor:
-    """The utility M - L, LHG eq. (7), of shape (K, A).
-
-    M may equal the largest loss, as in LHG section 5; the utility is zero there, and its logarithm
-    -inf.
-    """
+    """The utility M - L, LHG eq. (7); zero at the largest loss if M equals it (LHG section 5)."""
     return M - losses_below(losses, M)  # LHG eq. (7)
 
 
 def losses_below(losses: Tensor, M: float) -> Tensor:
-    """Losses as float64 of shape (K, A), of which M is finite and exceeds none, or a ValueError."""
+    """Losses as float64 of shape (K, A), all at most a finite M, or a ValueError."""
     losses = checked_losses(losses)
     if not (math.isfinite(M) and float(losses.max()) <= M):
         raise ValueError(
@@ -52,11 +46,7 @@ def check_max_loss(max_loss: float | None, costs: CostMatrix) -> float:
 
 @dataclass(frozen=True)
 class LogUtility:
-    """The log utility of decisions, +1 or -1, as a function of whitened weights z.
-
-    ``features`` and ``noise`` are those of the targets, as :meth:`WhitenedGP.project` gives them;
-    ``max_loss`` is M, at least the larger cost.
-    """
+    """The log utility of decisions on targets, +1 or -1, as a function of whitened weights z."""
 
     features: Float[Tensor, "*m s r"]
     noise: Float[Tensor, "*m s"]
@@ -78,10 +68,7 @@ class LogUtility:
         return self._relative(*self._cost_and_margin(z)).log() + math.log(self.max_loss)
 
     def derivatives(self, z: Float[Tensor, "*m r"]) -> tuple[Tensor, Tensor, Tensor]:
-        """The last term of LHG (27), minus the Hessian, and the latter made semidefinite.
-
-        The log utility is not concave, so minus its Hessian is indefinite in general.
-        """
+        """The last term of LHG (27), minus the (indefinite) Hessian, and that made semidefinite."""
         _, gradient, outer, bend = self._slope(z)
         hessian, safe = (self._spread(weight) + outer for weight in (bend, bend.clamp(min=0.0)))
         return gradient, hessian, safe
@@ -108,7 +95,7 @@ class LogUtility:
         return utility, gradient, outer, t * density / self.noise
 
     def _spread(self, weight: Tensor) -> Tensor:
-        """The weighted sum of the targets' features times themselves."""
+        """The weighted sum of the outer products of the targets' features."""
         return self.features.mT @ (self.features * weight[..., None])
 
     def _relative(self, cost: Tensor, t: Tensor) -> Tensor:

@@ -5,11 +5,9 @@ likelihood factor :math:`\Phi(y_i f_i)` is replaced with a Gaussian *site*
 
 .. math:: \exp(\tilde\nu_i f_i - \tfrac12 \tilde\tau_i f_i^2),
 
-chosen so that the *cavity*, the posterior without that site, times the factor has the moments that
-it has times the site. The sites' shifts and precisions are a fixed point. It is sought for all
-sites at once: a sweep costs one Cholesky decomposition, and Anderson's extrapolation over the last
-sweeps damps the cycles into which sites that change together fall. Where that does not settle, the
-sites are visited one after the other.
+so that the *cavity*, the posterior without that site, has the same moments times the site as times
+the factor. This fixed point is sought for all sites at once, with one Cholesky decomposition a
+sweep and Anderson's extrapolation against cycles; where that does not settle, site by site.
 """
 
 from dataclasses import replace
@@ -39,18 +37,14 @@ _Pair = tuple[Tensor, Tensor]  # precision and shift, of sites or of a Gaussian 
 def expectation_propagation(
     features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], *, max_iter: int = 200
 ) -> GaussianWeights:
-    """Match the moments of all sites until none changes, in at most ``max_iter`` sweeps over them.
-
-    A data set with a cavity without variance has not converged. A ConvergenceWarning says so, and
-    if the sites of some data set did not settle.
-    """
+    """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
     q = fit_sites(features, y, max_iter=max_iter)
     warn_if_unsettled(q, "sites", f"{q.n_iterations} sweeps", "a smaller amplitude")
     return q
 
 
 def warn_if_unsettled(q: GaussianWeights, what: str, within: str, cure: str) -> None:
-    """Say how many data sets have not converged, and what may help."""
+    """Warn of data sets that have not converged, with what may help."""
     unsettled = int((~q.converged).sum())
     broken = int((~torch.isfinite(q.log_evidence)).sum())
     why = (
@@ -74,11 +68,7 @@ def fit_sites(
     factor: _Pair | None = None,
     max_iter: int = 200,
 ) -> GaussianWeights:
-    """:func:`expectation_propagation` without a warning, from given sites: for what calls it often.
-
-    ``factor`` is a Gaussian factor of the weights beside their standard normal prior. One half of
-    the sweeps is for all sites at once, the rest, if needed, for one site after the other.
-    """
+    """EP from given sites, with a Gaussian ``factor`` beside the prior, and without a warning."""
     prior = standard_normal(features)
     if factor is not None:
         prior = prior[0] + factor[0], prior[1] + factor[1]
@@ -133,10 +123,7 @@ def combine_sites(
     shift: Float[Tensor, "m n"],
     prior: _Pair,
 ) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r r"], Float[Tensor, " m"]]:
-    """The Gaussian of the weights that a prior and sites make.
-
-    Mean, covariance, and the log determinant of the precision.
-    """
+    """Mean and covariance of the weights by prior and sites; log determinant of the precision."""
     factor = _factor(features, precision, prior[0])
     covariance = torch.cholesky_inverse(factor)
     mean = (covariance @ (features.mT @ shift[..., None] + prior[1][..., None])).squeeze(-1)
@@ -146,10 +133,7 @@ def combine_sites(
 def _all_at_once(
     features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
 ) -> tuple[Tensor, int]:
-    """Sweeps that update every site, in place, from the same posterior.
-
-    Returned are the data sets whose sites have not settled, and the number of sweeps.
-    """
+    """Update every site in place from one posterior; return unsettled data sets and sweeps."""
     (precision, shift), n = sites, y.shape[-1]
     rows = torch.arange(len(y), device=y.device)  # what has not settled
     history: list[_Pair] = []
@@ -178,7 +162,7 @@ def _all_at_once(
 def _one_by_one(
     features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
 ) -> tuple[Tensor, int]:
-    """GPML Algorithm 3.5: a visit updates one site, in every data set, and then the posterior."""
+    """GPML Algorithm 3.5: update one site, in every data set, and then the posterior."""
     precision, shift = sites
     mean, covariance, _ = combine_sites(features, precision, shift, prior)
     change, sweep = torch.full_like(mean[:, 0], torch.inf), 0
@@ -205,11 +189,10 @@ def _one_by_one(
 
 
 def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: _Pair) -> tuple[_Pair, Tensor]:
-    """The sites that give the tilted cavities their exact first two moments, from the marginals.
+    """The sites by GPML (3.58) and (3.59), and by how much they change on the posterior's scale.
 
-    GPML (3.58) and (3.59), written without the difference of two precisions, which would cancel in
-    the far tail. Also by how much they change, on the scale of the posterior. A site whose cavity
-    has no variance stays as it is, and never counts as settled.
+    No precisions are subtracted, as that would cancel in the far tail. A site whose cavity has no
+    variance stays as it is, and never counts as settled.
     """
     m, v = cavity(mean, variance, *old)
     usable = (v >= 0) & torch.isfinite(v) & torch.isfinite(m)
@@ -229,11 +212,7 @@ def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: _Pair) -> tupl
 
 
 def _extrapolate(history: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Anderson's step from the last points and their residuals, each of shape (m, d).
-
-    The combination of the last steps whose residual is shortest, were the map linear: Walker and
-    Ni (2011), Anderson acceleration for fixed-point iterations, SIAM J. Numer. Anal. 49.
-    """
+    """Anderson's step from points and residuals: Walker and Ni (2011), SIAM J. Numer. Anal. 49."""
     x, f = history[-1]
     if len(history) == 1:
         return x + f
@@ -248,7 +227,7 @@ def _extrapolate(history: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def _factor(features: Tensor, precision: Tensor, prior: Tensor) -> Tensor:
-    """Cholesky factor of the precision of the weights, prior + A'TA; NaN where it is none."""
+    """Cholesky factor of the weights' precision, prior + A'TA; NaN if that is not positive."""
     weighted = features.mT @ (features * precision[..., None])
     factor, failed = torch.linalg.cholesky_ex(prior + weighted)
     return torch.where((failed > 0)[:, None, None], torch.nan, factor)

@@ -11,10 +11,8 @@ for EP, whose sites are stationary (GPML (5.27)), and :math:`G = b b^\top - R + 
 for Laplace's, whose mode moves: :math:`u = (I - R K) s`, where s holds the derivatives of
 :math:`-\tfrac12 \log|I + KT|` by the mode (GPML (5.22) to (5.24)).
 
-Inputs are measured in standard deviations of their columns, so that a table's units do not matter,
-and the maximum is sought from several starts. Where the classes hardly overlap the evidence goes on
-rising, ever more slowly, with the amplitude; a wide log-normal prior on the hyper-parameters ends
-that, and costs a nat where a length scale or amplitude is 8 times its usual value.
+Inputs are standardised. Where classes hardly overlap, the evidence rises with the amplitude without
+end; a wide log-normal prior stops that, at the cost of a nat at 8 times a usual value.
 """
 
 from collections.abc import Sequence
@@ -60,11 +58,7 @@ def kernel_evidence(
     inference: str,
     start: tuple[Tensor, Tensor] | None = None,
 ) -> KernelEvidence:
-    """Log evidence of EP or Laplace, and derivatives by the logs of length scales and amplitude.
-
-    Inputs are in units of the length scales; y holds one or more sets of labels for them. EP may
-    start at given sites.
-    """
+    """Log evidence of EP or Laplace at inputs in units of the length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
     prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
     features = prior.features.expand(len(y), -1, -1)
@@ -110,14 +104,7 @@ def choose_kernel(
     amplitude: float | None = None,
     ard: bool = False,
 ) -> ChosenKernel:
-    """Maximise evidence times prior by L-BFGS from several starts, but for what is given.
-
-    With ``ard`` each column has a length scale of its own (automatic relevance determination), else
-    all have the same multiple of their standard deviations. Several sets of labels share a kernel.
-
-    With more than 250 rows the starts are compared on 250 of them, and the best goes on with at
-    most 500: the hyper-parameters are few, and a search among thousands of rows would take hours.
-    """
+    """Maximise evidence times prior by L-BFGS from several starts, on at most 500 of the rows."""
     given = length_scales is not None
     unit = column_scales(X) if length_scales is None else length_scales
     if given and amplitude is not None:
@@ -140,10 +127,7 @@ def choose_kernel(
 
 
 class _Search:
-    """Minus the log of evidence times prior, by the logarithms of what is free.
-
-    These are no, one, or D multiples of the typical distance, and the amplitude unless it is given.
-    """
+    """Minus the log of evidence times prior, by the logarithms of the parameters not given."""
 
     def __init__(
         self, inputs: np.ndarray, y: np.ndarray, inference: str, amplitude: float | None
@@ -200,7 +184,7 @@ def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:
 
 
 def stratified_rows(y: Float[np.ndarray, "m n"], n_rows: int) -> Int[np.ndarray, " k"]:
-    """At most so many rows, of each class its share; the same at each call."""
+    """At most ``n_rows`` rows, each class in proportion; the same at each call."""
     n = y.shape[1]
     if n <= n_rows:
         return np.arange(n)

@@ -1,10 +1,9 @@
 """Laplace's approximation for probit classification, with or without a loss in it.
 
-LHG section 4.2, E-step of Table 3; Rasmussen and Williams (2006), GPML, section 3.4, for the plain
-one. Newton's method, with steps halved until the log density rises, and a positive definite
-stand-in for the second derivatives where they are indefinite. The plain posterior is log-concave
-and has one mode. With a loss in it there may be several, and the one that is reached depends on the
-start (LHG use conjugate gradients, which may end at another).
+LHG section 4.2, E-step of Table 3; for the plain one Rasmussen and Williams (2006), GPML, section
+3.4. Newton's method, with halved steps, and a positive definite stand-in for an indefinite Hessian.
+The plain posterior is log-concave. With a loss in it there may be several modes, and the start
+decides which is found (LHG's conjugate gradients may end at another).
 """
 
 from typing import Protocol, runtime_checkable
@@ -30,7 +29,7 @@ class LogTerm(Protocol):
     """A term that is added to the log posterior, such as the log utility of loss-EM."""
 
     def value(self, z: Tensor) -> Tensor:
-        """Of shape (...), at weights of shape (..., r)."""
+        """At weights of shape (..., r), of shape (...)."""
 
     def derivatives(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gradient, minus the Hessian, and a positive semidefinite stand-in for the latter."""
@@ -59,11 +58,7 @@ def laplace_probit(
     start: Float[Tensor, "m r"] | None = None,
     max_iter: int = 100,
 ) -> GaussianWeights:
-    """Find a mode of every data set's posterior, from zero or a start, and the Gaussian there.
-
-    The Gaussian has sites where there is no term. A ConvergenceWarning says if the search for a
-    mode did not end, or ended where the curvature is not positive.
-    """
+    """A mode of each data set's posterior and the Gaussian there, or a ConvergenceWarning."""
     q = find_mode(features, y, term, start, max_iter)
     if not bool(q.converged.all()):
         warn_caller(
@@ -138,7 +133,7 @@ def _derivatives(
 
 
 def _line_search(z: Tensor, step: Tensor, gradient: Tensor, data: _Data) -> Tensor:
-    """Halve the steps of those data sets whose log density would not rise enough (Armijo)."""
+    """Halve steps until the log density rises enough (Armijo)."""
     before = log_joint(z, *data)
     rise = (step * gradient).sum(-1)
     length = torch.ones_like(before)

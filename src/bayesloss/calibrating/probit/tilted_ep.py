@@ -1,17 +1,15 @@
 r"""EP on the posterior that a utility tilts: the E-step of loss-calibrated EP.
 
 LHG section 5 suggests "to use EP to approximate :math:`\tilde p_{h}`" in step 3 of their Table 3.
-The utility of decisions h on targets, :math:`U_M = M - \frac1S \sum_s \ell_s \Phi(-t_s)`, is no
-product of terms, but a *mixture of probit factors*. So under a Gaussian with mean m and covariance
-V it has a closed-form expectation Z(m, V), and so have the moments of the Gaussian times U_M
-(Bonnet's and Price's theorems):
+The utility :math:`U_M = M - \frac1S \sum_s \ell_s \Phi(-t_s)` is no product of terms, but a
+*mixture of probit factors*. So under a Gaussian with mean m and covariance V its expectation
+Z(m, V) is closed-form, and by Bonnet's and Price's theorems so are the moments of their product:
 
 .. math:: m + V \nabla \log Z, \qquad V + V (\nabla^2 \log Z) V.
 
-EP therefore has one more site, for the utility, that is Gaussian in all weights at once; its cavity
-is the plain posterior given the labels' sites. Its precision may be indefinite, since the utility
-is not log-concave; the posterior's is positive, as the inverse of a true covariance. Morais and
-Pillow (2022, arXiv:2201.03128) give each training label a site of its own for its utility.
+EP therefore has one more site, Gaussian in all weights, whose cavity is the plain posterior. Its
+precision may be indefinite, but the posterior's is the inverse of a covariance. Morais and Pillow
+(2022, arXiv:2201.03128) give each training label a site of its own for its utility.
 """
 
 from dataclasses import replace
@@ -50,13 +48,7 @@ def tilted_ep(
     *,
     max_iter: int = 100,
 ) -> GaussianWeights:
-    """Match the moments of labels' sites and of the utility's in turn, until neither changes.
-
-    In each of at most ``max_iter`` rounds the labels' sites settle. ``log_evidence`` approximates
-    the log of the integral of prior, likelihood and utility; ``sites`` are the labels', without the
-    utility's. A ConvergenceWarning says if the sites of some data set did not settle, or a cavity
-    has no variance.
-    """
+    """Match the moments of the labels' and of the utility's sites in turn, until both stay."""
     prior = standard_normal(features)
     precision, shift = torch.zeros_like(prior[0]), torch.zeros_like(prior[1])
     q = fit_sites(features, y)

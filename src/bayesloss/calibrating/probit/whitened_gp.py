@@ -1,14 +1,11 @@
 r"""Gaussian process classification with a probit likelihood, for many data sets at once.
 
-LHG section 4.2. The paper's parameter is :math:`\theta = K_{DD}^{-1} f_D`, whose prior covariance
-is :math:`K_{DD}^{-1}`. That matrix does not exist where inputs coincide, and hardly where they are
-close. So everything is written in *whitened* weights z with a standard normal prior:
-:math:`f_D = Az`, :math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors
-and eigenvalues that are not numerically zero. All that is computed from z is the same as from
-theta; a Laplace approximation, too, for the map is linear.
+LHG section 4.2. The paper's :math:`\theta = K_{DD}^{-1} f_D` does not exist where inputs coincide.
+So everything is written in *whitened* weights z with a standard normal prior, :math:`f_D = Az` with
+:math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors and eigenvalues
+that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta.
 
-Leading dimensions, written ``*m`` in shapes, are data sets; n training inputs, s new ones, r
-weights.
+In shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
 """
 
 import math
@@ -31,10 +28,7 @@ def log_likelihood(margin: Tensor) -> Tensor:
 
 
 def hazard(margin: Tensor) -> Tensor:
-    r"""The derivative of :math:`\log\Phi`: :math:`\varphi(m)/\Phi(m)`, accurate in both tails.
-
-    GPML (3.16), as the curvature.
-    """
+    r"""GPML (3.16), the slope :math:`\varphi(m)/\Phi(m)` of :math:`\log\Phi`, also in the tails."""
     # Phi(m) = phi(m) sqrt(pi / 2) erfcx(-m / sqrt 2); erfcx overflows where the ratio underflows.
     return math.sqrt(2 / math.pi) / torch.special.erfcx(-margin / math.sqrt(2))
 
@@ -71,11 +65,7 @@ def cavity(
 
 @dataclass(frozen=True)
 class WhitenedGP:
-    """A GP prior as seen from training inputs, one number or D numbers each: f = features z.
-
-    ``features`` is A of the module's docstring, r the largest rank of the kernel matrices;
-    ``basis`` is U S^(-1/2), so that theta = basis z and K_xD theta = K_xD basis z.
-    """
+    """A GP prior at training inputs: f = features z and theta = basis z, with basis U S^(-1/2)."""
 
     kernel: SquaredExponential
     inputs: Float[Tensor, "..."]
@@ -84,7 +74,7 @@ class WhitenedGP:
 
     @classmethod
     def at(cls, kernel: SquaredExponential, inputs: Tensor, *, batch_dims: int = 0) -> "WhitenedGP":
-        """Whiten the prior at training inputs, whose first ``batch_dims`` dimensions are sets."""
+        """Whiten the prior at inputs, whose first ``batch_dims`` dimensions are data sets."""
         values, vectors = torch.linalg.eigh(_gram(kernel, inputs, inputs, batch_dims))
         kept = values > _RANK_TOLERANCE * values[..., -1:]
         rank = int(kept.sum(-1).max())
@@ -94,11 +84,7 @@ class WhitenedGP:
         return cls(kernel, inputs, vectors * root[..., None, :], vectors * inverse[..., None, :])
 
     def project(self, inputs: Tensor) -> tuple[Float[Tensor, "*m s r"], Float[Tensor, "*m s"]]:
-        """LHG (24) and (18) with noise variance 1: what a label at new inputs depends on.
-
-        They are the features, with K_xD theta = features z, and the noise sigma_x, the standard
-        deviation that is left, at least 1.
-        """
+        """LHG (24) and (18) with noise variance 1: at new inputs, K_xD basis and sigma_x."""
         batch_dims = self.features.ndim - 2
         features = _gram(self.kernel, inputs, self.inputs, batch_dims) @ self.basis
         left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
@@ -107,12 +93,7 @@ class WhitenedGP:
 
 @dataclass(frozen=True)
 class GaussianWeights:
-    """A Gaussian approximation to the posterior of the whitened weights.
-
-    ``log_evidence`` is the approximation's log probability of the labels, in nats; of loss-EM, that
-    of labels and utility. ``sites`` are precisions and shifts of the Gaussian factors that stand
-    for the labels; loss-EM has none.
-    """
+    """A Gaussian approximation to the posterior of the whitened weights; loss-EM's has no sites."""
 
     mean: Float[Tensor, "*m r"]
     covariance: Float[Tensor, "*m r r"]
@@ -143,7 +124,7 @@ class GaussianWeights:
         return cavity(*self.latent(features), *self.label_sites())
 
     def write(self, rows: Int[Tensor, " k"], part: "GaussianWeights") -> None:
-        """Put the Gaussians of some data sets in the place of one's own."""
+        """Overwrite the Gaussians of some data sets."""
         for name in ("mean", "covariance", "log_evidence", "converged"):
             getattr(self, name)[rows] = getattr(part, name)
         for own, new in zip(self.sites or (), part.sites or (), strict=False):

@@ -1,18 +1,13 @@
-r"""Inputs that are a Dask collection, and stay where they are.
+"""Inputs that are a Dask collection, and stay where they are.
 
-Rows lie in blocks, on the workers of a cluster or on a disk. Each operation of
-:mod:`bayesloss.learning.data.inputs` is done block by block where the block is. What travels is
-what is put in and what comes out: weights, sums, one number for each row and problem, and the few
-rows that are sampled; never the d columns of all rows. Sums of blocks are taken in a fixed order,
-so that neither the number of workers nor the loss of one changes a result.
+Each operation of :mod:`bayesloss.learning.data.inputs` is done where a block of rows is. Weights,
+sums, one number for each row and problem, and a few sampled rows travel; never the d columns of all
+rows. Sums are taken in a fixed order, so that results do not depend on workers.
 
-Blocks are read anew at each pass, some dozens of times. Where workers have the memory, keep them
-there by ``X = X.persist()`` before the fit; where they have not, a pass costs what reading costs.
-
-Dask is imported only where one of its collections comes in.
+Blocks are read at each of some dozens of passes, unless ``X = X.persist()`` keeps them in memory.
 """
 
-# ruff: noqa: D102  # what the operations do, says Inputs
+# ruff: noqa: D102  # Inputs documents the operations
 
 import sys
 from collections.abc import Callable, Sequence
@@ -34,17 +29,13 @@ _MERGED = 16  # blocks whose results are merged where they are, before they trav
 
 
 def is_dask(values: Any) -> bool:
-    """Whether values are a Dask collection; Dask is not imported for the question."""
+    """Whether values are a Dask collection, without importing Dask."""
     dask = sys.modules.get("dask")
     return dask is not None and dask.is_dask_collection(values)
 
 
 class DaskInputs(Inputs):
-    """Inputs whose blocks of rows, of shape (n_b, d), Dask has.
-
-    Row n of these inputs is row ``order[n]`` of the blocks, one after the other; without an order
-    they are the same.
-    """
+    """Inputs whose rows are in Delayed blocks; row n is row ``order[n]`` of these, or row n."""
 
     def __init__(
         self, blocks: list[Any], sizes: Sequence[int], d: int, order: Int[Tensor, " n"] | None
@@ -54,14 +45,7 @@ class DaskInputs(Inputs):
 
     @classmethod
     def of(cls, X: Any) -> "DaskInputs":
-        """From a Dask array or DataFrame of shape (n, d).
-
-        Raises
-        ------
-        ValueError
-            If X has another number of dimensions than two, blocks of unknown sizes, or a value that
-            is not finite.
-        """
+        """From a finite Dask array or DataFrame of shape (n, d) in blocks of known sizes."""
         X = array_of(X, "X")
         if X.ndim != 2:
             raise ValueError(
@@ -126,17 +110,14 @@ class DaskInputs(Inputs):
         return some._gathered(some._blocks, 0)[back]
 
     def equal(self) -> Int[np.ndarray, " n"]:
-        """Numbers that are equal where the hashes of rows are, 64 bits long."""
+        """Numbers that are equal where the 64-bit hashes of rows are."""
         plain, mixed = self._gathered(self._calls(_hashes), 1)
         codes, others = (each.unique(return_inverse=True)[1] for each in (plain, mixed))
         # Those of rows in memory, unless different rows have one.
         return (codes if codes.max() == others.max() else others).numpy()
 
     def _calls(self, operation: Callable, *args: Any, rows: Sequence[Tensor] = ()) -> list[Any]:
-        """An operation on each block as DenseInputs, not yet done; of ``rows`` each gets its own.
-
-        The latter are of shape (..., n).
-        """
+        """A Delayed operation on each block as DenseInputs, with its part of ``rows`` (..., n)."""
         from dask.delayed import delayed
 
         if self._order is not None:
@@ -150,19 +131,13 @@ class DaskInputs(Inputs):
         ]
 
     def _gathered(self, calls: list[Any], dim: int) -> Tensor:
-        """What blocks say of their rows, along a dimension, in the order of these inputs."""
+        """The results of all blocks along a dimension, in the order of these inputs."""
         whole = torch.cat([torch.as_tensor(part) for part in _computed(calls)], dim)
         return whole if self._order is None else whole.index_select(dim, self._order)
 
 
 def array_of(values: Any, name: str) -> Any:
-    """A Dask collection as an array in blocks of known sizes.
-
-    Raises
-    ------
-    ValueError
-        If the collection is no array, or an array in blocks of unknown sizes.
-    """
+    """A Dask collection as an array in blocks of known sizes, or a ValueError."""
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if not hasattr(values, "chunks"):
@@ -178,13 +153,7 @@ def array_of(values: Any, name: str) -> Any:
 
 
 def aligned(values: Any, sizes: tuple[int, ...], name: str, of: str = "X") -> Any:
-    """One value a row, as a Dask array in blocks of these sizes, those of another collection.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many, or they are a Dask collection in other blocks.
-    """
+    """One value a row, as a Dask array in blocks of these sizes, or a ValueError."""
     if not is_dask(values):
         from dask.array import from_array
 
@@ -210,7 +179,7 @@ def on_client(values: Any, inputs: DaskInputs, name: str) -> Any:
 
 
 def folded(parts: list[Any], merge: Callable) -> Any:
-    """What comes of Delayed parts: some are merged where they are, then those, in a fixed order."""
+    """Merge the results of Delayed parts, some of them where they are, in a fixed order."""
     from dask.delayed import delayed
 
     join = delayed(merge)
@@ -220,7 +189,7 @@ def folded(parts: list[Any], merge: Callable) -> Any:
 
 
 def _computed(parts: list[Any]) -> list[Any]:
-    """Compute, and say what to do if workers died, or were lacking for a while that Dask sets."""
+    """Compute, with advice in the error if workers died or were missing for too long."""
     from dask.base import compute
 
     try:

@@ -1,17 +1,15 @@
-r"""Rows that are copies of each other: found, merged, and told from rows that are alike by nature.
+"""Rows that are copies of each other: found, merged, and told from rows that are alike by nature.
 
-Oversampling, bagging and repeated measures put a row into the data several times; counts put it in
-once, with a weight. Both are one thing here: equal rows become one row that weighs as much as they
-do together. What is to be held out can then be held out whole.
+Oversampling, bagging and repeated measures repeat a row; counts give it a weight. Here both are the
+same: equal rows become one, with their total weight, and are left out together.
 
-Where columns take few values, though, rows are alike by nature. Labels tell the two apart: copies
-share theirs, rows that are merely alike have labels that differ as often as the model says. Among
-pairs of rows with equal inputs, let p (1 - p) be the model's variance of a label. Then
+Where columns take few values, rows are alike by nature. But the labels of copies agree, while those
+of other rows differ as often as the model expects. With p (1 - p) the model's variance of a label,
 
     rho = 1 - #(pairs whose labels differ) / sum over pairs of 2 p (1 - p),
 
-cut off at 0 and 1, is the part of the pairs that are copies: the intraclass correlation of the
-labels. Of m equal rows, 1 + (m - 1) rho are one observation's, which is Kish's design effect.
+over pairs of rows with equal inputs, cut off at 0 and 1, is the part that is copies: the intraclass
+correlation. Of m equal rows, 1 + (m - 1) rho count as one observation (Kish's design effect).
 """
 
 from typing import Any
@@ -28,10 +26,7 @@ _ODD = np.uint64(0xBF58476D1CE4E5B9)  # of SplitMix64
 
 
 def equal_rows(rows: Any) -> Int[ndarray, " n"]:
-    """Numbers 0, 1, ... that are equal where rows, a dense or sparse matrix of n, are.
-
-    Rows of one hash are compared in full.
-    """
+    """Numbers 0, 1, ... that are equal where rows are; rows of one hash are compared in full."""
     sparse, hashes = issparse(rows), row_hashes(rows)
     order = np.argsort(hashes)
     ascending = hashes[order]
@@ -50,11 +45,7 @@ def equal_rows(rows: Any) -> Int[ndarray, " n"]:
 
 
 def row_hashes(rows: Any, mixed: bool = False) -> UInt64[ndarray, " n"]:
-    """Hashes of rows, dense or sparse and in canonical format: sums of bits times odd numbers.
-
-    Zeros add nothing. Unless bits are mixed first, rows that differ by the signs of two numbers
-    have one hash.
-    """
+    """Hashes of rows, dense or canonical sparse; if not ``mixed``, two flipped signs cancel."""
     generator = np.random.default_rng(0)
     factors = generator.integers(0, 2**63, rows.shape[1], dtype=np.uint64) * 2 + 1
 
@@ -77,13 +68,7 @@ def row_hashes(rows: Any, mixed: bool = False) -> UInt64[ndarray, " n"]:
 def merge_duplicates(
     rows: Any, weight: Float[ndarray, " n"], *keys: Shaped[ndarray, " n"]
 ) -> tuple[Int[ndarray, " m"], Float[ndarray, " m"]]:
-    """One row of each set of equal rows, and what each set weighs together.
-
-    ``rows`` are a matrix, or numbers as of :func:`equal_rows`; equal rows have to agree in
-    ``keys``, too: labels, groups. The order is that of the hashes: data that are the same as
-    weights and as copies, in whatever order, become the same to the last bit. Where there is
-    neither copy nor weight above 1, all stays as it is.
-    """
+    """One of each set of rows that are equal, also in ``keys``, and the set's total weight."""
     numbers = rows if rows.ndim == 1 else equal_rows(rows)
     light = weight.max() <= 1
     if light and numbers.max() == len(weight) - 1:  # no row has a copy, whatever its labels
@@ -102,11 +87,7 @@ def agreement(
     variance: Float[Tensor, " n"],
     size: int | None = None,
 ) -> Float[Tensor, ""]:
-    """The part of the pairs of rows with equal inputs that are copies: rho above.
-
-    ``rows`` are equal for equal inputs, and below ``size``: where that is known, nothing waits for
-    the device. ``labels`` are 0 or 1, and p (1 - p) is their ``variance``.
-    """
+    """The part of the pairs of equal rows, numbered below ``size``, that are copies: rho above."""
     size = int(rows.max()) + 1 if size is None else size
     total, ones, spread = (
         weight.new_zeros(size).scatter_add_(0, rows, values)

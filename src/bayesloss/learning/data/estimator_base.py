@@ -1,4 +1,4 @@
-"""What estimators share: checks, fits that leave no trace if they fail, answers block by block."""
+"""What estimators share: checks, fits that leave no trace if they fail, results block by block."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ F = TypeVar("F", bound=Callable)
 
 
 def check_level(level: float) -> None:
-    """Refuse what is no probability of an interval."""
+    """Refuse a level outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"expected a level in (0, 1), got {level}")
 
 
 def check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[NDArray[np.float64], NDArray]:
-    """Weights of the rows of X, checked, ones by default; and which of them are above zero."""
+    """The checked weights of the rows of X, ones by default, and which of them are above zero."""
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     return weight, weight > 0
 
@@ -49,11 +49,7 @@ def remember_columns(estimator: Any, X: Any) -> None:
 
 
 def by_blocks(method: F) -> F:
-    """A method of an estimator that says something of each row, for Dask collections, too.
-
-    Then it is asked of each block of rows, lazily, and the answer is a Dask array, or a tuple of
-    them. What it says of a row of zeros tells how the answer looks.
-    """
+    """Extend a method with one result, or several, a row to Dask collections: lazily, by blocks."""
 
     @wraps(method)
     def of_any(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
@@ -83,7 +79,7 @@ def by_blocks(method: F) -> F:
 def _ask(
     method: Callable, model: Any, names: list[str] | None, args: Any, kwargs: Any, rows: Any
 ) -> tuple[NDArray, bool]:
-    """What a method says of rows, several answers side by side; and whether there are several."""
+    """A method's results for rows, side by side if several; and whether there are several."""
     if names is not None:
         from pandas import DataFrame
 

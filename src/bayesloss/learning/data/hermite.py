@@ -1,4 +1,7 @@
-"""Functions of one variable as tables: cubics between nodes, by Hermite's interpolation."""
+"""Functions of one variable as tables: cubics between nodes, by Hermite's interpolation.
+
+The error is (step)^4 / 384 times the largest fourth derivative.
+"""
 
 import copy
 import math
@@ -10,11 +13,7 @@ from torch import Tensor
 
 
 class HermiteTable:
-    """Functions of one variable given by values and slopes at equally spaced nodes.
-
-    Between two nodes, which ascend, each is the cubic with their values and slopes; outside, a
-    straight line. The error is (step)^4 / 384 times the largest fourth derivative.
-    """
+    """Cubics with given values and slopes at equally spaced nodes; straight lines outside."""
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class HermiteTable:
         self.coefficients = torch.stack(cubic, dim=2).reshape(-1, 4)  # a row for each cell
 
     def __call__(self, x: Tensor, row: Tensor | int = 0) -> tuple[Tensor, Tensor]:
-        """Value and slope at x of the functions in the rows given, both of the shape of x."""
+        """Value and slope at x of the functions in the given rows, both of the shape of x."""
         inside = x.clamp(max(self.low, -self.end), min(self.high, self.end))
         position = (inside - self.low) / self.step
         cell = position.to(torch.int64).clamp_(max=self.cells - 1)
@@ -50,7 +49,7 @@ class HermiteTable:
         return value + slope * (x - inside), slope
 
     def constant_beyond(self, end: float) -> "HermiteTable":
-        """The same functions within [-end, end], which lies among the nodes; constant outside."""
+        """The same functions within [-end, end], where end is a node; constant outside."""
         other = copy.copy(self)
         other.end = end
         return other

@@ -1,19 +1,15 @@
-r"""Inputs of a linear model, dense or sparse, behind the few operations that a fit asks of them.
+"""Inputs of a linear model, dense or sparse, behind the few operations that a fit needs.
 
-A fit of weights never looks at an input by itself. It asks for the scores of weights, Z beta^T; for
-the slopes of weights from those of scores, S Z; for means and mean squares; for squared lengths
-along directions; and for some rows. Whoever answers these can be fitted.
-
-Inputs are centred, z - m, and a sparse matrix that is centred is no longer sparse. So the mean
-stays apart: (Z - 1 m^T) B = Z B - 1 (m^T B) is a product with what is stored and a correction of
-rank one. Variances are sums over what is stored, and m_j^2 for the rest of column j:
+These are the scores of weights, Z beta^T; the slopes of weights from those of scores, S Z; means
+and mean squares; squared lengths along directions; and a few rows. Centring would fill a sparse Z.
+So the mean m stays apart, by (Z - 1 m^T) B = Z B - 1 (m^T B), and for variances
 
     sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n),
 
 in which nothing cancels.
 """
 
-# ruff: noqa: D102  # what the operations do, says Inputs
+# ruff: noqa: D102  # Inputs documents the operations
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -78,10 +74,7 @@ class Inputs(ABC):
 
     @abstractmethod
     def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
-        """Squared lengths along the k / problems directions of each problem, (problems, n).
-
-        Directions may be in single precision, where that is enough.
-        """
+        """Squared lengths (problems, n) along the k / problems directions of each problem."""
 
     @abstractmethod
     def rows(self, chosen: Tensor | slice) -> "Inputs":
@@ -156,10 +149,7 @@ class DenseInputs(Inputs):
 
 
 class SparseInputs(Inputs):
-    """Inputs that are a sparse matrix, on the processor; never made dense but for blocks of rows.
-
-    Z is a csr_matrix or csr_array of shape (n, d) as :func:`canonical` makes it.
-    """
+    """A sparse matrix, as from :func:`canonical`, on the CPU; dense only in blocks of rows."""
 
     def __init__(self, Z: Any) -> None:
         self.Z, self.shape = Z, Z.shape
@@ -222,15 +212,12 @@ class SparseInputs(Inputs):
 
 
 def as_inputs(Z: Float[Tensor, "n d"] | Inputs) -> Inputs:
-    """Inputs, which a tensor becomes."""
+    """Inputs, made from a tensor if need be."""
     return Z if isinstance(Z, Inputs) else DenseInputs(Z)
 
 
 def canonical(X: Any) -> Any:
-    """X itself if it is an array that may be written to; else, or if sparse, a copy in good form.
-
-    A good form of a sparse matrix has sorted indices, no number twice, and no zeros.
-    """
+    """A sparse copy with sorted indices and no repeats or zeros; or an array that is writeable."""
     if not issparse(X):
         return np.require(X, requirements="W")
     if X.has_canonical_format and X.data.all():
@@ -244,7 +231,7 @@ def canonical(X: Any) -> Any:
 def centred_scores(
     X: Any, coef: Float[np.ndarray, "K d"], centre: Float[np.ndarray, " d"]
 ) -> Float[np.ndarray, "K n"]:
-    """Coef (z_n - centre) of an array or a sparse matrix of shape (n, d), by blocks."""
+    """Coef (z_n - centre) of a dense or sparse matrix of shape (n, d), by blocks."""
     if issparse(X):
         return (X @ coef.T).T - (coef @ centre)[:, None]
     scores = np.empty((len(coef), len(X)))

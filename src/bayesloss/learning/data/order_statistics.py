@@ -1,9 +1,8 @@
-r"""Order statistics of many rows, wherever they lie, found as by sorting; nothing is sorted.
+"""Order statistics of many rows, wherever they lie, without sorting.
 
-The bits of a float, read as an integer, have its order; so floats that share their first bits lie
-together. One pass counts them by their first 16 bits. The cells that hold an asked level, and their
-neighbours, are divided by the next 8 bits, and again, until few rows are left in them: then by all.
-The points that are asked for come out exactly, in three to five passes.
+The bits of a float, read as an integer, have its order. One pass counts rows by their first 16
+bits; the cells around the levels asked for are divided by the next 8 bits, and again, until few
+rows are left. The points come out exactly, in three to five passes.
 """
 
 from collections.abc import Callable
@@ -25,11 +24,7 @@ _REST = np.int64(2**63 - 1)
 def points_at(
     fold: Callable, depths: Float[ndarray, " levels"]
 ) -> tuple[Float[ndarray, " m"], Float[ndarray, " m"]]:
-    """Points and their weights: those nearest to levels, their neighbours, and the extremes.
-
-    The levels are ``depths`` and ``1 - depths``. Rows between two of these points are drawn
-    together. ``fold`` is that of :class:`bayesloss.learning.data.rows.Rows`.
-    """
+    """Points nearest to ``depths`` and ``1 - depths``, their neighbours, extremes; and weights."""
     levels, bits = np.concatenate([depths, 1 - depths, [0.0, 1.0]]), 64 - _FIRST
     keys, sums = fold(_count, None, bits, bits, merge=_joined)
     while bits:

@@ -1,29 +1,21 @@
-r"""A monotone map that brings far-away inputs near, learned without labels.
+"""A monotone map that brings far-away inputs near, learned without labels.
 
-The trigonometric kernel spreads its basis evenly over a range. Where one value in a hundred lies a
-hundred times farther out than the rest, or the inputs are log-normal like incomes and durations,
-nearly all data share a few basis functions. The map tames such tails in two steps. With v the
-distance from the median in widths of the bulk,
+The trigonometric kernel spreads its basis evenly over a range, of which heavy-tailed data fill a
+small part. With v the distance from the median in widths of the bulk, the map is
 
     s = lam asinh((v - xi) / lam),        t = the integral over s of a slope in (0, 1].
 
-The first step runs from affine (lam large) to logarithmic (lam small); xi and lam make the bulk as
-straight in a normal quantile plot as they can, by Filliben's (1975) correlation, after the second
-step has cut down what is still too far out. Its knots are the letter values (Tukey 1977): the
-median, then the points at depths 1/4, 1/8, ... to the extremes. Let z_k be the normal quantiles of
-their levels. An interval may be twice as long as a normal sample with the bulk's slope would have
-it,
+The first step runs from affine (lam large) to logarithmic (lam small); xi and lam make the normal
+quantile plot of the bulk straightest, by Filliben's (1975) correlation, after the second step. Its
+knots are the letter values (Tukey 1977): the median, then the points at depths 1/4, 1/8, ... to the
+extremes. With z_k the normal quantiles of their levels, an interval may be twice as long as a
+normal sample with the bulk's slope would have it,
 
-    dt_k = min(ds_k, 2 m dz_k),           m = the median of ds_k / dz_k in the bulk,
+    dt_k = min(ds_k, 2 m dz_k),           m = the median of ds_k / dz_k in the bulk.
 
-and rational quadratic splines (Gregory and Delbourgo 1982) join the knots: C^1, strictly
-increasing, with inverse and derivative in closed form. Beyond the extremes t goes on growing
-logarithmically.
-
-Well-spread data need none of this and get the identity: the map acts only where the range is more
-than a quarter longer than a normal sample with the bulk's slope would have it. That ratio is about
-1 for normal samples of any size and below it for large uniform ones. Where chance makes it longer
-the first step is nearly affine, and little is lost.
+Rational quadratic splines (Gregory and Delbourgo 1982) join the knots: C^1, strictly increasing,
+with a closed inverse; beyond them t grows logarithmically. The map is the identity unless the range
+is more than a quarter longer than a normal sample with the bulk's slope would have it.
 """
 
 import math
@@ -55,20 +47,8 @@ def _nothing() -> Tensor:
 class RangeMap:
     """A strictly increasing, differentiable map of the real line onto itself.
 
-    Around the median it keeps the data's units and the bulk's width. ``RangeMap()``, without knots,
-    is the identity. Beyond the knots t grows by ``reach log(1 + slope (s - knot) / reach)``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from bayesloss.learning.data.range_map import RangeMap
-    >>> x = torch.linspace(0, 1, 101, dtype=torch.float64)
-    >>> RangeMap.fit(x).is_identity
-    True
-    >>> x[-1] = 1000.0
-    >>> g = RangeMap.fit(x)
-    >>> bool(g(x)[-1] < 4), bool((g.inverse(g(x)) - x).abs().max() < 1e-9)
-    (True, True)
+    Around the median it keeps the data's units and the bulk's width; beyond the knots t grows by
+    ``reach log(1 + slope (s - knot) / reach)``.
     """
 
     centre: float = 0.0  # the median of the data
@@ -82,13 +62,7 @@ class RangeMap:
 
     @classmethod
     def fit(cls, x: Tensor, weight: Tensor | None = None) -> "RangeMap":
-        """Learn the map from data of shape (n,), in the time of a sort.
-
-        Raises
-        ------
-        ValueError
-            If x is not finite or has another shape, or weights are no weights.
-        """
+        """Learn the map from finite data of shape (n,), in the time of a sort."""
         points, level = _distribution(x, weight)
         if len(points) < 3:
             return cls()
@@ -115,7 +89,7 @@ class RangeMap:
 
     @property
     def is_identity(self) -> bool:
-        """Whether the data that it was fitted to were well-spread."""
+        """Whether the data were well spread."""
         return len(self.knots) == 0
 
     def __call__(self, x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
@@ -165,16 +139,12 @@ class RangeMap:
 
 
 def _within_unit(x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """Hold x in [0, 1]. Not by clamp, whose gradient at its bounds, the knots, is a convention."""
+    """Clip x to [0, 1]; not by clamp, whose gradient at its bounds, the knots, is a convention."""
     return torch.where(x < 0, 0.0, torch.where(x > 1, 1.0, x))
 
 
 def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
-    """How far from zero the data lie, but for a few far out.
-
-    The reach R of the data that the map has brought near, or as much more as leaves at most one in
-    a hundred beyond. Where the largest in absolute value is within 5 R, it is the reach.
-    """
+    """How far from zero the data lie, ignoring at most one in a hundred that lies farther out."""
     largest = float(torch.linalg.vector_norm(x, math.inf))
     learned = RangeMap.fit(x, weight)
     if learned.is_identity:
@@ -188,7 +158,7 @@ def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
 def _distribution(
     x: Tensor, weight: Tensor | None
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
-    """The distinct points, ascending, and their levels: the part of data below, half of ties."""
+    """The distinct points, ascending, and the part of the data below each, with half of ties."""
     x = as_points(x).detach()
     if not torch.isfinite(x).all():
         raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
@@ -249,13 +219,13 @@ def _bulk_slope(
 def _kept_rise(
     s: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
 ) -> Float[Tensor, "*any k-1"]:
-    """What the second step keeps of the distances between neighbours."""
+    """The distances between neighbours that the second step keeps."""
     steepest = _STEEP * _bulk_slope(s, z, level)
     return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
 
 
 def _in_bulk(level: Float[Tensor, " k"]) -> Bool[Tensor, " k-1"]:
-    """Which intervals between neighbours lie in the bulk; all where none does."""
+    """Which intervals between neighbours lie in the bulk; all if none does."""
     depth = torch.minimum(level, 1 - level)
     inside = torch.minimum(depth[1:], depth[:-1]) >= 0.9 * _BULK  # the nearest to 1/16 is near it
     return inside | ~inside.any()

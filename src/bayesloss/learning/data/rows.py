@@ -1,11 +1,8 @@
-r"""Data of one input, x_n, y_n and a weight w_n, of which a fit asks sums.
+"""Data of one input, x_n, y_n and a weight w_n, of which a fit needs only sums.
 
-A fit of one variable looks at no datum by itself. It asks for extremes, for moments, for the counts
-on a grid, for a triangular factor: for what one function says of some rows, and of the others, and
-is then merged. Where the rows lie, in memory or in the blocks of a cluster, is no matter of the
-fit. What a function says of a block of a Dask collection is computed where the block is, and merged
-there with what it says of others; sums, counts and a few rows travel. Orders of merging are fixed,
-so that neither the number of workers nor the loss of one changes a result.
+A fit of one variable applies functions to parts of the rows (extremes, moments, counts on a grid,
+triangular factors) and merges the results, in a fixed order. So rows may lie in memory or in the
+blocks of a Dask collection, where each block is treated in its place, and only results travel.
 """
 
 from collections.abc import Callable
@@ -30,10 +27,7 @@ class Rows:
         self.x, self.y, self.weight = x, y, weight
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
-        """What a function of ``(x, y, weight, *args)`` says of all rows.
-
-        ``merge`` makes one of a list of what the function says of some rows each.
-        """
+        """The merged results of a function of ``(x, y, weight, *args)`` on parts of the rows."""
         said = [
             function(self.x[at], self.y[at], np.ascontiguousarray(self.weight[at]), *args)
             for at in gen_batches(max(1, len(self.x)), _PART)
@@ -46,33 +40,21 @@ class Rows:
         return Rows(x, y, self.weight)
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
-        """Points and their weights, exact near the levels ``depths`` and ``1 - depths``.
-
-        All points, if they are no more than a million; else see :func:`points_at`.
-        """
+        """Points and weights, exact near ``depths`` and ``1 - depths``; all, up to a million."""
         if len(self.x) <= _PART:
             return self.x, np.ascontiguousarray(self.weight)
         return points_at(self.fold, depths)
 
 
 class DaskRows(Rows):
-    """Rows in blocks that Dask has: a list of Delayed :class:`Rows`."""
+    """Rows in the blocks of a Dask collection: a list of Delayed :class:`Rows`."""
 
     def __init__(self, blocks: list[Any]) -> None:
         self._blocks = blocks
 
     @classmethod
     def of(cls, X: Any, y: Any, weight: Any, name: str) -> "DaskRows":
-        """From a Dask collection of one number a row, with y and weights in its blocks or here.
-
-        Rows of weight zero are left out. Messages call X by ``name``.
-
-        Raises
-        ------
-        ValueError
-            If X has another shape, blocks have unknown or different sizes, or weights are no
-            weights.
-        """
+        """From a Dask collection of x, with y and weights, one number a row; weights of zero go."""
         from dask.delayed import delayed
 
         X = array_of(X, name)
@@ -85,7 +67,7 @@ class DaskRows(Rows):
         return cls([delayed(_weighted_rows)(*block) for block in blocks])
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
-        """What a function of ``(x, y, weight, *args)`` says of all rows."""
+        """The merged results of a function of ``(x, y, weight, *args)``, block by block."""
         return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
 
     def map(self, function: Callable, *args: Any) -> "DaskRows":
