@@ -1,17 +1,12 @@
-r"""The ISGP inside a range, straight lines beyond it.
+"""The ISGP inside a range, straight lines beyond it.
 
-Where there are no data the trigonometric kernel goes on in waves and the integral of f^2 climbs a
-period at a time: a staircase that the data say nothing about. Beyond a range [-e, e] every path
-goes on straight instead, with its own mean slope over the last stretch d:
+Beyond the data, an ISGP with a trigonometric kernel is a staircase that no datum supports. Beyond
+[-e, e], paths here continue straight, each with its mean slope over the last stretch d:
 
     nu(x) = nu(e) + (x - e) (nu(e) - nu(e - d)) / d    for x > e,
 
-and likewise for x < -e. A path stays continuous and non-decreasing, and linear in the same
-coefficients, so that its moments stay exact: with h the features of the ISGP, those beyond are
-
-    h(e) + (x - e) (h(e) - h(e - d)) / d,
-
-and the band widens with the distance by what the data leave open of the slope.
+and likewise for x < -e. They stay continuous, non-decreasing and linear in the same coefficients,
+so that moments stay exact, and the band widens as far as the slope is uncertain.
 """
 
 import torch
@@ -50,7 +45,7 @@ class StraightEnds(ISGP[Basis]):
         return torch.where(held == x, super().root(held, Gamma), slope.sqrt())
 
     def _ends(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The nearest points in the range, stretches' ends and backs, and x beyond in stretches."""
+        """The nearest points in range, the stretches' ends and backs, and x beyond in stretches."""
         held = x.clamp(-self.edge, self.edge)
         end = torch.where(x < 0, -self.edge, self.edge).to(x.dtype)
         back = (1 - _STRETCH) * end
