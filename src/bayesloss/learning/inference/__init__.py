@@ -1,5 +1,4 @@
-"""Posteriors over sources given labels or targets (W&N section 4.1, appendix D, and beyond).
+"""Posteriors over sources (W&N section 4.1, appendix D, and beyond); may import ``sources``.
 
-May import ``sources``. Begin with ``laplace``, whose Hessian is (11), then
-``likelihoods``.
+Begin with ``laplace``, whose Hessian is (11), then ``likelihoods``.
 """

@@ -1,18 +1,14 @@
-r"""Many rows of smooth features of one variable, rotated into few.
+"""Many rows of smooth features of one variable, rotated into few.
 
-Inner products of the columns are all that a squared error needs of (features(x), y), and the
-triangular factor of a QR decomposition keeps them. Its cost is that of n F^2 products. On a cell
-[a, b] in which the features are polynomials of degree q - 1 to the last digit,
+A squared error needs of (features(x), y) only the inner products of columns, and the triangular
+factor of a QR decomposition keeps them, by n F^2 products. On a cell [a, b] where the features are
+to the last digit polynomials of degree q - 1,
 
     features(x) = T(t) C,   t = (2 x - a - b) / (b - a),
 
-with T the q Chebyshev polynomials and C what interpolation at their q nodes gives. So the rows of
-the data in a cell, with R the triangular factor of (T(t), y), are as good as the few rows
-
-    R_T C,  R_y,
-
-and n q^2 products suffice. Whether interpolation is exact is tried between the nodes; the rows of
-cells where it is not stay as they are.
+with T the q Chebyshev polynomials and C from interpolation at their nodes. The few rows R_T C, R_y,
+with R the triangular factor of (T(t), y), then replace the cell's data, by n q^2 products. Where
+interpolation, checked between the nodes, is not exact, a cell's rows stay.
 """
 
 import math

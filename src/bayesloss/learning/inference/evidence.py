@@ -1,4 +1,4 @@
-r"""Choose the hyper-parameters by the evidence (W&N section 4.1 and appendix D).
+"""Choose the hyper-parameters by the evidence (W&N section 4.1 and appendix D).
 
 The mode moves with the hyper-parameters Theta, so the gradient of an approximation A(Theta, Gamma)
 of the log evidence, taken at the mode, has two parts:
@@ -7,18 +7,15 @@ of the log evidence, taken at the mode, has two parts:
     dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
 
 The second line follows by differentiating grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D
-prints it with a minus sign. As Skaug and Fournier (2006) do, automatic differentiation supplies
-every derivative, here on the condensed data: an evaluation costs O(M^4), however many data there
-are.
+prints it with a minus sign. As in Skaug and Fournier (2006) automatic differentiation supplies the
+derivatives, here on condensed data: O(M^4) an evaluation, however many data there are.
 
-Which approximation? Laplace's own is unbounded: where a mode is about to merge with its twin at -w,
-or with a saddle point, det H goes to zero and Laplace's evidence to infinity. Even where its value
-is fair, its Gaussian may be no picture of the posterior, and it is the Gaussian that predicts. The
-evidence lower bound of the *same* Gaussian is the true evidence less its divergence from the
-posterior. It cannot exceed the truth, equals Laplace's where the posterior is Gaussian, and prefers
-hyper-parameters at which the Gaussian can be trusted. So the bound is what is maximised;
-``objective="laplace"`` is the paper's recipe, for comparison. For labels the bound gives away a
-little more, see :meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expected_log_density`.
+Laplace's own approximation is unbounded: where a mode merges with its twin at -w, or with a saddle
+point, det H goes to zero. The evidence lower bound of the *same* Gaussian cannot exceed the truth,
+equals Laplace's where the posterior is Gaussian, and prefers hyper-parameters at which the
+Gaussian, which predicts, can be trusted. So the bound is maximised; ``objective="laplace"`` is the
+paper's recipe. For labels the bound is slightly lower still, see
+:meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expected_log_density`.
 """
 
 import math
@@ -66,20 +63,18 @@ _FLAT = 1e-2
 
 @dataclass(frozen=True)
 class EvidenceMaximum(Generic[L]):
-    """What :func:`maximise_evidence` found.
+    """The result of :func:`maximise_evidence`.
 
     Attributes
     ----------
-    posterior : Posterior
-        At the best hyper-parameters; it holds the prior with them.
-    likelihood : Likelihood
-        The same likelihood as the posterior's.
+    posterior, likelihood : Posterior, Likelihood
+        At the best hyper-parameters.
     converged : bool
         Whether the best search met its tolerance and ended at a proper mode.
     values : list of float
-        The objective at the end of each start's search, in nats; -inf where a search failed.
+        The objective in nats that each search reached; -inf where it failed.
     n_evaluations : int
-        Evaluations of the objective and its gradient, over all starts.
+        Evaluations of the objective and its gradient, over all searches.
     at_bound : tuple of str
         The hyper-parameters that ended at the edge of their range.
     """
@@ -93,11 +88,7 @@ class EvidenceMaximum(Generic[L]):
 
 
 def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
-    """Theta: log(a - 1), log k(0, 0), log gamma, mu, and the logs of the likelihood's own.
-
-    The prior variance k(0, 0) stands in for b, to which (15) ties it: a and b pull on the data
-    together, a and k(0, 0) hardly do.
-    """
+    """Theta: log(a - 1), log k(0, 0) (b by (15)), log gamma, mu, the logs of the likelihood's."""
     a, variance, gamma, mu, *own = values
     logs = [math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)]
     return torch.tensor(logs, dtype=torch.float64)
@@ -133,10 +124,7 @@ def evidence_gradient(
     start: Float[Tensor, " q"],
     objective: Objective,
 ) -> tuple[float, Float[Tensor, " p"], Mode]:
-    """The objective at theta in nats, its total derivative, and the mode, sought from ``start``.
-
-    Without a mode the objective is -inf, and its gradient zero.
-    """
+    """The objective at theta in nats, its total derivative and the mode; -inf and 0 without one."""
     theta = theta.detach().requires_grad_()
     joint = joint_of(theta)
     with torch.no_grad():
@@ -151,7 +139,7 @@ def evidence_gradient(
     Gamma = mode.Gamma.detach().requires_grad_()
     value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
-    # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v held fixed.
+    # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v fixed.
     root = joint.root(Gamma).detach()
     direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
@@ -160,7 +148,7 @@ def evidence_gradient(
 
 
 def _expected_log_joint(joint: LogJoint, q: Posterior) -> Float[Tensor, ""]:
-    """What of q's bound depends on the hyper-parameters, q itself held fixed."""
+    """The part of q's bound that depends on the hyper-parameters, with q fixed."""
     prior, bound = joint.prior, GaussianBound(joint)
     with torch.no_grad():
         moments = bound.moments(q.mode, q.root, bound.slopes(q.mode))
@@ -183,31 +171,28 @@ def maximise_evidence(
     objective: Objective = "bound",
     max_iter: int = 200,
 ) -> EvidenceMaximum[L]:
-    """Maximise the approximate evidence over a, b, gamma, mu and what the likelihood has.
+    """Maximise the approximate evidence over a, b, gamma, mu and the likelihood's hyper-parameters.
 
-    The Gaussian likelihood has alpha, labels have nothing. c and M stay as they are.
+    The Gaussian likelihood has alpha, labels have none; c and M stay fixed. A search that does not
+    meet its tolerance ends with a ConvergenceWarning.
 
     Parameters
     ----------
-    prior : SourcePrior
-    likelihood : Likelihood
-        Where the searches begin; all but a is taken from these two.
-    x, y : Tensor of shape (n,)
-        Or, for y, the data as ``likelihood.condense`` returns them with the features of this prior,
-        which depend on c and M alone: of x only the range counts then.
-    sample_weight : Tensor of shape (n,), optional
-        How many times each datum counts; positive.
+    prior, likelihood : SourcePrior, Likelihood
+        Where the searches begin, but for a.
+    x, y, sample_weight
+        As for :func:`~bayesloss.learning.inference.laplace.laplace`. y may also be the result of
+        ``likelihood.condense`` with this prior's features; then only the range of x counts.
     smoothness : sequence of float, default=(8, 2)
-        One search starts at each of these values of a. Smooth priors have few modes: begin there.
+        The values of a at which searches start. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
-        Ranges for any of "a", "b" (as the prior variance k(0, 0)), "gamma", "mu", and the
-        likelihood's own, such as "alpha".
+        Ranges for any of "a", "b" (of k(0, 0)), "gamma", "mu" and, say, "alpha".
     objective : {"bound", "laplace", "variational"}, default="bound"
         The evidence lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the
-        highest bound of any Gaussian, whose posterior is then that of
+        highest bound of any Gaussian, with the posterior of
         :func:`~bayesloss.learning.inference.variational.variational`.
     max_iter : int, default=200
-        The largest number of quasi-Newton iterations of each search.
+        The most quasi-Newton iterations of each search.
 
     Returns
     -------
@@ -216,27 +201,17 @@ def maximise_evidence(
     Raises
     ------
     TypeError
-        If the prior has another basis than a TrigonometricKernel, which alone has an a to choose.
+        If the basis is no TrigonometricKernel, which alone has an a to choose.
     ValueError
-        If the data are not finite, a bound or the objective is not known by name, or no search
-        found a mode.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the best search did not meet its tolerance.
+        If the data are not finite, a bound or the objective is unknown, or no search found a mode.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, maximise_evidence
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    >>> y = x**3 + 0.1 * torch.sin(50 * x)
     >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
-    >>> best = maximise_evidence(prior, Gaussian(), x, y)
-    >>> at = torch.tensor([-0.8, 0.5, 0.8], dtype=torch.float64)
-    >>> best.posterior.mean(at).round(decimals=1).tolist()
-    [-0.5, 0.1, 0.5]
+    >>> best = maximise_evidence(prior, Gaussian(), x, x**3 + 0.1 * torch.sin(50 * x))
     >>> round(float(best.likelihood.alpha) ** -0.5, 1)  # the noise's standard deviation
     0.1
     """
@@ -306,7 +281,7 @@ def _checked(
 
 @dataclass
 class _Search:
-    """One search, and the best point that it found; each mode is sought from the one there."""
+    """One search and its best point, from whose mode the next is sought."""
 
     begin: LogJoint
     objective: Objective

@@ -1,17 +1,16 @@
-r"""Draws of a Gaussian posterior, weighted to the exact one: evidence and averages.
+"""Draws of a Gaussian posterior, weighted to the exact one: evidence and averages.
 
-A Gaussian q gives a bound on the log evidence that is KL(q || posterior) nats too low. What is
-missing can be had from q itself. With Gamma_1 ... Gamma_K drawn from q and the ratios
+A Gaussian q gives a bound on the log evidence that is KL(q || posterior) nats too low. With K draws
+Gamma_k of q and the ratios
 
     r_k = p(D, Gamma_k) / q(Gamma_k),
 
-the mean of r is the evidence, on average over draws. Its logarithm is on average too low, by no
-more than q's bound, and less with every draw more (Burda, Grosse and Salakhutdinov 2016, theorem
-1); for many draws by Var(r) / (2 K E(r)^2) nats. One draw is the bound itself. The ratios, scaled
-to sum to one, are weights that turn averages over draws into those of the exact posterior.
+the mean of r is the evidence on average. Its logarithm is too low on average, by less with every
+draw (Burda, Grosse and Salakhutdinov 2016, theorem 1): by KL for one, Var(r) / (2 K E(r)^2) nats
+for many. The ratios, scaled to sum to one, weight draws for averages over the exact posterior.
 
-q is one Gaussian, or half of it and half its mirror image at -w where the prior has twins. Of
-modes where q is not, no number of draws tells.
+q is one Gaussian, or an even mixture with its mirror image at -w where the prior has twins. No
+number of draws reveals a mode where q has no mass.
 """
 
 import math
@@ -27,7 +26,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 
 @dataclass(frozen=True)
 class WeightedDraws:
-    """Draws of Gamma from a Gaussian posterior, and what each is worth.
+    """Draws of Gamma from a Gaussian posterior, with importance weights.
 
     Attributes
     ----------
@@ -46,10 +45,7 @@ class WeightedDraws:
 
     @property
     def error(self) -> float:
-        """The standard error of ``log_evidence`` in nats, by the ratios' own variance.
-
-        Too small where few draws have most of the weight: look at ``effective_size``.
-        """
+        """The standard error of ``log_evidence`` in nats; too small where few draws dominate."""
         relative = len(self.weights) * self.weights
         return float(relative.std()) / math.sqrt(len(relative))
 
@@ -60,7 +56,7 @@ class WeightedDraws:
 
     @property
     def effective_size(self) -> float:
-        """As many independent draws from the exact posterior would be worth as much."""
+        """The number of independent draws from the exact posterior that would be worth as much."""
         return float(1 / (self.weights**2).sum())
 
 
@@ -73,19 +69,17 @@ def weigh_draws(
     n_draws: int = 1024,
     generator: torch.Generator | None = None,
 ) -> WeightedDraws:
-    """Draw from a Gaussian posterior, and weigh the draws by the exact one.
+    """Draw from a Gaussian posterior, and weight the draws by the exact one.
 
     Parameters
     ----------
     posterior : Posterior
-        By :func:`~bayesloss.learning.inference.variational.variational` or
-        :func:`~bayesloss.learning.inference.laplace.laplace`, of these data.
-    x, y : Tensor of shape (n,)
-    sample_weight : Tensor of shape (n,), optional
-        How many times each datum counts; positive.
+        By ``laplace`` or ``variational``.
+    x, y, sample_weight
+        Its data, as for :func:`~bayesloss.learning.inference.laplace.laplace`.
     n_draws : int, default=1024
     generator : torch.Generator, optional
-        Of the draws; without it, PyTorch's own.
+        By default PyTorch's own.
 
     Returns
     -------

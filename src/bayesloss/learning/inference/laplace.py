@@ -21,26 +21,23 @@ from bayesloss.warnings import warn_caller
 
 @dataclass(frozen=True)
 class Posterior:
-    """A Gaussian approximation to the posterior of Gamma, and what it says of nu.
+    """A Gaussian approximation to the posterior of Gamma, and of nu.
 
     Attributes
     ----------
-    prior : SourcePrior
-    likelihood : Likelihood
+    prior, likelihood : SourcePrior, Likelihood
     mode : Tensor of shape (M + 1,)
         The weights w, then nu_0.
     root : Tensor of shape (M + 1, M + 1)
         A square root of the covariance: Gamma = mode + root @ standard normal.
-    log_evidence : float
-        Laplace's approximation to log p(D), all constants included, in nats.
-    evidence_bound : float
-        A lower bound on log p(D) by the same Gaussian. The nearer the two, the better the Gaussian.
+    log_evidence, evidence_bound : float
+        Laplace's approximation to log p(D) in nats, and a lower bound by the same Gaussian. The
+        nearer the two, the better the Gaussian.
     least_curvature : float
-        The smallest eigenvalue of the Hessian in units of the prior precision. The prior alone
-        gives 1; near zero the Gaussian is no approximation.
-    converged : bool
-    n_iter : int
-        Newton steps taken.
+        The smallest eigenvalue of the Hessian in units of the prior precision: 1 for the prior
+        alone; near 0 the Gaussian is no approximation.
+    converged, n_iter : bool, int
+        Whether Newton's method reached a mode, and its steps.
     """
 
     prior: SourcePrior
@@ -96,17 +93,18 @@ def laplace(
 ) -> Posterior:
     """Approximate the posterior of Gamma by a Gaussian at a mode.
 
+    If Newton's method does not reach one, it warns with a ConvergenceWarning.
+
     Parameters
     ----------
-    prior : SourcePrior
-    likelihood : Likelihood
+    prior, likelihood : SourcePrior, Likelihood
     x, y : Tensor of shape (n,)
     sample_weight : Tensor of shape (n,), optional
         How many times each datum counts; positive.
     start : Tensor of shape (M + 1,), optional
         Where Newton's method begins; by default near the prior mean of nu.
     max_iter : int, default=200
-        The largest number of Newton steps.
+        The most Newton steps.
 
     Returns
     -------
@@ -115,26 +113,17 @@ def laplace(
     Raises
     ------
     ValueError
-        If x and y are not one-dimensional, of one length, and finite, or a weight is not positive.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If Newton's method did not reach a mode.
+        If x and y are not one-dimensional, finite and of one length, or a weight is not positive.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    >>> y = x**3 + 0.1 * torch.sin(50 * x)
     >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
-    >>> posterior = laplace(prior, Gaussian(alpha=200.0), x, y)
-    >>> at = torch.tensor([-0.8, 0.5, 0.8], dtype=torch.float64)
-    >>> posterior.mean(at).round(decimals=1).tolist()
-    [-0.5, 0.1, 0.5]
-    >>> bool((posterior.variance(at).sqrt() < 0.1).all())
-    True
+    >>> posterior = laplace(prior, Gaussian(alpha=200.0), x, x**3 + 0.1 * torch.sin(50 * x))
+    >>> posterior.mean(x[::13]).round(decimals=1).tolist()
+    [-1.0, -0.0, 0.0, 1.0]
     """
     x, y, sample_weight = check_data(x, y, sample_weight)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
@@ -149,10 +138,7 @@ def laplace(
 
 
 def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Posterior:
-    """The Gaussian approximation at a mode; its bound on the evidence costs more than all the rest.
-
-    Without the bound, that is NaN. At a saddle there is no Gaussian: a ValueError.
-    """
+    """The Gaussian at a mode, or a ValueError at a saddle; its bound, or NaN, costs most."""
     if mode.least_curvature <= 0:
         raise ValueError(
             "expected a mode, where the Hessian is positive definite, got a least curvature of "

@@ -1,8 +1,7 @@
 """Likelihoods of data given the values of nu (W&N appendix D.1).
 
-A likelihood first condenses its data: whatever it needs of the features and the targets, in as few
-rows as possible. It then gives the log density of the data and its derivatives at the values
-nu = features @ coefficients of those rows.
+A likelihood first condenses its data to as few rows as it needs, then gives the log density and its
+derivatives at the rows' values nu = features @ coefficients.
 """
 
 import copy
@@ -24,23 +23,22 @@ _MANY = 2**16  # data that are spread on a grid at a time
 
 @dataclass(frozen=True)
 class Observations:
-    """Data as a likelihood sees them.
+    """Condensed data, as :meth:`Likelihood.condense` returns them.
 
     Attributes
     ----------
     features : Tensor of shape (rows, F)
-    targets : Tensor of shape (rows,)
-    weights : Tensor of shape (rows,)
-        How many data each row stands for.
+    targets, weights : Tensor of shape (rows,)
+        The weights say how many data each row stands for.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import Gaussian, Observations
     >>> x = torch.linspace(0, 1, 100, dtype=torch.float64)
-    >>> data = Gaussian().condense(lambda x: x[:, None], x, 2 * x)  # one feature
-    >>> isinstance(data, Observations), data.features.shape, data.weights.tolist()
-    (True, torch.Size([2, 1]), [50.0, 50.0])
+    >>> data = Gaussian().condense(lambda x: x[:, None], x, 2 * x)
+    >>> isinstance(data, Observations), data.weights.tolist()  # two rows for one feature
+    (True, [50.0, 50.0])
     """
 
     features: Tensor
@@ -52,16 +50,14 @@ class Observations:
 class Likelihood(Protocol):
     """What inference asks of a likelihood. A new one subclasses this and defines two methods.
 
-    ``laplace`` calls :meth:`condense`, :meth:`log_density` and :meth:`derivatives`, and for the
-    lower bound on the evidence :meth:`expected_log_density`. ``maximise_evidence`` also chooses the
-    ``hyper_parameters``. EM over links asks for more, which :class:`Bernoulli` has: ``shares``
+    These are :meth:`log_density` and :meth:`derivatives`; :meth:`expected_log_density` adds the
+    lower bound on the evidence. EM over links also needs what :class:`Bernoulli` has: ``shares``
     and ``on_grid`` for the E-step and a ``loss`` for the M-step.
 
     Attributes
     ----------
     hyper_parameters : mapping of str to (float, float)
-        The likelihood's own, all positive, and the range that each is searched in. Their values are
-        attributes of the same names.
+        Names of positive attributes, and the ranges in which ``maximise_evidence`` searches.
     exact_expectation : bool
         Whether :meth:`expected_log_density` is exact whatever the distribution of nu.
 
@@ -73,13 +69,11 @@ class Likelihood(Protocol):
     ...     def log_density(self, nu, data):
     ...         each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
     ...         return each @ data.weights
-    ...
     ...     def derivatives(self, nu, data):
     ...         return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
     >>> x = torch.linspace(-1, 1, 60, dtype=torch.float64)
-    >>> counts = (1 + x).exp().round()
-    >>> posterior = laplace(ISGP(TrigonometricKernel(a=3.0, c=0.25)), Poisson(), x, counts)
-    >>> posterior.mean(x[::59]).exp().round().tolist()  # at -1 and 1
+    >>> prior = ISGP(TrigonometricKernel(a=3.0, c=0.25))
+    >>> laplace(prior, Poisson(), x, (1 + x).exp().round()).mean(x[::59]).exp().round().tolist()
     [1.0, 7.0]
     """
 
@@ -96,37 +90,22 @@ class Likelihood(Protocol):
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """The data in as few rows as the likelihood needs; unless it knows better, all of them.
-
-        Parameters
-        ----------
-        features : callable
-            Takes x of shape (n,) to features of shape (n, F).
-        x, y : Tensor of shape (n,)
-        sample_weight : Tensor of shape (n,), optional
-            How many times each datum counts; positive.
-        """
+        """The data in as few rows as the likelihood needs: here all, with their ``features(x)``."""
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         return Observations(features(x), y, weight)
 
     @abstractmethod
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log density of all data, constants included: (..., rows) to (...).
-
-        Leading dimensions are draws of nu. Only what averages over draws has any.
-        """
+        """The log density of all data, constants included: (..., rows) to (...)."""
 
     @abstractmethod
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log density with respect to each nu: (rows,) twice."""
+        """First and second derivative of the log density by each nu: (rows,) twice."""
 
     def expected_log_density(
         self, mean: Tensor, variance: Tensor, data: Observations
     ) -> Tensor | None:
-        """The mean of the log density given mean and variance of each nu, or a lower bound.
-
-        None where neither is known: there is then no bound on the evidence.
-        """
+        """The mean of the log density by nu's moments, or a lower bound; None if unknown."""
         return None
 
 
@@ -159,19 +138,15 @@ class Gaussian(Likelihood):
         self.alpha = as_scalar(alpha)
 
     def __repr__(self) -> str:
-        """Show the noise precision."""
         return f"Gaussian(alpha={as_number(self.alpha):.4g})"
 
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """Rotate n rows into at most F + 1: the squared error needs no more of the data.
+        """Rotate n rows into at most F + 1, with the same squared error for all coefficients.
 
-        The triangular factor R of a QR decomposition of (features, y) keeps the inner products of
-        its columns, so ``|features u - y|^2 = |R_features u - R_y|^2`` for every u, and does not
-        square the condition number, see :mod:`bayesloss.learning.inference.binning`. The last row
-        has no features: its target is the root of the squared error that no coefficients can lower.
-        The rows' own weights are in their scale, and the number of data is shared out evenly.
+        By a QR decomposition, see :mod:`bayesloss.learning.inference.binning`; the last row is the
+        residual, and the number of data is shared out evenly as weights.
         """
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         return self.of_triangle(triangle(features, x, y, weight), float(weight.sum()))
@@ -201,18 +176,16 @@ class Gaussian(Likelihood):
         return constant - 0.5 * self.alpha * squares  # eq. (17), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log density with respect to each nu: (rows,) twice."""
+        """First and second derivative of the log density by each nu: (rows,) twice."""
         return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log density when each nu has the given mean and variance, exactly."""
+        """The mean of the log density given mean and variance of each nu, exactly."""
         return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()
 
 
 class Bernoulli(Likelihood):
     """Labels 0 and 1, the probability of a 1 being the inverse canonical link of nu, eq. (19).
-
-    Values and derivatives stay accurate however large nu is.
 
     Parameters
     ----------
@@ -237,16 +210,12 @@ class Bernoulli(Likelihood):
         self.loss.log_probabilities(0.0)  # refuses bounded links
 
     def __repr__(self) -> str:
-        """Show the loss."""
         return f"Bernoulli({self.loss!r})"
 
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """All rows: no fewer would do without an error; see :meth:`shares`.
-
-        A label that is neither 0 nor 1 is a ValueError.
-        """
+        """All rows, as fewer would be inexact; a ValueError for labels other than 0 and 1."""
         odd = (y != 0) & (y != 1)
         if odd.any():
             raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
@@ -254,13 +223,11 @@ class Bernoulli(Likelihood):
 
     @staticmethod
     def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
-        """The data moved to a grid: the weight of each node, and that of its ones, (2, G).
+        """The data moved to a grid of G nodes: each node's weight, and that of its ones, (2, G).
 
-        Each datum, x, y and weight of shape (n,), is shared between its two neighbours among the
-        nodes, (G,), equally spaced and ascending, which cover x. So every g(x_n) is replaced by its
-        linear interpolation: with spacing h the log likelihood is wrong by less than h^2 / 8 times
-        the largest second derivative of log p(y | nu(x)) in x, a datum. The shares are sums over
-        the data, and all that leaves the data's device.
+        Each datum is shared between its neighbours among equally spaced, ascending nodes that cover
+        x. With spacing h its log likelihood is wrong by less than h^2 / 8 times the largest second
+        derivative of log p(y | nu(x)) in x.
         """
         last = len(nodes) - 1
         found = nodes.new_zeros((2, len(nodes)))
@@ -278,7 +245,7 @@ class Bernoulli(Likelihood):
 
     @staticmethod
     def on_grid(features: Features, nodes: Tensor, shares: Tensor) -> Observations:
-        """The data whose :meth:`shares` these are."""
+        """The data with these :meth:`shares`."""
         weights, ones = shares
         kept = weights > 0
         return Observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
@@ -289,22 +256,18 @@ class Bernoulli(Likelihood):
         return (data.weights * _mix(data.targets, value)).sum(dim=-1)  # eq. (19), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log probability with respect to each nu."""
+        """First and second derivative of the log probability by each nu."""
         _, first, second = self.loss.log_probabilities(nu)
         return data.weights * _mix(data.targets, first), data.weights * _mix(data.targets, second)
 
     def expected_log_density(
         self, mean: Tensor, variance: Tensor, data: Observations
     ) -> Tensor | None:
-        """A lower bound on the mean of the log probability, given mean and variance of each nu.
+        """A lower bound on the mean of the log probability, for the log loss; otherwise None.
 
-        Mean and variance do not determine the mean itself. But for the log loss, with
-        xi^2 = E nu^2,
+        It is Jaakkola and Jordan's (2000), for any distribution of nu: with xi^2 = E nu^2,
 
-            E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2
-
-        whatever the distribution of nu: Jaakkola and Jordan's (2000) quadratic bound on log sigma,
-        averaged, at the xi that makes it highest. For other losses None.
+            E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2.
         """
         if not isinstance(self.loss, LogLoss):
             return None

@@ -1,10 +1,10 @@
-r"""The log joint density of data and the parameters Gamma of a source (W&N section 4.1).
+"""The log joint density of data and the parameters Gamma of a source (W&N section 4.1).
 
     log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
 
-Because nu is linear in features of x, and the features are fixed, every step works on the condensed
-data of the likelihood: O(M^3) a step with a Gaussian likelihood, however many data there are. What
-Laplace's approximation says at a mode, of covariance and evidence, stands here too (appendix D).
+nu is linear in fixed features of x, so every step works on condensed data: O(M^3) with a Gaussian
+likelihood, however many data there are. Laplace's covariance and evidence at a mode are here, too
+(appendix D).
 """
 
 import math
@@ -25,7 +25,7 @@ Matrix = Float[Tensor, "D D"]
 
 
 class NormalPrior(Protocol):
-    """What a density asks of a prior: its parameters are independent and normal."""
+    """What a density asks of a prior: independent normal parameters."""
 
     @property
     def n_twins(self) -> int:
@@ -77,11 +77,7 @@ class LogDensity(ABC):
         return self.prior.precision.rsqrt()[:, None] * inverse.T
 
     def log_evidence(self, Gamma: Vector, curvature: Matrix | None = None) -> Scalar:
-        """Laplace's approximation to log p(D) with the mode at Gamma, in nats.
-
-        Appendix D, with the constants that it leaves out: the Gaussian's (M + 1)/2 log(2 pi), and
-        the twin mode's share.
-        """
+        """Laplace's log p(D) with the mode at Gamma (appendix D), all constants included."""
         curvature = self.curvature(Gamma) if curvature is None else curvature
         log_det = torch.logdet(curvature) + torch.log(self.prior.precision / (2 * math.pi)).sum()
         return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
@@ -89,10 +85,7 @@ class LogDensity(ABC):
     def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
         """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
 
-        The twins differ in the sign of w. Already their marginals of w, Gaussians at w and -w with
-        one covariance S, tell which of the two a draw is from, and the entropy of the mixture
-        exceeds theirs by at least log 2 - log(1 + exp(-w^T S^-1 w / 2)): Kolchinsky and Tracey's
-        (2017) bound, with the Bhattacharyya distance. S^-1 is the Schur complement of nu_0.
+        By a bound of Kolchinsky and Tracey (2017); S^-1 of w is the Schur complement of nu_0.
         """
         if self.prior.n_twins == 1:
             return Gamma.new_zeros(())
@@ -116,13 +109,7 @@ class LogJoint(LogDensity):
         return self.likelihood.log_density(nu, self.data)
 
     def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
-        """The gradient and H together.
-
-        nu = features u(Gamma). With J = du/dGamma, and l' and l'' the derivatives of the log
-        likelihood at each datum,
-
-            H = precision - (features J)^T l'' (features J) - (features^T l') . d^2u/dGamma^2.
-        """
+        """The gradient and H, eq. (11), by the chain rule through nu = features u(Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
         jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
@@ -133,13 +120,7 @@ class LogJoint(LogDensity):
         return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def evidence_bound(self, Gamma: Vector) -> Scalar:
-        """A lower bound on log p(D) in nats: E_q[log p(D, Gamma)] + the entropy of q.
-
-        q is Laplace's Gaussian with the mode at Gamma, mixed with its twin at -w where the prior
-        has one. Under the Gaussian likelihood the expectation is exact, because nu is quadratic in
-        Gamma; under the Bernoulli likelihood with the log loss it is bounded from below. NaN for a
-        likelihood without either.
-        """
+        """The evidence lower bound in nats of Laplace's Gaussian with its twin; NaN if unknown."""
         prior, curvature = self.prior, self.curvature(Gamma)
         root = self.root(Gamma, curvature)
         mean = self.data.features @ prior.mean_coefficients(Gamma, root)

@@ -1,36 +1,30 @@
-r"""Average over hyper-parameters instead of taking the best for true.
+"""Average over hyper-parameters instead of fixing the best.
 
-The posterior of nu at the best hyper-parameters is too sure: others explain the data nearly as
-well. As nested Laplace approximations do (Rue, Martino and Chopin 2009, section 3), nu gets the
+The posterior of nu at the best hyper-parameters is too narrow: others explain the data nearly as
+well. As in nested Laplace approximations (Rue, Martino and Chopin 2009, section 3), nu gets the
 mixture
 
     q(Gamma | D) = sum_k omega_k q(Gamma | D, Theta_k).
 
-*A few priors, all as probable beforehand* (:func:`average_priors`). Their weights are those of the
-lower bounds on the evidence, omega_k = exp L_k / sum_j exp L_j: the mixture with the highest bound,
-if its components do not overlap. Laplace's own evidence would overfit labels, for a Gaussian at the
-mode misjudges the volume of a rough posterior; the bound is low exactly there.
+*A few priors, equally probable* (:func:`average_priors`), have weights by lower bounds on the
+evidence, omega_k = exp L_k / sum_j exp L_j, because Laplace's own evidence overfits labels: it
+misjudges the volume of rough posteriors.
 
-*All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. Most of all the
-data leave the smoothness open: between a = 2 and a = 31 the evidence often differs by less than a
-nat. So 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform prior on (0, 1) and a grid
-of eight midpoints. At each node the evidence bound is maximised over zeta = (log k(0, 0),
-log alpha), flat a priori. Five points around the maximum, zeta_j = best + V z_j, integrate over
-zeta. V V^T is the inverse of minus the Hessian there, and z_j are the origin and four points at
-distance r on the axes: weights 1 / (2 r^2) a point, and the rest for the origin, give z mean 0 and
-covariance 1. At each point
+*All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. The smoothness
+is what data determine least, so 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform
+prior on (0, 1) and a grid of eight midpoints. At each, the evidence bound is maximised over
+zeta = (log k(0, 0), log alpha), flat a priori, and integrated by five points zeta_j = best + V z_j.
+V V^T is the inverse of minus the Hessian, and z_j are four points at distance r on the axes, of
+weight 1 / (2 r^2), and the origin with the rest, which gives z mean 0 and covariance 1:
 
     omega = det(V) weight(z) exp(value + z^T z / 2),
 
-exact where the value is quadratic in zeta. mu and gamma, which say little, stay where they are.
-Mixtures of nearly the same data are to be nearly the same. So nodes and draws are fixed, every
-climb ends at its maximum, and the draws are as symmetric as the model.
+exact where the value is quadratic in zeta. mu, gamma, nodes and draws are fixed, so that nearly
+equal data give nearly equal mixtures.
 
 The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
-2016): the plain bound gives away nats just where functions are rough, and would call the smooth
-ones too likely. But where the plain bound is more than five nats below, the Gaussian is no picture
-of the posterior (near a saddle point its band can be many times too wide), and the plain bound plus
-five counts instead.
+2016), but at most five nats above the plain bound, which is too low for rough functions; farther
+above, the Gaussian misrepresents the posterior.
 """
 
 import math
@@ -66,7 +60,7 @@ _DESIGN = ((0.0, 0.0), (_RADIUS, 0.0), (-_RADIUS, 0.0), (0.0, _RADIUS), (0.0, -_
 _SHARES = (1 - 2 / _RADIUS**2, *4 * (1 / (2 * _RADIUS**2),))
 _WIDEST = 1.5  # standard deviation of a log hyper-parameter where the evidence is flat
 _STEP = 0.02  # for the Hessian, by differences of the gradient
-_OUT = 12.0  # nats below the best: a node that has no say, and ends the walk
+_OUT = 12.0  # nats below the best: such a node has no weight, and ends the walk
 _TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
 _DRAWS = 128  # half of them mirror images
 _NEGLIGIBLE = 1e-4  # components of less weight only cost time
@@ -76,12 +70,10 @@ _CLIMB = 30  # steps to a node's maximum at most
 
 
 class NormalBernoulli(Bernoulli):
-    """The Bernoulli likelihood, each nu taken for normal where it is averaged over.
+    """The Bernoulli likelihood, with each nu taken for normal in averages, for every loss.
 
-    Under q the mean and the variance of nu(x) are exact. Given them, the quadratic bound of
-    :meth:`Bernoulli.expected_log_density` holds for any distribution, and gives away the more the
-    larger the variance: it holds rough posteriors down. Quadrature gives away nothing; its error is
-    that of the normal shape. It serves every loss.
+    The quadratic bound of :meth:`Bernoulli.expected_log_density` is lower the larger the variance,
+    which penalises rough posteriors; quadrature errs only by the normal shape.
     """
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
@@ -140,7 +132,7 @@ class PosteriorMixture:
         return (low + high) / 2
 
     def draws(self, noise: Float[Tensor, "s p"]) -> Float[Tensor, "s p"]:
-        """Gamma from standard normal noise: to each component its share of rows, to the nearest."""
+        """Gamma from standard normal noise: each component gets its share of the rows."""
         ends = (self.weights.cumsum(0) * len(noise)).round().to(torch.int64).tolist()
         parts = noise.tensor_split(ends[:-1])
         pairs = zip(self.components, parts, strict=True)
@@ -184,11 +176,7 @@ def average_priors(
     start: Float[Tensor, " p"],
     max_iter: int = 100,
 ) -> PosteriorMixture:
-    """The posteriors under priors with the same features, weighed by the bounds on the evidence.
-
-    The last prior is the first to be fitted, see :func:`find_modes`; those without a mode are left
-    out. A ValueError, if the likelihood has no bound.
-    """
+    """The posteriors under priors with the same features, weighted by their evidence bounds."""
     joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}
     found = find_modes(joints, start, max_iter=max_iter)
     parts = [approximate(joints[i], found[i]) for i in sorted(found)]
@@ -206,11 +194,7 @@ def average_priors(
 def average_hyperparameters(
     best: Posterior, data: Observations, fit: Fit = approximate
 ) -> PosteriorMixture:
-    """The mixture around the posterior of highest evidence, of condensed data with Gaussian noise.
-
-    ``fit`` makes the Gaussians that are mixed; the points are those that Laplace's bound chooses in
-    any case. A TypeError, if the likelihood is not Gaussian.
-    """
+    """The mixture of Gaussians by ``fit`` around the best posterior under Gaussian noise."""
     begin, noise = LogJoint(best.prior, _gaussian(best), data), _normal_draws(len(best.mode))
     slices = [_Slice(begin, (k + 0.5) / _NODES) for k in range(_NODES)]
     middle = min(slices, key=lambda each: abs(each.ratio - 1 / float(best.prior.kernel.a)))
@@ -242,10 +226,7 @@ def _gaussian(posterior: Posterior) -> Gaussian:
 
 
 def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
-    """The same low-discrepancy draws for all components, with their mirror images.
-
-    Mirrored in both axes a source has the sines' weights and the intercept with the other sign.
-    """
+    """The same low-discrepancy draws for all components, with those of mirrored sources."""
     half, signs = even_normals(_DRAWS // 2, size), torch.ones(size, dtype=torch.float64)
     signs[(size - 1) // 2 :] = -1
     return torch.cat([half, signs * half])
@@ -297,10 +278,7 @@ class _Slice:
 
 
 def _climb(bound: _Slice, begin: _Top) -> _Top:
-    """Newton's method to the bound's maximum at another a.
-
-    The Hessian is taken anew when a step has brought the slope down by less than half.
-    """
+    """Newton's method to the bound's maximum at another a; stalling slopes renew the Hessian."""
     zeta, V = begin.zeta, begin.V
     value, slope, mode = bound(zeta, begin.Gamma)
     if not math.isfinite(value):

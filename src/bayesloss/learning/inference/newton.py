@@ -1,8 +1,8 @@
 """Newton's method for a mode of the log joint density (W&N section 4.1).
 
-Steps are measured in the prior's standard deviations. Where the Hessian is not positive definite,
-the absolute values of its eigenvalues lead away from saddle points (Dauphin et al. 2014); on one,
-its lowest eigenvector does. A backtracking line search makes every step an ascent.
+Steps are in units of the prior's standard deviations. Where the Hessian is indefinite, the absolute
+values of its eigenvalues lead away from saddle points (Dauphin et al. 2014), and on one its lowest
+eigenvector does. Backtracking makes every step an ascent.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,7 @@ _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from be
 
 @dataclass(frozen=True)
 class Mode:
-    """Where Newton's method ended.
-
-    ``curvature`` is the Hessian there in units of the prior precision, where it is known already,
-    and ``least_curvature`` its smallest eigenvalue.
-    """
+    """Where Newton's method ended, with the Hessian in units of the prior precision, if known."""
 
     Gamma: Vector
     least_curvature: float
@@ -35,12 +31,7 @@ class Mode:
 def find_mode(
     joint: LogDensity, start: Vector, *, max_iter: int = 200, exact: float = _EXACT
 ) -> Mode:
-    """Climb to a mode of the log joint density by Newton's method.
-
-    Converged means that the Hessian is positive definite and the next step would gain less than
-    ``exact``, 1e-18 nats (1e-10, or 1e-14 of the log density, where rounding errors allow no
-    better).
-    """
+    """Climb to a mode by Newton's method, until a step would gain less than ``exact`` nats."""
     scale = joint.prior.precision.rsqrt()
     Gamma, value, n_iter = start, joint(start), 0
     while True:
@@ -74,12 +65,7 @@ def find_modes(
     known: Mapping[int, Vector] | None = None,
     **search: Any,
 ) -> dict[int, Mode]:
-    """The mode under each of several priors, by its place; the last one, the stiffest, comes first.
-
-    A mode is sought where it is known to be near, or else from the mode of the prior's successor,
-    the last one's from ``start``. ``search`` has options of :func:`find_mode`. Priors without a
-    mode are left out; a ValueError, if none has one.
-    """
+    """The modes under those priors that have one, each sought from a known or the next one's."""
     found: dict[int, Mode] = {}
     for place in sorted(joints, reverse=True):
         mode = find_mode(joints[place], (known or {}).get(place, start), **search)
@@ -91,10 +77,7 @@ def find_modes(
 
 
 def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:
-    """A step away from a saddle, and what it should gain.
-
-    On the saddle itself, where the gradient is zero, it follows the lowest eigenvector.
-    """
+    """A step away from a saddle, and its expected gain; on the saddle, the lowest eigenvector."""
     values, vectors = torch.linalg.eigh(curvature)
     step = vectors @ ((vectors.T @ slope) / values.abs().clamp_min(1e-3))
     gain = 0.5 * float(slope @ step)
@@ -106,7 +89,7 @@ def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[V
 def _ascend(
     joint: LogDensity, Gamma: Vector, step: Vector, value: Scalar, gain: float
 ) -> tuple[Vector, Scalar] | None:
-    """Halve the step until the log joint rises by a fair part of what Newton's model promises."""
+    """Halve the step until the log joint rises by a fair part of what Newton's model predicts."""
     fraction, rounding = 1.0, 1e-14 * abs(float(value))
     # What rounding errors hide from a full step, no smaller one finds.
     least = 1.0 if gain < _CLOSE else 1e-10

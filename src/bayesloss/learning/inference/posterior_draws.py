@@ -1,10 +1,10 @@
-r"""Few draws that stand for a Gaussian posterior of nu, without chance.
+"""Few deterministic draws that represent a Gaussian posterior of nu.
 
-Where the data are, a source moves in few directions. Let F be the derivative of nu at points x with
-respect to standard normal parameters z, Gamma = mode + R z, and F = U S V^T. In coordinates V^T z,
-as normal as z, the first moves nu most, the second less. Points of low discrepancy (Sobol's) fill
-the first few far more evenly than random ones: 64 of them give E_q u(nu(x)) as exactly as some
-thousands of random draws. Every draw is a source, and an average of increasing functions increases.
+A source moves in few directions where the data are. Let F be the derivative of nu at points x by
+standard normal parameters z, Gamma = mode + R z, and F = U S V^T. In coordinates V^T z, standard
+normal too, the first moves nu most. Points of low discrepancy (Sobol's) are most even in the first
+few: 64 give E_q u(nu(x)) as exactly as thousands of random draws. Every draw is a source, so an
+average of increasing functions increases.
 """
 
 from functools import lru_cache
@@ -29,10 +29,7 @@ def even_normals(n: int, width: int) -> Float[Tensor, "{n} {width}"]:
 
 
 def ordered_root(posterior: Posterior, low: float, high: float) -> Float[Tensor, "p p"]:
-    """A root R V of the posterior's covariance whose first columns move nu on [low, high] most.
-
-    Each moves nu upwards where it moves it most.
-    """
+    """A root R V of the covariance; its first columns move nu on [low, high] most, and upwards."""
     prior, mode, root = posterior.prior, posterior.mode, posterior.root
     x = torch.linspace(low, high, _POINTS, dtype=mode.dtype)
     slopes = prior.features(x) @ (prior.jacobian(mode) @ root)

@@ -1,37 +1,33 @@
-r"""Variational inference for sources: the Gaussian nearest to the posterior (beyond W&N 4.1).
+"""Variational inference for sources: the Gaussian nearest to the posterior (beyond W&N 4.1).
 
-Among Gaussians q = N(m, S) look for the one with the highest lower bound on the evidence,
+Among Gaussians q = N(m, S) find the one with the highest lower bound on the evidence,
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-What is random in nu(x) is a square: with V, P and A from ``SourcePrior.quadratic_form``,
-nu = features (P (V Gamma)^2 + A Gamma). Under q the vector f = V Gamma is normal with mean V m and
-covariance K = V S V^T, so that, with J the derivative of the coefficients at m and with slopes =
-features J and G = features P,
+With V, P and A from ``SourcePrior.quadratic_form``, nu = features (P (V Gamma)^2 + A Gamma), and
+V Gamma is normal with mean V m and covariance K = V S V^T. With J the derivative of the
+coefficients at m, slopes = features J and G = features P,
 
     E_q nu   = features (P (diag K + (V m)^2) + A m),
-    Var_q nu = diag(slopes S slopes^T) + 2 diag(G (K o K) G^T),        o: entry by entry,
+    Var_q nu = diag(slopes S slopes^T) + 2 diag(G (K o K) G^T),        o: entry by entry.
 
-in O(M^2) numbers a datum and without integrals. If the likelihood's part is a function of the two,
-with derivatives s_n by the mean and -w_n / 2 by the variance, then by Bonnet's and Price's theorems
+If the likelihood's part is a function of the two, with derivatives s_n by the mean and -w_n / 2 by
+the variance, then by Bonnet's and Price's theorems
 
     dL/dm = E_q[grad log p(D, Gamma)],
     E_q[grad] = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
     dL/dS = (S^-1 - E_q[H]) / 2,
     E_q[H] = precision + slopes^T w slopes - curvature(features^T s) + 4 V^T ((G^T w G) o K) V,
 
-the Hessian (11) with one new term, the last. Where L is highest, S^-1 = E_q[H]: the posterior's
-precision is the average curvature, not that at one point. In the metric of q the gradient is
-(S E_q[grad], S^-1 -> E_q[H]), a Newton step; pairs of earlier steps correct it for how E_q[H]
-changes, as in L-BFGS, and backtracking makes every step an ascent.
+the Hessian (11) with one new term, the last. At the maximum the precision S^-1 is the average
+curvature E_q[H]. In the metric of q the gradient is (S E_q[grad], S^-1 -> E_q[H]), a Newton step,
+corrected as in L-BFGS for how E_q[H] changes; backtracking makes every step an ascent.
 
-The ISGP's posterior has a twin at -w, and so has q: half N(m, S), half its mirror image. Nothing
-changes but the entropy. It grows by what a draw tells of which half it is from, which is at least
-what its w tells: with delta = w^T S_ww^-1 w, the information of a binary signal in Gaussian noise,
+If the ISGP's posterior has a twin at -w, q is half N(m, S), half its mirror image. Its entropy
+grows by at least what a draw's w tells of its half: with delta = w^T S_ww^-1 w, the information of
+a binary signal in Gaussian noise, between 0 and log 2,
 
-    T(delta) = log 2 - E_z log(1 + exp(-2 (delta + sqrt(delta) z))),   z ~ N(0, 1),
-
-from 0 where the halves are one to log 2 where they are apart.
+    T(delta) = log 2 - E_z log(1 + exp(-2 (delta + sqrt(delta) z))),   z ~ N(0, 1).
 """
 
 import math
@@ -67,7 +63,7 @@ Matrix = Float[Tensor, "p p"]
 
 @dataclass(frozen=True)
 class Trial:
-    """A Gaussian q = N(m, S), the bound that it gives, and what its derivatives are made of."""
+    """A Gaussian q = N(m, S), its bound, and what the bound's derivatives are made of."""
 
     m: Vector
     precision: Matrix  # S^-1 in units of the prior's precision
@@ -133,10 +129,7 @@ class GaussianBound:
         return share, slope, torch.nn.functional.pad(scale * apart, (0, 1))
 
     def fit(self, mean: Rows, variance: Rows) -> Scalar:
-        """The expected log likelihood given mean and variance of each nu, in nats.
-
-        A ValueError, if a bound is asked for and the likelihood knows none.
-        """
+        """The expected log likelihood in nats; a ValueError if it has no bound to give."""
         likelihood, data = self.joint.likelihood, self.joint.data
         if self.expectation == "bound" or likelihood.exact_expectation:
             fit = likelihood.expected_log_density(mean, variance, data)
@@ -180,56 +173,42 @@ def variational(
 ) -> Posterior:
     """Approximate the posterior of Gamma by the Gaussian with the highest bound on the evidence.
 
+    A Gaussian represents one mode and its twin; the bound lacks the mass of others. If it does not
+    settle, or settles on a saddle, there is a ConvergenceWarning.
+
     Parameters
     ----------
     prior, likelihood, x, y, sample_weight, start
         As for :func:`~bayesloss.learning.inference.laplace.laplace`, at whose mode the search
         begins.
     expectation : {"normal", "bound"}, default="normal"
-        How the log likelihood is averaged over nu(x_n). With Gaussian noise it is exact. Otherwise
-        "normal" takes each nu(x_n) for normal, with its exact mean and variance, and integrates by
-        20 Gauss-Hermite nodes: for any likelihood, near the truth, and no bound. "bound" takes the
-        likelihood's own ``expected_log_density``, with labels and the log loss Jaakkola and
-        Jordan's: a bound from below, whose Gaussian is too narrow.
+        How the log likelihood is averaged over nu(x_n), unless noise is Gaussian and the average
+        exact. "normal" takes nu(x_n) for normal with its exact mean and variance: accurate, but no
+        bound. "bound" uses ``expected_log_density``, for labels and the log loss Jaakkola and
+        Jordan's lower bound, whose Gaussian is too narrow.
     max_iter : int, default=200
-        The largest number of steps, of Newton's method and then of this one.
+        The most steps of Newton's method, and then of this one.
 
     Returns
     -------
     Posterior
-        Its ``mode`` is the mean m of the Gaussian, its ``covariance`` S. ``log_evidence`` is the
-        highest L, and ``evidence_bound`` what is certainly a bound: the same with Gaussian noise or
-        "bound"; otherwise the bound that this Gaussian gives by ``expected_log_density``, or NaN.
-        Both contain the share of the twin at -w. ``least_curvature`` is that of E_q[H], and
-        ``n_iter`` counts the steps after Newton's.
+        With the mean m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L, and
+        ``evidence_bound`` a bound in any case, by ``expected_log_density`` unless L is one, or NaN;
+        both include the twin at -w. ``least_curvature`` is that of E_q[H], and ``n_iter`` counts
+        the steps after Newton's.
 
     Raises
     ------
     ValueError
-        As for ``laplace``; or if the expectation is not known by name or by the likelihood.
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the bound did not settle, or settled on a saddle: flat, but curved upwards along the last
-        step.
-
-    Notes
-    -----
-    The bound never falls from step to step. A Gaussian stands for one mode and its twin; where the
-    posterior has other modes, the bound stays below the evidence by what they hold.
+        As for ``laplace``; or if the expectation is unknown, by name or to the likelihood.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace, variational
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    >>> y = x**3 + 0.1 * torch.sin(50 * x)
-    >>> problem = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16)), Gaussian(alpha=200.0), x, y
-    >>> posterior = variational(*problem)
-    >>> posterior.mean(x[[4, 36]]).round(decimals=1).tolist()
-    [-0.5, 0.6]
-    >>> posterior.log_evidence > laplace(*problem).evidence_bound
+    >>> problem = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16)), Gaussian(200.0), x, x**3
+    >>> variational(*problem).log_evidence > laplace(*problem).evidence_bound
     True
     """
     if expectation not in get_args(Expectation):
@@ -244,16 +223,13 @@ def variational(
 
 
 def nearest(joint: LogJoint, mode: Mode) -> tuple[Posterior, str]:
-    """The Gaussian nearest to the posterior, and what went wrong, as :func:`maximise_bound`."""
+    """The Gaussian nearest to the posterior, and any failure, as :func:`maximise_bound`."""
     return maximise_bound(GaussianBound(joint), mode)
 
 
 @torch.no_grad()
 def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tuple[Posterior, str]:
-    """The best Gaussian that the search finds from a mode, and what went wrong: "" if nothing did.
-
-    A subclass may have added terms to the bound.
-    """
+    """The best Gaussian that the search finds from a mode, and what went wrong, or ""."""
     joint = bound.joint
     begin = bound(mode.Gamma, _positive(joint.curvature(mode.Gamma)))
     q, n_iter, gain, bend = _climb(bound, begin, max_iter)
@@ -288,11 +264,7 @@ def _positive(curvature: Tensor) -> Tensor:
 
 
 def _climb(bound: GaussianBound, q: Trial, max_iter: int) -> tuple[Trial, int, float, float]:
-    """Ascend in the coordinates of q itself: the best q, steps, gain left, last step's curvature.
-
-    The gradient in these coordinates, where q has the metric of the identity, is
-    a = R^T E_q[grad] and B = R^T E_q[H] R - 1; half the squared norm of B counts.
-    """
+    """Ascend where q's metric is the identity: the best q, steps, gain left, last curvature."""
     unit = torch.eye(len(q.m)).to(q.m)
 
     def uphill(q: Trial) -> Tensor:
@@ -328,8 +300,7 @@ def _backtrack(
 ) -> tuple[Trial | None, float]:
     """Halve the step until the bound rises by a fair part of what it promises.
 
-    A step (a, B) takes m to m + R a and S^-1 to R^-T (1 + B + B^2 / 2) R^-1, in which form it stays
-    positive definite (Lin, Schmidt and Khan 2020), but for rounding errors far out.
+    S^-1 becomes R^-T (1 + B + B^2 / 2) R^-1, positive definite (Lin, Schmidt and Khan 2020).
     """
     size, unit, factor = len(q.m), torch.eye(len(q.m)).to(q.m), torch.linalg.cholesky(q.precision)
     fraction, rounding = 1.0, 1e-14 * abs(float(q.value))

@@ -1,16 +1,14 @@
-r"""What a prior over sources asks of its kernel: a finite Mercer expansion (W&N section 3).
+"""What a prior over sources asks of its kernel: a finite Mercer expansion (W&N section 3).
 
     k(x, z) = phi(x)^T Lambda phi(z),   psi(x) = int_0^x phi(z) phi(z)^T dz,   eq. (9).
 
-The eigenvalues, phi and psi are all that a new basis must bring. The rest follows, because the
-integral of a squared f = w^T phi combines fixed functions h of x, and squares of fixed linear
-functions of w:
+A new basis brings the eigenvalues, phi and psi. The integral of a squared f = w^T phi combines
+fixed functions h of x with squares of fixed linear functions of w:
 
     int_0^x f(z)^2 dz = w^T psi(x) w = h(x)^T P (V w)^2.
 
-Here h is the upper triangle of psi, :math:`F = M(M + 1)/2` functions. A basis whose psi consists of
-fewer overrides :meth:`Basis.integrals` and :meth:`Basis.squares` together, as the trigonometric
-kernel does; what stands here is then a second route, for tests.
+Here h is the upper triangle of psi. A basis that needs fewer functions overrides
+:meth:`Basis.integrals` and :meth:`Basis.squares` together, as the trigonometric kernel does.
 """
 
 import math
@@ -29,16 +27,16 @@ BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor
 class Basis(ABC):
     """Eigenfunctions and eigenvalues of a kernel on a line, and the integrals of their products.
 
-    A subclass sets ``n_basis`` and ``eigenvalues`` and defines :meth:`basis` and :meth:`psi`.
+    A subclass defines :meth:`basis`, :meth:`psi` and these attributes.
 
     Attributes
     ----------
     n_basis : int
         Number M of basis functions.
     eigenvalues : Tensor of shape (M,)
-        The diagonal of Lambda, positive: the prior variances of the weights w.
+        Prior variances of the weights w, positive: the diagonal of Lambda.
     edge : float
-        The functions serve on [-edge, edge], in the units of x; a GP is held there.
+        The functions serve on [-edge, edge], infinite by default; beyond, a GP is constant.
 
     Examples
     --------
@@ -68,7 +66,7 @@ class Basis(ABC):
         """The matrix psi(x) of eq. (9): (n,) to (n, M, M)."""
 
     def slopes(self, x: Tensor) -> Tensor:
-        """The derivatives phi'(x), (n,) to (n, M), here by forward differentiation."""
+        """The derivatives phi'(x), (n,) to (n, M), by forward differentiation."""
         x = as_points(x)
         with torch.inference_mode(False), forward_ad.dual_level():
             phi = self.basis(forward_ad.make_dual(x.clone(), torch.ones_like(x)))
@@ -91,10 +89,7 @@ class Basis(ABC):
         return torch.cat([self.psi(part)[:, row, column] for part in parts])
 
     def squares(self) -> tuple[Tensor, Tensor]:
-        """V, of shape (T, M), and P, of shape (F, T): w^T psi(x) w = h(x)^T P (V w)^2 for every w.
-
-        P may be sparse. What depends on ``n_basis`` alone is best kept from call to call.
-        """
+        """V (T, M) and P (F, T), which may be sparse and best cached: w^T psi w = h^T P (V w)^2."""
         return _polarisation(self.n_basis, self.eigenvalues.device)
 
     def square_coefficients(self, w: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How fine a grid of scores has to be, so that spreading data on it is not felt."""
+"""How fine a grid of scores must be for its error to be negligible."""
 
 import math
 
@@ -9,10 +9,8 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 def grid_size(prior: SourcePrior[TrigonometricKernel], width: float, n: float) -> int:
     """How many nodes scores of this width need for n data.
 
-    Linear weights with spacing h change the log likelihood of a datum by h^2/12 times its second
-    derivative in x, on average. For n data that moves the mode by about sqrt(n) (h/l)^2 / 12
-    posterior standard deviations, where l = log(a) / (pi c) is the scale on which the kernel's
-    functions vary. A thousandth of one is allowed, so the grid grows with the fourth root of n.
+    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, l the
+    kernel's length-scale log(a) / (pi c); a thousandth of one is allowed.
     """
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
     scale = math.log(float(kernel.a)) / (math.pi * kernel.c)

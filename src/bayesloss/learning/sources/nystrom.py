@@ -1,12 +1,12 @@
-r"""The Nyström approximation with the squared-exponential kernel (W&N appendix F).
+"""The Nyström approximation with the squared-exponential kernel (W&N appendix F).
 
-For M points X drawn from a density p, the eigenvectors e_i and eigenvalues l_i of the matrix
-k(X, X) give approximate eigenfunctions of the integral operator of k:
+For M points X drawn from a density p, the eigenvectors e_i and eigenvalues l_i of k(X, X) give
+approximate eigenfunctions of the kernel's integral operator,
 
-    phi_i(z) = sqrt(M) / l_i k(z, X) e_i,   lambda_i = l_i / M.
+    phi_i(z) = sqrt(M) / l_i k(z, X) e_i,   lambda_i = l_i / M,
 
-They are the exact eigenfunctions of the operator with p replaced by the draws. Their products
-integrate in closed form, eq. (20), because the product of two Gaussians is a Gaussian.
+exact for p replaced by the draws. Their products integrate in closed form, eq. (20), because the
+product of two Gaussians is a Gaussian.
 """
 
 import math
@@ -20,9 +20,10 @@ from bayesloss.learning.sources.basis import BLOCK, Basis
 
 
 class NystromBasis(Basis):
-    """A basis for the functions of a squared-exponential kernel, from points.
+    """Eigenfunctions of a squared-exponential kernel, approximated from points.
 
-    With a jitter e, k(X, X) + e b stands wherever k(X, X) does.
+    ``eigenvalues`` are sorted, the largest first. Column i of ``weights`` has the coefficients of
+    phi_i in the functions k(., x_j).
 
     Parameters
     ----------
@@ -30,32 +31,22 @@ class NystromBasis(Basis):
     points : Tensor of shape (M,)
         The draws X; they need not be random.
     jitter : float, default=1e-8
-        Added to the diagonal of k(X, X), in units of the prior variance b. It bounds the error of
-        the covariance at the points, and keeps the division by small eigenvalues from amplifying
-        rounding errors. The default is the square root of the precision of float64, where the two
-        errors balance.
-
-    Attributes
-    ----------
-    eigenvalues : Tensor of shape (M,)
-        The diagonal of Lambda, largest first.
-    weights : Tensor of shape (M, M)
-        Column i holds the coefficients of phi_i in the functions k(., x_j).
+        Added to the diagonal of k(X, X), in units of the prior variance b. The default balances
+        rounding errors against the error of the covariance at the points.
 
     Raises
     ------
     ValueError
         If the points are not finite and of shape (M,), the jitter is negative, or k(X, X) with it
-        is singular to rounding errors.
+        is numerically singular.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import ISGP, Gaussian, NystromBasis, SquaredExponential, laplace
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    >>> basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 8))
-    >>> posterior = laplace(ISGP(basis), Gaussian(alpha=200.0), x, x**3 + 0.1 * torch.sin(50 * x))
-    >>> posterior.mean(x[::13]).round(decimals=1).tolist()  # at -1, -1/3, 1/3 and 1
+    >>> prior = ISGP(NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 8)))
+    >>> laplace(prior, Gaussian(200.0), x, x**3).mean(x[::13]).round(decimals=1).tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
 
@@ -81,7 +72,6 @@ class NystromBasis(Basis):
         self.weights = math.sqrt(self.n_basis) * vectors / values
 
     def __repr__(self) -> str:
-        """Show the kernel and the number of points."""
         return f"NystromBasis({self.kernel!r}, {self.n_basis} points, jitter={self.jitter:g})"
 
     def basis(self, x: Tensor) -> Tensor:
@@ -109,16 +99,11 @@ class NystromBasis(Basis):
 
 
 def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> Tensor:
-    r"""The integrals of k(x_i, z) k(x_j, z) over z from 0 to x, for all pairs of points.
+    """The integrals of k(x_i, z) k(x_j, z) over z from 0 to x: (M,) and (n,) to (n, M, M).
 
-    Points of shape (M,) and x of shape (n,) give (n, M, M): the key term of eq. (20), two signs of
-    the print mended,
+    The key term of eq. (20), two signs of the print corrected. With s = sqrt(a) (x_i + x_j) / 2,
 
-    .. math::
-
-        \frac{b^2\sqrt\pi}{2\sqrt a} e^{-\frac a4 (x_i - x_j)^2} \Bigl(
-        \operatorname{erf}\bigl(\tfrac{\sqrt a}2 (x_i + x_j)\bigr) -
-        \operatorname{erf}\bigl(\tfrac{\sqrt a}2 (x_i + x_j - 2x)\bigr) \Bigr).
+        b^2 sqrt(pi / a) / 2 exp(-a (x_i - x_j)^2 / 4) (erf(s) - erf(s - sqrt(a) x)).
     """
     points, x = as_points(points, "points"), as_points(x)
     root = kernel.a.sqrt()
@@ -130,7 +115,7 @@ def product_integrals(kernel: SquaredExponential, points: Tensor, x: Tensor) -> 
 
 
 def _erf_difference(u: Tensor, v: Tensor) -> Tensor:
-    """The difference erf(u) - erf(v), with its digits kept where both are near 1 or near -1."""
+    """The difference erf(u) - erf(v), accurate also where both are near 1 or near -1."""
     # Reflect so that u + v >= 0: erf is odd, so (-v, -u) has the same difference.
     left = u + v < 0
     u, v = torch.where(left, -v, u), torch.where(left, -u, v)

@@ -1,15 +1,15 @@
-r"""Priors over sources: the integrated squared Gaussian process, and the plain Gaussian process.
+"""Priors over sources: the integrated squared Gaussian process, and the plain Gaussian process.
 
 The generative model of the ISGP (W&N section 3, definition 2):
 
     nu_0 ~ N(mu, 1/gamma),   w ~ N(0, Lambda),   f = w^T phi,   nu(x) = nu_0 + int_0^x f(z)^2 dz.
 
-Every prior here is Gaussian in its D parameters Gamma, nu_0 last, and nu(x) is a quadratic form in
-them, whose coefficients do not depend on x:
+Every prior here is Gaussian in its D parameters Gamma, nu_0 last, and nu is a quadratic form in
+them:
 
     nu(x) = features(x) @ u(Gamma),   u(Gamma) = P (V Gamma)^2 + A Gamma.
 
-A prior supplies the features and the matrices V, P and A. The rest follows. With d = V Gamma,
+A prior supplies the features, V, P and A. The rest follows. With d = V Gamma,
 
     du/dGamma = 2 P diag(d) V + A,    d^2 (s^T u)/dGamma^2 = 2 V^T diag(P^T s) V,
 
@@ -37,24 +37,18 @@ B = TypeVar("B", bound=Basis, covariant=True)
 class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
 
-    A subclass defines :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean` and :meth:`start`,
-    and :meth:`features` where they are not the integrals of products of basis functions.
+    ``location`` is the prior mean of Gamma, ``precision`` the diagonal of its prior precision, each
+    of shape (M + 1,). A subclass defines :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean`,
+    :meth:`start` and, if they are not the kernel's integrals, :meth:`features`.
 
     Parameters
     ----------
     kernel : Basis
         Such as a :class:`TrigonometricKernel` or a :class:`NystromBasis`.
     mu : float or scalar Tensor, default=0
-        Prior mean of the intercept nu_0, in the units of nu.
+        Prior mean of the intercept nu_0.
     gamma : float or scalar Tensor, default=1
         Prior precision of nu_0, positive.
-
-    Attributes
-    ----------
-    location : Tensor of shape (M + 1,)
-        The prior mean of Gamma.
-    precision : Tensor of shape (M + 1,)
-        The diagonal of its prior precision.
 
     Raises
     ------
@@ -67,8 +61,8 @@ class SourcePrior(ABC, Generic[B]):
     --------
     >>> from bayesloss import GP, ISGP, SourcePrior, TrigonometricKernel
     >>> kernel = TrigonometricKernel(a=1.2, c=0.25)
-    >>> all(isinstance(kind(kernel), SourcePrior) for kind in (ISGP, GP))
-    True
+    >>> isinstance(ISGP(kernel), SourcePrior), isinstance(GP(kernel), SourcePrior)
+    (True, True)
     """
 
     n_twins: int = 1  # values of w, in general position, that give the same nu
@@ -88,7 +82,6 @@ class SourcePrior(ABC, Generic[B]):
         self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
     def __repr__(self) -> str:
-        """Show the hyper-parameters."""
         mu, gamma = as_number(self.mu), as_number(self.gamma)
         return f"{type(self).__name__}({self.kernel!r}, mu={mu:.4g}, gamma={gamma:.4g})"
 
@@ -98,7 +91,7 @@ class SourcePrior(ABC, Generic[B]):
         return self.location + noise.to(self.mu.device) / self.precision.sqrt()  # definition 2
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu(x) at x of shape (n,): Gamma (M + 1,) to (n,), or (S, M + 1) to (S, n)."""
+        """The values nu(x), x of shape (n,): Gamma (M + 1,) to (n,), or (S, M + 1) to (S, n)."""
         u = self.coefficients(Gamma)
         return torch.cat([u @ features.T for features in self.feature_blocks(x)], dim=-1)
 
@@ -108,10 +101,7 @@ class SourcePrior(ABC, Generic[B]):
 
     @abstractmethod
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """V, of shape (T, D), P, of shape (F, T), and A, of shape (F, D): how Gamma enters nu.
-
-        They are asked for at each step, so a prior keeps them. P may be sparse.
-        """
+        """V (T, D), P (F, T), which may be sparse, and A (F, D); asked for often, so cache them."""
 
     def coefficients(self, Gamma: Tensor) -> Tensor:
         """The coefficients u of the features: (..., D) to (..., F)."""
@@ -163,7 +153,7 @@ class SourcePrior(ABC, Generic[B]):
         """A Gamma near the prior mean of nu over the range of x, where a search may begin."""
 
     def feature_blocks(self, x: Tensor) -> Iterator[Tensor]:
-        """The features in blocks of rows: memory does not grow with n."""
+        """The features in blocks of rows, which bounds the memory."""
         n_features, size = self.quadratic_form()[2].shape
         rows = max(1, BLOCK // max(size, n_features // 2))
         return (self.features(part) for part in x.split(rows))
@@ -172,19 +162,18 @@ class SourcePrior(ABC, Generic[B]):
 class ISGP(SourcePrior[B]):
     """The integrated squared Gaussian process: every path is non-decreasing.
 
-    W&N section 3, definition 2 and eq. (8). Outside [-1/c, 1/c] the formula stands as it is: with
-    the trigonometric kernel f^2 repeats, and nu climbs on, a period at a time; with a Nyström basis
-    f fades away from the points, and nu levels out. Parameters as for :class:`SourcePrior`.
+    W&N section 3, definition 2 and eq. (8). Outside [-1/c, 1/c] f^2 repeats with the trigonometric
+    kernel; with a Nyström basis nu levels out. Parameters as for :class:`SourcePrior`.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import ISGP, TrigonometricKernel
-    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25), gamma=1.0)
+    >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25))
     >>> x = torch.linspace(-2, 2, 50, dtype=torch.float64)
     >>> paths = prior.source(x, prior.sample(10, torch.Generator().manual_seed(0)))
-    >>> paths.shape, bool((paths.diff(dim=1) >= 0).all())
-    (torch.Size([10, 50]), True)
+    >>> bool((paths.diff(dim=1) >= 0).all())
+    True
     >>> prior.mean(x[-2:]).round(decimals=2).tolist()  # nu(x) = x on average
     [1.92, 2.0]
     """
@@ -196,7 +185,7 @@ class ISGP(SourcePrior[B]):
         return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Squares of w as its kernel says, and nu_0, the coefficient of 1."""
+        """The kernel's squares of w, and nu_0, the coefficient of 1."""
         return _with_intercept(*self.kernel.squares())
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -208,15 +197,13 @@ class ISGP(SourcePrior[B]):
         return Gamma[..., :-1] @ self.kernel.basis(x).T  # f of definition 2
 
     def mean(self, x: Tensor) -> Tensor:
-        """Theorem 5: mu + k(0, 0) x; for a kernel whose k(z, z) varies, mu and its integral."""
+        """The mean mu + k(0, 0) x of theorem 5, or mu and the integral of a varying k(z, z)."""
         return self.mu + self.kernel.integrated_variance(x)  # eq. (10)
 
     def start(self, x: Tensor) -> Tensor:
         """The Gamma whose f is nearly its prior standard deviation over the range of x.
 
-        w = 0 would be no start: it is a stationary point of every log posterior, because nu is even
-        in w. A ridge on the prior's scale keeps w where the prior lives: a basis may have no
-        constant.
+        Not w = 0, where every log posterior is stationary; a ridge keeps w on the prior's scale.
         """
         size = 4 * self.kernel.n_basis
         grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
@@ -230,15 +217,9 @@ class ISGP(SourcePrior[B]):
 class CentredISGP(SourcePrior[TrigonometricKernel]):
     """The ISGP with a mean: monotone sources around a straight line of slope 1.
 
-    W&N's f has mean zero, so that nu(x) = x on average but along no path. Where a straight line is
-    the first guess, as with log odds that a sigmoid was fitted to, f has a level:
-
-        f = w_0 + w^T phi,   w_0 ~ N(m, tau^2),   w ~ N(0, s^2 Lambda),   Gamma = (w, w_0, nu_0).
-
-    With k(0, 0) = 1 and m^2 + tau^2 + s^2 = 1, a ValueError where that cannot be, the prior mean is
-    nu(x) = mu + x as before (theorem 5), and s^2 says how far a path strays from a line. f^2 has no
-    more harmonics than before. ``kernel`` is scaled to s^2, and ``mu`` and ``gamma`` are those of
-    nu_0.
+    f = w_0 + w^T phi with w_0 ~ N(m, tau^2), w ~ N(0, s^2 Lambda), m^2 + tau^2 + s^2 = 1 and
+    Gamma = (w, w_0, nu_0). The prior mean stays mu + x (theorem 5); s^2 = k(0, 0) says how far
+    paths stray from a line.
     """
 
     def __init__(
@@ -258,7 +239,7 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
         self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """That of the ISGP, with the level w_0 added to f."""
+        """The ISGP's, with the level w_0 added to f."""
         return _with_intercept(*self.kernel.squares(), level=True)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -277,18 +258,16 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
 class GP(SourcePrior[B]):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
 
-    W&N section 5 compares it with the ISGP. Its paths need not increase. Beyond the kernel's
-    ``edge``, outside [-1/c, 1/c] for the trigonometric one, it is held at its end value. Parameters
-    as for :class:`SourcePrior`.
+    W&N section 5 compares it with the ISGP. Its paths need not increase, and are constant beyond
+    the kernel's ``edge``, 1/c for the trigonometric one. Parameters as for :class:`SourcePrior`.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import GP, TrigonometricKernel
     >>> prior = GP(TrigonometricKernel(a=1.2, c=0.25), mu=3.0)
-    >>> x = torch.linspace(-2, 2, 5, dtype=torch.float64)
-    >>> prior.mean(x).tolist()
-    [3.0, 3.0, 3.0, 3.0, 3.0]
+    >>> prior.mean(torch.linspace(-2, 2, 3, dtype=torch.float64)).tolist()
+    [3.0, 3.0, 3.0]
     """
 
     def features(self, x: Tensor) -> Tensor:
@@ -300,7 +279,7 @@ class GP(SourcePrior[B]):
         return _linear(len(self.location), self.location.device)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The derivative of w^T phi(x); zero where the GP is held."""
+        """The derivative of w^T phi(x), zero beyond the kernel's edge."""
         held = self._held(x)
         return (Gamma[..., :-1] @ self.kernel.slopes(held).T) * (held == x)
 
@@ -338,7 +317,7 @@ def _linear(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
-    """The prior's kernel where its a and c are needed; a TypeError says what for."""
+    """The prior's kernel where its a and c are needed; a TypeError tells what for."""
     if not isinstance(prior.kernel, TrigonometricKernel):
         raise TypeError(f"expected a prior with a TrigonometricKernel, {need}; got {prior!r}")
     return prior.kernel

@@ -1,19 +1,18 @@
-r"""The trigonometric kernel (W&N section 4.3 and appendix E) and the integrals that it makes cheap.
+"""The trigonometric kernel (W&N section 4.3 and appendix E) and the integrals that it makes cheap.
 
 The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
 
     phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
     lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
 
-The square of :math:`f = w^T phi` is a trigonometric polynomial of twice the degree, and its
-integral from 0 to x combines the :math:`2M + 1` functions
+The square of :math:`f = w^T phi` is a trigonometric polynomial of twice the degree. Its integral
+from 0 to x combines, with the Fourier coefficients of f^2, the :math:`2M + 1` functions
 
     h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
-                                               D_k = (1 - cos(k pi c x)) / (k pi c),
+                                               D_k = (1 - cos(k pi c x)) / (k pi c).
 
-with the Fourier coefficients of f^2. Those are a discrete Fourier transform, P, of f^2 at
-:math:`2M + 2` points of a period, where f is V w. So O(M) numbers a point are enough, and no array
-of n x M x M is needed.
+The coefficients are a discrete Fourier transform, P, of f^2 at :math:`2M + 2` points of a period,
+where f is V w. So O(M) numbers a point suffice, and no n x M x M array is needed.
 """
 
 import math
@@ -29,32 +28,24 @@ from bayesloss.learning.sources.basis import BLOCK, Basis
 class TrigonometricKernel(Basis):
     """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
 
-    W&N section 4.3, eqs. (14) and (15). ``a`` and ``b`` may be tensors that require a gradient.
+    W&N section 4.3. ``eigenvalues`` are the diagonal of Lambda, eq. (14), ``variance`` is k(0, 0),
+    eq. (15), and ``edge``, 1 / c, the end of the period.
 
     Parameters
     ----------
     a : float or scalar Tensor
-        Decay of the eigenvalues, ``a > 1``: the larger, the smoother (an input length-scale).
+        Decay of the eigenvalues, ``a > 1``: the larger, the smoother.
     c : float
         Half the inverse period: functions repeat every ``2 / c``, in the units of x.
     n_basis : int, default=64
         Number M of basis functions, even.
     b : float or scalar Tensor, optional
-        Scale of the eigenvalues, ``b > 0``. None makes the prior variance k(0, 0) equal to 1.
+        Scale of the eigenvalues, positive. By default k(0, 0) is 1.
 
     Raises
     ------
     ValueError
         If a hyper-parameter lies outside its domain.
-
-    Attributes
-    ----------
-    eigenvalues : Tensor of shape (M,)
-        The diagonal of Lambda, eq. (14).
-    variance : Tensor of shape ()
-        k(0, 0), eq. (15).
-    edge : float
-        1 / c, where the period ends.
 
     Examples
     --------
@@ -66,8 +57,6 @@ class TrigonometricKernel(Basis):
     >>> x = torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64)  # a period is 2 / c = 8
     >>> kernel(x, x[:1]).round(decimals=2).tolist()
     [1.0, -0.33, 1.0]
-    >>> kernel.basis(x).shape
-    torch.Size([3, 4])
     """
 
     def __init__(
@@ -98,17 +87,13 @@ class TrigonometricKernel(Basis):
         return TrigonometricKernel(a=self.a, c=self.c, n_basis=self.n_basis, b=b)
 
     def __repr__(self) -> str:
-        """Show the hyper-parameters."""
         return (
             f"TrigonometricKernel(a={as_number(self.a):.4g}, b={as_number(self.b):.4g}, "
             f"c={self.c:.4g}, n_basis={self.n_basis})"
         )
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        """The kernel k(x, z) in closed form; x and z broadcast against each other.
-
-        Appendix E: a geometric series with ratio exp(i pi c (x - z)) / a, up to harmonic M/2.
-        """
+        """The kernel k(x, z) in closed form (appendix E), with x and z broadcast."""
         angle = math.pi * self.c * (x.to(torch.float64) - z.to(torch.float64))
         ratio = torch.polar(1 / self.a.expand(angle.shape), angle)
         return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
@@ -139,17 +124,11 @@ class TrigonometricKernel(Basis):
         return torch.cat([x[:, None], sines, cosines], dim=1)
 
     def squares(self) -> tuple[Tensor, Tensor]:
-        """V, of shape (2M + 2, M), and P, of shape (2M + 1, 2M + 2), as of :meth:`Basis.squares`.
-
-        V w is f at points of a period, and P (V w)^2 the Fourier coefficients of f^2.
-        """
+        """V (2M + 2, M) and P (2M + 1, 2M + 2), as for :meth:`Basis.squares`."""
         return _fourier_transform(self.n_basis, self.eigenvalues.device)
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
-        """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) time and few passes.
-
-        The Fourier series of f^2, integrated term by term, is a polynomial in exp(i pi c x).
-        """
+        """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) by Fourier coefficients."""
         p = self.square_coefficients(w.reshape(-1, self.n_basis))
         level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
         frequency = self._frequencies(self.n_basis, w.device)
@@ -167,10 +146,9 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9) by the closed forms of appendix E: (n,) to (n, M, M).
+        """The matrix psi(x) of eq. (9) by appendix E, for small checks: (n,) to (n, M, M).
 
-        The product of sine and cosine has one index corrected, ``sin(m..) sin(n..)`` where the
-        print has ``sin(m..) sin(m..)``. A reference, for small checks.
+        One index of the print is corrected: ``sin(m..) sin(n..)``, not ``sin(m..) sin(m..)``.
         """
         pic = math.pi * self.c
         m = self._frequencies(self.n_basis // 2, x.device)[:, None] / pic
@@ -189,17 +167,14 @@ class TrigonometricKernel(Basis):
         return torch.cat([torch.cat([cc, sc.mT], dim=2), torch.cat([sc, ss], dim=2)], dim=1)
 
     def _frequencies(self, n: int, device: torch.device) -> Tensor:
-        """Those of the first n harmonics: k pi c."""
+        """The frequencies k pi c of the first n harmonics."""
         return math.pi * self.c * torch.arange(1, n + 1, dtype=torch.float64, device=device)
 
 
 @lru_cache(maxsize=16)
 @torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
 def _fourier_transform(n_basis: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The basis at 2M + 2 points of a period, and the discrete Fourier transform there.
-
-    f^2 has degree M, so that its values at these points determine it. No c: a period is a period.
-    """
+    """The basis at 2M + 2 points of a period, and a Fourier transform exact for f^2's degree, M."""
     size = 2 * n_basis + 2
     angle = torch.arange(size, dtype=torch.float64, device=device) * (2 * math.pi / size)
     waves = _powers(angle, n_basis)
@@ -210,7 +185,7 @@ def _fourier_transform(n_basis: int, device: torch.device) -> tuple[Tensor, Tens
 
 
 def _powers(angle: Tensor, degree: int) -> Tensor:
-    """exp(i k angle) for k = 1..degree, by doubling: one sine and cosine a point, then products."""
+    """The powers exp(i k angle), k = 1..degree, by doubling: one sine and cosine a point."""
     waves = torch.polar(torch.ones_like(angle), angle)[:, None]
     while waves.shape[1] < degree:
         waves = torch.cat([waves, waves * waves[:, -1:]], dim=1)
@@ -218,11 +193,7 @@ def _powers(angle: Tensor, degree: int) -> Tensor:
 
 
 def _polynomial(coefficients: Tensor, angle: Tensor) -> Tensor:
-    """The polynomials with these coefficients, (S, K), at exp(i angle): of shape (S, n).
-
-    K is cut into G pieces of B, and z^B is the variable of an outer polynomial (Paterson and
-    Stockmeyer 1973): a point costs B + G powers, and S G products more than a matrix product does.
-    """
+    """Polynomials, (S, K), at exp(i angle), (S, n), in pieces (Paterson and Stockmeyer 1973)."""
     n_series, degree = coefficients.shape
     inner = min(degree, math.isqrt(degree * n_series))
     outer = -(-degree // inner)

@@ -1,14 +1,12 @@
-r"""Coordinates of weights and offsets in which all matter alike.
+"""Coordinates of weights and offsets in which all matter alike.
 
-Of the mean log probability less the penalty, the curvature in the weights is close to a multiple of
-the inputs' covariance, plus the penalty's. In coordinates in which that matrix, estimated from a
-sample, is the identity, a few steps suffice where the plain method takes many, whatever the units
-of the columns. Where data are many, a Hessian for each problem says more; its root couples the
-weights with the offset.
+The curvature of the penalised mean log probability in the weights is close to a multiple of the
+inputs' covariance, plus the penalty's. In coordinates in which that matrix, estimated from a
+sample, is the identity, few steps suffice, whatever the units of the columns. With many data, a
+Hessian for each problem, whose root couples the weights with the offset, does better.
 
-Problems may also be one, of which the log probability depends on all its scores: a softmax. Its
-Hessian is far from one block a class in one respect: what all weights of a class have in common
-changes little or nothing, whatever the blocks say. So this part has coordinates of its own.
+A softmax is one problem with all scores. What all weights of a class have in common hardly changes
+it, so this part has coordinates of its own.
 """
 
 import math
@@ -30,10 +28,8 @@ _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature tha
 class Coordinates:
     """Scales of the columns, and what turns and stretches scaled columns.
 
-    For each of R rows of coordinates, (b, t), the weights are class_scale * scale * vectors b +
-    offset_coupling t, and the offset is offset_scale t. There is one matrix of vectors for all
-    rows, none for many columns, or one a row. ``level`` is the mean curvature that is expected
-    before anything is learned, ``damping`` the penalty's, or what stands in for it.
+    Coordinates (b, t) give weights class_scale * scale * vectors b + offset_coupling t and offset
+    offset_scale t. ``level`` is the mean curvature expected at first, ``damping`` the penalty's.
     """
 
     scale: Float[Tensor, " d"]
@@ -83,7 +79,7 @@ class Coordinates:
         )
 
     def turned(self, roots: Float[Tensor, "r d1 d1"]) -> "Coordinates":
-        """The same scales with a root for each row, its last row and column the offset's."""
+        """The same scales with a root for each row, its last row and column for the offset."""
         return replace(
             self,
             vectors=roots[:, :-1, :-1],

@@ -1,9 +1,8 @@
-r"""Roots of inverse Hessians, H^-1 = R R^T, where H is a sum over few or sampled rows.
+"""Roots of inverse Hessians, H^-1 = R R^T, where H is a sum over few or sampled rows.
 
-H = sum_n m_n (z_n - c) (z_n - c)^T has a term for each of n rows, which is more than its estimate
-needs. Rows drawn with probabilities proportional to their mass m_n, times what is known of how much
-they matter, and each standing for as much of the mass as it is likely to be drawn, give a sum with
-the right mean.
+H = sum_n m_n (z_n - c) (z_n - c)^T is estimated from rows drawn with probabilities proportional to
+their mass m_n, times a preference. A row stands for mass in inverse proportion to its chance, so
+that the mean is right.
 """
 
 import math
@@ -29,11 +28,7 @@ def sampled_hessian(
     total: float = 1.0,
     single: bool = False,
 ) -> Tensor:
-    """The sum H above, from so many rows, of shape (d, d).
-
-    Over the total. Columns may be scaled, a column of ones for an offset be appended, and products
-    be taken in single precision.
-    """
+    """The sum H above over the total, from so many rows, maybe scaled and with an offset."""
     rows, mass = sampled(mass, size, preference)
     roots, width = (mass / total).sqrt(), len(centre) + offset
     H = torch.zeros((width, width), dtype=centre.dtype, device=centre.device)
@@ -55,7 +50,7 @@ def inverse_root(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
 
 
 def factor_of(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The Cholesky factor of H, or NaN where there is none: the host need not wait to know."""
+    """The Cholesky factor of H, or NaN where there is none: no need to wait for a device."""
     factor, failed = torch.linalg.cholesky_ex(H)
     return torch.where(failed == 0, factor, math.nan)
 
@@ -71,11 +66,7 @@ def gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
 def sampled(
     mass: Float[Tensor, " n"], size: int, preference: Float[Tensor, " n"] | None = None
 ) -> tuple[Int[Tensor, " m"], Float[Tensor, " m"]]:
-    """Draw rows with probabilities proportional to mass times preference, and what each stands for.
-
-    Rows are taken by equal steps through the sum: nothing is random but their order. Where there
-    are no more than ``size``, all are taken.
-    """
+    """Draw rows evenly along the sum of mass times preference, with the mass of each."""
     if len(mass) <= size:
         return torch.arange(len(mass), device=mass.device), mass
     upto = mass.cumsum(0) if preference is None else (mass * preference).cumsum_(0)

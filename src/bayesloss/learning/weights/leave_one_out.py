@@ -1,32 +1,29 @@
-r"""Scores that data would have had, had the weights not seen them.
+"""Scores that data would have had, had the weights not seen them.
 
-Weights fitted to few data per column tell the training labels apart better than they tell others.
-A link fitted to the training scores takes that for the truth, and is overconfident. So links are
-fitted to leave-one-out scores. One Newton step from the fit leaves a datum out:
+Weights fitted to few data per column separate the training labels better than others, and a link
+fitted to training scores is overconfident. So links are fitted to leave-one-out scores, by one
+Newton step from the fit:
 
     x_n - h_n s_n / (1 - h_n d_n),   h_n = z_n . H^-1 z_n,   H = sum_m d_m z_m z_m^T + 1/C,
 
 where s_n is the slope of the log probability of the label of n in the score, d_n its expected
-curvature, and inputs are centred. With a linear link and Gaussian noise this is exact.
+curvature, and inputs are centred. It is exact for a linear link and Gaussian noise.
 
-Held out means held out. A datum that counts w times is left out with all its weight: w h_n stands
-for h_n above. Equal rows are such a datum, see :mod:`bayesloss.learning.data.duplicates`; of rows
-that are alike by nature only so many are left out as one observation is worth, 1 + (w - 1) rho. And
-a group of data is left out whole: with Z_g its inputs, W and D the diagonal matrices of its weights
-and its weighted curvatures, and H_g = Z_g H^-1 Z_g^T, the scores without it are
+A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
+:mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
+1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
+matrices of its weights and weighted curvatures, and H_g = Z_g H^-1 Z_g^T, its scores become
 
     x_g - H_g (I - D H_g)^-1 W s_g = x_g - G G^T W s_g,   G = U V (I - Lambda)^-1/2,
 
 where U U^T = H_g and U^T D U = V Lambda V^T, a matrix no larger than the number of columns. Lambda
 is the share of what is known in each direction that only the group knows.
 
-Sparse inputs may have so many columns that no matrix with a row for each is affordable. There h_n
-comes from conjugate gradients, see :mod:`bayesloss.learning.weights.sketched_leverages`.
+For sparse inputs with too many columns, see :mod:`bayesloss.learning.weights.sketched_leverages`.
 
-Where it costs much, H is formed anew when curvatures have changed by a tenth. Until then
-h_n / (1 - h_n d_n), on which the datum's own curvature has no influence (for groups G G^T), is
-taken to fall as H rises on average: its data's part in proportion to the sum of the curvatures.
-Taken farther, that would make rounds of links and weights chase each other for ever.
+A costly H is formed anew only when curvatures have changed by a tenth. Until then
+h_n / (1 - h_n d_n), which a datum's own curvature does not affect (for groups G G^T), is scaled by
+the average rise of H. Extrapolated farther, rounds of links and weights would cycle.
 """
 
 import math
@@ -62,11 +59,10 @@ GroupFactors = list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Influence:
-    """What a problem's data have to say of their own scores, as of one round.
+    """How a problem's data affect their own scores, as of one round.
 
-    ``shift`` is the scores less those without each datum. The rest may serve the rounds to come:
-    the curvatures that H was formed of, the penalty's share in it, how many of its copies a datum
-    is left out with, and h_n / (1 - h_n d_n), or G for groups.
+    ``shift`` is the scores less those without each datum; ``copies`` how many of its copies it is
+    left out with; ``leverage`` h_n / (1 - h_n d_n), or G. The curvatures are those in H.
     """
 
     curvature: Float[Tensor, " n"]
@@ -77,12 +73,7 @@ class Influence:
 
 
 class LeaveOneOut:
-    """Scores of several problems without each datum, or without its group.
-
-    Groups are given as one number for each datum. The seed is that of the sketch's directions.
-    Raises ValueError if groups, or inputs that are neither an array nor sparse, have too many
-    columns.
-    """
+    """Scores of several problems without each datum, or without its group."""
 
     def __init__(
         self, data: LinearScores, seed: int = 0, groups: Int[Tensor, " n"] | None = None
@@ -136,13 +127,10 @@ class LeaveOneOut:
         strength: Sequence[float] | None = None,
         step: Sequence[float] | None = None,
     ) -> dict[int, Influence]:
-        """What some problems' data say of their own scores; nothing of those without curvature.
+        """How some problems' data affect their own scores; problems without curvature are left out.
 
-        Slopes are those of the log probabilities of both labels where the weights were last fitted.
-        There, problem k's penalty counted ``strength[k]`` times, and of the way there from where
-        the influences ``before`` are from, scores went the part ``step[k]``. So do the shifts. The
-        host waits for the device of the data a few times, however many problems there are. Raises
-        LinAlgError if an H is not positive definite.
+        Slopes are both labels' at the last fit, where the penalty counted ``strength[k]`` times;
+        since ``before``, scores and shifts went the part ``step[k]`` of the way.
         """
         known = dict(before or {})
         every = [1.0] * len(self._data.labels)
@@ -171,13 +159,13 @@ class LeaveOneOut:
         }
 
     def _own(self, problem: int, slopes: Slopes) -> Tensor:
-        """The slopes of the labels that were seen, a tensor of their own."""
+        """The slopes of the observed labels, as a new tensor."""
         return torch.where(self._data.labels[problem] == 1, slopes[1], slopes[0])
 
     def _shifted(
         self, known: Influence, total: Tensor, shift: Tensor, strength: float, step: float
     ) -> Influence:
-        """What is known of a problem, with the shift by slopes of the labels, which it becomes."""
+        """A problem's influence with the shift; the slopes of the labels are overwritten."""
         share = known.penalty_share
         # By how much H rose since it was formed, on average.
         rise = share + (1 - share) * (total / (self._data.weight @ known.curvature))
@@ -191,10 +179,7 @@ class LeaveOneOut:
         return replace(known, shift=shift)
 
     def _change(self, known: Influence | None, curvature: Tensor, total: Tensor) -> Tensor:
-        """How far H is from the one formed: its data's part by shape, the penalty's by its share.
-
-        Infinite where there is none, or where a new one is cheap.
-        """
+        """How far H is from the one formed, by shape and penalty's share; infinite if none is."""
         if known is None or self._cheap:
             return torch.full_like(total, math.inf)
         weight, former, share = self._data.weight, known.curvature, known.penalty_share
@@ -221,7 +206,7 @@ class LeaveOneOut:
         totals: Mapping[int, float],
         copies: Mapping[int, Tensor],
     ) -> dict[int, Influence]:
-        """H of some problems, and what it takes to hold data out, by one product with inputs."""
+        """H of some problems, and what it takes to leave data out, by one product with inputs."""
         roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
         shares = {k: self._ridge * root.square().sum() / len(root) for k, root in roots.items()}
         wider = len(self._centre) > _SKETCH
@@ -283,14 +268,14 @@ class LeaveOneOut:
     def _without_own(
         curvature: Tensor, share: Tensor, copies: Tensor, leverage: Tensor
     ) -> Influence:
-        """What h_n, of shape (n,), says of a problem: h_n / (1 - h_n d_n)."""
+        """The influence by h_n, of shape (n,): h_n / (1 - h_n d_n)."""
         own = (copies * curvature).mul_(leverage).clamp_max_(_LARGEST)
         return Influence(curvature, share, copies, leverage.div_(own.neg_().add_(1)))
 
     def _group_factors(
         self, roots: Sequence[Tensor], curvatures: Sequence[Tensor]
     ) -> list[GroupFactors]:
-        """For each problem, and groups of each size: their data, (B, m), and G, (B, m, r)."""
+        """For each problem and each size of group: the groups' data, (B, m), and G, (B, m, r)."""
         width, every = len(roots[0]), torch.cat(list(roots), dim=1)
         offset = self._centre @ every
         shares = [(self._data.weight * curvature).sqrt() for curvature in curvatures]
@@ -317,12 +302,7 @@ class LeaveOneOut:
     def _squares(
         self, directions: Tensor, problems: int, largest: float, some: Tensor | None = None
     ) -> Tensor:
-        """The squared lengths of inputs, centred, along directions (d, problems * any).
-
-        Of all inputs or of some. No number of the directions is larger than the largest in absolute
-        value. Many directions, and those from a sampled H, are seen in single precision: the error
-        of a sketch, or of the sample, is a million times larger.
-        """
+        """The squared lengths of (some) centred inputs along directions (d, problems * any)."""
         rough = problems > 1 or self._preference is not None
         if rough and self._moderate and largest < _MODERATE:
             directions = directions.to(torch.float32)
@@ -332,11 +312,9 @@ class LeaveOneOut:
     def _root(self, curvature: Tensor, total: float) -> Tensor:
         """A matrix R with R R^T = H^-1, of shape (d, d), from curvatures and their weighted sum.
 
-        From many data H is estimated, by rows drawn in proportion to their curvature and about to
-        their leverage. The inverse of an estimate is too large on average: with m rows for d_eff
-        weights that the data determine, as if the data's part of H were smaller by the factor
-        1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney 2020). Rows that are sure to be drawn
-        add nothing to that.
+        On average the inverse from m sampled rows for d_eff weights is too large, as if the data's
+        part were smaller by the factor 1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney
+        2020).
         """
         mass, ridge = self._data.weight * curvature, self._ridge
         # A sample is seen in single precision where the penalty drowns that error, too.

@@ -1,7 +1,7 @@
-r"""Scores that are linear in the inputs, for problems that share them.
+"""Scores that are linear in the inputs, for problems that share them.
 
-x_nk = beta_k . (z_n - centre) + offset_k is the score of datum n for problem k: one-vs-rest
-problems share their inputs, so that all their scores are one matrix product. What is maximised is
+x_nk = beta_k . (z_n - centre) + offset_k is the score of datum n for problem k, such as one against
+the rest, so that all scores are one matrix product. What is maximised is
 
     mean_n log p(y_nk given x_nk) - (beta_k . beta_k) / (2 C n),
 
@@ -35,9 +35,8 @@ Slopes: TypeAlias = Tensor | tuple[Tensor, ...]
 class LinearScores:
     """The data of K problems, and the coordinates in which their weights are sought.
 
-    Labels are 0 or 1; ``weight`` says how many times each datum counts, ``total`` is its sum, and
-    ``ridge`` the penalty on a mean, 1 / (C total). So many rows of weights in turn as ``n_joint``
-    make up one problem.
+    Labels are 0 or 1, ``ridge`` is the penalty on a mean, 1 / (C total), and each ``n_joint`` rows
+    of weights in turn make up one problem.
     """
 
     inputs: Inputs
@@ -97,7 +96,7 @@ class LinearScores:
         return replace(self, centre=some.centre, coordinates=coordinates)
 
     def every(self, step: int) -> "LinearScores":
-        """The same problems, seen by each step-th datum: the penalty on a mean is what it was."""
+        """The same problems with each step-th datum; the penalty on a mean is unchanged."""
         if step == 1:
             return self
         every = slice(None, None, step)
@@ -111,9 +110,7 @@ class LinearScores:
     def adapted(self, curvature: Float[Tensor, "r n"]) -> "LinearScores":
         """The same problems, in coordinates in which the Hessian of each is nearly the identity.
 
-        From minus second derivatives of the log probabilities in the scores, a row a problem. Where
-        problems are one, another row says it along the direction in which all scores of a datum
-        change by 1 / sqrt(K). Raises LinAlgError where a Hessian is not positive definite.
+        ``curvature`` has a row a problem; a joint one has another, for equal changes of all scores.
         """
         preference = self.leverages if len(self.inputs) > _HESSIAN else None
         d = len(self.centre)
@@ -129,7 +126,7 @@ class LinearScores:
 
     @cached_property
     def leverages(self) -> Float[Tensor, " n"]:
-        """About the data's leverages under one covariance for all problems, with mean 1."""
+        """Rough leverages of the data under one covariance for all problems, with mean 1."""
         scale, vectors = self.coordinates.scale, self.coordinates.vectors
         generator = torch.Generator().manual_seed(0)
         shape = (len(self.centre), _GLANCES)
@@ -177,19 +174,12 @@ class LinearScores:
 
 
 def mean_curvature(slopes: Slopes) -> Tensor:
-    """Minus the second derivative of a log probability in its score, on average over the label.
-
-    The label's probabilities are those that make the mean slope zero: it is -s_0 s_1.
-    """
+    """Minus the second derivative of a log probability, for labels with a mean slope of zero."""
     return (-slopes[0]).mul_(slopes[1]).clamp_min_(0)
 
 
 def by_parts(function: Callable[..., Sequence[Tensor]], *rows: Tensor) -> tuple[Tensor, ...]:
-    """What a function of numbers returns: tensors like the first of those that it is given.
-
-    On a processor it is asked of few at a time, which a cache holds, and no more memory is taken
-    than for what it returns.
-    """
+    """A function of numbers, applied on a processor to blocks that fit its cache."""
     if rows[0].device.type != "cpu" or rows[0].numel() <= _PART:
         return tuple(function(*rows))
     parts = zip(*(each.reshape(-1).split(_PART) for each in rows), strict=True)

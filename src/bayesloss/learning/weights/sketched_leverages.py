@@ -1,34 +1,28 @@
-r"""Leverages where columns are too many for a matrix with a row for each.
+"""Leverages where columns are too many for a matrix with a row for each.
 
 With c the centre, d_n the data's weighted curvatures and r the penalty,
 
     h_n = (z_n - c) . H^-1 (z_n - c),   H = sum_n d_n (z_n - c) (z_n - c)^T + r I.
 
-The part u_n = d_n h_n that a datum has in its own score is the n-th diagonal element of
+The share u_n = d_n h_n of a datum in its own score is the n-th diagonal element of
 
     P = A H^-1 A^T,   A = D^1/2 (Z - 1 c^T),
 
-between 0 and 1. What leaves a datum out divides by 1 - u_n: an error there, where u_n is large,
-grows without bounds. The odds u_n / (1 - u_n) = d_n a_n have no such place, because a_n is the
-leverage under the H of all other data. And if columns were orthogonal, it would be near
+between 0 and 1. Leaving out divides by 1 - u_n, so errors of a large u_n explode. The odds
+u_n / (1 - u_n) = d_n a_n have no such pole, because a_n is the leverage under the H of all other
+data; for orthogonal columns it would be near
 
     g_n = sum_j (z_nj - c_j)^2 / H_jj.
 
-So log a_n is taken to be log g_n and a polynomial in it, a line's bend and no more: that is a
-logistic regression of the u_n. Its labels come from vectors q of random signs (Hutchinson 1990).
-The mean of
+So log a_n is modelled as log g_n plus a quadratic in it: a logistic regression of the u_n, with
+labels from vectors q of random signs (Hutchinson 1990). The mean of t_n = q_n (P q)_n is u_n, its
+variance at most u_n (1 - u_n), a binary label's. P q takes one solution of H x = A^T q, by
+conjugate gradients. If data are many, one q will do for three coefficients; if few, the spread of a
+row's labels over several shows what the formula misses.
 
-    t_n = q_n (P q)_n
-
-is u_n, with a variance of at most u_n (1 - u_n), as a label's of that probability. P q takes one
-solution of H x = A^T q, by conjugate gradients: two products with what is stored an iteration.
-Coefficients are three, so one vector will do where data are many; where they are few there are
-more, and the spread of a row's labels says what the formula misses in it.
-
-The error of a_n: chance is the same for all rows, 1 to 3 per cent. What g_n misses in single rows
-is 1 to 2 per cent where words are independent, and 3 to 7 where documents mix a few topics, the
-more the less is penalised (r from 10 down to 0.01, 1,200 documents); 4 to 20 per cent where each
-document has one topic, and there are five.
+Errors of a_n: by chance, 1 to 3 per cent for all rows alike. By g_n in single rows, 1 to 2 where
+words are independent; 3 to 7 where 1,200 documents mix a few topics, r falling from 10 to 0.01; 4
+to 20 where each has one of five topics.
 """
 
 import math
@@ -58,10 +52,7 @@ def sketched_leverages(
     ridge: float,
     seed: int = 0,
 ) -> Float[Tensor, " n"]:
-    """The h_n above, from weighted curvatures d_n, which are not negative.
-
-    Without a penalty a hundredth of the diagonal of H stands in for it.
-    """
+    """The h_n above, from curvatures d_n >= 0; no penalty counts as 1 per cent of H's diagonal."""
     diagonal = inputs.squares_about(centre, mass)
     added = torch.full_like(diagonal, ridge) if ridge else _DAMPING * diagonal
     diagonal = diagonal + added

@@ -1,11 +1,11 @@
-r"""The search for weights whose scores make labels probable: a penalised likelihood's maximum.
+"""The search for weights whose scores make labels probable: a penalised likelihood's maximum.
 
-Weights of problems k that share their inputs maximise, each for itself or as one,
+The weights of problems k that share their inputs maximise, each for itself or as one,
 
     mean_n log p(y_nk given x_nk) - (beta_k . beta_k) / (2 C n),
 
 x the scores of :class:`~bayesloss.learning.weights.linear_scores.LinearScores`, by L-BFGS for all k
-together, along the coordinates that come with the data.
+together, along the data's coordinates.
 """
 
 from collections.abc import Callable
@@ -32,9 +32,8 @@ LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
 class WeightFit:
     """Where a search for K rows of weights, which make up P problems, ended.
 
-    ``objective`` is the mean log probability less the penalty, in nats a datum, and ``start`` where
-    it began; ``slope`` its largest derivative in a weight, in absolute value; ``gain`` how much it
-    would rise if it were quadratic with the curvature expected.
+    ``objective`` and ``start`` are in nats a datum, ``slope`` is the largest derivative in a
+    weight, and ``gain`` the rise that the expected curvature still promises.
     """
 
     beta: Float[Tensor, "k d"]
@@ -63,12 +62,10 @@ def maximise_weights(
     scores: Float[Tensor, "k n"] | None = None,
     strength: Float[Tensor, " k"] | None = None,
 ) -> WeightFit:
-    """Raise the penalised likelihood of every problem until all have settled.
+    """Raise the penalised likelihood of every problem until slopes and gains are below tol.
 
-    Each problem has a memory and a step of its own, and rests once no derivative, and no gain in
-    sight, exceeds tol. Common are the two passes over the inputs that an iteration takes: one for
-    the scores along all directions, one for all gradients. The scores where the search begins may
-    be given; they stay as they are. ``strength`` says how many times the penalty counts.
+    Problems have memories and steps of their own, and share the two passes over the inputs that an
+    iteration takes. ``scores`` are those at the start; ``strength`` multiplies the penalty.
     """
     search = _Search(data, log_probability, free_offset, strength)
     given = scores is not None
@@ -164,10 +161,7 @@ class _Search:
     def line(
         self, at: _Point, direction: Tensor, slope: Tensor, rows: Tensor, *, keep: bool
     ) -> tuple[_Point, Tensor]:
-        """The best point found along directions, (P, any), which move some rows, and the steps.
-
-        A search along a direction sees scores alone, which are linear in the step.
-        """
+        """The best point along directions, (P, any), that move some rows, and the steps to it."""
         direction = direction.unflatten(1, (self._blocks, -1)).flatten(0, 1)
         moves = self._data.coordinates.weights(direction, self._joint)
         beta, offset = moves[:, :-1], moves[:, -1]
@@ -210,11 +204,9 @@ def adapted_fit(
     max_iter: int,
     start: WeightFit | None = None,
 ) -> tuple[WeightFit, LinearScores]:
-    """Weights and offsets, and the same data in the coordinates that served the search best.
+    """Weights and offsets, and the data in the coordinates that served the search best.
 
-    A rough fit, where data are many to an eighth of them, shows where to begin, and what the
-    Hessian is like there: then the passes over all data are few, here and where fits to these data
-    follow. ``curvature`` takes scores to what :meth:`LinearScores.adapted` takes.
+    With many data a rough fit to an eighth of them shows where to begin and the Hessian there.
     """
     step = max(1, min(_STRIDE, len(data.inputs) // _FEW))
     adapts = data.adaptable and (step > 1 or tol < _ROUGH)
@@ -243,11 +235,7 @@ def adapted_fit(
 def fit_fixed_link(
     data: LinearScores, loss: ProperLoss, tol: float, start: WeightFit | None = None
 ) -> tuple[WeightFit, LinearScores]:
-    """Weights and offsets for nu(x) = x: generalised linear models, logistic for the log loss.
-
-    With the data in the coordinates that served the search best, which begins where ``start``
-    ended, or at zero.
-    """
+    """Weights and offsets for nu(x) = x, as in logistic regression, and the adapted data."""
 
     def likelihood(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return loss.log_likelihood(2 * labels - 1, scores)
