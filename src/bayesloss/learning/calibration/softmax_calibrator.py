@@ -11,7 +11,8 @@ With a matrix W and an intercept b, and a monotone source nu_k a class,
 
 The penalty on W and b is that of structured matrix scaling (Berta, Holzmueller, Jordan and Bach
 2026): Gaussian variances 1 / (2 K) of diagonal and intercept, 1 / (2 K (K - 1)) off the diagonal.
-The prior of nu_k is an ISGP around the line u, straight beyond the scores. The three parts are fitted one after the other, each at its mode.
+The prior of nu_k is an ISGP around the line u, straight beyond the scores. The three parts are
+fitted one after the other, each at its mode.
 
 Bands are Laplace's. With z_k = nu_k(u_k), the derivatives of z_k in the parameters of class k are
 g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the posterior precision of all parameters is
