@@ -107,7 +107,8 @@ clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
 
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one
 # (PIP_ARGS, or pip's configuration), or else from PyPI, which for Linux has the CUDA build.
-PIP := $(BIN)/python -m pip install -q --disable-pip-version-check
+# Python compiles what it imports; to compile all of it at once takes longer than to install it.
+PIP := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile
 LOCKED := $(PIP) --require-hashes --no-deps $(PIP_ARGS)
 
 $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
