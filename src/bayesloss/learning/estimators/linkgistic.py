@@ -54,7 +54,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     a : float or None, default=None
         Smoothness of nu, above 1: the larger, the smoother. None chooses it for each link by the
         evidence, and under "isgp" also how far nu strays from a straight line
-        (:class:`~bayesloss.learning.sources.centred_isgp.CentredISGP`). Under "isgp" with a given
+        (:class:`~bayesloss.learning.sources.priors.CentredISGP`). Under "isgp" with a given
         ``variance``, None is 1.2, the paper's value.
     c : float or None, default=None
         nu is learned for scores from -1/c to 1/c, one period of the kernel. None chooses c so that
@@ -105,11 +105,11 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Rounds of EM (E-steps), at most ``max_iter`` + 1.
     converged_, joint_ : bool
         Whether EM converged, and whether the classes are one joint model.
-    history_ : dict of ndarray of shape (n_iter_, n_links)
+    history_ : dict of ndarray of shape (rounds, n_links)
         "log_evidence": Laplace's approximation after each E-step, in nats. "expected_before",
         "expected": the penalised expected log likelihood around each M-step, in nats per case.
         "change": the relative change of the weights. NaN where there was no M-step. A joint model
-        has only "log_evidence", of shape (n_iter_, 1), and keeps the round where it is largest.
+        has only "log_evidence", of shape (rounds, 1), and keeps the round where it is largest.
     n_features_in_, feature_names_in_ : int, ndarray of str
 
     Notes

@@ -72,13 +72,8 @@ class FittedLink:
     ) -> Self:
         """The link of a posterior, from training scores x on the scale of EM, with their weights.
 
-        Parameters
-        ----------
-        posterior, loss, x, weight, draws
-            Without draws 64 points of low discrepancy represent the posterior.
-        chance, constant_ends : bool, default=False
-            Whether draws are random, and serve for bands, too; whether nu is constant beyond the
-            kernel's period.
+        Without draws 64 points of low discrepancy represent the posterior; by ``chance`` draws are
+        random, and serve for bands, too. With ``constant_ends`` nu is constant beyond one period.
         """
         end = posterior.prior.kernel.edge if constant_ends else math.inf
         low, high = max(float(x.min()), -end), min(float(x.max()), end)

@@ -2,8 +2,9 @@ r"""The priors of learned links, from parameters and the scores of the fixed lin
 
 By its c a kernel has those scores in half of [-1/c, 1/c]: f is periodic, and the ends of the data
 are then half a period apart. If neither variance nor smoothness is given, Laplace's evidence
-chooses. ISGPs are then centred on a straight line (:mod:`bayesloss.learning.sources.centred_isgp`),
-and with few data a fit is near a logistic regression on the scale that held-out scores ask for.
+chooses. ISGPs are then centred on a straight line, see
+:class:`bayesloss.learning.sources.priors.CentredISGP`, and with few data a fit is near a logistic
+regression on the scale that held-out scores ask for.
 """
 
 from dataclasses import dataclass
