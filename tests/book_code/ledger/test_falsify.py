@@ -20,7 +20,6 @@ check_statement("wn-lemma-1", {"two halves": (abs(2 * half - whole) < tolerance,
 # decisions, signs and orders, or several values that go wrong together. None may be added.
 NOT_BY_ONE_VALUE = {
     "wn-finite-m-parametric",
-    "wn-lemma-6",
     "wn-support-representable",
     "lhg-choice-rule",
     "lhg-easy-cases",
