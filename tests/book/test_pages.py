@@ -130,7 +130,7 @@ def test_every_module_of_the_library_is_on_one_api_page():
     package = notebooks.ROOT / "src" / "bayesloss"
     pages = sorted((BOOK / "reference").glob("api*.md"))
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    reference = re.findall(r"automodule:: (\S+)", text)
+    reference = re.findall(r"automodule:: (bayesloss\.\S+)", text)
     modules = [
         ".".join(path.relative_to(package.parent).with_suffix("").parts)
         for path in sorted(package.rglob("*.py"))
