@@ -28,6 +28,11 @@ def scores_of(model: Any, problem: Task) -> dict[str, float]:
     }
 
 
+def evidence_of(model: LinkgisticClassifier) -> float:
+    """Laplace's log evidence of the link in the last round, nats."""
+    return float(model.history_["log_evidence"][-1].sum())
+
+
 def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
     """Log loss of each test datum, nats."""
     return -np.log(model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test])
@@ -83,7 +88,7 @@ def against_logistic_regression(
 def sensitivity_to_c(
     problem: Task, filled: Sequence[float], *, C: float, **options: Any
 ) -> pd.DataFrame:
-    """Test scores against the part of [-1/c, 1/c] that the scores of the fixed link fill.
+    """Test scores and evidence by the part of [-1/c, 1/c] that the scores of the fixed link fill.
 
     The index is that part; c is this part over :func:`reach`. "+-" is the standard error, over the
     test data, of how far the log loss is from the first one's.
@@ -95,7 +100,8 @@ def sensitivity_to_c(
         losses = losses_of(model, problem)
         first = losses if first is None else first
         error = float(sem(losses - first))
-        rows[part] = scores_of(model, problem) | {"rounds": model.n_iter_, "+-": error}
+        found = {"evidence": evidence_of(model), "rounds": model.n_iter_, "+-": error}
+        rows[part] = scores_of(model, problem) | found
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("filled")
 
 
