@@ -39,7 +39,7 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds notebooks paper verify falsify lint format lock mutants bench clean
+.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ _build/newest/.venv _build/lowest/.venv:
 
 test-processors: $(INSTALLED) ## notebooks and unit tests as other processors compute them (hours; ON=... for one)
 	$(BIN)/python tools/processors.py $(if $(PAGE),book/$(PAGE).ipynb) $(if $(ON),--on "$(ON)")
+
+test-rounding: $(INSTALLED) ## printed numbers that another processor might turn (PAGE=...)
+	$(BIN)/python tools/rounding.py $(PAGE)
 
 test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdicts stay? (PAGE=... SEEDS="1 2")
 	$(BIN)/python tools/seeds.py $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))

@@ -4,9 +4,10 @@
 
 The pages are run as each processor of `processors.py` computes them. In a page and in the modules
 of its workshop, whatever an f-string, `format` or `round` makes into digits is kept at its full
-precision, and so are the two sides of each comparison that a page asserts or checks. A value whose distance from the
-nearest edge of rounding (of a comparison, from equality) is less than ten times its spread between
-the processors is told with its page and line: another processor may print another number.
+precision, and so are the two sides of each comparison that a page asserts or checks. A value whose
+distance from the nearest edge of rounding (of a comparison, from equality) is less than ten times
+its spread between the processors is told with its page and line: another processor may print
+another number.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import ast
 import importlib.machinery
 import json
-import math
 import operator
 import os
 import re
@@ -23,11 +23,15 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
+from types import CodeType
+from typing import Any
 
 import numpy as np
 
+Record = tuple[str, str | None, list[float]]  # place, format (None: compared), values
 ROOM = 10.0
 _MOST = 2_000  # values of one array
 _COMPARE = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge"}
@@ -55,22 +59,18 @@ class Recorded(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Hand on the value of `round(value, digits)`, `value.round(digits)`, `np.round(...)`."""
-        named = (
-            node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        )
+        function = node.func
+        named = getattr(function, "attr", getattr(function, "id", ""))
         self._inside(node, named.startswith(("check", "prose")))
-        digits = [k.value for k in node.keywords if k.arg in ("decimals", "ndigits")]
-        given = [*node.args, *digits]
-        if named == "round" and given:
-            method = isinstance(node.func, ast.Attribute) and not isinstance(
-                node.func.value, ast.Name
-            )
-            method = method or (isinstance(node.func, ast.Attribute) and len(given) < 2)
-            if method and isinstance(node.func, ast.Attribute):
-                node.func.value = self._call(node, "rounded", node.func.value, given[0])
-            elif node.args:
-                many = given[1] if len(given) > 1 else ast.Constant(0)
-                node.args[0] = self._call(node, "rounded", node.args[0], many)
+        keywords = [k.value for k in node.keywords if k.arg in ("decimals", "ndigits")]
+        given = [*node.args, *keywords]
+        if named != "round" or not given:
+            return node
+        if isinstance(function, ast.Attribute) and len(given) == 1:  # value.round(digits)
+            function.value = self._call(node, "rounded", function.value, given[0])
+        elif node.args:
+            digits = given[1] if len(given) > 1 else ast.Constant(0)
+            node.args[0] = self._call(node, "rounded", node.args[0], digits)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -115,7 +115,7 @@ def start(path: str) -> None:
             return
         if os.getpid() == process and 0 < found.size <= _MOST and found.dtype.kind == "f":
             if not place.startswith("bayes"):
-                place = f"cell {shell.execution_count}, {place}"
+                place = f"cell {shell.execution_count - 1}, {place}"
             with open(path, "a", encoding="utf-8") as file:
                 print(json.dumps([place, how, found.tolist()]), file=file)
 
@@ -125,15 +125,11 @@ def start(path: str) -> None:
 
     def rounded(value: object, digits: object, place: str) -> object:
         if isinstance(digits, int):
-            record(value, f".{digits}f" if digits >= 0 else ".0f", place)
+            record(value, f"z.{max(digits, 0)}f", place)
         return value
 
     def formatter(text: str, place: str) -> Callable[..., str]:
-        forms = [
-            form
-            for _, _, form, _ in __import__("string").Formatter().parse(text)
-            if form is not None
-        ]
+        forms = [form for _, _, form, _ in Formatter().parse(text) if form is not None]
 
         def formatted(*values: object, **named: object) -> str:
             for value, form in zip(values, forms, strict=False):
@@ -155,18 +151,15 @@ def start(path: str) -> None:
     shell.ast_transformers.append(Recorded("line"))
 
     class Loader(importlib.machinery.SourceFileLoader):
-        def get_code(self, fullname: str):  # type: ignore[no-untyped-def]
+        def get_code(self, fullname: str) -> CodeType:
             tree = Recorded(fullname).visit(ast.parse(self.get_data(self.path)))
             return compile(tree, self.path, "exec", dont_inherit=True)
 
     class Finder(importlib.machinery.PathFinder):
         @classmethod
-        def find_spec(cls, fullname: str, path=None, target=None):  # type: ignore[no-untyped-def]
-            spec = (
-                super().find_spec(fullname, path, target)
-                if fullname.startswith("bayesloss_book.")
-                else None
-            )
+        def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
+            ours = fullname.startswith("bayesloss_book.")
+            spec = super().find_spec(fullname, path, target) if ours else None
             if spec and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
                 spec.loader = Loader(spec.loader.name, spec.loader.path)
             return spec
@@ -199,7 +192,7 @@ def edge(values: np.ndarray, how: str | None) -> np.ndarray:
     return far / 10.0**places / (100.0 if kind == "%" else 1.0)
 
 
-def near(runs: Sequence[Iterable[tuple[str, str | None, list[float]]]]) -> list[str]:
+def near(runs: Sequence[Iterable[Record]]) -> list[str]:
     """Say which values lie nearer to an edge than ten times their spread between the runs."""
     by_place: dict[tuple[str, str | None, int], list[np.ndarray]] = defaultdict(list)
     for run in runs:
@@ -208,34 +201,38 @@ def near(runs: Sequence[Iterable[tuple[str, str | None, list[float]]]]) -> list[
             by_place[place, how, seen[place, how]].append(np.array(values))
             seen[place, how] += 1
     worst: dict[str, tuple[float, str]] = {}
-    for (place, how, _), values in by_place.items():
+    for (place, how, _), seen_by in by_place.items():
         where = f"{place}, " + (f"printed as {how!r}" if how else "compared")
-        if len(values) < len(runs) or len({value.shape for value in values}) > 1:
+        if len(seen_by) < len(runs) or len({values.shape for values in seen_by}) > 1:
             worst[where] = (0.0, "not on each processor")
             continue
         with np.errstate(invalid="ignore"):
-            spread, room = np.ptp(values, axis=0), edge(values[0], how)
-        for value, moved, far in zip(values[0], spread, room, strict=True):
+            spread, room = np.ptp(seen_by, axis=0), edge(seen_by[0], how)
+        for value, moved, far in zip(seen_by[0], spread, room, strict=True):
             if far < ROOM * moved and (share := far / moved) <= worst.get(where, (ROOM, ""))[0]:
                 worst[where] = (share, f"{value:.6g}, spread {moved:.1g}, room {far:.1g}")
     return [f"{where}: {what}" for where, (_, what) in worst.items()]
 
 
-def read(path: Path) -> list[tuple[str, str | None, list[float]]]:
-    """Return what a kernel recorded."""
-    return (
-        [tuple(json.loads(line)) for line in path.open(encoding="utf-8")] if path.exists() else []
-    )
-
-
-def record(name: str, path: Path) -> None:
+def record(name: str, path: str) -> None:
     """Execute a page, and record in `path`."""
     import notebooks
 
-    notebooks.QUIET.append(
-        f"--IPKernelApp.exec_lines=import rounding; rounding.start({str(path)!r})"
-    )
+    first = f"import rounding; rounding.start({path!r})"
+    notebooks.QUIET.append(f"--IPKernelApp.exec_lines={first}")
     notebooks.execute(name)
+
+
+def run(name: str, processor: Mapping[str, str], path: Path) -> list[Record]:
+    """Execute a page as a processor does; return what its kernel recorded."""
+    import notebooks
+
+    here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, **notebooks.ENVIRONMENT, **processor, "PYTHONPATH": here}
+    ask = f"import rounding; rounding.record({name!r}, {str(path)!r})"
+    subprocess.run([sys.executable, "-c", ask], env=environment, check=True)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [tuple(json.loads(line)) for line in lines]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -249,31 +246,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--on", nargs="+", choices=processors.PROCESSORS, default=can)
     parser.add_argument("page", nargs="*", help="for instance learning/auto_mpg; all if none")
     chosen = parser.parse_args(arguments)
-    count = 0
+    short = 0
     for name in (name for name in known if name in (chosen.page or known)):
         with tempfile.TemporaryDirectory() as folder:
-            runs = []
-            for place, processor in enumerate(processors.PROCESSORS[on] for on in chosen.on):
-                path = Path(folder) / str(place)
-                ask = f"import rounding, pathlib; rounding.record({name!r}, pathlib.Path({str(path)!r}))"
-                tools = os.pathsep.join(
-                    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
-                )
-                environment = {
-                    **os.environ,
-                    **notebooks.ENVIRONMENT,
-                    **processor,
-                    "PYTHONPATH": tools,
-                }
-                subprocess.run([sys.executable, "-c", ask], env=environment, check=True)
-                runs.append(read(path))
+            runs = [
+                run(name, processors.PROCESSORS[on], Path(folder) / str(number))
+                for number, on in enumerate(chosen.on)
+            ]
         found = near(runs)
-        count += len(found)
+        short += len(found)
         print(f"{name}: {sum(len(values) for _, _, values in runs[0])} numbers", flush=True)
-        print(
-            *(f"    {line}" for line in found), sep="\n" if found else "", end="\n" if found else ""
-        )
-    return int(count > 0)
+        for line in found:
+            print(f"    {line}", flush=True)
+    return int(short > 0)
 
 
 if __name__ == "__main__":
