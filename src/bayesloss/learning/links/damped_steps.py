@@ -61,14 +61,14 @@ class DampedSteps(FullSteps):
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
         """Go towards the fit of a round; the factor of its weights."""
-        scores = _some(self.scores, active)
+        scores = some_rows(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)
         factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
         ahead = fit.scores.mul_(factor[:, None]).sub_(scores)
         way = self._size(ahead)
         if number > _ANYWHERE:
-            before = _some(self._ahead, active)
+            before = some_rows(self._ahead, active)
             way_before = self._size(before)
             turns = (ahead * before) @ self._weight < _TURN * way * way_before
             step = self.fraction[active]
@@ -111,6 +111,6 @@ class BestRound(Generic[T]):
             self.evidence, self.kept = evidence, state()
 
 
-def _some(rows: Tensor, chosen: list[int]) -> Tensor:
+def some_rows(rows: Tensor, chosen: list[int]) -> Tensor:
     """Some of the rows: themselves if all are chosen, else a copy."""
     return rows if len(chosen) == len(rows) else rows[chosen]

@@ -22,7 +22,6 @@ J = TypeVar("J", bound=LogDensity)
 class Choice(Generic[J]):
     """The density with the highest evidence, its mode, and those of all priors not far behind."""
 
-    place: int
     joint: J
     mode: Mode
     log_evidence: float
@@ -42,4 +41,4 @@ def choose_prior(
     }
     best = max(values, key=lambda i: values[i])
     near = {i: found[i].Gamma for i, value in values.items() if value >= values[best] - behind}
-    return Choice(best, joints[best], found[best], values[best], near)
+    return Choice(joints[best], found[best], values[best], near)
