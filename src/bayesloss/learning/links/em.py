@@ -261,21 +261,16 @@ class LinkEM(EM):
     def _measure(self, links: Mapping[int, Link]) -> dict[int, float]:
         """Keep the range of the scores of some problems, and return their penalties."""
         squares = self.steps.strength * self.steps.beta.square().sum(dim=1)
-        facts = [
-            torch.stack(
-                [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
-            )
+        ends = [
+            [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
             for k in links
         ]
-        penalties = {}
-        for (k, link), (low, high, reach, square) in zip(
-            links.items(), torch.stack(facts).tolist(), strict=True
-        ):
-            if low == high:  # constant inputs: one node would do
-                high = low + link.prior.kernel.edge
-            link.low, link.high, link.reach = low, high, reach
-            penalties[k] = 0.5 * self.data.ridge * square
-        return penalties
+        facts = torch.stack([torch.stack(each) for each in ends]).tolist()
+        for link, (low, high, reach, _) in zip(links.values(), facts, strict=True):
+            # Of constant inputs one node would do.
+            link.low, link.high = low, high if low < high else low + link.prior.kernel.edge
+            link.reach = reach
+        return {k: 0.5 * self.data.ridge * fact[-1] for k, fact in zip(links, facts, strict=True)}
 
     def _on_grids(self, sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
         """Problems, and their data on grids with these numbers of nodes."""
