@@ -139,9 +139,9 @@ class LinkEM(EM):
         self.data, self.model, self.tol, self.leave_one_out = data, model, tol, leave_one_out
         # The scores are without the offset, with which nu_0 begins.
         beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
-        self.steps, self.slopes = FullSteps(beta, scores), dict[int, Slopes]()
+        steps = FullSteps if leave_one_out is None else DampedSteps
+        self.steps, self.slopes = steps(beta, scores, data.weight), dict[int, Slopes]()
         if leave_one_out is not None:
-            self.steps = DampedSteps(beta, scores, data.weight)
             loss = model.likelihood.loss
             each = by_parts(lambda x: loss.log_probabilities(x)[1].unbind(), fixed.scores)
             self.slopes = dict(enumerate(zip(*each, strict=True)))

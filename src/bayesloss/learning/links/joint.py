@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable
+from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.links.damped_steps import BestRound
 from bayesloss.learning.links.em import EM
@@ -168,7 +168,8 @@ def _tabulated(fit: JointFit, scale: float) -> Sources:
     table = HermiteTable(
         nodes, fit.prior.source(nodes, fit.mode), fit.prior.derivative(nodes, fit.mode)
     )
-    table = table.constant_beyond(fit.prior.kernel.edge).to(fit.scores.device)
+    table = table.constant_beyond(fit.prior.kernel.edge)
+    (table,) = moved([table], fit.scores.device)
     row = torch.arange(len(fit.mode), device=fit.scores.device)[:, None]
 
     def sources(scores: Tensor) -> tuple[Tensor, Tensor]:
