@@ -54,7 +54,7 @@ def bayes_action(p: Tensor, losses: Tensor) -> Tensor:
     >>> bayes_action(torch.tensor([[0.75, 0.25], [0.99, 0.01]]), losses).tolist()
     [1, 0]
     """
-    return _first_least(posterior_risk(p, losses))  # LHG eq. (3)
+    return posterior_risk(p, losses).argmin(dim=-1)  # LHG eq. (3)
 
 
 def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
@@ -110,9 +110,3 @@ def checked_losses(losses: Tensor) -> Tensor:
 def _worst(values: Tensor) -> str:
     bad = values[~torch.isfinite(values)]
     return f"{float(bad.flatten()[0]) if len(bad) else float(values.min())}"
-
-
-def _first_least(risk: Tensor) -> Tensor:
-    # torch.argmin does not promise which of several minima it returns.
-    least = risk == risk.min(dim=-1, keepdim=True).values
-    return least.to(torch.int8).argmax(dim=-1)

@@ -150,7 +150,7 @@ def test_the_start_is_left_as_it_was():
 
 def test_an_unfinished_search_is_reported():
     features, y = problem()
-    with pytest.warns(ConvergenceWarning, match="the mode of 3 of 3 posteriors was not found in 1"):
+    with pytest.warns(ConvergenceWarning, match="the mode of 3 of 3 data sets was not found in 1"):
         found = laplace_probit(features, y, max_iter=1)
     assert not bool(found.converged.any())
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import torch
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.probit.whitened_gp import (
@@ -23,8 +22,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
     curvature,
     hazard,
     log_likelihood,
+    warn_if_unsettled,
 )
-from bayesloss.warnings import warn_caller
 
 _DEPTH = 3  # sweeps over which the extrapolation looks back
 # The sites have settled when none would change by more, relative to 1 + its size, in units of the
@@ -39,25 +38,9 @@ def expectation_propagation(
 ) -> GaussianWeights:
     """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
     q = fit_sites(features, y, max_iter=max_iter)
-    warn_if_unsettled(q, "sites", f"{q.n_iterations} sweeps", "a smaller amplitude")
+    within = f"did not settle in {q.n_iterations} sweeps"
+    warn_if_unsettled(q, "sites", within, "a smaller amplitude")
     return q
-
-
-def warn_if_unsettled(q: GaussianWeights, what: str, within: str, cure: str) -> None:
-    """Warn of data sets that have not converged, with what may help."""
-    unsettled = int((~q.converged).sum())
-    broken = int((~torch.isfinite(q.log_evidence)).sum())
-    why = (
-        f"; {broken} have cavities without variance: use "
-        if broken
-        else ": use a larger max_iter, or "
-    )
-    if unsettled:
-        warn_caller(
-            f"the {what} of {unsettled} of {len(q.mean)} data sets did not settle in {within}"
-            f"{why}{cure}",
-            ConvergenceWarning,
-        )
 
 
 def fit_sites(

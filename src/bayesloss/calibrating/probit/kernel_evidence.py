@@ -15,20 +15,19 @@ Inputs are standardised. Where classes hardly overlap, the evidence rises with t
 end; a wide log-normal prior stops that, at the cost of a nat at 8 times a usual value.
 """
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import fit_sites
 from bayesloss.calibrating.probit.laplace import find_mode
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
 from bayesloss.kernels import SquaredExponential
+from bayesloss.optimise import Minimum, minimise
 
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
@@ -113,17 +112,18 @@ def choose_kernel(
         _Search(X[rows] / unit, y[:, rows], inference, amplitude)
         for rows in (stratified_rows(y, _FIRST_ROWS), stratified_rows(y, _ROWS))
     )
-    lengths: list[list[float]] = [[]] if given else [[length] for length in _LENGTHS]
-    heights: list[list[float]] = [[]]
+    lengths: list[tuple[float, ...]] = [()] if given else [(length,) for length in _LENGTHS]
+    heights: list[tuple[float, ...]] = [()]
     if amplitude is None:  # one is enough beside three length scales
-        heights = [[height] for height in _AMPLITUDES[: 1 + given]]
-    best = few.climb([np.log(a + b) for a in lengths for b in heights])
+        heights = [(height,) for height in _AMPLITUDES[: 1 + given]]
+    starts = torch.tensor([(*a, *b) for a in lengths for b in heights], dtype=torch.float64).log()
+    best = few.climb(*starts)
     if len(few.inputs) < len(many.inputs):
-        best = many.climb([best.x])
+        best = many.climb(best.point)
     if ard and not given and X.shape[1] > 1:
-        best = many.climb([np.append(np.full(X.shape[1], best.x[0]), best.x[1:])])
-    multiple, height = many.read(best.x)
-    return ChosenKernel(unit * multiple, height, bool(best.success))
+        best = many.climb(torch.cat([best.point[:1].expand(X.shape[1]), best.point[1:]]))
+    multiples, height = many.read(best.point)
+    return ChosenKernel(unit * multiples.numpy(), height, best.converged)
 
 
 class _Search:
@@ -136,43 +136,44 @@ class _Search:
         self.inference, self.amplitude = inference, amplitude
         self.sites: tuple[Tensor, Tensor] | None = None
 
-    def n_lengths(self, free: NDArray[np.float64]) -> int:
-        """How many length scales are free."""
-        return len(free) - (self.amplitude is None)
-
-    def read(self, free: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    def read(self, free: Tensor) -> tuple[Tensor, float]:
         """Length scales, in units of the inputs', and amplitude."""
-        values = np.exp(free)
-        amplitude = float(values[-1]) if self.amplitude is None else self.amplitude
-        multiples = values[: self.n_lengths(free)]
-        return self.inputs.shape[1] ** 0.5 * multiples if len(multiples) else np.ones(1), amplitude
+        values = torch.from_numpy(np.exp(free.numpy()))
+        if self.amplitude is not None:
+            multiples, amplitude = values, self.amplitude
+        else:
+            multiples, amplitude = values[:-1], float(values[-1])
+        if not len(multiples):
+            return values.new_ones(1), amplitude
+        return self.inputs.shape[1] ** 0.5 * multiples, amplitude
 
-    def __call__(self, free: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def __call__(self, free: Tensor) -> tuple[float, Tensor]:
         """The value and its gradient."""
         lengths, amplitude = self.read(free)
-        inputs = self.inputs / torch.from_numpy(lengths)
         found = kernel_evidence(
-            inputs, self.y, amplitude, inference=self.inference, start=self.sites
+            self.inputs / lengths, self.y, amplitude, inference=self.inference, start=self.sites
         )
-        if not np.isfinite(found.value):
-            return 1e10, np.zeros_like(free)  # L-BFGS steps back
-        self.sites = found.q.sites
-        by_length, n_lengths = found.by_log_length.numpy(), self.n_lengths(free)
-        slopes = {0: by_length[:0], 1: by_length.sum(keepdims=True)}.get(n_lengths, by_length)
-        usual = np.full(len(free), np.log(_USUAL_LENGTH))
+        if math.isfinite(found.value):
+            self.sites = found.q.sites
+        by_length = found.by_log_length
+        slopes = by_length if len(lengths) > 1 else by_length.sum(0, keepdim=True)
+        usual = torch.full_like(free, math.log(_USUAL_LENGTH))
         if self.amplitude is None:
-            slopes = np.append(slopes, found.by_log_amplitude)
-            usual[-1] = np.log(_USUAL_AMPLITUDE)
+            slopes = torch.cat(
+                [slopes[: len(free) - 1], slopes.new_tensor([found.by_log_amplitude])]
+            )
+            usual[-1] = math.log(_USUAL_AMPLITUDE)
         off = (free - usual) / _LOG_SD
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
 
-    def climb(self, starts: Sequence[NDArray[np.float64]]) -> OptimizeResult:
+    def climb(self, *starts: Tensor) -> Minimum:
         """The best of the maxima that are reached from the starts."""
-        bounds = [(_SHORTEST, _LONGEST)] * self.n_lengths(starts[0])
-        bounds += [(_SMALLEST, _LARGEST)] * (self.amplitude is None)
-        how = {"method": "L-BFGS-B", "bounds": np.log(bounds), "options": {"maxiter": _MAX_ITER}}
-        ends = [minimize(self, start, jac=True, **how) for start in starts]
-        return min(ends, key=lambda end: end.fun)
+        ranges = [(_SHORTEST, _LONGEST)] * len(starts[0])
+        if self.amplitude is None:
+            ranges[-1] = _SMALLEST, _LARGEST
+        bounds, options = torch.tensor(ranges).double().log(), {"maxiter": _MAX_ITER}
+        ends = [minimise(self, start, bounds=bounds, options=options) for start in starts]
+        return min(ends, key=lambda end: end.value)
 
 
 def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:

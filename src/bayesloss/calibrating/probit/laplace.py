@@ -10,7 +10,6 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.probit.whitened_gp import (
@@ -18,8 +17,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
     curvature,
     hazard,
     log_likelihood,
+    warn_if_unsettled,
 )
-from bayesloss.warnings import warn_caller
 
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
 
@@ -60,12 +59,8 @@ def laplace_probit(
 ) -> GaussianWeights:
     """A mode of each data set's posterior and the Gaussian there, or a ConvergenceWarning."""
     q = find_mode(features, y, term, start, max_iter)
-    if not bool(q.converged.all()):
-        warn_caller(
-            f"the mode of {int((~q.converged).sum())} of {len(y)} posteriors was not found in "
-            f"{max_iter} iterations, or is a saddle: use a larger max_iter, or another start",
-            ConvergenceWarning,
-        )
+    within = f"was not found in {max_iter} iterations, or is a saddle"
+    warn_if_unsettled(q, "mode", within, "another start")
     return q
 
 

@@ -23,9 +23,8 @@ from bayesloss.calibrating.probit.expectation_propagation import (
     combine_sites,
     fit_sites,
     standard_normal,
-    warn_if_unsettled,
 )
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights
+from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, warn_if_unsettled
 
 _SETTLED = 1e-8  # the utility's site has settled when no entry changes by more
 
@@ -73,7 +72,8 @@ def tilted_ep(
         settled = change < _SETTLED
         q.write(rows, replace(part, converged=part.converged & settled))
         rows = rows[~settled]
-    warn_if_unsettled(q, "utility's site", f"{rounds} rounds", "a larger max_loss")
+    within = f"did not settle in {rounds} rounds"
+    warn_if_unsettled(q, "utility's site", within, "a larger max_loss")
     # EP's log evidence has the normaliser of q for the utility's site; the utility's own mass under
     # its cavity, and the cavity's normaliser, take its place.
     log_det = -torch.linalg.slogdet(q.covariance)[1]

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss.warnings import warn_caller
 
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
@@ -129,6 +131,19 @@ class GaussianWeights:
             getattr(self, name)[rows] = getattr(part, name)
         for own, new in zip(self.sites or (), part.sites or (), strict=False):
             own[rows] = new
+
+
+def warn_if_unsettled(q: GaussianWeights, what: str, trouble: str, cure: str) -> None:
+    """Warn of data sets that have not converged, with what may help."""
+    unsettled, broken = int((~q.converged).sum()), int((~q.log_evidence.isfinite()).sum())
+    advice = "use a larger max_iter, or "
+    if broken:
+        trouble, advice = f"{trouble}; {broken} have cavities without variance", "use "
+    if unsettled:
+        warn_caller(
+            f"the {what} of {unsettled} of {len(q.mean)} data sets {trouble}: {advice}{cure}",
+            ConvergenceWarning,
+        )
 
 
 def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:

@@ -54,10 +54,6 @@ class HermiteTable:
         other.end = end
         return other
 
-    def to(self, device: torch.device) -> "HermiteTable":
-        """The same table on another device."""
-        return moved([self], device)[0]
-
 
 def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteTable]:
     """The same tables on another device, sent there together."""

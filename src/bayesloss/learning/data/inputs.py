@@ -70,11 +70,16 @@ class Inputs(ABC):
 
     @abstractmethod
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
-        """(z_n - centre) . directions."""
+        """(z_n - centre) . directions, dense ones in these' precision."""
 
-    @abstractmethod
     def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
         """Squared lengths (problems, n) along the k / problems directions of each problem."""
+        out = torch.empty((problems, len(self)), dtype=self.dtype, device=self.device)
+        shape = (problems, directions.shape[1] // problems)
+        for at in gen_batches(max(1, len(self)), _ROWS):
+            along = self.rows(at).along(directions, centre)
+            out[:, at] = along.square_().unflatten(1, shape).sum(2).T
+        return out
 
     @abstractmethod
     def rows(self, chosen: Tensor | slice) -> "Inputs":
@@ -123,20 +128,9 @@ class DenseInputs(Inputs):
         return slopes @ self.Z
 
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
-        return self.Z @ directions - centre @ directions
-
-    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
-        out = self.Z.new_empty((problems, len(self)))
-        shape = (problems, directions.shape[1] // problems)
-        narrow = directions.dtype != self.dtype
-        offset = None if narrow else centre @ directions
-        for part, squares in zip(self.Z.split(_ROWS), out.split(_ROWS, dim=1), strict=True):
-            if narrow:
-                along = (part - centre).to(directions.dtype) @ directions
-            else:
-                along = (part @ directions).sub_(offset)
-            squares[:] = along.square_().unflatten(1, shape).sum(2).T
-        return out
+        if directions.dtype != self.dtype:
+            return (self.Z - centre).to(directions.dtype) @ directions
+        return (self.Z @ directions).sub_(centre @ directions)
 
     def rows(self, chosen: Tensor | slice) -> "DenseInputs":
         return DenseInputs(self.Z[chosen].contiguous())
@@ -178,17 +172,8 @@ class SparseInputs(Inputs):
         return _product(self.Z.T, slopes.T).T
 
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
-        return _product(self.Z, directions) - centre @ directions
-
-    def squared_lengths(self, directions: Directions, centre: PerColumn, problems: int) -> Tensor:
         directions = directions.to(self.dtype)
-        out = torch.empty((problems, len(self)), dtype=self.dtype)
-        shape = (problems, directions.shape[1] // problems)
-        offset = (centre @ directions).numpy()
-        for at in gen_batches(max(1, len(self)), _ROWS):
-            along = torch.from_numpy(self.Z[at] @ directions.numpy() - offset)
-            out[:, at] = along.square_().unflatten(1, shape).sum(2).T
-        return out
+        return _product(self.Z, directions).sub_(centre @ directions)
 
     def scaled_lengths(self, scale: PerColumn, centre: PerColumn) -> PerRow:
         """Sums of scale_j (z_nj - centre_j)^2 over the columns."""

@@ -37,10 +37,7 @@ _EVEN = torch.linspace(0, 0.5, 17, dtype=torch.float64)  # depths of a normal qu
 
 # Depths at either end that the map asks for: of data it sees the points nearest to these levels.
 DEPTHS = torch.cat([_EVEN, 0.5 ** torch.arange(1.0, 65.0, dtype=torch.float64)])
-
-
-def _nothing() -> Tensor:
-    return torch.empty(0, dtype=torch.float64)
+_NOTHING = torch.empty(0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -55,9 +52,9 @@ class RangeMap:
     width: float = 1.0  # of their bulk
     xi: float = 0.0
     lam: float = math.inf
-    knots: Tensor = field(default_factory=_nothing, repr=False)  # the s_k,
-    values: Tensor = field(default_factory=_nothing, repr=False)  # the t_k,
-    slopes: Tensor = field(default_factory=_nothing, repr=False)  # and dt/ds there
+    knots: Tensor = field(default=_NOTHING, repr=False)  # the s_k,
+    values: Tensor = field(default=_NOTHING, repr=False)  # the t_k,
+    slopes: Tensor = field(default=_NOTHING, repr=False)  # and dt/ds there
     reach: float = math.inf
 
     @classmethod

@@ -29,8 +29,13 @@ class FullSteps:
     the way there was gone, and ``moved`` is how far, relative to the scores' size.
     """
 
-    def __init__(self, beta: Float[Tensor, "k d"], scores: Float[Tensor, "k n"]) -> None:
-        self.beta, self.scores = beta, scores
+    def __init__(
+        self,
+        beta: Float[Tensor, "k d"],
+        scores: Float[Tensor, "k n"],
+        weight: Float[Tensor, " n"],
+    ) -> None:
+        self.beta, self.scores, self._weight = beta, scores, weight
         self.strength = torch.ones_like(beta[:, 0])
         self.fit_strength, self.fraction = self.strength.clone(), self.strength.clone()
         self.moved = torch.full_like(self.strength, math.inf)
@@ -50,25 +55,18 @@ class DampedSteps(FullSteps):
     hardly shorter goes only 2/3 of the way, then 1/2, 2/5, ..., lest rounds go in circles.
     """
 
-    def __init__(
-        self,
-        beta: Float[Tensor, "k d"],
-        scores: Float[Tensor, "k n"],
-        weight: Float[Tensor, " n"],
-    ) -> None:
-        super().__init__(beta, scores)
-        self._weight, self._ahead = weight, scores[:, :0]  # no way as yet
+    _ahead: Tensor | None = None  # no way as yet
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
         """Go towards the fit of a round; the factor of its weights."""
-        scores = _some(self.scores, active)
+        scores = some_rows(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)
         factor = torch.where((factor > 0) & factor.isfinite(), factor, 1.0)
         ahead = fit.scores.mul_(factor[:, None]).sub_(scores)
         way = self._size(ahead)
-        if number > _ANYWHERE:
-            before = _some(self._ahead, active)
+        if number > _ANYWHERE and self._ahead is not None:
+            before = some_rows(self._ahead, active)
             way_before = self._size(before)
             turns = (ahead * before) @ self._weight < _TURN * way * way_before
             step = self.fraction[active]
@@ -82,7 +80,7 @@ class DampedSteps(FullSteps):
         for k, part, row in zip(active, step, ahead, strict=True):
             self.scores[k].addcmul_(part, row)
         if number >= _ANYWHERE:  # from then on the next way is compared with it
-            if not self._ahead.numel():
+            if self._ahead is None:
                 self._ahead = torch.zeros_like(self.scores)
             self._ahead[active] = ahead
         return factor
@@ -111,6 +109,6 @@ class BestRound(Generic[T]):
             self.evidence, self.kept = evidence, state()
 
 
-def _some(rows: Tensor, chosen: list[int]) -> Tensor:
+def some_rows(rows: Tensor, chosen: list[int]) -> Tensor:
     """Some of the rows: themselves if all are chosen, else a copy."""
     return rows if len(chosen) == len(rows) else rows[chosen]

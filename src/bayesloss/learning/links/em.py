@@ -13,6 +13,7 @@ its best, and returns to :class:`~bayesloss.learning.links.damped_steps.BestRoun
 is then poor, too, under a prior for which f and -f are one model, and the nearest Gaussian serves.
 """
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps
+from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps, some_rows
 from bayesloss.learning.links.link_model import Link, LinkModel
 from bayesloss.learning.sources.grid import grid_size
 from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
@@ -49,6 +50,8 @@ _MOVED = 0.5
 _PATIENCE = 3  # rounds in a row that may find the held-out evidence so many nats below the best,
 _STRONG = 3.0  # which by the usual scale of Bayes factors is strong evidence,
 _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many rows err by more
+
+_Round = tuple[Link, Tensor, Tensor, Tensor]  # a problem's link, weights, scores and seen scores
 
 
 class EM(ABC):
@@ -136,9 +139,9 @@ class LinkEM(EM):
         self.data, self.model, self.tol, self.leave_one_out = data, model, tol, leave_one_out
         # The scores are without the offset, with which nu_0 begins.
         beta, scores = fixed.beta.clone(), fixed.scores - fixed.offset[:, None]
-        self.steps, self.slopes = FullSteps(beta, scores), dict[int, Slopes]()
+        steps = FullSteps if leave_one_out is None else DampedSteps
+        self.steps, self.slopes = steps(beta, scores, data.weight), dict[int, Slopes]()
         if leave_one_out is not None:
-            self.steps = DampedSteps(beta, scores, data.weight)
             loss = model.likelihood.loss
             each = by_parts(lambda x: loss.log_probabilities(x)[1].unbind(), fixed.scores)
             self.slopes = dict(enumerate(zip(*each, strict=True)))
@@ -147,7 +150,7 @@ class LinkEM(EM):
         self.active = list(range(len(self.links)))
         self.seen, self.influences = torch.empty_like(scores), dict[int, Influence]()
         few = leave_one_out is not None and data.total < _FEW_A_COLUMN * beta.shape[1]
-        self.best = [BestRound[_Kept](-_STRONG) for _ in self.links] if few else []
+        self.best = [BestRound[_Round](-_STRONG) for _ in self.links] if few else []
         names = ("log_evidence", "expected_before", "expected", "change")
         self.history: dict[str, list[Tensor]] = {name: [] for name in names}
 
@@ -170,7 +173,7 @@ class LinkEM(EM):
             joint = LogJoint(some[k].prior, likelihood, observed)  # eq. (12), given beta
             some[k].fit(joint, penalties[k], n, by_nearest=bool(self.best))
             if self.best:
-                self.best[k].look(some[k].posterior.log_evidence, partial(self._kept, k))
+                self.best[k].look(some[k].posterior.log_evidence, partial(self._round, k))
         self._record("log_evidence", [link.posterior.log_evidence for link in some.values()])
         # Held-out scores keep their size. Where they stand still, and the evidence with them, all
         # that drifts is by how much their penalty counts.
@@ -202,7 +205,7 @@ class LinkEM(EM):
             free_offset=False,
             tol=self.tol,
             max_iter=_WEIGHT_STEPS,
-            scores=steps.scores if len(active) == len(steps.scores) else steps.scores[active],
+            scores=some_rows(steps.scores, active),
             strength=steps.strength[active],
         )
         size = before.norm(dim=1).clamp_min(torch.finfo(before.dtype).tiny)
@@ -220,17 +223,15 @@ class LinkEM(EM):
     def result(self, unsettled: Sequence[str] = ()) -> LinkFit:
         """The last round, or the best; with the names of what had not settled."""
         steps, unsettled = self.steps, list(unsettled)
-        for k, best in enumerate(self.best):
-            if best.n_worse and best.kept is not None:
-                kept, link = best.kept, self.links[k]
-                link.posterior, link.low, link.high = kept.posterior, kept.low, kept.high
-                steps.beta[k], steps.scores[k], self.seen[k] = kept.beta, kept.scores, kept.seen
         if self.active:
             gain = max(self.links[k].gain for k in self.active)
             unsettled.append(
                 f"EM (its last round still changed the evidence by {gain:.2g} a datum)"
             )
         lost = [k for k, link in enumerate(self.links) if not link.found]
+        for k, best in enumerate(self.best):
+            if best.n_worse and best.kept is not None:
+                self.links[k], steps.beta[k], steps.scores[k], self.seen[k] = best.kept
         return LinkFit(
             beta=steps.beta,
             scores=steps.scores,
@@ -260,21 +261,16 @@ class LinkEM(EM):
     def _measure(self, links: Mapping[int, Link]) -> dict[int, float]:
         """Keep the range of the scores of some problems, and return their penalties."""
         squares = self.steps.strength * self.steps.beta.square().sum(dim=1)
-        facts = [
-            torch.stack(
-                [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
-            )
+        ends = [
+            [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
             for k in links
         ]
-        penalties = {}
-        for (k, link), (low, high, reach, square) in zip(
-            links.items(), torch.stack(facts).tolist(), strict=True
-        ):
-            if low == high:  # constant inputs: one node would do
-                high = low + link.prior.kernel.edge
-            link.low, link.high, link.reach = low, high, reach
-            penalties[k] = 0.5 * self.data.ridge * square
-        return penalties
+        facts = torch.stack([torch.stack(each) for each in ends]).tolist()
+        for link, (low, high, reach, _) in zip(links.values(), facts, strict=True):
+            # Of constant inputs one node would do.
+            link.low, link.high = low, high if low < high else low + link.prior.kernel.edge
+            link.reach = reach
+        return {k: 0.5 * self.data.ridge * fact[-1] for k, fact in zip(links, facts, strict=True)}
 
     def _on_grids(self, sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
         """Problems, and their data on grids with these numbers of nodes."""
@@ -293,22 +289,9 @@ class LinkEM(EM):
         row[self.active] = row.new_tensor(values) if isinstance(values, list) else values
         self.history[name].append(row)
 
-    def _kept(self, k: int) -> "_Kept":
-        link, steps = self.links[k], self.steps
-        rows = (steps.beta[k].clone(), steps.scores[k].clone(), self.seen[k].clone())
-        return _Kept(link.posterior, link.low, link.high, *rows)
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """What the best round of a problem leaves behind."""
-
-    posterior: Posterior
-    low: float
-    high: float
-    beta: Tensor
-    scores: Tensor
-    seen: Tensor
+    def _round(self, k: int) -> _Round:
+        rows = (self.steps.beta[k].clone(), self.steps.scores[k].clone(), self.seen[k].clone())
+        return copy.copy(self.links[k]), *rows
 
 
 def _expectation(tables: Sequence[HermiteTable], labels: Tensor) -> LogProbability:

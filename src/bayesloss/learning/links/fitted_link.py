@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from bayesloss.arrays import as_float64, as_points
+from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
@@ -170,7 +171,6 @@ def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
 def _central(
     values: NDArray[np.float64], level: float, x: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    if not 0 < level < 1:
-        raise ValueError(f"expected a level in (0, 1), got {level}")
+    check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return _shaped(low, x), _shaped(high, x)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable
+from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.links.damped_steps import BestRound
 from bayesloss.learning.links.em import EM
@@ -144,15 +144,17 @@ class JointEM(EM):
         features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]
         rivals = list(self.modes) or range(len(priors))  # all, in the first round
         joints = {i: SoftmaxJoint.of(priors[i], level, features, labels, weight) for i in rivals}
-        choice = choose_prior(joints, self.modes, joints[max(joints)].prior.location, _BEHIND)
-        self.modes, joint, mode = choice.modes, choice.joint, choice.mode
+        start = joints[max(joints)].prior.location
+        best, log_evidence, modes = choose_prior(joints, self.modes, start, _BEHIND)
+        self.modes = {i: each.Gamma for i, each in modes.items()}
+        joint, mode = joints[best], modes[best]
         return JointFit(
             beta=self.scale * self.fits.beta,
             scores=scores,
             prior=joint.each,
             mode=mode.Gamma.reshape(len(level), -1),
             root=joint.root(mode.Gamma, mode.curvature),
-            log_evidence=choice.log_evidence,
+            log_evidence=log_evidence,
             least_curvature=mode.least_curvature,
             history=(),
             unsettled=() if mode.converged else ("the search for the sources",),
@@ -166,7 +168,8 @@ def _tabulated(fit: JointFit, scale: float) -> Sources:
     table = HermiteTable(
         nodes, fit.prior.source(nodes, fit.mode), fit.prior.derivative(nodes, fit.mode)
     )
-    table = table.constant_beyond(fit.prior.kernel.edge).to(fit.scores.device)
+    table = table.constant_beyond(fit.prior.kernel.edge)
+    (table,) = moved([table], fit.scores.device)
     row = torch.arange(len(fit.mode), device=fit.scores.device)[:, None]
 
     def sources(scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -86,8 +86,9 @@ class Link:
     def choose_prior(self, likelihood: Bernoulli, data: Observations) -> None:
         """Take the prior with the highest evidence, and its mode."""
         joints = {i: LogJoint(self.family[i], likelihood, data) for i in self.rivals}
-        choice = choose_prior(joints, self.modes, self.Gamma, _BEHIND)
-        self.prior, self.Gamma, self.modes = choice.joint.prior, choice.mode.Gamma, choice.modes
+        best, _, modes = choose_prior(joints, self.modes, self.Gamma, _BEHIND)
+        self.modes = {i: mode.Gamma for i, mode in modes.items()}
+        self.prior, self.Gamma = self.family[best], self.modes[best]
 
     def fit(self, joint: LogJoint, penalty: float, n: float, *, by_nearest: bool) -> None:
         """Newton's method from the mode of the round before, and the evidence there."""

@@ -6,8 +6,6 @@ Evidences move together in later rounds: a prior clearly behind is not looked at
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from torch import Tensor
 
@@ -15,31 +13,20 @@ from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.inference.newton import Mode, find_modes
 
 _NEAR = 1e-6  # nats that a mode may be short of: no evidence feels them
-J = TypeVar("J", bound=LogDensity)
-
-
-@dataclass(frozen=True)
-class Choice(Generic[J]):
-    """The density with the highest evidence, its mode, and those of all priors not far behind."""
-
-    place: int
-    joint: J
-    mode: Mode
-    log_evidence: float
-    modes: dict[int, Tensor]
 
 
 def choose_prior(
-    joints: Mapping[int, J], modes: Mapping[int, Tensor], start: Tensor, behind: float
-) -> Choice[J]:
-    """The prior with the highest evidence among joint densities by index, the stiffest last.
+    joints: Mapping[int, LogDensity], known: Mapping[int, Tensor], start: Tensor, behind: float
+) -> tuple[int, float, dict[int, Mode]]:
+    """The prior with the highest evidence, this evidence, and the modes of those near it.
 
-    ``modes`` are those of the round before; a prior without one, or ``behind`` the best, is out.
+    Joint densities have indices, the stiffest prior the last. Modes are ``known`` of the round
+    before; a prior without one, or ``behind`` the best, is out.
     """
-    found = find_modes(joints, start, modes, exact=_NEAR)
+    modes = find_modes(joints, start, known, exact=_NEAR)
     values = {
-        i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in found.items()
+        i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in modes.items()
     }
     best = max(values, key=lambda i: values[i])
-    near = {i: found[i].Gamma for i, value in values.items() if value >= values[best] - behind}
-    return Choice(best, joints[best], found[best], values[best], near)
+    near = {i: mode for i, mode in modes.items() if values[i] >= values[best] - behind}
+    return best, values[best], near

@@ -23,23 +23,19 @@ _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
 
 
-def table_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
-    """Nodes for functions of nu: 800 a period, for scores up to `reach`, at most three periods."""
-    return _equal_steps(prior, reach, _NODES)
+def table_nodes(
+    prior: SourcePrior[TrigonometricKernel], reach: float = math.inf, n_half: int = _NODES
+) -> Tensor:
+    """Equal steps, 800 a period, for scores up to `reach`, at most three periods."""
+    edge = trigonometric(prior, "whose periods the table covers").edge
+    periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
+    end, steps = periods * edge, 2 * periods * n_half
+    return torch.linspace(-end, end, steps + 1, dtype=torch.float64)
 
 
 def enough_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
     """The same periods with nodes for M: twelve per wave of the highest harmonic."""
-    return _equal_steps(prior, reach, 6 * prior.kernel.n_basis)
-
-
-def _equal_steps(prior: SourcePrior[TrigonometricKernel], reach: float, n_half: int) -> Tensor:
-    """Nodes with n_half steps for each half period."""
-    edge = trigonometric(prior, "whose periods the table covers").edge
-    periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
-    return torch.linspace(
-        -periods * edge, periods * edge, 2 * periods * n_half + 1, dtype=torch.float64
-    )
+    return table_nodes(prior, reach, 6 * prior.kernel.n_basis)
 
 
 def expected_log_probabilities(

@@ -147,36 +147,27 @@ class LeaveOneOut:
         form = self._form_wide if self._wide else self._form
         for some in (new[i : i + at_once] for i in range(0, len(new), at_once)):
             sums = {k: on_host[k][0] for k in some}
-            formed = form({k: curvatures[k] for k in some}, sums, copies)
-            known |= {
-                k: replace(each, shift=known[k].shift if k in known else None)
-                for k, each in formed.items()
-            }
-        return {
-            k: self._shifted(known[k], totals[k], self._own(k, each), strength[k], step[k])
-            for k, each in slopes.items()
-            if on_host[k][0] != 0
-        }
+            known |= form({k: curvatures[k] for k in some}, sums, copies)
+        found = {}
+        for k, (zeros, ones) in slopes.items():
+            if on_host[k][0] != 0:
+                own = torch.where(self._data.labels[k] == 1, ones, zeros)
+                shift = self._shift(known[k], totals[k], own, strength[k])
+                former = before[k].shift if before and k in before else None
+                if former is not None and step[k] < 1:
+                    shift = torch.lerp(former, shift, step[k])
+                found[k] = replace(known[k], shift=shift)
+        return found
 
-    def _own(self, problem: int, slopes: Slopes) -> Tensor:
-        """The slopes of the observed labels, as a new tensor."""
-        return torch.where(self._data.labels[problem] == 1, slopes[1], slopes[0])
-
-    def _shifted(
-        self, known: Influence, total: Tensor, shift: Tensor, strength: float, step: float
-    ) -> Influence:
-        """A problem's influence with the shift; the slopes of the labels are overwritten."""
+    def _shift(self, known: Influence, total: Tensor, shift: Tensor, strength: float) -> Tensor:
+        """What a problem's data add to their scores, in place of the slopes of the labels."""
         share = known.penalty_share
         # By how much H rose since it was formed, on average.
         rise = share + (1 - share) * (total / (self._data.weight @ known.curvature))
         shift = shift.div_(strength * rise)
         if isinstance(known.leverage, list):
-            shift = _grouped(known.leverage, shift.mul_(self._data.weight))
-        else:
-            shift.mul_(known.leverage).mul_(known.copies)
-        if step < 1 and known.shift is not None:
-            shift = torch.lerp(known.shift, shift, step)
-        return replace(known, shift=shift)
+            return _grouped(known.leverage, shift.mul_(self._data.weight))
+        return shift.mul_(known.leverage).mul_(known.copies)
 
     def _change(self, known: Influence | None, curvature: Tensor, total: Tensor) -> Tensor:
         """How far H is from the one formed, by shape and penalty's share; infinite if none is."""
@@ -226,21 +217,14 @@ class LeaveOneOut:
         of_roots, of_turned = most[: len(roots)], most[len(roots) :]
         leverages = self._squares(torch.cat(turned, dim=1), len(roots), max(of_turned))
         if wider:
-            # What stands for several data is seen with the weight that it is left out with.
-            large = torch.stack(
-                [
-                    (copies[k].clamp_min(1) if self._equal_rows is not None else 1.0) * d * leverage
-                    > _LARGE
-                    for (k, d), leverage in zip(curvatures.items(), leverages, strict=True)
-                ]
-            )
-            rows = large.flatten().nonzero()[:, 0].remainder_(len(self._inputs))
-            split = rows.split(large.sum(1).tolist())
-            for leverage, root, largest, chosen in zip(
-                leverages, roots.values(), of_roots, split, strict=True
-            ):
+            known = torch.stack([*curvatures.values()]) * leverages
+            if self._equal_rows is not None:  # what stands for several data is left out as these
+                known *= torch.stack([*copies.values()]).clamp_min_(1)
+            large = known > _LARGE
+            rows = large.nonzero()[:, 1].split(large.sum(1).tolist())
+            for at, (root, chosen) in enumerate(zip(roots.values(), rows, strict=True)):
                 for some in chosen.split(_MANY):
-                    leverage[some] = self._squares(root, 1, largest, some)[0]
+                    leverages[at, some] = self._squares(root, 1, of_roots[at], some)[0]
         return {
             k: self._without_own(curvatures[k], shares[k], copies[k], leverage)
             for k, leverage in zip(roots, leverages, strict=True)

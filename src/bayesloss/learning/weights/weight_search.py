@@ -68,10 +68,9 @@ def maximise_weights(
     iteration takes. ``scores`` are those at the start; ``strength`` multiplies the penalty.
     """
     search = _Search(data, log_probability, free_offset, strength)
-    given = scores is not None
     at = search.evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
     begin, n_iter = at.objective, 0
-    pulled = search.pull_back(at.slopes)
+    pulled = data.pull_back(at.slopes) / data.total
     along, slope, gain = search.gradients(at, pulled)
     memory = Memory(along)
     moving = torch.nonzero(torch.maximum(slope, gain) > tol)[:, 0]
@@ -79,11 +78,11 @@ def maximise_weights(
         rows = search.rows_of(moving)
         direction = torch.zeros_like(along)
         direction[moving] = memory.direction(along)[moving]
-        # The scores that were given stay; those of the search move in place.
-        keep = given and n_iter == 0
-        at, step = search.line(at, direction, (along * direction).sum(1), rows, keep=keep)
+        # The scores at the start stay; those of the search move in place.
+        slope = (along * direction).sum(1)
+        at, step = search.line(at, direction, slope, rows, keep=n_iter == 0)
         slopes = at.slopes if len(rows) == len(beta) else at.slopes[rows]
-        pulled = pulled.index_copy(0, rows, search.pull_back(slopes))
+        pulled = pulled.index_copy(0, rows, data.pull_back(slopes) / data.total)
         before = along
         along, slope, gain = search.gradients(at, pulled)
         memory.add(step[:, None] * direction, before - along)
@@ -125,6 +124,7 @@ class _Search:
     ) -> None:
         self._data, self._log_probability = data, log_probability
         self._free_offset, self._joint = free_offset, data.n_joint
+        self._blocks = data.coordinates.blocks(data.n_joint)
         one = data.centre.new_ones(())
         self._ridge = data.ridge * (one if strength is None else strength)
 
@@ -133,10 +133,6 @@ class _Search:
         mean = values @ self._data.weight / self._data.total
         objective = self._total(mean - 0.5 * self._ridge * beta.square().sum(1))
         return _Point(beta, offset, scores, objective, slopes.mul_(self._data.weight))
-
-    def pull_back(self, slopes: Tensor) -> Tensor:
-        """The gradients in the weights, but for the penalty's part, of any rows."""
-        return self._data.pull_back(slopes) / self._data.total
 
     def gradients(self, at: _Point, pulled: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Along the coordinates, (P, any); the largest in the weights; the gain in sight."""
@@ -186,10 +182,6 @@ class _Search:
 
         step = step_sizes(along, at.objective, slope)
         return moved, step
-
-    @property
-    def _blocks(self) -> int:
-        return self._data.coordinates.blocks(self._joint)
 
     def _total(self, rows: Tensor) -> Tensor:
         return rows.unflatten(0, (-1, self._joint)).sum(1)
