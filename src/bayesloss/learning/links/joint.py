@@ -151,7 +151,7 @@ class JointEM(EM):
             scores=scores,
             prior=joint.each,
             mode=mode.Gamma.reshape(len(level), -1),
-            root=joint.root(mode.Gamma, mode.curvature),
+            root=joint.root(mode.curvature),
             log_evidence=choice.log_evidence,
             least_curvature=mode.least_curvature,
             history=(),
