@@ -376,7 +376,8 @@ def test_bands_cover():
 def test_no_gaussian_at_a_saddle():
     prior, likelihood = prior_of(ISGP), Gaussian(25.0)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, *simulate()))
-    mode = Mode(prior.location, torch.eye(0), least_curvature=-0.5, converged=False, n_iter=0)
+    curvature = joint.curvature(prior.location)
+    mode = Mode(prior.location, curvature, least_curvature=-0.5, converged=False, n_iter=0)
     with pytest.raises(ValueError, match=r"positive definite, got a least curvature of -0\.5"):
         approximate(joint, mode)
 
