@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bayesloss import kernels
 from bayesloss.kernels import SquaredExponential
 
 
@@ -28,14 +27,11 @@ def test_several_dimensions():
     np.testing.assert_allclose(kernel(x, z), expected, rtol=1e-13)
 
 
-def test_no_array_of_n_by_m_by_dimension(monkeypatch):
+def test_no_array_of_n_by_m_by_dimension():
     kernel = SquaredExponential(a=0.1)
     x, z = torch.randn((2, 50, 20), generator=torch.Generator().manual_seed(0)).double()
     whole = kernel(x, z)
-    monkeypatch.setattr(kernels, "_BLOCK", 3 * z.numel())
-    assert kernel(x, z).equal(whole)  # blocks of three rows
     assert torch.vmap(kernel.__call__)(x[None], z[None])[0].equal(whole)
-    monkeypatch.undo()
 
     largest = 0
 
@@ -69,7 +65,7 @@ def test_gradients_flow():
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_bad_hyper_parameters(name, bad):
-    with pytest.raises(ValueError, match=f"expected a finite number {name} > 0, got {name}="):
+    with pytest.raises(ValueError, match=f"expected a finite {name} > 0, got {name}="):
         SquaredExponential(**({"a": 1.0, "b": 1.0} | {name: bad}))
 
 

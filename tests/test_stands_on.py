@@ -84,7 +84,7 @@ def test_what_a_failing_test_says(tmp_path):
     assert "eq. (8)" in helped[1]
     # What raised, who called it, and what the test called.
     heads = [line.partition(":")[0] for line in refused]
-    assert heads[:2] == ["raised in laplace.check_data", "called by laplace.laplace"]
+    assert heads[:2] == ["raised in log_joint.check_data", "called by log_joint.LogJoint.of"]
     assert "laplace.laplace" in heads[2:]
     assert checked[0].startswith("monotone.ISGPRegressor: ")
     assert checked[1].startswith("=====")

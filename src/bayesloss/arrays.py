@@ -1,5 +1,7 @@
 """Numbers in, float64 tensors out: the conversions that every module shares."""
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -23,6 +25,14 @@ def as_number(value: float | Tensor) -> float:
 def as_scalar(value: float | Tensor) -> Tensor:
     """A hyper-parameter as a float64 tensor of shape (), its gradient kept."""
     return torch.as_tensor(value, dtype=torch.float64)
+
+
+def as_positive(value: float | Tensor, name: str, above: float = 0.0) -> Tensor:
+    """The same, or a ValueError where it is no finite number above another."""
+    number = as_scalar(value)
+    if number.ndim or not above < as_number(number) < math.inf:
+        raise ValueError(f"expected a finite {name} > {above:g}, got {name}={number.tolist()}")
+    return number
 
 
 def as_points(x: Tensor, name: str = "x") -> Tensor:

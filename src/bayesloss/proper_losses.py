@@ -7,9 +7,9 @@ y = 1. Three functions determine a proper loss, and each other:
 * its canonical link :math:`-\underline{L}'`, which takes probabilities to scores;
 * its weight :math:`-\underline{L}''`, the slope of that link.
 
-Equation (1) needs the normalisation :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and
-right prediction costs nothing. Links and losses at u = 0 and u = 1, and probabilities at infinite
-scores, are limits, never ``nan``; derivatives are for the open interval.
+Equation (1) needs :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and right prediction
+costs nothing. Values at u = 0, u = 1 and infinite scores are limits, never ``nan``; derivatives are
+for the open interval.
 """
 
 import math
@@ -88,13 +88,9 @@ class ProperLoss(ABC):
         Three tensors of shape (2, ...): log(1 - u) and log u, accurate in both tails, and their
         first and second derivatives by a. A bounded canonical link raises a ValueError.
         """
-        one = self._log_probability(_scores(a))
-        if not self.symmetric:
-            zero = self._log_complement(_scores(a))
-        else:  # 1 - u(a) = u(-a)
-            mirrored = self._log_probability(-_scores(a))
-            zero = (mirrored[0], -mirrored[1], mirrored[2])
-        value, first, second = map(torch.stack, zip(zero, one, strict=True))
+        a = _scores(a)
+        by_label = zip(self._log_complement(a), self._log_probability(a), strict=True)
+        value, first, second = map(torch.stack, by_label)
         return value, first, second
 
     def log_likelihood(self, y: ArrayLike | Tensor, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor]:
@@ -140,8 +136,9 @@ class ProperLoss(ABC):
         )
 
     def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for one minus the inverse link, where the loss is not symmetric."""
-        raise NotImplementedError
+        """The same for one minus the inverse link: of a symmetric loss 1 - u(a) = u(-a)."""
+        value, first, second = self._log_probability(-a)
+        return value, -first, second
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -326,7 +323,7 @@ class SkewedLogLoss(ProperLoss):
     def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # 1 - s^k = (1 - s) total, total = 1 + s + ... + s^(k - 1): no small difference is taken.
         b, k = a + self._shift, self.power
-        s, rest, u = torch.sigmoid(b), torch.sigmoid(-b), torch.exp(-k * _softplus(-b))
+        s, rest, u = torch.sigmoid(b), torch.sigmoid(-b), self._inverse_link(a)
         total = torch.stack([s**j for j in range(k)]).sum(0)
         spread = torch.stack([(k - j) * s**j for j in range(k)]).sum(0)
         value = torch.where(s < 0.5, torch.log1p(-u), torch.log(total) - _softplus(b))

@@ -4,7 +4,7 @@ import sys
 import warnings
 
 # Whose lines stand between a user's call and ours: decorators, pipelines, cross-validation.
-_BETWEEN = ("bayesloss.", "beartype.", "jaxtyping.", "joblib.", "sklearn.", "torch.")
+_BETWEEN = ("bayesloss.", "beartype.", "contextlib", "jaxtyping.", "joblib.", "sklearn.", "torch.")
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:

@@ -157,7 +157,7 @@ class TestRivalPriors:
         assert list(found) == [2, 1, 0]
         for i, mode in found.items():
             assert mode.converged
-            whitened = joints[i].root(mode.Gamma).T @ joints[i].derivatives(mode.Gamma)[0]
+            whitened = joints[i].root(mode.curvature).T @ joints[i].derivatives(mode.Gamma)[0]
             assert float(whitened.abs().max()) < 1e-6
 
     def test_known_modes_are_where_their_searches_begin(self, kind):

@@ -149,9 +149,9 @@ class TestKernel:
             ({"n_basis": 0}, "expected n_basis even and at least 2, got n_basis=0"),
             ({"n_basis": 7}, "expected n_basis even and at least 2, got n_basis=7"),
             ({"n_basis": 2.5}, "expected n_basis even and at least 2, got n_basis=2.5"),
-            ({"b": 0.0}, "expected a finite b > 0 or None, got b=0.0"),
-            ({"b": -2.0}, "expected a finite b > 0 or None, got b=-2.0"),
-            ({"b": math.nan}, "expected a finite b > 0 or None, got b=nan"),
+            ({"b": 0.0}, "expected a finite b > 0, got b=0.0"),
+            ({"b": -2.0}, "expected a finite b > 0, got b=-2.0"),
+            ({"b": math.nan}, "expected a finite b > 0, got b=nan"),
         ],
     )
     def test_bad_hyper_parameters_are_refused(self, settings, message):

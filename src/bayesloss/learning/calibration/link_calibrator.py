@@ -39,8 +39,7 @@ from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, ch
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
 from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.grid import grid_size
-from bayesloss.learning.sources.priors import CentredISGP, SourcePrior
+from bayesloss.learning.sources.priors import CentredISGP, SourcePrior, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 

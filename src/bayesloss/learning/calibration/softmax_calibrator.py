@@ -235,9 +235,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
 
         found = minimise(differentiated(objective), logits.new_zeros(K * (K + 1)), options=_SEARCH)
-        mode = np.eye(K, K + 1) + found.point.reshape(K, K + 1).numpy()
+        mode = np.eye(K, K + 1) + found.x.reshape(K, K + 1)
         self.matrix_, self.intercept_ = mode[:, :K].copy(), mode[:, K].copy()
-        return found.converged
+        return bool(found.success)
 
     def _fit_sources(self, u: Tensor, loss: "_Loss") -> bool:
         """All sources together, in units of their priors' standard deviations."""
@@ -265,9 +265,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
 
         found = minimise(differentiated(objective), u.new_zeros(location.numel()), options=_SEARCH)
-        Gamma = location + found.point.reshape(location.shape) * spread
+        Gamma = location + torch.from_numpy(found.x).reshape(location.shape) * spread
         self._sources = list(zip(priors, Gamma, strict=True))
-        return found.converged
+        return bool(found.success)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
         check_is_fitted(self)

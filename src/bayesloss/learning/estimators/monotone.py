@@ -336,8 +336,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def _mixture(self, found: EvidenceMaximum[Gaussian], data: Observations) -> PosteriorMixture:
         if not self.average_hyperparameters:
             return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
-        with fixed_threads(1), torch.inference_mode(False):  # the average differentiates
-            return average_hyperparameters(found.posterior, data)
+        return average_hyperparameters(found.posterior, data)
 
     def _direction(self, moments: Moments) -> bool:
         if self.increasing != "auto":

@@ -1,14 +1,13 @@
 """Many rows of smooth features of one variable, rotated into few.
 
-A squared error needs of (features(x), y) only the inner products of columns, and the triangular
-factor of a QR decomposition keeps them, by n F^2 products. On a cell [a, b] where the features are
-to the last digit polynomials of degree q - 1,
+A squared error needs of (features(x), y) only the inner products of columns, which the triangular
+factor of a QR decomposition keeps, by n F^2 products. On a cell [a, b] where the features are to
+the last digit, as is checked, polynomials of degree q - 1,
 
     features(x) = T(t) C,   t = (2 x - a - b) / (b - a),
 
-with T the q Chebyshev polynomials and C from interpolation at their nodes. The few rows R_T C, R_y,
-with R the triangular factor of (T(t), y), then replace the cell's data, by n q^2 products. Where
-interpolation, checked between the nodes, is not exact, a cell's rows stay.
+with T the q Chebyshev polynomials and C by interpolation at their nodes. The few rows R_T C, R_y,
+R the triangular factor of (T(t), y), then replace the cell's data, by n q^2 products.
 """
 
 import math

@@ -6,16 +6,14 @@ of the log evidence, taken at the mode, has two parts:
     dA/dTheta = partial_Theta A + (dGamma/dTheta)^T partial_Gamma A,
     dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
 
-The second line follows by differentiating grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D
-prints it with a minus sign. As in Skaug and Fournier (2006) automatic differentiation supplies the
-derivatives, here on condensed data: O(M^4) an evaluation, however many data there are.
+The second line follows from grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D prints it
+with a minus sign. As in Skaug and Fournier (2006) automatic differentiation supplies derivatives,
+here on condensed data: O(M^4) an evaluation, however many data there are.
 
-Laplace's own approximation is unbounded: where a mode merges with its twin at -w, or with a saddle
-point, det H goes to zero. The evidence lower bound of the *same* Gaussian cannot exceed the truth,
-equals Laplace's where the posterior is Gaussian, and prefers hyper-parameters at which the
-Gaussian, which predicts, can be trusted. So the bound is maximised; ``objective="laplace"`` is the
-paper's recipe. For labels the bound is slightly lower still, see
-:meth:`bayesloss.learning.inference.likelihoods.Bernoulli.expected_log_density`.
+Laplace's approximation, the paper's, is unbounded: det H goes to zero where a mode merges with its
+twin at -w, or with a saddle point. The evidence lower bound of the *same* Gaussian cannot exceed
+the truth, equals Laplace's where the posterior is Gaussian, and prefers hyper-parameters at which
+the Gaussian can be trusted: so the bound is maximised by default.
 """
 
 import math
@@ -30,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
-from bayesloss.learning.inference.laplace import Posterior, approximate, check_data
+from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
@@ -104,18 +102,17 @@ def theta_of(joint: LogJoint) -> Float[Tensor, " p"]:
 
 def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
     """The same joint density at other hyper-parameters; c and M stay."""
-    old, own = joint.prior.kernel, joint.likelihood.hyper_parameters
-    kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=old.c, n_basis=old.n_basis)
-    prior = type(joint.prior)(kernel.scaled(theta[1].exp()), mu=theta[3], gamma=theta[2].exp())
-    likelihood = joint.likelihood.replace(**dict(zip(own, theta[4:].exp(), strict=True)))
+    kernel = joint.prior.kernel.scaled(theta[1].exp(), a=1 + theta[0].exp())
+    prior = type(joint.prior)(kernel, mu=theta[3], gamma=theta[2].exp())
+    own = zip(joint.likelihood.hyper_parameters, theta[4:].exp(), strict=True)
+    likelihood = joint.likelihood.replace(**dict(own))
     return LogJoint(prior, likelihood, joint.data)
 
 
 def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
     """The same prior at another a, its prior variance k(0, 0) kept."""
     old = trigonometric(prior, "whose smoothness a the evidence chooses")
-    kernel = TrigonometricKernel(a=a, c=old.c, n_basis=old.n_basis)
-    return type(prior)(kernel.scaled(old.variance), mu=prior.mu, gamma=prior.gamma)
+    return type(prior)(old.scaled(old.variance, a=a), mu=prior.mu, gamma=prior.gamma)
 
 
 def evidence_gradient(
@@ -134,29 +131,23 @@ def evidence_gradient(
     if objective == "variational":
         q, _ = nearest(joint, mode)
         # q makes the bound stationary: the partial derivative is the whole one.
-        (slope,) = torch.autograd.grad(_expected_log_joint(joint, q), theta)
+        with torch.no_grad():
+            moments = joint.moments(q.mode, q.root, joint.slopes(q.mode))
+        bound = GaussianBound(joint).fit(*moments) - joint.divergence(q.mode, q.root)
+        (slope,) = torch.autograd.grad(bound, theta)
         return q.log_evidence, slope, mode
     Gamma = mode.Gamma.detach().requires_grad_()
     value = joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
     partial_theta, partial_Gamma = torch.autograd.grad(value, (theta, Gamma), retain_graph=True)
     # (dGamma/dtheta)^T v = d/dtheta [grad_Gamma log p(D, Gamma) . H^-1 v], with H^-1 v fixed.
-    root = joint.root(Gamma).detach()
+    root = joint.root(mode.curvature).detach()
     direction = root @ (root.T @ partial_Gamma)  # H^-1, eq. (11)
     (score,) = torch.autograd.grad(joint(Gamma), Gamma, create_graph=True)
     (drift,) = torch.autograd.grad(score @ direction, theta)
     return float(value.detach()), partial_theta + drift, mode  # appendix D
 
 
-def _expected_log_joint(joint: LogJoint, q: Posterior) -> Float[Tensor, ""]:
-    """The part of q's bound that depends on the hyper-parameters, with q fixed."""
-    prior, bound = joint.prior, GaussianBound(joint)
-    with torch.no_grad():
-        moments = bound.moments(q.mode, q.root, bound.slopes(q.mode))
-    distance = (q.mode - prior.location) ** 2 + (q.root**2).sum(dim=1)
-    log_prior = 0.5 * (torch.log(prior.precision) - prior.precision * distance).sum()
-    return bound.fit(*moments) + log_prior
-
-
+@fixed_threads(1)
 @torch.inference_mode(False)  # the search differentiates, wherever it is called
 @torch.enable_grad()
 def maximise_evidence(
@@ -221,15 +212,19 @@ def maximise_evidence(
         raise ValueError(f"expected at least one value in smoothness, got {smoothness!r}")
     ranges = _ranges(bounds or {}, likelihood)
     limits = torch.stack([_transformed(edge) for edge in zip(*ranges.values(), strict=True)])
-    x, data = _checked(prior, likelihood, x, y, sample_weight, objective)
+    if isinstance(y, Tensor):
+        y = LogJoint.of(prior, likelihood, x, y, sample_weight).data
+    zeros = torch.zeros_like(y.targets)
+    if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
+        raise ValueError(
+            f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
+        )
     starts = [at_smoothness(prior, a) for a in smoothness]
-    with fixed_threads(1):
-        searches = [
-            _Search(LogJoint(each, likelihood, data), objective, limits, each.start(x))
-            for each in starts
-        ]
-        for search in searches:
-            search.run(max_iter)
+    searches = [
+        _Search(LogJoint(each, likelihood, y), objective, limits, each.start(x)) for each in starts
+    ]
+    for search in searches:
+        search.run(max_iter)
     best = max(searches, key=lambda search: search.value)
     if best.mode is None:
         raise ValueError(
@@ -244,7 +239,11 @@ def maximise_evidence(
             f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
             ConvergenceWarning,
         )
-    posterior, trouble = best.posterior(best.mode)
+    joint, trouble = joint_at(best.begin, best.theta), ""
+    if objective == "variational":
+        posterior, trouble = nearest(joint, best.mode)
+    else:
+        posterior = approximate(joint, best.mode)
     if trouble:
         warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
     at_edge = torch.isclose(best.theta, limits).any(dim=0).tolist()
@@ -256,27 +255,6 @@ def maximise_evidence(
         n_evaluations=sum(search.n_evaluations for search in searches),
         at_bound=tuple(name for name, edge in zip(ranges, at_edge, strict=True) if edge),
     )
-
-
-def _checked(
-    prior: SourcePrior,
-    likelihood: Likelihood,
-    x: Tensor,
-    y: Tensor | Observations,
-    sample_weight: Tensor | None,
-    objective: Objective,
-) -> tuple[Tensor, Observations]:
-    """Inputs, and condensed data for which the objective is known."""
-    with fixed_threads(1):
-        if isinstance(y, Tensor):
-            x, y, sample_weight = check_data(x, y, sample_weight)
-            y = likelihood.condense(prior.features, x, y, sample_weight)
-        zeros = torch.zeros_like(y.targets)
-        if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
-            raise ValueError(
-                f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
-            )
-    return x, y
 
 
 @dataclass
@@ -299,13 +277,6 @@ class _Search:
         options = {"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10}
         found = minimise(self._step, theta_of(self.begin), bounds=self.limits.T, options=options)
         self.message = found.message
-
-    def posterior(self, mode: Mode) -> tuple[Posterior, str]:
-        """The Gaussian where the search ended, and what went wrong, as :func:`nearest`."""
-        joint = joint_at(self.begin, self.theta)
-        if self.objective == "variational":
-            return nearest(joint, mode)
-        return approximate(joint, mode), ""
 
     def _step(self, theta: Tensor) -> tuple[float, Tensor]:
         """Minus the objective and its gradient."""

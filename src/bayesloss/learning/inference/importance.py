@@ -1,16 +1,14 @@
 """Draws of a Gaussian posterior, weighted to the exact one: evidence and averages.
 
-A Gaussian q gives a bound on the log evidence that is KL(q || posterior) nats too low. With K draws
-Gamma_k of q and the ratios
+With K draws Gamma_k of a Gaussian q, or of its even mixture with its mirror image at -w where the
+prior has twins, and the ratios
 
     r_k = p(D, Gamma_k) / q(Gamma_k),
 
 the mean of r is the evidence on average. Its logarithm is too low on average, by less with every
-draw (Burda, Grosse and Salakhutdinov 2016, theorem 1): by KL for one, Var(r) / (2 K E(r)^2) nats
-for many. The ratios, scaled to sum to one, weight draws for averages over the exact posterior.
-
-q is one Gaussian, or an even mixture with its mirror image at -w where the prior has twins. No
-number of draws reveals a mode where q has no mass.
+draw (Burda, Grosse and Salakhutdinov 2016, theorem 1): by KL(q || posterior) for one, as q's bound
+is, and by Var(r) / (2 K E(r)^2) nats for many. The ratios, scaled to sum to one, weight draws for
+averages over the exact posterior; no number of them reveals a mode where q has no mass.
 """
 
 import math
@@ -20,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import Posterior, check_data
+from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
 
 
@@ -103,12 +101,9 @@ def weigh_draws(
     """
     if n_draws < 2:
         raise ValueError(f"expected n_draws of at least 2, got {n_draws}")
-    x, y, sample_weight = check_data(x, y, sample_weight)
-    prior, likelihood = posterior.prior, posterior.likelihood
-    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+    joint = LogJoint.of(posterior.prior, posterior.likelihood, x, y, sample_weight)
     mode = posterior.mode
-    noise = torch.randn((n_draws, len(mode)), dtype=torch.float64, generator=generator)
-    noise = noise.to(mode.device)
+    noise = torch.randn((n_draws, len(mode)), dtype=torch.float64, generator=generator).to(mode)
     return WeightedDraws(mode + noise @ posterior.root.T, log_ratios(joint, posterior, noise))
 
 

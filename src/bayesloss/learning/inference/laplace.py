@@ -125,8 +125,7 @@ def laplace(
     >>> posterior.mean(x[::13]).round(decimals=1).tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
-    x, y, sample_weight = check_data(x, y, sample_weight)
-    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+    joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
         warn_caller(
@@ -148,39 +147,10 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
         prior=joint.prior,
         likelihood=joint.likelihood,
         mode=mode.Gamma,
-        root=joint.root(mode.Gamma, mode.curvature),
+        root=joint.root(mode.curvature),
         log_evidence=float(joint.log_evidence(mode.Gamma, mode.curvature)),
         evidence_bound=float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan,
         least_curvature=mode.least_curvature,
         converged=mode.converged,
         n_iter=mode.n_iter,
     )
-
-
-def check_data(
-    x: Tensor, y: Tensor, sample_weight: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The data in float64, whatever type they came in; a ValueError where they are no data."""
-    if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
-        raise ValueError(
-            f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
-            f"{tuple(y.shape)}"
-        )
-    for name, values in (("x", x), ("y", y)):
-        bad = int((~torch.isfinite(values)).sum())
-        if bad:
-            raise ValueError(f"expected finite {name}, got {bad} NaN or infinite of {len(values)}")
-    x, y = x.to(torch.float64), y.to(torch.float64)
-    if sample_weight is None:
-        return x, y, None
-    if sample_weight.shape != x.shape:
-        raise ValueError(
-            f"expected sample_weight of shape {tuple(x.shape)}, got {tuple(sample_weight.shape)}"
-        )
-    good = (sample_weight > 0) & torch.isfinite(sample_weight)
-    if not good.all():
-        raise ValueError(
-            "expected sample_weight positive and finite, got "
-            f"{int((~good).sum())} of {len(x)} that are not"
-        )
-    return x, y, sample_weight.to(torch.float64)

@@ -14,9 +14,10 @@ from typing import ClassVar, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_scalar
+from bayesloss.arrays import as_number, as_positive
 from bayesloss.learning.inference.binning import Features, triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
+from bayesloss.quadrature import gauss_hermite
 
 _MANY = 2**16  # data that are spread on a grid at a time
 
@@ -133,9 +134,7 @@ class Gaussian(Likelihood):
     exact_expectation = True  # the log density is quadratic in nu
 
     def __init__(self, alpha: float | Tensor = 1.0) -> None:
-        if not 0 < as_number(alpha) < math.inf:
-            raise ValueError(f"expected a finite alpha > 0, got alpha={as_number(alpha)}")
-        self.alpha = as_scalar(alpha)
+        self.alpha = as_positive(alpha, "alpha")
 
     def __repr__(self) -> str:
         return f"Gaussian(alpha={as_number(self.alpha):.4g})"
@@ -275,6 +274,17 @@ class Bernoulli(Likelihood):
         xi = torch.sqrt(mean**2 + variance)
         bound = torch.nn.functional.logsigmoid(xi) + (sign * mean - xi) / 2
         return (data.weights * bound).sum()
+
+
+def normal_average(
+    likelihood: Likelihood, mean: Tensor, variance: Tensor, data: Observations, n: int
+) -> Tensor:
+    """The mean log density of normal nu: each datum once at each of n nodes, with its weight."""
+    nodes, shares = (each.to(mean.device) for each in gauss_hermite(n))
+    nu = (mean + nodes[:, None] * variance.sqrt()).flatten()
+    weights = (shares[:, None] * data.weights).flatten()
+    repeated = Observations(data.features, data.targets.repeat(n), weights)
+    return likelihood.log_density(nu, repeated)
 
 
 def _mix(share_of_ones: Tensor, by_label: Tensor) -> Tensor:

@@ -3,13 +3,13 @@
     log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
 
 nu is linear in fixed features of x, so every step works on condensed data: O(M^3) with a Gaussian
-likelihood, however many data there are. Laplace's covariance and evidence at a mode are here, too
-(appendix D).
+likelihood. Laplace's covariance and evidence at a mode are here, too (appendix D).
 """
 
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import torch
@@ -20,6 +20,7 @@ from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.sources.priors import SourcePrior
 
 Scalar = Float[Tensor, ""]
+Rows = Float[Tensor, " n"]
 Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]
 
@@ -69,12 +70,17 @@ class LogDensity(ABC):
         scale = self.prior.precision.rsqrt()
         return scale[:, None] * self.hessian(Gamma) * scale
 
-    def root(self, Gamma: Vector, curvature: Matrix | None = None) -> Matrix:
-        """A matrix R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
-        factor = torch.linalg.cholesky(self.curvature(Gamma) if curvature is None else curvature)
-        identity = torch.eye(len(Gamma), dtype=Gamma.dtype, device=Gamma.device)
-        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    def root(self, curvature: Matrix) -> Matrix:
+        """A triangular R with R R^T = H^-1, from the curvature: H may be ill-conditioned."""
+        factor, unit = torch.linalg.cholesky(curvature), torch.eye(len(curvature)).to(curvature)
+        inverse = torch.linalg.solve_triangular(factor, unit, upper=False)
         return self.prior.precision.rsqrt()[:, None] * inverse.T
+
+    def divergence(self, m: Vector, root: Matrix) -> Scalar:
+        """KL(q || prior) of q = N(m, root root^T), the root triangular."""
+        precision = self.prior.precision
+        spread = precision * ((m - self.prior.location) ** 2 + (root**2).sum(dim=1))
+        return 0.5 * (spread - 1).sum() - (precision.sqrt() * root.diagonal()).log().sum()
 
     def log_evidence(self, Gamma: Vector, curvature: Matrix | None = None) -> Scalar:
         """Laplace's log p(D) with the mode at Gamma (appendix D), all constants included."""
@@ -103,6 +109,36 @@ class LogJoint(LogDensity):
     likelihood: Likelihood
     data: Observations
 
+    @classmethod
+    def of(
+        cls,
+        prior: SourcePrior,
+        likelihood: Likelihood,
+        x: Tensor,
+        y: Tensor,
+        sample_weight: Tensor | None = None,
+    ) -> "LogJoint":
+        """That of data as a user gives them, checked and condensed."""
+        x, y, sample_weight = check_data(x, y, sample_weight)
+        return cls(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+
+    @cached_property
+    def squares(self) -> Float[Tensor, "n T"]:
+        """The G of nu = G (V Gamma)^2 + features A Gamma."""
+        return self.data.features @ self.prior.quadratic_form()[1]
+
+    def slopes(self, Gamma: Vector) -> Float[Tensor, "n D"]:
+        """The derivative of nu at each row of the data."""
+        return self.data.features @ self.prior.jacobian(Gamma)
+
+    def moments(self, m: Vector, root: Matrix, slopes: Float[Tensor, "n D"]) -> tuple[Rows, Rows]:
+        """Mean and variance of nu at each row, for Gamma ~ N(m, root root^T) and slopes at m."""
+        spread = self.prior.quadratic_form()[0] @ root
+        quadratic = ((self.squares @ (spread @ spread.T) ** 2) * self.squares).sum(dim=1)
+        mean = self.data.features @ self.prior.mean_coefficients(m, root)
+        # Rounding may fall below zero. [MP92, section 3.2b]
+        return mean, ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
+
     def log_likelihood(self, Gamma: Vector) -> Scalar:
         """The log density log p(D | Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
@@ -112,23 +148,41 @@ class LogJoint(LogDensity):
         """The gradient and H, eq. (11), by the chain rule through nu = features u(Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
-        jacobian, pull = self.prior.jacobian(Gamma), self.data.features.T @ first
-        slopes, bend = self.data.features @ jacobian, self.prior.curvature(pull)
+        slopes, bend = self.slopes(Gamma), self.prior.curvature(self.data.features.T @ first)
         precision = self.prior.precision
-        gradient = jacobian.T @ pull - precision * (Gamma - self.prior.location)
+        gradient = slopes.T @ first - precision * (Gamma - self.prior.location)
         # eq. (11)
         return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def evidence_bound(self, Gamma: Vector) -> Scalar:
         """The evidence lower bound in nats of Laplace's Gaussian with its twin; NaN if unknown."""
-        prior, curvature = self.prior, self.curvature(Gamma)
-        root = self.root(Gamma, curvature)
-        mean = self.data.features @ prior.mean_coefficients(Gamma, root)
-        variance = prior.variances(Gamma, root, self.data.features)
-        fit = self.likelihood.expected_log_density(mean, variance, self.data)
+        curvature = self.curvature(Gamma)
+        root = self.root(curvature)
+        moments = self.moments(Gamma, root, self.slopes(Gamma))
+        fit = self.likelihood.expected_log_density(*moments, self.data)
         if fit is None:
             return Gamma.new_tensor(math.nan)
-        # The divergence of q from the prior, in units of the prior's standard deviations.
-        spread = prior.precision * ((Gamma - prior.location) ** 2 + (root**2).sum(dim=1))
-        divergence = 0.5 * ((spread - 1).sum() + torch.logdet(curvature))
-        return fit - divergence + self.twin_share(Gamma, curvature)
+        return fit - self.divergence(Gamma, root) + self.twin_share(Gamma, curvature)
+
+
+def check_data(
+    x: Tensor, y: Tensor, sample_weight: Tensor | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The data in float64, with weights of 1 by default; a ValueError where they are no data."""
+    weight = torch.ones_like(x) if sample_weight is None else sample_weight
+    if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
+        raise ValueError(
+            f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
+            f"{tuple(y.shape)}"
+        )
+    if weight.shape != x.shape:
+        raise ValueError(
+            f"expected sample_weight of shape {tuple(x.shape)}, got {tuple(weight.shape)}"
+        )
+    for name, values, what in (("x", x, ""), ("y", y, ""), ("sample_weight", weight, "positive ")):
+        good = torch.isfinite(values) & ((values > 0) | (what == ""))
+        if not good.all():
+            raise ValueError(
+                f"expected {what}finite {name}, got {int((~good).sum())} of {len(x)} that are not"
+            )
+    return x.to(torch.float64), y.to(torch.float64), weight.to(torch.float64)

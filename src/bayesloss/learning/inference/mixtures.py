@@ -1,30 +1,24 @@
-"""Average over hyper-parameters instead of fixing the best.
+"""Average over hyper-parameters instead of fixing the best, whose posterior of nu is too narrow.
 
-The posterior of nu at the best hyper-parameters is too narrow: others explain the data nearly as
-well. As in nested Laplace approximations (Rue, Martino and Chopin 2009, section 3), nu gets the
-mixture
+As in nested Laplace approximations (Rue, Martino and Chopin 2009, section 3), nu gets the mixture
 
     q(Gamma | D) = sum_k omega_k q(Gamma | D, Theta_k).
 
-*A few priors, equally probable* (:func:`average_priors`), have weights by lower bounds on the
-evidence, omega_k = exp L_k / sum_j exp L_j, because Laplace's own evidence overfits labels: it
-misjudges the volume of rough posteriors.
+*A few priors, equally probable* (:func:`average_priors`): omega_k is proportional to exp L_k, with
+lower bounds L_k on the evidence, because Laplace's own overfits labels.
 
-*All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. The smoothness
-is what data determine least, so 1/a, the ratio of neighbouring eigenvalues in (14), has a uniform
-prior on (0, 1) and a grid of eight midpoints. At each, the evidence bound is maximised over
-zeta = (log k(0, 0), log alpha), flat a priori, and integrated by five points zeta_j = best + V z_j.
-V V^T is the inverse of minus the Hessian, and z_j are four points at distance r on the axes, of
-weight 1 / (2 r^2), and the origin with the rest, which gives z mean 0 and covariance 1:
+*All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. 1/a, the ratio
+of neighbouring eigenvalues in (14), is least determined: it is uniform on (0, 1), on eight
+midpoints. At each, the evidence bound is maximised over zeta = (log k(0, 0), log alpha), flat a
+priori, and integrated by five points zeta_j = best + V z_j. V V^T is the inverse of minus the
+Hessian, and z_j are four points at distance r on the axes, of weight 1 / (2 r^2), and the origin
+with the rest, which gives z mean 0 and covariance 1:
 
     omega = det(V) weight(z) exp(value + z^T z / 2),
 
-exact where the value is quadratic in zeta. mu, gamma, nodes and draws are fixed, so that nearly
-equal data give nearly equal mixtures.
-
-The value is the *importance-weighted* bound on the log evidence (Burda, Grosse and Salakhutdinov
-2016), but at most five nats above the plain bound, which is too low for rough functions; farther
-above, the Gaussian misrepresents the posterior.
+exact where the value is quadratic in zeta. The value is the *importance-weighted* bound on the log
+evidence (Burda, Grosse and Salakhutdinov 2016), but at most five nats above the plain bound, which
+is too low for rough functions; farther above, the Gaussian misrepresents the posterior.
 """
 
 import math
@@ -40,13 +34,18 @@ from torch import Tensor
 from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate
-from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian, Likelihood, Observations
+from bayesloss.learning.inference.likelihoods import (
+    Bernoulli,
+    Gaussian,
+    Likelihood,
+    Observations,
+    normal_average,
+)
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.sources.priors import ISGP, SourcePrior
-from bayesloss.quadrature import gauss_hermite
 from bayesloss.threads import fixed_threads
 
 J = TypeVar("J", bound=LogJoint)
@@ -77,11 +76,8 @@ class NormalBernoulli(Bernoulli):
     """
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log probability by Gauss and Hermite's rule with 15 points."""
-        nodes, weights = gauss_hermite(15)
-        nu = mean[:, None] + variance.clamp_min(0).sqrt()[:, None] * nodes
-        average = self.loss.log_probabilities(nu)[0] @ weights
-        return (data.weights * torch.lerp(average[0], average[1], data.targets)).sum()
+        """The mean of the log probability."""
+        return normal_average(self, mean, variance, data, 15)
 
 
 @dataclass(frozen=True)
@@ -189,6 +185,7 @@ def average_priors(
     return PosteriorMixture(parts, torch.softmax(bounds, dim=0))
 
 
+@fixed_threads(1)
 @torch.inference_mode(False)  # the climb differentiates, wherever it is called
 @torch.enable_grad()
 def average_hyperparameters(
@@ -201,18 +198,17 @@ def average_hyperparameters(
     split, zeta = slices.index(middle), theta_of(begin)[_ZETA]
     found: list[tuple[Posterior, float, float]] = []
     highest = -math.inf
-    with fixed_threads(1):
-        first = _climb(middle, _Top(zeta, best.mode, _WIDEST / 4 * torch.eye(2).to(zeta)))
-        for walk in (slices[split:], slices[:split][::-1]):
-            top = first
-            for here in walk:
-                top = top if here is middle else _climb(here, top)
-                points = here.points(top, noise, fit)
-                found += points
-                value = max((value for _, value, _ in points), default=-math.inf)
-                if value < highest - _OUT:
-                    break
-                highest = max(highest, value)
+    first = _climb(middle, _Top(zeta, best.mode, _WIDEST / 4 * torch.eye(2).to(zeta)))
+    for walk in (slices[split:], slices[:split][::-1]):
+        top = first
+        for here in walk:
+            top = top if here is middle else _climb(here, top)
+            points = here.points(top, noise, fit)
+            found += points
+            value = max((value for _, value, _ in points), default=-math.inf)
+            if value < highest - _OUT:
+                break
+            highest = max(highest, value)
     parts, _, log_weights = zip(*found, strict=True)
     weights = torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
     kept = (weights > _NEGLIGIBLE).nonzero()[:, 0]

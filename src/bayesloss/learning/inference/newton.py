@@ -19,13 +19,13 @@ _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from be
 
 @dataclass(frozen=True)
 class Mode:
-    """Where Newton's method ended, with the Hessian in units of the prior precision, if known."""
+    """Where Newton's method ended, with the Hessian in units of the prior precision."""
 
     Gamma: Vector
+    curvature: Matrix
     least_curvature: float
     converged: bool
     n_iter: int
-    curvature: Matrix | None = None
 
 
 def find_mode(
@@ -52,10 +52,10 @@ def find_mode(
         n_iter += 1
     return Mode(
         Gamma=Gamma,
+        curvature=curvature,
         least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
         converged=not indefinite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
         n_iter=n_iter,
-        curvature=curvature,
     )
 
 

@@ -1,10 +1,9 @@
 """Few deterministic draws that represent a Gaussian posterior of nu.
 
-A source moves in few directions where the data are. Let F be the derivative of nu at points x by
-standard normal parameters z, Gamma = mode + R z, and F = U S V^T. In coordinates V^T z, standard
-normal too, the first moves nu most. Points of low discrepancy (Sobol's) are most even in the first
-few: 64 give E_q u(nu(x)) as exactly as thousands of random draws. Every draw is a source, so an
-average of increasing functions increases.
+Let F be the derivative of nu at points x by standard normal parameters z, Gamma = mode + R z, and
+F = U S V^T. Of the coordinates V^T z, standard normal too, the first few move nu most, and points
+of low discrepancy (Sobol's) are most even in the first few: 64 give E_q u(nu(x)) as exactly as
+thousands of random draws. Every draw is a source, so averages of increasing functions increase.
 """
 
 from functools import lru_cache

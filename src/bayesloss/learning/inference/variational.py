@@ -4,15 +4,10 @@ Among Gaussians q = N(m, S) find the one with the highest lower bound on the evi
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-With V, P and A from ``SourcePrior.quadratic_form``, nu = features (P (V Gamma)^2 + A Gamma), and
-V Gamma is normal with mean V m and covariance K = V S V^T. With J the derivative of the
-coefficients at m, slopes = features J and G = features P,
-
-    E_q nu   = features (P (diag K + (V m)^2) + A m),
-    Var_q nu = diag(slopes S slopes^T) + 2 diag(G (K o K) G^T),        o: entry by entry.
-
-If the likelihood's part is a function of the two, with derivatives s_n by the mean and -w_n / 2 by
-the variance, then by Bonnet's and Price's theorems
+The likelihood's part is a function of the mean and the variance of each nu, which are known
+(``LogJoint.moments``), with derivatives s_n by the mean and -w_n / 2 by the variance. With V, P, A
+and K as in ``priors``, slopes the derivative of nu at m and G = features P, by Bonnet's and Price's
+theorems
 
     dL/dm = E_q[grad log p(D, Gamma)],
     E_q[grad] = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
@@ -40,9 +35,9 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
-from bayesloss.learning.inference.laplace import Posterior, check_data
-from bayesloss.learning.inference.likelihoods import Likelihood, Observations
-from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.likelihoods import Likelihood, normal_average
+from bayesloss.learning.inference.log_joint import LogJoint, Matrix, Rows, Scalar, Vector
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.quadrature import gauss_hermite
@@ -55,11 +50,6 @@ _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
 _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
 
-Scalar = Float[Tensor, ""]
-Rows = Float[Tensor, " n"]
-Vector = Float[Tensor, " p"]
-Matrix = Float[Tensor, "p p"]
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -68,7 +58,7 @@ class Trial:
     m: Vector
     precision: Matrix  # S^-1 in units of the prior's precision
     root: Matrix  # R with R R^T = S
-    slopes: Float[Tensor, "n p"]  # the derivative of nu at m
+    slopes: Float[Tensor, "n D"]  # the derivative of nu at m
     s: Rows  # the expected log likelihood's derivatives by the means,
     w: Rows  # and -2 times those by the variances
     apart: Vector  # S_ww^-1 w, and 0 for nu_0; zero where the prior has no twins
@@ -81,38 +71,22 @@ class GaussianBound:
 
     def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
         self.joint, self.expectation = joint, expectation
-        self.V, P, A = joint.prior.quadratic_form()
-        self.G, self.linear = joint.data.features @ P, joint.data.features @ A
-        self.nodes, self.node_weights = (each.to(P.device) for each in gauss_hermite(20))
+        self.nodes, self.node_weights = (
+            each.to(joint.data.features.device) for each in gauss_hermite(20)
+        )
 
     def __call__(self, m: Vector, precision: Matrix) -> Trial:
         """L at q = N(m, S), with S^-1 in units of the prior's precision."""
-        prior = self.joint.prior
-        root, slopes = self.joint.root(m, precision), self.slopes(m)
-        mean, variance = self.moments(m, root, slopes)
+        root, slopes = self.joint.root(precision), self.joint.slopes(m)
+        mean, variance = self.joint.moments(m, root, slopes)
         with torch.enable_grad():
-            mean, variance = mean.detach().requires_grad_(), variance.detach().requires_grad_()
+            mean = mean.detach().requires_grad_()
+            variance = variance.detach().clamp_min(_LEAST_VARIANCE).requires_grad_()
             fit = self.fit(mean, variance)
             s, by_variance = torch.autograd.grad(fit, (mean, variance))
-        fit, w = fit.detach(), -2 * by_variance
-        distance = prior.precision * ((m - prior.location) ** 2 + (root**2).sum(dim=1))
-        log_det = 2 * (prior.precision.sqrt() * root.diagonal()).log().sum()
-        divergence = 0.5 * ((distance - 1).sum() - log_det)
         twin, twin_slope, apart = self.twin(m, precision)
-        value = fit - divergence + twin
-        return Trial(m, precision, root, slopes, s, w, apart, twin_slope, value)
-
-    def slopes(self, m: Vector) -> Float[Tensor, "n p"]:
-        """The derivative of nu at m, for each row of the data."""
-        return 2 * (self.G * (self.V @ m)) @ self.V + self.linear
-
-    def moments(self, m: Vector, root: Matrix, slopes: Float[Tensor, "n p"]) -> tuple[Rows, Rows]:
-        """Mean and variance of nu at each row of the data."""
-        spread = self.V @ root
-        K = spread @ spread.T
-        mean = self.G @ (K.diagonal() + (self.V @ m) ** 2) + self.linear @ m
-        variance = ((slopes @ root) ** 2).sum(dim=1) + 2 * ((self.G @ K**2) * self.G).sum(dim=1)
-        return mean, variance.clamp_min(_LEAST_VARIANCE)  # rounding may fall below zero
+        value = fit.detach() - self.joint.divergence(m, root) + twin
+        return Trial(m, precision, root, slopes, s, -2 * by_variance, apart, twin_slope, value)
 
     def twin(self, m: Vector, precision: Matrix) -> tuple[Scalar, Scalar, Vector]:
         """T, its derivative by delta, and the vector S_ww^-1 w."""
@@ -139,15 +113,12 @@ class GaussianBound:
                     '"bound"'
                 )
             return fit
-        # Gauss and Hermite's rule: each datum once at each node, with the node's weight.
-        nu = (mean + self.nodes[:, None] * variance.sqrt()).flatten()
-        targets = data.targets.repeat(len(self.nodes))
-        weights = (self.node_weights[:, None] * data.weights).flatten()
-        return likelihood.log_density(nu, Observations(data.features, targets, weights))
+        return normal_average(likelihood, mean, variance, data, 20)
 
     def derivatives(self, q: Trial) -> tuple[Vector, Matrix]:
         """dL/dm and S^-1 - 2 dL/dS: E_q of gradient and Hessian (11), and the twin's part."""
-        prior, V, G = self.joint.prior, self.V, self.G
+        prior, G = self.joint.prior, self.joint.squares
+        V, _, _ = prior.quadratic_form()
         weighted, spread = q.w[:, None] * q.slopes, V @ q.root
         turn = 2 * (((G.T @ weighted) @ q.root) * spread).sum(dim=1)
         gradient = q.slopes.T @ q.s - V.T @ turn - prior.precision * (q.m - prior.location)
@@ -213,8 +184,7 @@ def variational(
     """
     if expectation not in get_args(Expectation):
         raise ValueError(f"expected an expectation of {get_args(Expectation)}, got {expectation!r}")
-    x, y, sample_weight = check_data(x, y, sample_weight)
-    joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
+    joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     posterior, trouble = maximise_bound(GaussianBound(joint, expectation), mode, max_iter)
     if trouble:
@@ -238,7 +208,7 @@ def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tup
         trouble = f"the bound did not settle in {n_iter} steps: the next would gain {gain:.2g} nats"
     elif bend <= 0:
         trouble = f"the bound settled on a saddle: its last step found a curvature of {bend:.2g}"
-    moments = bound.moments(q.m, q.root, q.slopes)
+    moments = joint.moments(q.m, q.root, q.slopes)
     certain = joint.likelihood.expected_log_density(*moments, joint.data)
     share = math.nan if certain is None else float(certain - bound.fit(*moments))
     posterior = Posterior(

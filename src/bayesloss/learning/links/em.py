@@ -30,7 +30,7 @@ from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps, some_rows
 from bayesloss.learning.links.link_model import Link, LinkModel
-from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.sources.priors import grid_size
 from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts
 from bayesloss.learning.weights.weight_search import (

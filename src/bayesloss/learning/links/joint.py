@@ -153,7 +153,7 @@ class JointEM(EM):
             scores=scores,
             prior=joint.each,
             mode=mode.Gamma.reshape(len(level), -1),
-            root=joint.root(mode.Gamma, mode.curvature),
+            root=joint.root(mode.curvature),
             log_evidence=log_evidence,
             least_curvature=mode.least_curvature,
             history=(),

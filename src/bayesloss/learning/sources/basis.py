@@ -3,12 +3,12 @@
     k(x, z) = phi(x)^T Lambda phi(z),   psi(x) = int_0^x phi(z) phi(z)^T dz,   eq. (9).
 
 A new basis brings the eigenvalues, phi and psi. The integral of a squared f = w^T phi combines
-fixed functions h of x with squares of fixed linear functions of w:
+functions h of x, the upper triangle of psi, with squares of linear functions of w:
 
     int_0^x f(z)^2 dz = w^T psi(x) w = h(x)^T P (V w)^2.
 
-Here h is the upper triangle of psi. A basis that needs fewer functions overrides
-:meth:`Basis.integrals` and :meth:`Basis.squares` together, as the trigonometric kernel does.
+A basis that needs fewer functions overrides :meth:`Basis.integrals` and :meth:`Basis.squares`
+together, as the trigonometric kernel does.
 """
 
 import math
@@ -76,11 +76,6 @@ class Basis(ABC):
     def variance_at(self, x: Tensor) -> Tensor:
         """The prior variance k(x, x) of f(x), of shape (n,)."""
         return self.basis(x) ** 2 @ self.eigenvalues  # eq. (7)
-
-    def integrated_variance(self, x: Tensor) -> Tensor:
-        """The integral of k(z, z) from 0 to x, tr(psi(x) Lambda), of shape (n,)."""
-        V, P = self.squares()
-        return self.integrals(x) @ (P @ (V**2 @ self.eigenvalues))  # eq. (10)
 
     def integrals(self, x: Tensor) -> Tensor:
         """The functions h(x) that the entries of psi(x) are made of: (n,) to (n, F)."""

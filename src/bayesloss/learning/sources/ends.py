@@ -1,17 +1,13 @@
 r"""A source inside a range, straight lines beyond it.
 
-Where there are no data the trigonometric kernel goes on in waves and the integral of f^2 climbs a
-period at a time: a staircase that the data say nothing about. Beyond a range [-e, e] every path
-goes on straight instead, with its own mean slope over the last stretch d:
+Beyond the data the trigonometric kernel goes on in waves and the integral of f^2 climbs a period at
+a time, a staircase that the data say nothing about. Beyond a range [-e, e] every path goes on
+straight instead, with its own mean slope over the last stretch d:
 
     nu(x) = nu(e) + (x - e) (nu(e) - nu(e - d)) / d    for x > e,
 
-and likewise for x < -e. A path stays continuous and non-decreasing, and linear in the same
-coefficients, so that its moments stay exact: with h the features of the source, those beyond are
-
-    h(e) + (x - e) (h(e) - h(e - d)) / d,
-
-and the band widens with the distance by what the data leave open of the slope.
+and likewise for x < -e. It is linear in the same coefficients, so that moments stay exact: with h
+the features of the source, those beyond are h(e) + (x - e) (h(e) - h(e - d)) / d.
 """
 
 from collections.abc import Callable
@@ -51,10 +47,6 @@ class StraightEnds(SourcePrior[Basis]):
         slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
         within = self.prior.derivative(inside, Gamma)
         return torch.where(inside == x, within, slopes.clamp_min(0)[..., (x > 0).long()])
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The prior mean, continued."""
-        return self._continued(lambda at: self.prior.mean(at)[:, None], x)[:, 0]
 
     def start(self, x: Tensor) -> Tensor:
         """Where a search under the prior may begin."""

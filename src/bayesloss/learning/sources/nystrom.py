@@ -1,12 +1,11 @@
 """The Nyström approximation with the squared-exponential kernel (W&N appendix F).
 
 For M points X drawn from a density p, the eigenvectors e_i and eigenvalues l_i of k(X, X) give
-approximate eigenfunctions of the kernel's integral operator,
+approximate eigenfunctions of the kernel's integral operator, exact for p replaced by the draws:
 
-    phi_i(z) = sqrt(M) / l_i k(z, X) e_i,   lambda_i = l_i / M,
+    phi_i(z) = sqrt(M) / l_i k(z, X) e_i,   lambda_i = l_i / M.
 
-exact for p replaced by the draws. Their products integrate in closed form, eq. (20), because the
-product of two Gaussians is a Gaussian.
+Their products integrate in closed form, eq. (20): the product of two Gaussians is a Gaussian.
 """
 
 import math
@@ -80,13 +79,7 @@ class NystromBasis(Basis):
 
     def psi(self, x: Tensor) -> Tensor:
         """The matrix psi(x) of eq. (9), by eq. (20): (n,) to (n, M, M)."""
-        inner = product_integrals(self.kernel, self.points, x)
-        return self.weights.T @ inner @ self.weights  # eq. (9) by eq. (20)
-
-    def slopes(self, x: Tensor) -> Tensor:
-        """The derivatives phi_i'(x): (n,) to (n, M)."""
-        gap = self.points - as_points(x)[:, None]
-        return self.kernel.a * gap * self.kernel(x, self.points) @ self.weights
+        return self.weights.T @ product_integrals(self.kernel, self.points, x) @ self.weights
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
         """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point."""

@@ -27,7 +27,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_scalar
+from bayesloss.arrays import as_number, as_positive, as_scalar
 from bayesloss.learning.sources.basis import BLOCK, Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 
@@ -38,8 +38,8 @@ class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
 
     ``location`` is the prior mean of Gamma, ``precision`` the diagonal of its prior precision, each
-    of shape (M + 1,). A subclass defines :meth:`quadratic_form`, :meth:`derivative`, :meth:`mean`,
-    :meth:`start` and, if they are not the kernel's integrals, :meth:`features`.
+    of shape (M + 1,). A subclass defines :meth:`quadratic_form`, :meth:`derivative` and, if they
+    are not the kernel's integrals, :meth:`features`.
 
     Parameters
     ----------
@@ -75,9 +75,7 @@ class SourcePrior(ABC, Generic[B]):
             )
         if not math.isfinite(as_number(mu)):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
-        if not 0 < as_number(gamma) < math.inf:
-            raise ValueError(f"expected a finite gamma > 0, got gamma={as_number(gamma)}")
-        self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_scalar(gamma)
+        self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_positive(gamma, "gamma")
         self.location = torch.cat([self.mu.new_zeros(kernel.n_basis), self.mu[None]])
         self.precision = torch.cat([1 / kernel.eigenvalues, self.gamma[None]])  # definition 2
 
@@ -132,25 +130,18 @@ class SourcePrior(ABC, Generic[B]):
         K = spread @ spread.T
         return slopes @ slopes.T + 2 * (P @ (P @ K**2).T)  # [MP92, section 3.2b]
 
-    def variances(self, location: Tensor, root: Tensor, rows: Tensor) -> Tensor:
-        """The variances of ``rows @ coefficients`` for the same Gamma: (R, F) to (R,)."""
-        V, P, _ = self.quadratic_form()
-        slopes, spread, G = rows @ (self.jacobian(location) @ root), V @ root, rows @ P
-        K = spread @ spread.T
-        quadratic = ((G @ K**2) * G).sum(dim=1).clamp_min(0)  # rounding may fall below zero
-        return (slopes**2).sum(dim=1) + 2 * quadratic  # [MP92, section 3.2b]
-
     @abstractmethod
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
         """The values nu'(x), with shapes as in :meth:`source`."""
 
-    @abstractmethod
     def mean(self, x: Tensor) -> Tensor:
-        """The prior mean of nu(x), of shape (n,)."""
+        """The prior mean of nu(x), of shape (n,); an ISGP's is mu + k(0, 0) x, theorem 5."""
+        spread = self.precision.rsqrt().diag()
+        return self.features(x) @ self.mean_coefficients(self.location, spread)  # eq. (10)
 
-    @abstractmethod
     def start(self, x: Tensor) -> Tensor:
         """A Gamma near the prior mean of nu over the range of x, where a search may begin."""
+        return self.location
 
     def feature_blocks(self, x: Tensor) -> Iterator[Tensor]:
         """The features in blocks of rows, which bounds the memory."""
@@ -196,17 +187,13 @@ class ISGP(SourcePrior[B]):
         """The values f(x), with shapes as in :meth:`source`."""
         return Gamma[..., :-1] @ self.kernel.basis(x).T  # f of definition 2
 
-    def mean(self, x: Tensor) -> Tensor:
-        """The mean mu + k(0, 0) x of theorem 5, or mu and the integral of a varying k(z, z)."""
-        return self.mu + self.kernel.integrated_variance(x)  # eq. (10)
-
     def start(self, x: Tensor) -> Tensor:
         """The Gamma whose f is nearly its prior standard deviation over the range of x.
 
         Not w = 0, where every log posterior is stationary; a ridge keeps w on the prior's scale.
         """
-        size = 4 * self.kernel.n_basis
-        grid = torch.linspace(float(x.min()), float(x.max()), size, dtype=x.dtype, device=x.device)
+        ends, size = x.aminmax(), 4 * self.kernel.n_basis
+        grid = torch.linspace(*map(float, ends), size, dtype=torch.float64, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
         level = self.kernel.variance_at(grid).sqrt()
         ridge = torch.full_like(scaled[0], 1e-2).diag()
@@ -246,14 +233,6 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
         """The values f(x)^2."""
         return (Gamma[..., :-2] @ self.kernel.basis(x).T + Gamma[..., -2:-1]) ** 2
 
-    def mean(self, x: Tensor) -> Tensor:
-        """The line mu + x."""
-        return self.mu + x
-
-    def start(self, x: Tensor) -> Tensor:
-        """The prior mean of Gamma: f constant."""
-        return self.location
-
 
 class GP(SourcePrior[B]):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
@@ -282,14 +261,6 @@ class GP(SourcePrior[B]):
         """The derivative of w^T phi(x), zero beyond the kernel's edge."""
         held = self._held(x)
         return (Gamma[..., :-1] @ self.kernel.slopes(held).T) * (held == x)
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The constant mu."""
-        return self.mu.expand(x.shape)
-
-    def start(self, x: Tensor) -> Tensor:
-        """The prior mean: the log posterior of a GP under a log-concave likelihood has one mode."""
-        return self.location
 
     def _held(self, x: Tensor) -> Tensor:
         return x.clamp(-self.kernel.edge, self.kernel.edge)
@@ -321,3 +292,14 @@ def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
     if not isinstance(prior.kernel, TrigonometricKernel):
         raise TypeError(f"expected a prior with a TrigonometricKernel, {need}; got {prior!r}")
     return prior.kernel
+
+
+def grid_size(prior: SourcePrior, width: float, n: float) -> int:
+    """How many nodes scores of this width need for n data, for the grid's error not to matter.
+
+    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, l the
+    kernel's length-scale log(a) / (pi c); a thousandth of one is allowed.
+    """
+    kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
+    scale = math.log(float(kernel.a)) / (math.pi * kernel.c)
+    return max(64, math.ceil(width / scale * n**0.25 / math.sqrt(0.012)) + 1)

@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_points, as_scalar
+from bayesloss.arrays import as_number, as_points, as_positive
 from bayesloss.learning.sources.basis import BLOCK, Basis
 
 
@@ -62,29 +62,26 @@ class TrigonometricKernel(Basis):
     def __init__(
         self, *, a: float | Tensor, c: float, n_basis: int = 64, b: float | Tensor | None = None
     ) -> None:
-        if not 1 < as_number(a) < math.inf:
-            raise ValueError(f"expected a finite a > 1, got a={as_number(a)}")
-        if not 0 < c < math.inf:
-            raise ValueError(f"expected a finite c > 0, got c={c}")
         if int(n_basis) != n_basis or n_basis < 2 or n_basis % 2:
             raise ValueError(f"expected n_basis even and at least 2, got n_basis={n_basis}")
-        if b is not None and not 0 < as_number(b) < math.inf:
-            raise ValueError(f"expected a finite b > 0 or None, got b={as_number(b)}")
-        self.a = as_scalar(a)
-        self.c = float(c)
+        self.a = as_positive(a, "a", above=1.0)
+        self.c = float(as_positive(c, "c"))
         self.edge = 1 / self.c
         self.n_basis = int(n_basis)
         harmonics = self.n_basis // 2
         unit_variance = (1 - self.a**-harmonics) / (self.a - 1)
-        self.b = 1 / unit_variance if b is None else as_scalar(b)
+        self.b = 1 / unit_variance if b is None else as_positive(b, "b")
         self.variance = self.b * unit_variance  # eq. (15)
         powers = torch.arange(1, harmonics + 1, dtype=torch.float64, device=self.a.device)
         self.eigenvalues = (self.b / self.a**powers).repeat(2)  # the diagonal of Lambda, eq. (14)
 
-    def scaled(self, variance: float | Tensor) -> "TrigonometricKernel":
-        """The kernel with the same a, c and M, and b such that k(0, 0) is the variance given."""
-        b = self.b / self.variance * variance
-        return TrigonometricKernel(a=self.a, c=self.c, n_basis=self.n_basis, b=b)
+    def scaled(
+        self, variance: float | Tensor, a: float | Tensor | None = None
+    ) -> "TrigonometricKernel":
+        """The kernel with this k(0, 0) and this or the same a, and the same c and M."""
+        one = self if a is None else TrigonometricKernel(a=a, c=self.c, n_basis=self.n_basis)
+        b = one.b / one.variance * variance
+        return TrigonometricKernel(a=one.a, c=self.c, n_basis=self.n_basis, b=b)
 
     def __repr__(self) -> str:
         return (
@@ -103,20 +100,10 @@ class TrigonometricKernel(Basis):
         waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
         return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
 
-    def slopes(self, x: Tensor) -> Tensor:
-        """The derivatives phi'(x): (n,) to (n, M)."""
-        cosine, sine = self.basis(x).chunk(2, dim=1)
-        frequency = self._frequencies(self.n_basis // 2, x.device)
-        return torch.cat([-frequency * sine, frequency * cosine], dim=1)
-
-    def integrated_variance(self, x: Tensor) -> Tensor:
-        """The integral of k(z, z) from 0 to x, k(0, 0) x: (n,) to (n,)."""
-        return self.variance * x  # eq. (10)
-
     def integrals(self, x: Tensor) -> Tensor:
         """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
         x = as_points(x)
-        frequency = self._frequencies(self.n_basis, x.device)
+        frequency = self._frequencies(x.device)
         half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
         # In half angles neither function loses digits near x = 0.
         sines = 2 * half.real * half.imag / frequency
@@ -131,7 +118,7 @@ class TrigonometricKernel(Basis):
         """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) by Fourier coefficients."""
         p = self.square_coefficients(w.reshape(-1, self.n_basis))
         level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
-        frequency = self._frequencies(self.n_basis, w.device)
+        frequency = self._frequencies(w.device)
         series = torch.complex(-waves[1], -waves[0]) / frequency
         # The rest sums series_k (z^k - 1), z = exp(i pi c x). Near x = 0 that would cancel, so
         # z - 1 is taken out, and exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
@@ -146,29 +133,17 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9) by appendix E, for small checks: (n,) to (n, M, M).
+        """The matrix psi(x) of eq. (9), V^T diag(P^T h(x)) V, for small checks: (n,) to (n, M, M).
 
-        One index of the print is corrected: ``sin(m..) sin(n..)``, not ``sin(m..) sin(m..)``.
+        Equal to appendix E's integrals, with ``sin(m..) sin(n..)`` for ``sin(m..) sin(m..)``.
         """
-        pic = math.pi * self.c
-        m = self._frequencies(self.n_basis // 2, x.device)[:, None] / pic
-        n = m.T
-        x = as_points(x)[:, None, None]
-        sin_m, cos_m = torch.sin(pic * m * x), torch.cos(pic * m * x)
-        sin_n, cos_n = sin_m.mT, cos_m.mT
-        same = m == n
-        gap = pic * torch.where(same, torch.ones_like(m * n), m**2 - n**2)
-        double = torch.sin(2 * pic * m * x) / (4 * pic * m)
-        ss = torch.where(same, x / 2 - double, (n * sin_m * cos_n - m * cos_m * sin_n) / gap)
-        cc = torch.where(same, x / 2 + double, (m * sin_m * cos_n - n * cos_m * sin_n) / gap)
-        sc = torch.where(
-            same, sin_m**2 / (2 * pic * m), (m - n * sin_m * sin_n - m * cos_m * cos_n) / gap
-        )
-        return torch.cat([torch.cat([cc, sc.mT], dim=2), torch.cat([sc, ss], dim=2)], dim=1)
+        V, P = self.squares()
+        return V.T @ ((self.integrals(x) @ P)[:, :, None] * V)
 
-    def _frequencies(self, n: int, device: torch.device) -> Tensor:
-        """The frequencies k pi c of the first n harmonics."""
-        return math.pi * self.c * torch.arange(1, n + 1, dtype=torch.float64, device=device)
+    def _frequencies(self, device: torch.device) -> Tensor:
+        """The frequencies k pi c of the M harmonics of f^2."""
+        harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=device)
+        return math.pi * self.c * harmonics
 
 
 @lru_cache(maxsize=16)

@@ -101,7 +101,7 @@ class TiltedBound(GaussianBound):
 
     def log_utility(self, m: Tensor, precision: Tensor) -> Tensor:
         """E_q log U_M, as a scalar."""
-        return self.joint.log_utility(m + self.draws @ self.joint.root(m, precision).T).mean()
+        return self.joint.log_utility(m + self.draws @ self.joint.root(precision).T).mean()
 
     def derivatives(self, q: Trial) -> tuple[Tensor, Tensor]:
         """Those of L, and what the utility adds to dL/dm and to -2 dL/dS."""

@@ -20,8 +20,7 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.links.tables import expected_log_probabilities
-from bayesloss.learning.sources.grid import grid_size
-from bayesloss.learning.sources.priors import ISGP, SourcePrior
+from bayesloss.learning.sources.priors import ISGP, SourcePrior, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import maximise_weights
