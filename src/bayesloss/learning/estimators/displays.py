@@ -16,7 +16,7 @@ from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.estimator_base import axes_or_new
+from bayesloss.learning.data.estimator_base import axes_or_new, check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.links.fitted_link import FittedLink
@@ -342,10 +342,7 @@ class ReliabilityDisplay:
             level=level,
         )
         positive = positive_labels(y_true, pos_label).astype(np.float64)
-        p, weight = (
-            None if values is None else np.asarray(values, dtype=np.float64)
-            for values in (y_prob, sample_weight)
-        )
+        p, weight = np.asarray(y_prob, dtype=np.float64), check_weights(sample_weight, positive)
         return cls(found, positive, p, name, weight).plot(ax=ax, n_bins=n_bins)
 
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
