@@ -16,11 +16,10 @@ from bayesloss.learning.calibration.calibrated_classifier import CalibratedClass
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.reliability import Reliability, reliability
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.estimators.displays import LinkDisplay, MonotoneDisplay
+from bayesloss.learning.estimators.displays import LinkDisplay, MonotoneDisplay, ReliabilityDisplay
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.linkgistic_cv import LinkgisticClassifierCV
 from bayesloss.learning.estimators.monotone import ISGPRegressor
-from bayesloss.learning.estimators.reliability_display import ReliabilityDisplay
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.importance import WeightedDraws, weigh_draws
 from bayesloss.learning.inference.laplace import Posterior, laplace

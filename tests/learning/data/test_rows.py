@@ -62,7 +62,7 @@ def test_what_is_said_of_parts_and_merged_is_what_is_said_of_all():
 
 def test_a_map_changes_x_and_y_and_keeps_weights():
     rows = Rows(np.arange(3.0), np.ones(3), np.array([1.0, 2.0, 3.0]))
-    shifted = rows.map(lambda x, y, by: (x + by, -y), 10.0)
+    shifted = rows.map(lambda x: x + 10.0, lambda y: -y)
     assert shifted.fold(lambda x, y, weight: float(weight @ (x * y))) == -(10 + 22 + 36)
     points, weight = shifted.distribution(np.array([0.5]))
     assert points.tolist() == [10, 11, 12] and weight.tolist() == [1, 2, 3]

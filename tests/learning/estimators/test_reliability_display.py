@@ -50,6 +50,27 @@ def test_the_display_takes_an_estimator():
     assert display.y_true.mean() == (y[100:] == "b").mean()
 
 
+def test_weights_count_like_copies_in_the_histogram_and_in_bins():
+    pytest.importorskip("matplotlib")
+    y, p = cases(300)
+    times = np.arange(300) % 3
+    weighted = ReliabilityDisplay.from_predictions(y, p, sample_weight=times, n_bins=10)
+    copies = ReliabilityDisplay.from_predictions(y.repeat(times), p.repeat(times), n_bins=10)
+    both = (weighted, copies)
+    heights = [[bar.get_height() for bar in each.histogram_ax_.patches] for each in both]
+    np.testing.assert_allclose(*heights)
+    np.testing.assert_allclose(*(each.ax_.lines[-1].get_xydata() for each in both))
+
+
+def test_two_displays_on_one_axes_share_the_diagonal_and_the_histogram():
+    pytest.importorskip("matplotlib")
+    first = ReliabilityDisplay.from_predictions(*cases(100), name="one")
+    second = ReliabilityDisplay.from_predictions(*cases(300), name="two", ax=first.ax_)
+    texts = [text.get_text() for text in second.ax_.get_legend().texts]
+    assert [text.split(",")[0] for text in texts] == ["perfectly calibrated", "one", "two"]
+    assert second.histogram_ax_ is first.histogram_ax_
+
+
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)

@@ -22,11 +22,12 @@ from sklearn.utils.metadata_routing import (
     _routing_enabled,
     process_routing,
 )
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bayesloss.learning.calibration.calibrator_base import checked_labels
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
+from bayesloss.learning.data.estimator_base import check_weights
 
 Array = NDArray[np.float64]
 
@@ -110,7 +111,9 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         X, y = indexable(X, y)
-        labels, weight = checked_labels(X, y, sample_weight)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        weight = check_weights(sample_weight, labels)
         self.classes_, counts = np.unique(labels, return_counts=True)
         if len(self.classes_) < 2:
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"

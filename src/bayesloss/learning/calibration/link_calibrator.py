@@ -16,7 +16,7 @@ Beyond three half periods x grows only as the logarithm of the distance, unless 
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -151,23 +151,26 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            rows, together = read_rows(scores, y, sample_weight, groups)
-            kinds, (n, total, inside), (low, high) = rows.fold(_survey, merge=_merged)
-            if len(kinds) != 2:
-                found = f"only {kinds[0]}" if len(kinds) == 1 else f"{len(kinds)}"
+            rows = read_rows(scores, y, sample_weight, groups)
+            self.classes_, (n, total, inside), ends = rows.fold(_survey, merge=_merged)
+            if len(self.classes_) != 2:
+                found = (
+                    f"{len(self.classes_)}"
+                    if len(self.classes_) > 1
+                    else f"only {self.classes_[0]}"
+                )
                 raise ValueError(f"expected cases of two classes, got {found}")
-            check_classification_targets(kinds)
-            if math.isnan(low):
+            check_classification_targets(self.classes_)
+            if np.isnan(ends).any():
                 raise ValueError("expected scores, got NaN")
-            self.classes_, self._in_unit_interval = kinds, inside / n
+            self._in_unit_interval = inside / n
             in_unit = "probability" if inside == n else "real"
             self.scale_ = in_unit if self.scale == "auto" else self.scale
-            ends = np.array([-low, high])
             self._check_scale(ends)
-            rows = rows.map(_coded, kinds[1])
+            rows = rows.map(y=partial(_coded, one=self.classes_[1]))
             self.transform_ = ScoreTransform.fit(rows, int(n), self.scale_ == "probability")
             self._warn_of_direction()
-            self._fit_curve(rows, together, total, self.transform_(ends))
+            self._fit_curve(rows, total, self.transform_(ends))
         return self
 
     @by_blocks
@@ -230,13 +233,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 "curve increases all the same and will be nearly flat; give the negative scores"
             )
 
-    def _fit_curve(self, rows: Rows, groups: NDArray | None, total: float, ends: Array) -> None:
+    def _fit_curve(self, rows: Rows, total: float, ends: Array) -> None:
         """The posterior of nu, given the ends of the log odds of the scores."""
         self.power_ = 1.0
-        if groups is not None:
+        if rows.groups is not None:
             x = self.transform_(rows.x)
             logits, codes = np.stack([np.zeros_like(x), x], axis=1), rows.y.astype(np.int64)
-            self.power_ = composite_power(logits, codes, rows.weight, groups)
+            self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
         self.centre_ = float(ends.sum() / 2)
         half = float(ends[1] - ends[0]) / 2
         c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)
@@ -324,23 +327,28 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
 
 def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The labels, sums of cases, weights and scores in [0, 1], and the extremes (-min, max).
+    """The labels, sums of cases, weights and scores in [0, 1], and the least and largest score.
 
     Of more than a hundred kinds of labels not all are returned.
     """
     sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
-    ends = np.array([-x.min(initial=np.inf), x.max(initial=-np.inf)])
+    ends = np.array([x.min(initial=np.inf), x.max(initial=-np.inf)])
     return np.unique(y)[:_MANY], sums, ends
 
 
 def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
     """The results of `_survey` for all parts together."""
     kinds, sums, ends = zip(*parts, strict=True)
-    return np.unique(np.concatenate(kinds))[:_MANY], np.add.reduce(sums), np.maximum.reduce(ends)
+    low, high = np.transpose(ends)
+    return (
+        np.unique(np.concatenate(kinds))[:_MANY],
+        np.add.reduce(sums),
+        np.array([low.min(), high.max()]),
+    )
 
 
-def _coded(x: Array, y: NDArray, one: Any) -> tuple[Array, Array]:
-    return x, (y == one).astype(np.float64)
+def _coded(y: NDArray, one: Any) -> Array:
+    return (y == one).astype(np.float64)
 
 
 def _shares(

@@ -73,22 +73,18 @@ class ScoreTransform:
     @classmethod
     def fit(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreTransform":
         """Learn the transform from n scores without NaN and labels 0 and 1, both present."""
-        rows = rows.map(_replaced, partial(_real, probabilities=probabilities))
+        rows = rows.map(partial(_real, probabilities=probabilities))
         values, weight = rows.distribution(_DEPTHS)
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
-        tails: list[_LogTails | RangeMap] = [_LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
-        if not learned.is_identity:
-            tails.append(learned)
-        rows = rows.map(_replaced, finite)
-        ends = np.array([values.min(), values.max()])
-
-        def fitted(each: "_LogTails | RangeMap") -> "ScoreTransform":
-            z = partial(_drawn, each)
-            return cls(probabilities, finite, each, fit_platt(rows.map(_replaced, z), z(ends)))
-
-        return max(map(fitted, tails), key=lambda transform: transform.sigmoid.log_likelihood)
+        rows, ends = rows.map(finite), np.array([values.min(), values.max()])
+        fits = []
+        for tails in (_LogTails.fit(values, weight), learned):
+            if not (tails is learned and learned.is_identity):
+                z = partial(_drawn, tails)
+                fits.append(cls(probabilities, finite, tails, fit_platt(rows.map(z), z(ends))))
+        return max(fits, key=lambda transform: transform.sigmoid.log_likelihood)
 
     def __call__(self, scores: NDArray) -> Array:
         """The log odds of scores, finite ones: unseen 0 and 1 are read in their own precision."""
@@ -112,7 +108,7 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
 def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     """Platt scaling of z by Newton's method; the slope is 0 if all z are equal."""
     middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
-    rows = rows.map(_standard, middle, unit)  # squares of 1e200 are no numbers
+    rows = rows.map(partial(_standard, middle=middle, unit=unit))  # squares of 1e200 are no numbers
     total, positive, first, second = rows.fold(_moments)
     target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
     rate = (positive * target[1] + (total - positive) * target[0]) / total
@@ -123,7 +119,7 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
         return PlattSigmoid(middle, level, 0.0, math.inf, -total * entropy)
     unit *= spread
-    rows = rows.map(_standard, mean, spread)
+    rows = rows.map(partial(_standard, middle=mean, unit=spread))
 
     def sums(theta: Array) -> tuple[float, Array, Array]:
         """The loss, minus its gradient and its Hessian."""
@@ -166,12 +162,8 @@ def _moments(u: Array, y: Array, weight: Array) -> Array:
     return np.array([weight.sum(), weight @ y, weight @ u, weight @ u**2])
 
 
-def _standard(z: Array, y: Array, middle: float, unit: float) -> tuple[Array, Array]:
-    return (z - middle) / unit, y
-
-
-def _replaced(x: Array, y: Array, function: Callable[[Array], Array]) -> tuple[Array, Array]:
-    return function(x), y
+def _standard(z: Array, middle: float, unit: float) -> Array:
+    return (z - middle) / unit
 
 
 def _real(scores: Array, probabilities: bool) -> Array:

@@ -39,7 +39,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, counted_cases
+from bayesloss.learning.calibration.calibrator_base import WIDER, checked_rows
 from bayesloss.learning.calibration.composite_power import composite_power
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.sources.ends import StraightEnds
@@ -137,26 +137,23 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             If a search did not converge.
         """
         self._validate_params()
-        values: Array = check_array(scores, dtype=np.float64)
-        values, labels, weight, together = counted_cases(values, y, sample_weight, groups)
-        self.classes_, codes = np.unique(labels, return_inverse=True)
-        if len(self.classes_) != values.shape[1] or len(self.classes_) < 2:
+        rows = checked_rows(check_array(scores, dtype=np.float64), y, sample_weight, groups)
+        self.classes_, codes = np.unique(rows.y, return_inverse=True)
+        if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
             raise ValueError(
-                f"expected a column of scores a class, got {values.shape[1]} columns and labels of "
+                f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
                 f"{len(self.classes_)} classes"
             )
         self.scale_ = self.scale
         if self.scale == "auto":
-            self.scale_ = "probability" if _distributions(values) else "real"
-        loss = _log_loss(codes, weight)
-        logits = self._fit_temperature(values, weight.sum(), loss)
-        self.power_ = 1.0
-        if together is not None:
-            self.power_ = composite_power(logits.numpy(), codes, weight, together)
+            self.scale_ = "probability" if _distributions(rows.x) else "real"
+        self.power_, weight = 1.0, torch.from_numpy(rows.weight)
+        logits, loss = self._fit_temperature(rows.x, codes, weight)
+        if rows.groups is not None:
+            self.power_ = composite_power(logits.numpy(), codes, rows.weight, rows.groups)
             weight = self.power_ * weight
-            loss = _log_loss(codes, weight)
-            logits = self._fit_temperature(values, weight.sum(), loss)
-        self._cases = logits, torch.from_numpy(weight)
+            logits, loss = self._fit_temperature(rows.x, codes, weight)
+        self._cases = logits, weight
         self.converged_ = self._fit_matrix(logits, loss)
         self._sources: list[tuple[StraightEnds, Tensor]] = []
         if self.sources:
@@ -209,12 +206,19 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         low, high = torch.cat(ends, dim=1).numpy()
         return low, high
 
-    def _fit_temperature(self, scores: Array, total: float, loss: "_Loss") -> Tensor:
-        """The temperature; the log probabilities l."""
+    def _fit_temperature(
+        self, scores: Array, codes: NDArray, weight: Tensor
+    ) -> tuple[Tensor, "_Loss"]:
+        """The temperature; the log probabilities l, and the loss of logits, in nats."""
+        target, cross_entropy = torch.from_numpy(codes), torch.nn.functional.cross_entropy
+
+        def loss(logits: Tensor) -> Tensor:
+            return weight @ cross_entropy(logits, target, reduction="none")
+
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
-        self._vote = 1 / (float(total) * scores.shape[1])
+        self._vote = 1 / (float(weight.sum()) * scores.shape[1])
         logits = torch.from_numpy(self._logits(scores))
         found = minimize_scalar(
             # A weak prior keeps the temperature finite where classes can be separated.
@@ -223,7 +227,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             method="bounded",
         )
         self.temperature_ = math.exp(found.x)
-        return self._tempered(scores)
+        return self._tempered(scores), loss
 
     def _fit_matrix(self, logits: Tensor, loss: "_Loss") -> bool:
         """Matrix and intercept, and whether the search for them converged."""
@@ -342,13 +346,6 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
 
 _Loss = Callable[[Tensor], Tensor]
-
-
-def _log_loss(codes: NDArray, weight: Array) -> _Loss:
-    """The weighted log loss of logits, in nats."""
-    target, weights = torch.from_numpy(codes), torch.from_numpy(weight)
-    cross_entropy = torch.nn.functional.cross_entropy
-    return lambda logits: weights @ cross_entropy(logits, target, reduction="none")
 
 
 def _prior_precision(K: int) -> Tensor:

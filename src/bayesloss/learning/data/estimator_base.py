@@ -22,10 +22,9 @@ def check_level(level: float) -> None:
         raise ValueError(f"expected a level in (0, 1), got {level}")
 
 
-def check_weights(sample_weight: ArrayLike | None, X: Any) -> tuple[NDArray[np.float64], NDArray]:
-    """The checked weights of the rows of X, ones by default, and which of them are above zero."""
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    return weight, weight > 0
+def check_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
+    """The checked weights of the rows of X, ones by default."""
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.utils import gen_batches
@@ -42,6 +42,9 @@ class Inputs(ABC):
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __getitem__(self, chosen: Shaped[np.ndarray, " m"]) -> "Inputs":
+        return self.rows(torch.from_numpy(chosen))
 
     @property
     @abstractmethod

@@ -21,10 +21,21 @@ _PART = 2**20  # rows that a function is asked of together: what it makes of the
 
 
 class Rows:
-    """Rows in memory: x, y and weight, the latter positive, of shape (n,) each."""
+    """Rows in memory: x, y, weight, and groups if there are any, of length n each.
 
-    def __init__(self, x: Array, y: NDArray, weight: Array) -> None:
-        self.x, self.y, self.weight = x, y, weight
+    A fit is given positive weights. Calibrators of many classes have rows of scores for x, linear
+    models :class:`~bayesloss.learning.data.inputs.Inputs`.
+    """
+
+    groups: NDArray | None = None
+
+    def __init__(self, x: Any, y: NDArray, weight: Array, groups: NDArray | None = None) -> None:
+        self.x, self.y, self.weight, self.groups = x, y, weight, groups
+
+    def some(self, chosen: NDArray) -> "Rows":
+        """Some of the rows, by number or mask, such as those whose weight is positive."""
+        groups = None if self.groups is None else np.asarray(self.groups)[chosen]
+        return Rows(self.x[chosen], self.y[chosen], self.weight[chosen], groups)
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
         """The merged results of a function of ``(x, y, weight, *args)`` on parts of the rows."""
@@ -34,10 +45,10 @@ class Rows:
         ]
         return said[0] if len(said) == 1 else merge(said)
 
-    def map(self, function: Callable, *args: Any) -> "Rows":
-        """Rows with another x and y, which a function of ``(x, y, *args)`` gives."""
-        x, y = function(self.x, self.y, *args)
-        return Rows(x, y, self.weight)
+    def map(self, x: Callable | None = None, y: Callable | None = None) -> "Rows":
+        """Rows with functions of x, or of y, in their place."""
+        new_x, new_y = x(self.x) if x else self.x, y(self.y) if y else self.y
+        return Rows(new_x, new_y, self.weight, self.groups)
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
         """Points and weights, exact near ``depths`` and ``1 - depths``; all, up to a million."""
@@ -70,9 +81,9 @@ class DaskRows(Rows):
         """The merged results of a function of ``(x, y, weight, *args)``, block by block."""
         return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
 
-    def map(self, function: Callable, *args: Any) -> "DaskRows":
-        """Rows with another x and y, which a function of ``(x, y, *args)`` gives; lazily."""
-        return DaskRows([rows.map(function, *args) for rows in self._blocks])
+    def map(self, x: Callable | None = None, y: Callable | None = None) -> "DaskRows":
+        """Rows with functions of x, or of y, in their place; lazily."""
+        return DaskRows([rows.map(x, y) for rows in self._blocks])
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
         """Points and their weights, exact near the levels ``depths`` and ``1 - depths``."""
@@ -87,7 +98,7 @@ def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
     weight = weight.astype(np.float64)
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("expected sample weights finite and at least 0, got some that are not")
-    return Rows(x[weight > 0], y[weight > 0], weight[weight > 0])
+    return Rows(x, y, weight).some(weight > 0)
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:

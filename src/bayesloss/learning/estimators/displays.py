@@ -6,15 +6,17 @@ given, else in a new figure. Drawing needs Matplotlib: ``pip install "bayesloss[
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
-from bayesloss.learning.data.estimator_base import axes_or_new
+from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
+from bayesloss.learning.data.estimator_base import axes_or_new, check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.links.fitted_link import FittedLink
@@ -22,7 +24,11 @@ from bayesloss.learning.links.fitted_link import FittedLink
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_POINTS = 300
+Array = NDArray[np.float64]
+
+_POINTS = 300  # of a curve that is drawn,
+_RELIABILITY_POINTS = 201  # or of a reliability curve
+_DIAGONAL = "perfectly calibrated"
 
 
 @dataclass
@@ -48,12 +54,11 @@ class LinkDisplay:
     'probability of spam'
     """
 
-    scores: NDArray[np.float64]
-    probability: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
+    scores: Array
+    probability: Array
+    low: Array
+    high: Array
     name: str
-    ax_: Any = field(default=None, init=False, repr=False)
 
     @classmethod
     def from_estimator(
@@ -137,14 +142,13 @@ class MonotoneDisplay:
     True
     """
 
-    x: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    curve: tuple[NDArray[np.float64], NDArray[np.float64]]
-    observation: tuple[NDArray[np.float64], NDArray[np.float64]]
+    x: Array
+    mean: Array
+    curve: tuple[Array, Array]
+    observation: tuple[Array, Array]
     level: float
-    X: NDArray[np.float64]
-    y: NDArray[np.float64]
-    ax_: Any = field(default=None, init=False, repr=False)
+    X: Array
+    y: Array
 
     @classmethod
     def from_estimator(
@@ -208,4 +212,168 @@ class MonotoneDisplay:
             ax.fill_between(self.x, *ends, alpha=alpha, color="C0", label=f"{share} of {of}")
         ax.plot(self.x, self.mean, color="C0", label="mean")
         ax.legend()
+        return self
+
+
+@dataclass
+class ReliabilityDisplay:
+    """A smooth reliability curve with its band, and the predictions' histogram in steps of 0.02.
+
+    Made by :meth:`from_estimator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    reliability : Reliability
+    y_true, y_prob : ndarray of shape (n,)
+        Labels 0 and 1, and predicted probabilities.
+    name : str, optional
+        The classifier's name, for the legend.
+    sample_weight : ndarray of shape (n,), optional
+        How many times each case counts, also in the histogram and in bins.
+
+    Attributes
+    ----------
+    ax_, histogram_ax_, line_, band_, figure_ : matplotlib objects
+
+    Notes
+    -----
+    Where the band leaves the diagonal, predictions are miscalibrated. Its level holds at each
+    prediction by itself: of many predictions looked at, some leave by chance.
+
+    If the diagonal is within the band everywhere, predictions need *not* be calibrated: the cases
+    may be too few to tell. The upper end of ``reliability.calibration_error`` says how large the
+    error may be. Its lower end shows nothing, for it is always above 0: no draw of a curve is the
+    diagonal. The posterior leans towards sigmoids of the log odds, the more the fewer cases.
+
+    Examples
+    --------
+    Overconfident predictions: the true log odds are 0.7 of those predicted, and the calibration
+    error is 0.058. With 80 cases the diagonal is within the band everywhere.
+
+    >>> import numpy as np
+    >>> from scipy.special import expit, logit
+    >>> from bayesloss import ReliabilityDisplay, reliability
+    >>> for n in (80, 10_000):
+    ...     rng = np.random.default_rng(0)
+    ...     p = rng.uniform(0.01, 0.99, n)
+    ...     y = rng.random(n) < expit(0.7 * logit(p))
+    ...     found = reliability(y, p)
+    ...     at = np.linspace(p.min(), p.max(), 50)
+    ...     low, high = found.calibrator.predict_interval(at)
+    ...     within = bool(((low <= at) & (at <= high)).all())
+    ...     print(f"{within}, error up to {found.calibration_error.high:.2f}")
+    True, error up to 0.19
+    False, error up to 0.07
+    >>> drawn = ReliabilityDisplay(found, y, p).plot(n_bins=10)  # doctest: +SKIP
+    """
+
+    reliability: Reliability
+    y_true: Array
+    y_prob: Array
+    name: str | None = None
+    sample_weight: Array | None = None
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: ArrayLike, *, pos_label: Any = None, **options: Any
+    ) -> Self:
+        """Show how reliable a classifier is on cases that it was not trained on.
+
+        Parameters
+        ----------
+        estimator : fitted classifier
+            For two classes, with ``predict_proba``.
+        X, y : array-like of shape (n, n_features) and (n,)
+        pos_label : int, float, bool or str, default=None
+            None for ``estimator.classes_[1]``.
+        **options
+            As for :meth:`from_predictions`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+        """
+        p, positive = _get_response_values_binary(
+            estimator, X, response_method="predict_proba", pos_label=pos_label
+        )
+        options.setdefault("name", type(estimator).__name__)
+        return cls.from_predictions(y, p, pos_label=positive, **options)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        pos_label: Any = None,
+        level: float = 0.95,
+        n_bins: int | None = None,
+        name: str | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Show how reliable predicted probabilities are.
+
+        Parameters
+        ----------
+        y_true, y_prob, sample_weight, groups, pos_label, level
+            As for :func:`reliability`.
+        n_bins : int, optional
+            If given, as many bins of equal width are drawn over the curve.
+        name, ax : str and matplotlib Axes, optional
+            The classifier's name for the legend, and where to draw.
+
+        Returns
+        -------
+        ReliabilityDisplay
+
+        Raises
+        ------
+        ImportError
+            If Matplotlib is not installed.
+        """
+        found = reliability(
+            y_true,
+            y_prob,
+            sample_weight=sample_weight,
+            groups=groups,
+            pos_label=pos_label,
+            level=level,
+        )
+        positive = positive_labels(y_true, pos_label).astype(np.float64)
+        p, weight = np.asarray(y_prob, dtype=np.float64), check_weights(sample_weight, positive)
+        return cls(found, positive, p, name, weight).plot(ax=ax, n_bins=n_bins)
+
+    def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
+        """Draw curve, band and histogram, and bins if their number is given."""
+        self.ax_ = ax = axes_or_new(ax)
+        p = np.linspace(self.y_prob.min(), self.y_prob.max(), _RELIABILITY_POINTS)
+        curve = self.reliability.calibrator.predict_proba(p)[:, 1]
+        low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
+        another = _DIAGONAL in ax.get_legend_handles_labels()[1]
+        if not another:
+            ax.plot([0, 1], [0, 1], ":", color="0.5", label=_DIAGONAL)
+        label = "" if self.name is None else f"{self.name}, "
+        error = self.reliability.calibration_error
+        (self.line_,) = ax.plot(p, curve, label=f"{label}calibration error {error}")
+        color = self.line_.get_color()
+        self.band_ = ax.fill_between(p, low, high, alpha=0.25, color=color)
+        weight = np.ones(len(self.y_prob)) if self.sample_weight is None else self.sample_weight
+        if n_bins is not None:
+            cell = np.minimum((self.y_prob * n_bins).astype(int), n_bins - 1)
+            count, total, positive = (
+                np.bincount(cell, weight * values) for values in (1, self.y_prob, self.y_true)
+            )
+            full = count > 0
+            mean, rate = total[full] / count[full], positive[full] / count[full]
+            ax.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
+        ax.set(ylabel="probability of the positive label", xlim=(0, 1), ylim=(0, 1))
+        ax.legend(loc="upper left")
+        below = ax.child_axes[-1] if another else ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
+        alpha = 0.5 if another else 1.0
+        below.hist(self.y_prob, 50, range=(0, 1), weights=weight, color=color, alpha=alpha)
+        below.set(xlabel="predicted probability", ylabel="cases")
+        ax.tick_params(labelbottom=False)
+        self.histogram_ax_, self.figure_ = below, ax.figure
         return self

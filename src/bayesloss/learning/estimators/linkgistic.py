@@ -247,21 +247,20 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit_at(self, problems: Problems, C: float) -> None:
         """Fit weights and links, and keep them."""
-        found = fit_problems(problems, C, self.joint_, Settings.of(self))
-        self.links_ = found.links
+        fit, centre, self.links_ = fit_problems(problems, C, self.joint_, Settings.of(self))
         self.__dict__.pop("link_", None)  # of an earlier fit
         if len(self.links_) == 1:
             self.link_ = self.links_[0]
         slopes = np.array([link.slope for link in self.links_])
-        self.coef_ = slopes[:, None] * found.beta.cpu().numpy()
-        self.centre_ = found.centre.cpu().numpy()
+        self.coef_ = slopes[:, None] * fit.beta.cpu().numpy()
+        self.centre_ = centre.cpu().numpy()
         self.intercept_ = -self.coef_ @ self.centre_
-        self.n_iter_ = len(found.history["log_evidence"])
-        self.converged_ = found.converged
+        self.converged_ = not fit.unsettled
         self.history_ = {
-            name: torch.stack(rows).cpu().numpy() if rows else np.empty((0, len(found.beta)))
-            for name, rows in found.history.items()
+            name: torch.stack(rounds).cpu().numpy() if rounds else np.empty((0, len(fit.beta)))
+            for name, rounds in fit.history.items()
         }
+        self.n_iter_ = len(self.history_["log_evidence"])
 
     @by_blocks
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -278,51 +277,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         -------
         ndarray of shape (n,) for two classes, else (n, n_classes)
         """
-        return self._log_odds(X)
-
-    @by_blocks
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The probabilities of the classes, of shape (n, n_classes).
-
-        Averages over the posterior of nu; in a joint model, at its mode. More than two one-vs-rest
-        probabilities are scaled to sum to 1.
-        """
-        odds = self._log_odds(X)
-        if odds.ndim == 1:
-            return np.stack([expit(-odds), expit(odds)], axis=1)
-        if self.joint_:
-            return softmax(odds, axis=1)
-        positive = expit(odds)
-        return positive / positive.sum(axis=1, keepdims=True)
-
-    @by_blocks
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The logarithms of the probabilities, exact also where those are tiny."""
-        odds = self._log_odds(X)
-        if odds.ndim == 1:
-            return np.stack([log_expit(-odds), log_expit(odds)], axis=1)
-        return log_softmax(odds if self.joint_ else log_expit(odds), axis=1)
-
-    @by_blocks
-    def predict(self, X: ArrayLike) -> NDArray:
-        """The most probable class, of shape (n,)."""
-        odds = self._log_odds(X)
-        return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
-
-    @by_blocks
-    def scores(self, X: ArrayLike) -> NDArray[np.float64]:
-        """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
-        check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-        scores = centred_scores(inputs, self.coef_, self.centre_).T
-        return scores[:, 0] if len(self.coef_) == 1 else scores
-
-    def _log_odds(self, X: ArrayLike) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
-        if (largest := float(max(inputs.max(), -inputs.min()))) > SIZES[1]:
-            raise ValueError(f"expected inputs of at most {SIZES[1]}, got {largest:.3g}")
-        scores = centred_scores(inputs, self.coef_, self.centre_)
+        scores = self.scores(X).T.reshape(len(self.links_), -1)
         edges = np.array([link.edge for link in self.links_])
         outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
         if outside:
@@ -337,6 +292,45 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             for link, x in zip(self.links_, scores, strict=True)
         ]
         return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)
+
+    @by_blocks
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The probabilities of the classes, of shape (n, n_classes).
+
+        Averages over the posterior of nu; in a joint model, at its mode. More than two one-vs-rest
+        probabilities are scaled to sum to 1.
+        """
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.stack([expit(-odds), expit(odds)], axis=1)
+        if self.joint_:
+            return softmax(odds, axis=1)
+        positive = expit(odds)
+        return positive / positive.sum(axis=1, keepdims=True)
+
+    @by_blocks
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The logarithms of the probabilities, exact also where those are tiny."""
+        odds = self.decision_function(X)
+        if odds.ndim == 1:
+            return np.stack([log_expit(-odds), log_expit(odds)], axis=1)
+        return log_softmax(odds if self.joint_ else log_expit(odds), axis=1)
+
+    @by_blocks
+    def predict(self, X: ArrayLike) -> NDArray:
+        """The most probable class, of shape (n,)."""
+        odds = self.decision_function(X)
+        return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
+
+    @by_blocks
+    def scores(self, X: ArrayLike) -> NDArray[np.float64]:
+        """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")
+        if (largest := float(max(inputs.max(), -inputs.min()))) > SIZES[1]:
+            raise ValueError(f"expected inputs of at most {SIZES[1]}, got {largest:.3g}")
+        scores = centred_scores(inputs, self.coef_, self.centre_).T
+        return scores[:, 0] if len(self.coef_) == 1 else scores
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -18,7 +18,6 @@ differences of the classes' weights matter, so the others take back a share 1/K 
 which is exact if all classes are alike. The loss is that of a softmax on the best common scale.
 """
 
-from collections.abc import Callable
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -145,70 +144,62 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
         self.Cs_ = _strengths(self.Cs)
         with all_or_nothing(self):
             problems = self._read(X, y, sample_weight, groups)
-            losses = self._joint_path(problems) if self.joint_ else self._path(problems)
+            losses = self._path(problems)
             self.scores_ = -losses
             self.C_ = float(self.Cs_[np.nanargmin(losses)])
             self._fit_at(problems, self.C_)
         return self
 
     def _path(self, problems: Problems) -> NDArray[np.float64]:
-        """The mean held-out log loss at each C, of shape (n_Cs,), with a link for each class."""
-        settings = Settings.of(self)
-        priors, loss = settings.priors, settings.likelihood.loss
-        fixed: WeightFit | None = None
-
-        def held_out_losses(data: LinearScores) -> Tensor:
-            nonlocal fixed
-            weight = data.weight.cpu()
-            fixed, _ = fit_fixed_link(data, loss, self.tol, fixed)
-            model = LinkModel(
-                settings.likelihood,
-                lambda x: priors.first(x, weight, member=_STIFF),
-                settings.noise,
-                ordered=not settings.chance,
-            )
-            out = LeaveOneOut(data, settings.seed, problems.groups)
-            fit = fit_links(data, model, tol=self.tol, max_iter=0, leave_one_out=out, fixed=fixed)
-            losses = torch.zeros_like(data.weight)
-            tables = [
-                expected_log_probabilities(q.prior, loss, draws, enough_nodes(q.prior))
-                for q, draws in zip(fit.posteriors, fit.draws, strict=True)
-            ]
-            tables = moved(tables, losses.device)
-            for table, x, y in zip(tables, fit.seen, data.labels, strict=True):
-                losses -= table(x, y)[0] / len(data.labels)
-            return losses
-
-        return self._along(problems, held_out_losses)
-
-    def _joint_path(self, problems: Problems) -> NDArray[np.float64]:
-        """The same for one model of all classes."""
-        K = len(problems.labels)
-        fit: WeightFit | None = None
-
-        def held_out_losses(data: LinearScores) -> Tensor:
-            nonlocal fit
-            fit, _ = fit_softmax(data, self.tol, fit)
-            scores = fit.scores
-            p = torch.softmax(scores, dim=0)
-            held_out = LeaveOneOut(data, 0, problems.groups)
-            alone = held_out.held_out_scores(scores, list(zip(-p, 1 - p, strict=True)))
-            seen = torch.lerp(alone, scores, 1 / K)
-            scale = common_scale(seen, torch.zeros_like(fit.offset), data)
-            return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)
-
-        return self._along(problems, held_out_losses)
-
-    def _along(
-        self, problems: Problems, held_out_losses: Callable[[LinearScores], Tensor]
-    ) -> NDArray[np.float64]:
+        """The mean held-out log loss at each C, of shape (n_Cs,); each fit starts at the last."""
+        losses_of = _joint_losses if self.joint_ else _losses
+        settings, fit = Settings.of(self), None
         means = np.full(len(self.Cs_), np.nan)
         for i, C in enumerate(self.Cs_):
             data = problems.at(C)
-            means[i] = float(data.weight @ held_out_losses(data)) / data.total
+            losses, fit = losses_of(data, problems.groups, settings, fit)
+            means[i] = float(data.weight @ losses) / data.total
             if i - np.nanargmin(means) == _PATIENCE:
                 break
         return means
+
+
+def _losses(
+    data: LinearScores, groups: Tensor | None, settings: Settings, before: WeightFit | None
+) -> tuple[Tensor, WeightFit]:
+    """Held-out losses (n,) with a link for each class, and the fit with the fixed link."""
+    weight, priors, loss = data.weight.cpu(), settings.priors, settings.likelihood.loss
+    tol = settings.model.tol
+    fixed, _ = fit_fixed_link(data, loss, tol, before)
+    model = LinkModel(
+        settings.likelihood,
+        lambda x: priors.first(x, weight, member=_STIFF),
+        settings.noise,
+        ordered=not settings.chance,
+    )
+    out = LeaveOneOut(data, settings.seed, groups)
+    fit = fit_links(data, model, tol=tol, max_iter=0, leave_one_out=out, fixed=fixed)
+    losses = torch.zeros_like(data.weight)
+    tables = [
+        expected_log_probabilities(q.prior, loss, draws, enough_nodes(q.prior))
+        for q, draws in zip(fit.posteriors, fit.draws, strict=True)
+    ]
+    for table, x, y in zip(moved(tables, losses.device), fit.seen, data.labels, strict=True):
+        losses -= table(x, y)[0] / len(data.labels)
+    return losses, fixed
+
+
+def _joint_losses(
+    data: LinearScores, groups: Tensor | None, settings: Settings, before: WeightFit | None
+) -> tuple[Tensor, WeightFit]:
+    """The same for one model of all classes."""
+    fit, _ = fit_softmax(data, settings.model.tol, before)
+    p = torch.softmax(fit.scores, dim=0)
+    slopes = list(zip(-p, 1 - p, strict=True))
+    alone = LeaveOneOut(data, 0, groups).held_out_scores(fit.scores, slopes)
+    seen = torch.lerp(alone, fit.scores, 1 / len(data.labels))
+    scale = common_scale(seen, torch.zeros_like(fit.offset), data)
+    return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0), fit
 
 
 def _strengths(Cs: int | ArrayLike) -> NDArray[np.float64]:

@@ -10,8 +10,7 @@ and all is fitted once more, with links that are constant beyond the period.
 """
 
 import math
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,12 +29,13 @@ from bayesloss.learning.data.dask_inputs import DaskInputs, is_dask, on_client
 from bayesloss.learning.data.duplicates import merge_duplicates
 from bayesloss.learning.data.estimator_base import check_weights, remember_columns
 from bayesloss.learning.data.inputs import DenseInputs, Inputs, SparseInputs, canonical
+from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.links.fitted_link import FittedLink
-from bayesloss.learning.links.joint import SOFTMAX, JointFit, fit_joint_links
+from bayesloss.learning.links.joint import SOFTMAX, fit_joint_links
 from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.link_priors import LinkPriors
 from bayesloss.learning.sources.priors import SourcePrior
@@ -64,17 +64,14 @@ class Problems:
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters of the estimator, resolved for its data."""
+    """An estimator, with what its parameters stand for in a fit."""
 
+    model: Any
     priors: LinkPriors
     likelihood: Bernoulli
-    held_out: bool  # whether links see held-out scores
-    tol: float
-    max_iter: int
     noise: Float[Tensor, "S any"]  # normal numbers that become draws
-    seed: int
-    chance: bool  # whether the noise is random
-    progress: bool
+    seed: int = 0
+    chance: bool = False  # whether the noise is random
 
     @classmethod
     def of(cls, model: Any) -> "Settings":
@@ -82,73 +79,51 @@ class Settings:
         priors = LinkPriors(
             model.prior, model.n_basis, model.a, model.c, model.variance, model.gamma
         )
-        n, width = model.n_samples, priors.n_parameters
-        if n is None:
-            noise, seed = even_normals(_DRAWS, width), 0
-        else:
-            seed = int(check_random_state(model.random_state).randint(2**31))
-            generator = torch.Generator().manual_seed(seed)
-            noise = torch.randn((n, width), dtype=torch.float64, generator=generator)
-        return cls(
-            priors,
-            Bernoulli(model.loss),
-            model.leave_one_out,
-            model.tol,
-            model.max_iter,
-            noise,
-            seed,
-            chance=n is not None,
-            progress=bool(model.verbose),
-        )
-
-
-@dataclass(frozen=True)
-class FittedProblems:
-    """Weights and links, and how EM found them."""
-
-    beta: Float[Tensor, "K d"]
-    centre: Float[Tensor, " d"]
-    links: list[FittedLink]
-    history: dict[str, list[Tensor]] = field(repr=False)
-    converged: bool
+        likelihood, width = Bernoulli(model.loss), priors.n_parameters
+        if model.n_samples is None:
+            return cls(model, priors, likelihood, even_normals(_DRAWS, width))
+        seed = int(check_random_state(model.random_state).randint(2**31))
+        generator, shape = torch.Generator().manual_seed(seed), (model.n_samples, width)
+        noise = torch.randn(shape, dtype=torch.float64, generator=generator)
+        return cls(model, priors, likelihood, noise, seed, chance=True)
 
 
 def read_problems(
     model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike | None
 ) -> tuple[NDArray, Problems]:
     """The classes, and the checked data of an estimator as problems."""
-    device = _device(model.device)
-    inputs, y, sample_weight = _read_inputs(model, device, X, y, sample_weight, groups)
-    check_classification_targets(y)
-    weight, counted = check_weights(sample_weight, y)
-    if not counted.any():
-        raise ValueError("expected a sample weight above zero, got none")
-    keys = [y, *_group_numbers(groups, len(inputs))]  # in which copies of a row have to agree
-    if not counted.all():
-        inputs, weight = inputs.rows(torch.from_numpy(counted)), weight[counted]
-        keys = [key[counted] for key in keys]
-    classes, codes = np.unique(keys[0], return_inverse=True)
+    rows = _read_rows(model, X, y, sample_weight, groups)
+    classes, codes = np.unique(rows.y, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
             f"{type(model).__name__} needs at least two classes, got one class only: {classes[0]}"
         )
     if model.class_weight is not None:
-        weight = weight * compute_sample_weight(model.class_weight, keys[0])
-    keys[0] = codes
-    if model.leave_one_out:
-        kept, weight = merge_duplicates(inputs.equal(), weight, *keys)
-        if len(kept) < len(inputs) or weight.max() > 1:
-            inputs, keys = inputs.rows(torch.from_numpy(kept)), [key[kept] for key in keys]
+        rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
+    rows.y = codes
+    if model.leave_one_out:  # copies of a row have to agree in class and group
+        keys = [codes] if rows.groups is None else [codes, rows.groups]
+        kept, weight = merge_duplicates(rows.x.equal(), rows.weight, *keys)
+        if len(kept) < len(codes) or weight.max() > 1:
+            rows = rows.some(kept)
+        rows.weight = weight
     positives = [1] if len(classes) == 2 else range(len(classes))
-    labels = np.stack([keys[0] == k for k in positives]).view(np.int8)
-    numbers = [torch.from_numpy(each).to(device) for each in (labels, weight, *keys[1:])]
-    return classes, Problems(inputs, numbers[0], numbers[1], numbers[2] if keys[1:] else None)
+    labels = np.stack([rows.y == k for k in positives]).view(np.int8)
+    tensors = [
+        None if each is None else torch.from_numpy(each).to(rows.x.device)
+        for each in (labels, rows.weight, rows.groups)
+    ]
+    return classes, Problems(rows.x, *tensors)
 
 
-def _read_inputs(
-    model: Any, device: torch.device, X: Any, y: Any, sample_weight: Any, groups: Any
-) -> tuple[Inputs, NDArray, Any]:
-    """Checked inputs on the device, with labels and weights, which are collected from Dask."""
+def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike | None) -> Rows:
+    """The rows that count, checked: inputs on the device; labels, weights and groups as arrays."""
+    try:
+        device = torch.empty(0, device=model.device).device
+    except (AssertionError, RuntimeError) as error:  # what PyTorch raises, by kind of device
+        raise ValueError(
+            f"expected a device that this PyTorch can use, got device={model.device!r}: {error}"
+        ) from error
     inputs: Inputs
     if is_dask(X):
         inputs = DaskInputs.of(X)
@@ -163,10 +138,9 @@ def _read_inputs(
             raise ValueError(f"expected {len(inputs)} labels, one a row of X, got {len(y)}")
         sample_weight = on_client(sample_weight, inputs, "sample_weight")
     else:
-        rows, y = validate_data(model, X, y, dtype=np.float64, order="C", accept_sparse="csr")
-        rows, y = canonical(rows), np.asarray(y)
-        sparse = issparse(rows)
-        inputs = SparseInputs(rows) if sparse else DenseInputs(torch.from_numpy(rows).to(device))
+        Z, y = validate_data(model, X, y, dtype=np.float64, order="C", accept_sparse="csr")
+        Z, y = canonical(Z), np.asarray(y)
+        inputs = SparseInputs(Z) if issparse(Z) else DenseInputs(torch.from_numpy(Z).to(device))
     if device.type != "cpu" and not isinstance(inputs, DenseInputs):
         raise ValueError(
             f"expected device='cpu' for inputs that are sparse or Dask's, got {model.device!r}: "
@@ -178,33 +152,31 @@ def _read_inputs(
             f"expected inputs whose largest is within {SIZES[0]} and {SIZES[1]}, or 0, got "
             f"{largest:.3g}: scale them"
         )
-    return inputs, y, sample_weight
+    check_classification_targets(y)
+    weight = check_weights(sample_weight, y)
+    if not weight.any():
+        raise ValueError("expected a sample weight above zero, got none")
+    rows = Rows(inputs, y, weight, _group_numbers(groups, len(inputs)))
+    return rows if weight.all() else rows.some(weight > 0)
 
 
-def _device(name: str) -> torch.device:
-    try:
-        return torch.empty(0, device=name).device
-    except (AssertionError, RuntimeError) as error:  # what PyTorch raises, by kind of device
-        raise ValueError(
-            f"expected a device that this PyTorch can use, got device={name!r}: {error}"
-        ) from error
-
-
-def _group_numbers(groups: ArrayLike | None, n: int) -> list[NDArray[np.int64]]:
+def _group_numbers(groups: ArrayLike | None, n: int) -> Int[np.ndarray, " n"] | None:
     """The groups, if any, as numbers 0, 1, ..., of shape (n,)."""
     if groups is None:
-        return []
+        return None
     labels = np.asarray(groups)
     if labels.shape != (n,):
         raise ValueError(f"expected groups of shape ({n},), got {labels.shape}")
     numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     if numbers.max() == 0:
         raise ValueError("expected at least two groups, got one: nothing is left without it")
-    return [numbers]
+    return numbers
 
 
-def fit_problems(problems: Problems, C: float, joint: bool, settings: Settings) -> FittedProblems:
-    """Fit weights and links, by themselves or in one model, and warn if something went wrong."""
+def fit_problems(
+    problems: Problems, C: float, joint: bool, settings: Settings
+) -> tuple[LinkFit, Float[Tensor, " d"], list[FittedLink]]:
+    """Fit weights and links, by themselves or in one model; the fit, the centre and the links."""
     fit_once = _fit_jointly if joint else _fit_each
     data, groups = problems.at(C), problems.groups
     fit, far = fit_once(data, groups, settings, constant_ends=False)
@@ -218,50 +190,61 @@ def fit_problems(problems: Problems, C: float, joint: bool, settings: Settings) 
                 "link is held constant there: look at these rows, or transform columns that "
                 "have long tails"
             )
-    link_of = partial(
-        FittedLink.of,
-        loss=settings.likelihood.loss,
-        weight=data.weight.cpu(),
-        constant_ends=constant_ends,
-    )
-    scores = fit.scores.cpu()
-    if isinstance(fit, JointFit):
-        links = [
-            link_of(q, x=x, chance=False) for q, x in zip(_marginals(fit), scores, strict=True)
-        ]
-        history = {"log_evidence": [torch.tensor([value]) for value in fit.history]}
-    else:
-        links = [
-            link_of(q, x=x, draws=draws, chance=settings.chance)
-            for q, draws, x in zip(fit.posteriors, fit.draws, scores, strict=True)
-        ]
-        history = fit.history
-    _warn(fit, data, settings)
-    return FittedProblems(fit.beta, data.centre, links, history, not fit.unsettled)
+    draws = fit.draws or [None] * len(fit.beta)
+    links = [
+        FittedLink.of(
+            posterior,
+            settings.likelihood.loss,
+            x,
+            data.weight.cpu(),
+            draws=each,
+            chance=settings.chance and not joint,
+            constant_ends=constant_ends,
+        )
+        for posterior, each, x in zip(fit.posteriors, draws, fit.scores.cpu(), strict=True)
+    ]
+    _warn(fit, data, settings.model)
+    return fit, data.centre, links
 
 
 def _fit_jointly(
     data: LinearScores, groups: Tensor | None, settings: Settings, constant_ends: bool
-) -> tuple[JointFit, Bool[Tensor, " n"]]:
-    """The fit of one model, and which rows have scores beyond the period, unless c is given."""
+) -> tuple[LinkFit, Bool[Tensor, " n"]]:
+    """The fit of one model without draws, and which rows lie beyond a period, unless c is given."""
+    model, priors = settings.model, settings.priors
     fit = fit_joint_links(
         data,
-        settings.priors.joint_family,
-        tol=settings.tol,
-        max_iter=settings.max_iter,
+        priors.joint_family,
+        tol=model.tol,
+        max_iter=model.max_iter,
         groups=groups,
-        held_out=settings.held_out,
+        held_out=model.leave_one_out,
     )
-    if settings.priors.c is not None:
-        return fit, torch.zeros(len(data.weight), dtype=torch.bool)
-    return fit, (fit.scores.cpu().abs() > fit.prior.kernel.edge).any(dim=0)
+    posteriors = [
+        Posterior(
+            prior=fit.prior,
+            likelihood=settings.likelihood,
+            mode=mode,
+            root=torch.linalg.qr(rows.T, mode="r").R.T,  # of the marginal covariance
+            log_evidence=fit.log_evidence,
+            evidence_bound=math.nan,
+            least_curvature=fit.least_curvature,
+            converged=not fit.unsettled,
+            n_iter=len(fit.history),
+        )
+        for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True)
+    ]
+    history = {"log_evidence": list(fit.mode.new_tensor(fit.history)[:, None])}
+    far = (fit.scores.cpu().abs() > fit.prior.kernel.edge).any(dim=0) & (priors.c is None)
+    found = LinkFit(fit.beta, fit.scores, fit.scores, posteriors, [], fit.unsettled, history)
+    return found, far
 
 
 def _fit_each(
     data: LinearScores, groups: Tensor | None, settings: Settings, constant_ends: bool
 ) -> tuple[LinkFit, Bool[Tensor, " n"]]:
     """The fit of each problem, and which rows have scores beyond a period; none if a is given."""
-    weight, priors = data.weight.cpu(), settings.priors
+    model, priors, weight = settings.model, settings.priors, data.weight.cpu()
     far = torch.zeros(len(weight), dtype=torch.bool)
 
     def prior_of(scores: Tensor) -> SourcePrior[TrigonometricKernel]:
@@ -270,7 +253,7 @@ def _fit_each(
             far.logical_or_(scores.abs() > prior.kernel.edge)
         return prior
 
-    model = LinkModel(
+    links = LinkModel(
         settings.likelihood,
         prior_of,
         settings.noise,
@@ -280,21 +263,21 @@ def _fit_each(
     )
     fit = fit_links(
         data,
-        model,
-        tol=settings.tol,
-        max_iter=settings.max_iter,
-        leave_one_out=LeaveOneOut(data, settings.seed, groups) if settings.held_out else None,
-        progress=settings.progress,
+        links,
+        tol=model.tol,
+        max_iter=model.max_iter,
+        leave_one_out=LeaveOneOut(data, settings.seed, groups) if model.leave_one_out else None,
+        progress=bool(model.verbose),
     )
     return fit, far
 
 
-def _warn(fit: LinkFit | JointFit, data: LinearScores, settings: Settings) -> None:
+def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
     """Warn of a fit that has not converged, and of classes that can be separated."""
     if fit.unsettled:
         # Rounds have no part in the fit with the fixed link.
         without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
-        rounds = "" if without else f"raise max_iter={settings.max_iter}, "
+        rounds = "" if without else f"raise max_iter={model.max_iter}, "
         warn_caller(
             f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
             "or lower C",
@@ -310,25 +293,7 @@ def _warn(fit: LinkFit | JointFit, data: LinearScores, settings: Settings) -> No
     if any(apart):
         warn_caller(
             f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
-            f"likelihood is largest at infinite weights, and what tol={settings.tol} stopped at is "
+            f"likelihood is largest at infinite weights, and what tol={model.tol} stopped at is "
             "no maximum. A finite C has one",
             ConvergenceWarning,
         )
-
-
-def _marginals(fit: JointFit) -> list[Posterior]:
-    """The posterior of each source of a joint model."""
-    return [
-        Posterior(
-            prior=fit.prior,
-            likelihood=Bernoulli(),
-            mode=mode,
-            root=torch.linalg.qr(rows.T, mode="r").R.T,  # of the marginal covariance
-            log_evidence=fit.log_evidence,
-            evidence_bound=math.nan,
-            least_curvature=fit.least_curvature,
-            converged=not fit.unsettled,
-            n_iter=len(fit.history),
-        )
-        for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True)
-    ]

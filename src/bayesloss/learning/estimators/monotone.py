@@ -8,9 +8,9 @@ straight (:mod:`bayesloss.learning.sources.ends`).
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -34,8 +34,8 @@ from bayesloss.learning.data.estimator_base import (
 from bayesloss.learning.data.rows import DaskRows, Rows
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 from bayesloss.learning.inference.binning import joined, triangle
-from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
-from bayesloss.learning.inference.likelihoods import Gaussian, Observations
+from bayesloss.learning.inference.evidence import maximise_evidence
+from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -175,24 +175,18 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.increasing_ = self._direction(moments)
         self._units = units if self.increasing_ else replace(units, y_scale=-units.y_scale)
         prior, likelihood = self._beginning(moments)
-        with fixed_threads(1), torch.inference_mode(False):  # the search differentiates
+        ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+        with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
             folded = rows.fold(_triangle, self._units, prior.features, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
             found = maximise_evidence(
-                prior,
-                likelihood,
-                torch.tensor([-1.0, 1.0], dtype=torch.float64),
-                data,
-                bounds=SEARCH_RANGES,
-                max_iter=self.max_iter,
+                prior, likelihood, ends, data, bounds=SEARCH_RANGES, max_iter=self.max_iter
             )
-        for warning in caught:
-            warn_caller(str(warning.message), warning.category)
+            self.mixture_ = PosteriorMixture([found.posterior], ends.new_ones(1))
+            if self.average_hyperparameters:
+                self.mixture_ = average_hyperparameters(found.posterior, data)
         self.posterior_, self.likelihood_ = found.posterior, found.likelihood
         self.converged_, self.n_iter_ = found.converged, found.n_evaluations
-        self.mixture_ = self._mixture(found, data)
         if self.robust_range:
             self.mixture_ = self.mixture_.with_straight_ends()
         scale = self._units.y_scale
@@ -297,16 +291,17 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if is_dask(X):
             x = self._one_feature(array_of(X, "X"))
             remember_columns(self, X)
-            return DaskRows.of(x, y, sample_weight, "X").map(_floats)
+            return DaskRows.of(x, y, sample_weight, "X").map(
+                y=partial(np.asarray, dtype=np.float64)
+            )
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
-        y = np.asarray(target, dtype=np.float64)
+        y, x = np.asarray(target, dtype=np.float64), self._one_feature(features)
         if sample_weight is None:
-            x = self._one_feature(features)
             return Rows(x, y, np.broadcast_to(1.0, len(x)))  # no memory for each
-        (weight, counted), x = check_weights(sample_weight, features), self._one_feature(features)
-        return Rows(x[counted], y[counted], weight[counted])
+        weight = check_weights(sample_weight, x)
+        return Rows(x, y, weight).some(weight > 0)
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
@@ -333,11 +328,6 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         """Inputs and targets, each of shape (n,), in the units of ``posterior_``."""
         return self._units.inputs(x), self._units.targets(y)
 
-    def _mixture(self, found: EvidenceMaximum[Gaussian], data: Observations) -> PosteriorMixture:
-        if not self.average_hyperparameters:
-            return PosteriorMixture([found.posterior], torch.ones(1, dtype=torch.float64))
-        return average_hyperparameters(found.posterior, data)
-
     def _direction(self, moments: Moments) -> bool:
         if self.increasing != "auto":
             return bool(self.increasing)
@@ -356,10 +346,6 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis)
         prior = _PRIORS[self.prior](kernel.scaled(variance))
         return prior, Gaussian(1 / (1 - explained**2))
-
-
-def _floats(x: Array, y: NDArray) -> tuple[Array, Array]:
-    return x, y.astype(np.float64)
 
 
 def _triangle(
