@@ -16,7 +16,7 @@ COLOURS = {
 }
 
 
-def use_style() -> None:
+def use_style(font_size: float = 10) -> None:
     """Set matplotlib's defaults for a page: call it once, before the first figure."""
     from matplotlib_inline.backend_inline import set_matplotlib_formats
 
@@ -30,7 +30,7 @@ def use_style() -> None:
             "axes.titlesize": "medium",
             "figure.constrained_layout.use": True,
             "figure.figsize": (7.2, 4.0),
-            "font.size": 10,
+            "font.size": font_size,
             "grid.alpha": 0.3,
             "legend.frameon": False,
             "lines.linewidth": 1.6,
