@@ -15,6 +15,7 @@ import inspect
 import json
 import pkgutil
 import re
+import symtable
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,55 +140,39 @@ def _imports(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
                 yield name.asname or name.name, thing
 
 
-def _flow(code: ast.AST) -> tuple[set[str], set[str]]:
-    """Return the names that code reads before it binds them itself, and those that it binds."""
-    read: set[str] = set()
+def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names that a statement needs from before it, and those that it binds."""
+    read, bound = set[str](), set[str]()
+    if isinstance(statement, ast.For):
+        for step in [ast.Assign([statement.target], statement.iter, lineno=1), *statement.body]:
+            needs, binds = _flow(step)
+            read, bound = read | needs - bound, bound | binds
+        return read, bound
+    tables = [symtable.symtable(ast.unparse(statement), "cell", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        outermost = table is tables[0]
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (outermost or symbol.is_global()):
+                read.add(symbol.get_name())
+            if symbol.is_assigned() and outermost:
+                bound.add(symbol.get_name())
+    return read if isinstance(statement, ast.Assign | ast.AugAssign) else read - bound, bound
 
-    def visit(node: Any, bound: set[str]) -> None:
-        match node:
-            case list():
-                for part in node:
-                    visit(part, bound)
-            case ast.Name(id=name, ctx=ast.Store()):
-                bound.add(name)
-            case ast.Name(id=name):
-                read.update({name} - bound)
-            case ast.Assign():
-                visit([node.value, node.targets], bound)
-            case ast.AugAssign(target=ast.Name(id=name)):
-                read.update({name} - bound)
-                visit([node.value, node.target], bound)
-            case ast.For():
-                visit([node.iter, node.target, node.body, node.orelse], bound)
-            case ast.FunctionDef() | ast.Lambda():
-                # What is inside counts as read where it is defined.
-                visit([node.args.defaults, node.args.kw_defaults], bound)
-                arguments = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-                visit(node.body, bound | arguments)
-                bound.update({node.name} if isinstance(node, ast.FunctionDef) else ())
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                inside = set(bound)
-                for loop in node.generators:
-                    visit([loop.iter, loop.target, loop.ifs], inside)
-                last = [node.key, node.value] if isinstance(node, ast.DictComp) else node.elt
-                visit(last, inside)
-            case ast.AST():
-                visit(list(ast.iter_child_nodes(node)), bound)
 
-    bound: set[str] = set()
-    visit(code, bound)
-    return read, bound
+def _names(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
 def _changed(statement: ast.stmt) -> set[str]:
     """Return the names of what a statement changes in place: ``x[0] = y``, ``x.append(y)``."""
     found = set()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= _flow(node.value)[0]
         match node:
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                found |= _names(node.value)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
-                found |= _flow(owner)[0]
+                found |= _names(owner)
     return found
 
 
