@@ -66,9 +66,8 @@ def chapters(evidence: bool) -> list[tuple[str, str]]:
         if caption := re.match(r"  - caption: (.*)", line):
             part = caption[1]
         elif file := re.match(r"(?:root|[ -]*file): (\S+)\.", line):
-            if evidence or part not in LOOKED_UP or file[1] in TO_READ:
-                found.append((part, file[1]))
-    return found
+            found.append((part, file[1]))
+    return [page for page in found if evidence or page[0] not in LOOKED_UP or page[1] in TO_READ]
 
 
 def assemble(

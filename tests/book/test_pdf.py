@@ -15,7 +15,8 @@ ONE = """<h1 id="top">One<a class="headerlink">#</a></h1>
 TWO = """<h1 id="top">Two</h1><div class="cell_output"><div id="slider"><button>Go</button></div>
 <script>document.getElementById("slider")</script></div>
 <div class="cell"><div class="output"><div class="claim" id="claim-x"><p class="claim-head">
-<span>holds</span> W&amp;N, (1)</p><p>The box.</p></div></div><div class="output">A table.</div></div>
+<span>holds</span> W&amp;N, (1)</p><p>The box.</p></div></div>
+<div class="output">A table.</div></div>
 <section id="evidence"><h2>Evidence</h2>A grid.</section><div class="made-page">How.</div>"""
 
 
