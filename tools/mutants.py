@@ -142,7 +142,7 @@ def test_files(root: Path, module: str) -> list[str]:
             if isinstance(node, ast.ImportFrom):
                 for name in [f"{node.module}.{name.name}" for name in node.names] + [node.module]:
                     users.setdefault(names.get(name or "", ""), []).append(path.as_posix())
-    ring, met = [module], []
+    ring, met = [module], list[str]()
     for file in ring:
         ring += [user for user in dict.fromkeys(users.get(file, ())) if user not in ring]
         at = Path(file)

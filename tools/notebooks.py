@@ -46,7 +46,7 @@ ENVIRONMENT = {
     "SOURCE_DATE_EPOCH": "0",
     "JUPYTER_PREFER_ENV_PATH": "1",
 }
-KERNEL = {
+KERNEL: dict[str, Any] = {
     "kernel_name": "python3",
     "extra_arguments": ["--log-level=ERROR"],  # or each warns that it talks over TCP
 }
@@ -164,7 +164,7 @@ def paper(name: str) -> None:
     if re.search(r"^scale = ", parameters_of(from_source(name)), re.MULTILINE):
         output = ROOT / "_build" / "paper" / f"{name}.ipynb"
         print(f"{name} at the paper's scale -> {output.relative_to(ROOT)}", flush=True)
-        shown = {"stdout_file": sys.stdout, "stderr_file": sys.stderr}
+        shown: dict[str, Any] = {"stdout_file": sys.stdout, "stderr_file": sys.stderr}
         execute_with(name, output, given={"scale": "paper"}, **shown)
 
 

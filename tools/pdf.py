@@ -35,8 +35,8 @@ EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, 
 # What paper has no use for; a slider's script looks for its button.
 SCREEN = "a.headerlink, button:not(.cell_output button), noscript, details.hide > summary"
 
-SCALE, MARGIN = 0.7, 16  # of the print; in mm
-WIDTH = round((210 - 2 * MARGIN) / 25.4 * 96 / SCALE)  # of A4 between the margins, in CSS pixels
+SCALE, MARGIN = 0.7, round(16 / 25.4 * 96)  # of the print; 16 mm, in CSS pixels
+WIDTH = round((210 / 25.4 * 96 - 2 * MARGIN) / SCALE)  # of A4 between the margins, in CSS pixels
 
 # What is wider than the paper is made smaller until it fits, the inner parts first: a formula
 # in a table, which would take the others' room; what scrolls on a screen; what holds it. All are
@@ -180,7 +180,7 @@ def main() -> int:
                 path=HTML.parent / file,
                 format="A4",
                 scale=SCALE,
-                margin=dict.fromkeys(("left", "right", "top", "bottom"), f"{MARGIN}mm"),
+                margin={"left": MARGIN, "right": MARGIN, "top": MARGIN, "bottom": MARGIN},
                 print_background=True,
                 tagged=True,
                 outline=True,
