@@ -4,7 +4,7 @@ The shapes that annotations of the library state are checked at run time.
 """
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -45,3 +45,28 @@ def pytest_runtest_makereport(
         lines = stands_on(item, call.excinfo)
         report.sections += [("what this test stands on", "\n".join(lines))] if lines else []
     return report
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The browser that all tests share."""
+    import browser as tools
+
+    if tools.executable() is None:
+        say = "no chromium on this machine (on Debian: apt install chromium)"
+        pytest.fail(say) if os.environ.get("CI") else pytest.skip(say)
+    with tools.chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def shown(browser: Any) -> Iterator[Any]:
+    """Show a part of a page, such as a slider, in a tab."""
+    tab = browser.new_page(offline=True)
+
+    def show(html: str) -> Any:
+        tab.set_content(html)
+        return tab
+
+    yield show
+    tab.close()

@@ -3,6 +3,7 @@
 import json
 
 import nbformat
+import notebooks
 import numpy as np
 import pytest
 import rounding
@@ -48,7 +49,7 @@ value > 1"""
     (tmp_path / "page.md").write_text(writes(page, "md:myst"))
     monkeypatch.setattr("notebooks.from_source", lambda *_: nbformat.from_dict(page))
     monkeypatch.setattr("notebooks.BOOK", tmp_path)
-    monkeypatch.setattr("notebooks.QUIET", [])
+    monkeypatch.setitem(notebooks.KERNEL, "extra_arguments", [])
     monkeypatch.setenv("PYTHONPATH", str(rounding.Path(rounding.__file__).parent), prepend=":")
     rounding.record("page", str(tmp_path / "found"))
     found = [json.loads(line) for line in (tmp_path / "found").read_text().splitlines()]

@@ -33,50 +33,33 @@ Entry = dict[str, str]
 
 
 def read(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Keep what a page has to find, when its references are resolved."""
+    """Keep what a page has to find, for as long as the build lives."""
     uri = cast(StandaloneHTMLBuilder, app.builder).get_target_uri(docname)
-    descriptions = doctree.findall(addnodes.desc)
-    found = [*_sections(doctree, uri), *_boxes(doctree, uri)]
-    found += [entry for description in descriptions for entry in _api(description, uri)]
-    _entries(app).extend(found)
-
-
-def _entries(app: Sphinx) -> list[Entry]:
-    """The entries found so far; they live as long as the build."""
-    return app.__dict__.setdefault("_book_search", [])
+    app.__dict__.setdefault("_book_search", []).extend(_found(doctree, uri))
 
 
 def _entry(kind: str, title: str, where: str, url: str, text: str, **more: str) -> Entry:
     return {"kind": kind, "title": title, "where": where, "url": url, "text": text, **more}
 
 
-def _sections(doctree: nodes.document, uri: str) -> Iterator[Entry]:
-    """A page's sections; the outermost is the page."""
-    sections = [section for section in doctree.findall(nodes.section) if _has_title(section)]
-    for at, section in enumerate(sections):
-        title, text = _text(section.next_node(nodes.title)), _text(section)
-        where = _text(sections[0].next_node(nodes.title)) if at else ""
-        if text or not at:
-            kind = "api" if section.next_node(addnodes.desc) else "section"
-            yield _entry(kind, title, where, f"{uri}#{section['ids'][0]}" if at else uri, text)
-
-
-def _boxes(doctree: nodes.document, uri: str) -> Iterator[Entry]:
-    """The definitions and theorems that sphinx-proof numbers."""
+def _found(doctree: nodes.document, uri: str) -> Iterator[Entry]:
+    """A page's sections, the outermost being the page; its boxes with a number; its API."""
     page = _text(doctree.next_node(nodes.title))
-    for box in doctree.findall(nodes.Element):
-        if "proof" in box["classes"] and box["ids"] and isinstance(box[0], nodes.title):
-            title = _text(box[0]).removeprefix("(").removesuffix(")")
-            yield _entry("section", title, page, f"{uri}#{box['ids'][0]}", _text(box))
-
-
-def _api(desc: addnodes.desc, uri: str) -> Iterator[Entry]:
-    """What a description of the API describes."""
-    for signature in desc.findall(addnodes.desc_signature):
-        if signature.parent is desc and signature["ids"]:
-            place, text = signature["ids"][0], _text(desc.next_node(addnodes.desc_content))
-            module = signature["module"] or ""
-            yield _entry("api", signature["fullname"], module, f"{uri}#{place}", text)
+    for part in doctree.findall(nodes.Element):
+        place = f"{uri}#{part['ids'][0]}" if part["ids"] else uri
+        if _has_title(part):
+            kind = "api" if part.next_node(addnodes.desc) else "section"
+            title, text = _text(part.next_node(nodes.title)), _text(part)
+            if part.parent is doctree:
+                yield _entry(kind, title, "", uri, text)
+            elif text:
+                yield _entry(kind, title, page, place, text)
+        elif "proof" in part["classes"] and part["ids"] and isinstance(part[0], nodes.title):
+            title = _text(part[0]).removeprefix("(").removesuffix(")")
+            yield _entry("section", title, page, place, _text(part))
+        elif isinstance(part, addnodes.desc_signature) and part["ids"]:
+            text = _text(part.parent.next_node(addnodes.desc_content))
+            yield _entry("api", part["fullname"], part["module"] or "", place, text)
 
 
 def _has_title(section: nodes.Node) -> bool:
@@ -86,10 +69,8 @@ def _has_title(section: nodes.Node) -> bool:
 
 def _apart(node: nodes.Node) -> bool:
     """Tell whether a part of a section is none of its own text."""
-    if isinstance(node, nodes.Text):
-        return False
-    noted = isinstance(node, nodes.Element) and NOTES & set(node["classes"])
-    return isinstance(node, APART) or bool(noted) or _has_title(node)
+    noted = isinstance(node, nodes.Element) and not NOTES.isdisjoint(node["classes"])
+    return isinstance(node, APART) or noted or _has_title(node)
 
 
 def _text(node: nodes.Node) -> str:
@@ -111,27 +92,17 @@ def _text(node: nodes.Node) -> str:
     return " ".join("".join(parts(node)).split())
 
 
-def claims() -> list[Entry]:
-    """The claims of the ledger, each with the place of its box."""
-    return [
-        _entry(
-            "claim",
-            f"{claim.paper}, {claim.where}",
-            claim.page,
-            f"book/{claim.page}.html#claim-{claim.id}",
-            claim.statement,
-            verdict=claim.verdict,
-        )
-        for claim in ledger().values()
-    ]
-
-
 def write(app: Sphinx, exception: Exception | None) -> None:
-    """Put the entries and the library beside the book."""
+    """Put the entries, those of the ledger's claims, and the library beside the book."""
     if exception or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
-    entries = [*claims(), *_entries(app)]
+    entries = []
+    for claim in ledger().values():
+        url, title = f"book/{claim.page}.html#claim-{claim.id}", f"{claim.paper}, {claim.where}"
+        said, verdict = claim.statement, claim.verdict
+        entries.append(_entry("claim", title, claim.page, url, said, verdict=verdict))
+    entries += [*app.__dict__["_book_search"]]
     script = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
     (static / "search_index.js").write_text(f"const SEARCH_INDEX = {script};\n", "utf-8")
     library = Path(str(metadata.distribution("pdoc").locate_file(LIBRARY)))

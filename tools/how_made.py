@@ -15,10 +15,11 @@ import inspect
 import json
 import pkgutil
 import re
+import symtable
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from docutils import nodes
 from sphinx import addnodes
@@ -39,13 +40,12 @@ logger = logging.getLogger(__name__)
 # ------------------------------------------------------------------------- what the code says
 
 
-@dataclass
-class Origin:
+class Origin(NamedTuple):
     """Where something shown comes from; names of functions are whole, in the order of the code."""
 
-    functions: list[str] = field(default_factory=list)
-    parameters: dict[str, str] = field(default_factory=dict)
-    stores: list[str] = field(default_factory=list)
+    functions: list[str]
+    parameters: dict[str, str]
+    stores: list[str]
 
 
 class Code:
@@ -85,19 +85,16 @@ class Code:
                 if not isinstance(statement, ast.If):
                     needed -= bound  # what they were before does not matter
                 needed |= read - self._imported.keys()
-        found = Origin()
-        for statement in kept:
-            found.functions += [n for n in self._calls(statement) if n not in found.functions]
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name) and node.id in self.values.keys() - PLUMBING:
-                    found.parameters[node.id] = self.values[node.id]
-            found.stores += [n for n in self._loaded(statement) if n not in found.stores]
-        return found
+        names = {name for statement in kept for name in _names(statement)} - PLUMBING
+        return Origin(
+            list(dict.fromkeys(name for statement in kept for name in self._calls(statement))),
+            {name: value for name, value in self.values.items() if name in names},
+            self.loaded(kept),
+        )
 
-    def loaded(self) -> list[str]:
-        """Return the names of all stored results that the page loads."""
-        names = [name for cell in self.cells for s in cell for name in self._loaded(s)]
-        return list(dict.fromkeys(names))
+    def loaded(self, statements: Iterable[ast.stmt]) -> list[str]:
+        """Return the names of the stored results that statements load."""
+        return list(dict.fromkeys(name for s in statements for name in self._loaded(s)))
 
     def _loaded(self, statement: ast.stmt) -> list[str]:
         """Return the names of the stored results that a statement mentions, if it reads any."""
@@ -116,7 +113,7 @@ class Code:
                 callable_ = inspect.isfunction(thing) or inspect.isclass(thing)
                 if callable_ and home.partition(".")[0] in PACKAGES and home not in EVERYWHERE:
                     found.append(f"{home}.{thing.__qualname__}")
-        return list(dict.fromkeys(found))
+        return found
 
     def _resolve(self, node: ast.expr) -> Any:
         """Return the imported object that an expression such as ``isgp.slopes`` names, or None."""
@@ -139,55 +136,39 @@ def _imports(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
                 yield name.asname or name.name, thing
 
 
-def _flow(code: ast.AST) -> tuple[set[str], set[str]]:
-    """Return the names that code reads before it binds them itself, and those that it binds."""
-    read: set[str] = set()
+def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
+    """Return the names that a statement needs from before it, and those that it binds."""
+    read, bound = set[str](), set[str]()
+    if isinstance(statement, ast.For):
+        for step in [ast.Assign([statement.target], statement.iter, lineno=1), *statement.body]:
+            needs, binds = _flow(step)
+            read, bound = read | needs - bound, bound | binds
+        return read, bound
+    tables = [symtable.symtable(ast.unparse(statement), "cell", "exec")]
+    for table in tables:
+        tables += table.get_children()
+        outermost = table is tables[0]
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (outermost or symbol.is_global()):
+                read.add(symbol.get_name())
+            if symbol.is_assigned() and outermost:
+                bound.add(symbol.get_name())
+    return read if isinstance(statement, ast.Assign | ast.AugAssign) else read - bound, bound
 
-    def visit(node: Any, bound: set[str]) -> None:
-        match node:
-            case list():
-                for part in node:
-                    visit(part, bound)
-            case ast.Name(id=name, ctx=ast.Store()):
-                bound.add(name)
-            case ast.Name(id=name):
-                read.update({name} - bound)
-            case ast.Assign():
-                visit([node.value, node.targets], bound)
-            case ast.AugAssign(target=ast.Name(id=name)):
-                read.update({name} - bound)
-                visit([node.value, node.target], bound)
-            case ast.For():
-                visit([node.iter, node.target, node.body, node.orelse], bound)
-            case ast.FunctionDef() | ast.Lambda():
-                # What is inside counts as read where it is defined.
-                visit([node.args.defaults, node.args.kw_defaults], bound)
-                arguments = {a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)}
-                visit(node.body, bound | arguments)
-                bound.update({node.name} if isinstance(node, ast.FunctionDef) else ())
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
-                inside = set(bound)
-                for loop in node.generators:
-                    visit([loop.iter, loop.target, loop.ifs], inside)
-                last = [node.key, node.value] if isinstance(node, ast.DictComp) else node.elt
-                visit(last, inside)
-            case ast.AST():
-                visit(list(ast.iter_child_nodes(node)), bound)
 
-    bound: set[str] = set()
-    visit(code, bound)
-    return read, bound
+def _names(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
 def _changed(statement: ast.stmt) -> set[str]:
     """Return the names of what a statement changes in place: ``x[0] = y``, ``x.append(y)``."""
     found = set()
     for node in ast.walk(statement):
-        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found |= _flow(node.value)[0]
         match node:
+            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
+                found |= _names(node.value)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
-                found |= _flow(owner)[0]
+                found |= _names(owner)
     return found
 
 
@@ -212,12 +193,10 @@ def add_notes(app: Sphinx, doctree: nodes.document) -> None:
         if kind := _kind(cell):
             place = places.index(cell["cell_index"])
             said = _check_caption(cell, code.drawing(place))
-            origin = code.origin(place)
-            origin.functions = [name for name in origin.functions if name not in said]
-            cell.children[-1].append(_note(kind, origin, page, provenance))
+            cell.children[-1].append(_note(kind, code.origin(place), said, page, provenance))
     end = doctree.children[-1]
     (end if isinstance(end, nodes.section) else doctree).append(
-        _foot(page, code, {name: provenance[name] for name in code.loaded()})
+        _foot(page, code, {name: provenance[name] for name in code.loaded(chain(*code.cells))})
     )
 
 
@@ -250,19 +229,18 @@ def _check_caption(cell: nodes.container, drawing: list[str]) -> list[str]:
 
 
 def _note(
-    kind: str, origin: Origin, page: str, provenance: Mapping[str, dict[str, Any]]
+    kind: str, origin: Origin, named: list[str], page: str, provenance: Mapping[str, dict[str, Any]]
 ) -> nodes.Element:
+    """The note under a figure or table, without functions that its caption has named."""
     said = [_code(f"make notebooks PAGE={page}"), " runs the code above"]
     said += [*_values(", with ", origin.parameters), "."]
-    calls = nodes.bullet_list()
-    calls += [nodes.list_item("", _described(name)) for name in origin.functions]
-    if origin.functions:
+    calls = [nodes.list_item("", _described(n)) for n in origin.functions if n not in named]
+    if calls:
         said.append(" It calls the functions below.")
     for name in origin.stores:
         said += [" It shows the stored results ", _code(name), f", {_when(provenance[name])}."]
-    return _details(
-        f"Make this {kind} again", [_paragraph(*said), *([calls] if origin.functions else [])]
-    )
+    below = [nodes.bullet_list("", *calls)] if calls else []
+    return _details(f"Make this {kind} again", [_paragraph(*said), *below])
 
 
 def _described(name: str) -> nodes.paragraph:
@@ -290,9 +268,9 @@ def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.
         paper = _code(f"make paper PAGE={page}")
         parts.append(_paragraph(paper, measured, _code("data/results"), "."))
     if stores:
-        items = nodes.bullet_list()
-        items += [nodes.list_item("", _store(*each)) for each in stores.items()]
-        parts.append(_details("Where the stored results on this page come from", [items]))
+        items = [nodes.list_item("", _store(*each)) for each in stores.items()]
+        summary = "Where the stored results on this page come from"
+        parts.append(_details(summary, [nodes.bullet_list("", *items)]))
     return nodes.container("", *parts, classes=["made-page"])
 
 

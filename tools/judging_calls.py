@@ -1,12 +1,6 @@
-"""Sphinx extension: of a cell that judges a claim, the mathematics is shown and the call is folded.
-
-Such a cell computes what a claim is held against, and then calls a check of the ledger. The former
-is the evidence, and stands open where code is shown at all; what the outcomes are called is for
-whoever asks.
-"""
+"""Sphinx extension: of a cell that judges, the mathematics is shown and the call is folded."""
 
 import ast
-import copy
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -14,8 +8,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from bayesloss_book.ledger import checks
 
-# What stands on the bar of a fold, closed and open.
-PROMPTS = ("How it is judged", "Hide how it is judged")
+_CHECKS = frozenset(name for name in vars(checks) if name.startswith("check_"))
 
 
 def split(source: str) -> tuple[str, str]:
@@ -23,15 +16,12 @@ def split(source: str) -> tuple[str, str]:
 
     The first is empty if there is no such statement, or nothing comes before it but imports.
     """
-    statements = ast.parse(source).body
+    statements, lines = ast.parse(source).body, source.splitlines()
     for at, statement in enumerate(statements):
-        if not _judges(statement):
-            continue
-        if all(isinstance(each, ast.Import | ast.ImportFrom) for each in statements[:at]):
-            break
-        lines = source.splitlines()
-        end = statements[at - 1].end_lineno or 0
-        return "\n".join(lines[:end]), "\n".join(lines[end:]).strip("\n")
+        if _judges(statement):
+            imports = all(isinstance(each, ast.Import | ast.ImportFrom) for each in statements[:at])
+            end = 0 if imports else statements[at - 1].end_lineno or 0
+            return "\n".join(lines[:end]), "\n".join(lines[end:]).strip("\n")
     return "", source
 
 
@@ -40,9 +30,6 @@ def _judges(statement: ast.stmt) -> bool:
         return False
     calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
     return any(isinstance(name, ast.Name) and name.id in _CHECKS for name in calls)
-
-
-_CHECKS = frozenset(name for name in vars(checks) if name.startswith("check_"))
 
 
 class ShowMathematics(SphinxPostTransform):
@@ -60,18 +47,15 @@ class ShowMathematics(SphinxPostTransform):
             for source in fold.findall(nodes.literal_block):
                 shown, folded = split(source.astext())
                 if shown:
-                    mathematics = copy.copy(source.parent)
+                    parts = [
+                        nodes.literal_block(t, t, **source.attributes) for t in (shown, folded)
+                    ]
+                    mathematics = nodes.container("", parts[0], **source.parent.attributes)
                     mathematics["classes"] = [*source.parent["classes"], "mathematics"]
-                    mathematics.children = []
-                    mathematics += _code(source, shown)
-                    source.replace_self(_code(source, folded))
+                    source.replace_self(parts[1])
                     cell.insert(0, mathematics)
-                    fold["prompt_show"], fold["prompt_hide"] = PROMPTS
+                    fold["prompt_show"], fold["prompt_hide"] = "How it is judged", "Hide how"
                 break
-
-
-def _code(like: nodes.literal_block, text: str) -> nodes.literal_block:
-    return nodes.literal_block(text, text, **like.attributes)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -6,7 +6,7 @@ reads the pins of the present locks, resolves what `pyproject.toml` asks for at 
 on every system, and writes three files that pip takes with `--require-hashes --no-deps`:
 
     requirements.lock          what `make` installs
-    requirements-cuda.lock     what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
+    requirements-torch.lock    what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
     requirements-extras.lock   what the extras `chains` and `calibrators` need besides
 
 To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
@@ -48,44 +48,32 @@ def compile_(*arguments: str, asked: str | None = None) -> str:
     return done.stdout
 
 
-def cpu_wheels(version: str) -> str:
-    """The lock of PyTorch's CPU wheels: from its index, or else the present one."""
-    asked = f"torch=={version}+cpu"
-    try:
-        return compile_("--no-deps", "--index-url", CPU_INDEX, asked=asked)
-    except RuntimeError as error:
-        present = CPU_LOCK.read_text("utf-8") if CPU_LOCK.exists() else ""
-        if not present.startswith(asked):
-            raise
-        print(f"The sums of {asked} stay as they were: {error}", file=sys.stderr)
-        return present
-
-
 def main() -> None:
     """Write the four files."""
     paths = [ROOT / name for name in LOCKS]
     before = "".join(path.read_text("utf-8") for path in paths if path.exists())
     pins = ROOT / "_build" / "pins.txt"
     pins.parent.mkdir(exist_ok=True)
-
-    def pin(text: str) -> list[str]:
-        pins.write_text(
-            "".join(f"{m['name']}=={m['version']}\n" for m in blocks(text).values()), "utf-8"
-        )
-        return ["--constraint", str(pins)]
-
-    whole = compile_("--all-extras", *pin(before))
+    pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(before).values()))
+    whole = compile_("--all-extras", "--constraint", str(pins))
+    pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(whole).values()))
     asked = [argument for extra in EXTRAS for argument in ("--extra", extra)]
-    usual = blocks(compile_(*asked, *pin(whole)))
+    usual = blocks(compile_(*asked, "--constraint", str(pins)))
     files: tuple[list[str], ...] = ([], [], [])
     for name, match in blocks(whole).items():
-        if "== 'pypy'" in match[0]:
-            continue  # PyTorch is for CPython
-        files[1 if TORCH.match(name) else 0 if name in usual else 2].append(match[0])
+        if "== 'pypy'" not in match[0]:  # PyTorch is for CPython
+            files[1 if TORCH.match(name) else 0 if name in usual else 2].append(match[0])
     for path, packages in zip(paths, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")
-    CPU_LOCK.write_text(cpu_wheels(blocks(whole)["torch"]["version"]), "utf-8")
+    torch = f"torch=={blocks(whole)['torch']['version']}+cpu"
+    try:
+        sums = compile_("--no-deps", "--index-url", CPU_INDEX, asked=torch)
+        CPU_LOCK.write_text(sums, "utf-8")
+    except RuntimeError as error:
+        if not (CPU_LOCK.exists() and CPU_LOCK.read_text("utf-8").startswith(torch)):
+            raise
+        print(f"The sums of {torch} stay as they were: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

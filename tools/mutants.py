@@ -1,24 +1,21 @@
 """Put faults into the library, one at a time, and see whether the unit tests notice.
 
+    python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
+
 Candidates come from the syntax of `src/bayesloss` alone, never from the tests: lines are drawn in
 proportion, then one of the faults that a line can have (a sign, a factor, a comparison, one more or
 less, a dropped term, arguments in each other's place, sine for cosine). Each is put into a copy of
-the tree. First the module's own tests run there, then those that import it, the nearest first; the
-first failure ends it. mutmut and cosmic-ray do every fault with one command for all tests; this
-draws sixty and asks the nearest tests first, in forks of a process that has imported what takes
-long, which makes it hours less.
+the tree, where the module's own tests run first, then those that import it, the nearest first, up
+to the first failure. mutmut and cosmic-ray do every fault with one command for all tests, which
+would take days; this draws sixty and asks the nearest tests first, an hour or two.
 
-    python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
-
-stores the fault, whether it was caught, by which test, and what that test said and stands on; what
-is stored already is not done again. A file of tests that catches one must pass without it. The
-seconds are of processor time, for one fault; one that takes more is `slow`: look at it.
+What came out is stored, and not done again: whether the fault was caught, by which test, and what
+that said. The seconds are of processor time, for one fault; one that takes more is `slow`.
 """
 
 import argparse
 import ast
 import copy
-import importlib
 import json
 import os
 import random
@@ -32,25 +29,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 
-_PAIRS = (
-    (ast.Add, ast.Sub),
-    (ast.Mult, ast.Div),
-    (ast.Lt, ast.LtE),
-    (ast.Gt, ast.GtE),
-    (ast.Eq, ast.NotEq),
-    (ast.And, ast.Or),
-)
-OTHER: dict[type[ast.AST], type[ast.AST]] = {a: b for p in _PAIRS for a, b in (p, p[::-1])}
-TWINS = {
-    **{a: b for pair in ("sin cos", "min max", "minimum maximum", "sum mean", "floor ceil",
-                         "any all", "argmin argmax", "triu tril", "log log1p")
-       for a, b in (pair.split(), pair.split()[::-1])},
-    "expm1": "exp", "std": "var",
-}  # fmt: skip
+PAIRS = [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE)]
+PAIRS += [(ast.Eq, ast.NotEq), (ast.And, ast.Or)]
+OTHER: dict[type[ast.AST], type[ast.AST]] = {a: b for p in PAIRS for a, b in (p, p[::-1])}
+WORDS = "sin cos, min max, minimum maximum, sum mean, floor ceil, any all, argmin argmax, triu tril"
+TWINS = {a: b for p in f"{WORDS}, log log1p".split(", ") for a, b in (p.split(), p.split()[::-1])}
+TWINS |= {"expm1": "exp", "std": "var"}
 
 
 class Fault(NamedTuple):
@@ -88,16 +74,14 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 
     def changed(**fields: Any) -> ast.expr:
         new = copy.copy(node)
-        for name, value in fields.items():
-            setattr(new, name, value)
+        vars(new).update(fields)
         return new
 
     match node:
-        case ast.BinOp(left=left, op=op):
-            if type(op) in OTHER:
-                yield changed(op=OTHER[type(op)]())
-                if not (isinstance(op, ast.Add | ast.Sub) and isinstance(left, ast.Constant)):
-                    yield left  # a term, or a factor, is dropped
+        case ast.BinOp(left=left, op=op) if type(op) in OTHER:
+            yield changed(op=OTHER[type(op)]())
+            if not (isinstance(op, ast.Add | ast.Sub) and isinstance(left, ast.Constant)):
+                yield left  # a term, or a factor, is dropped
         case ast.UnaryOp(op=ast.USub() | ast.Not(), operand=operand):
             yield operand
         case ast.Compare(ops=[op]) if type(op) in OTHER:
@@ -134,128 +118,64 @@ def _computing(tree: ast.AST) -> Iterator[ast.expr]:
 
 
 def draw(root: Path, n: int, seed: int) -> list[Fault]:
-    """As many faults on as many lines; a fault after which nothing compiles is drawn again."""
+    """As many faults on as many lines."""
     lines: dict[tuple[str, int], list[Fault]] = {}
-    texts = {
-        path.relative_to(root).as_posix(): path.read_text("utf-8")
-        for path in sorted((root / "src/bayesloss").rglob("*.py"))
-    }
-    for name, text in texts.items():
-        for fault in faults(name, text):
-            lines.setdefault((name, fault.line), []).append(fault)
-    generator, drawn = random.Random(seed), list[Fault]()
-    for key in generator.sample(sorted(lines), len(lines)):
-        fault = generator.choice(lines[key])
-        try:
-            compile(fault.into(texts[fault.file]), fault.file, "exec")
-        except SyntaxError:
-            continue
-        drawn.append(fault)
-        if len(drawn) == n:
-            break
-    return drawn
-
-
-# ------------------------------------------------------------------------------- the tests
-
-
-def importers(root: Path) -> dict[str, set[str]]:
-    """Which files, of both packages and of the tests, import each module."""
-    files = {
-        ".".join(path.relative_to(root / "src").with_suffix("").parts): str(path.relative_to(root))
-        for path in sorted((root / "src").rglob("*.py"))
-        if path.name != "__init__.py"
-    }
-    found: dict[str, set[str]] = {}
-    for path in [*(root / "src").rglob("*.py"), *(root / "tests").rglob("test_*.py")]:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [name.name for name in getattr(node, "names", ()) if hasattr(name, "name")]
-            if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{name}" for name in names] + [node.module or ""]
-            for name in names:
-                if name in files:
-                    found.setdefault(files[name], set()).add(str(path.relative_to(root)))
-    return found
+    for path in sorted((root / "src/bayesloss").rglob("*.py")):
+        for fault in faults(path.relative_to(root).as_posix(), path.read_text("utf-8")):
+            lines.setdefault((fault.file, fault.line), []).append(fault)
+    generator = random.Random(seed)
+    return [generator.choice(lines[key]) for key in generator.sample(sorted(lines), len(lines))[:n]]
 
 
 def test_files(root: Path, module: str) -> list[str]:
     """The tests that should see a fault in a module: its own, then those nearest to it.
 
-    Those of the library's modules come before those of the book's.
+    Near is a file that imports it, then one that imports that. Those of the library's modules come
+    before those of the book's.
     """
-    own = "/".join(["tests", *Path(module).parts[2:-1], f"test_{Path(module).name}"])
-    graph, seen, ring = importers(root), {module}, [module]
-    met = [own, "tests/test_defaults.py"]
-    while ring:
-        for file in ring:
-            at = Path(file)
-            if at.parts[0] == "src":  # the test of a module that uses it, which may not import it
-                house = ["tests"] if at.parts[1] == "bayesloss" else ["tests", "book_code"]
-                file = "/".join([*house, *at.parts[2:-1], f"test_{at.name}"])
-            met.append(file)
-        ring = sorted({user for file in ring for user in graph.get(file, ())} - seen)
-        seen |= set(ring)
+    sources = [path.relative_to(root) for path in (root / "src").rglob("*.py")]
+    names = {".".join(path.with_suffix("").parts[1:]): path.as_posix() for path in sources}
+    tests = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
+    users: dict[str, list[str]] = {}
+    for path in sorted([*sources, *tests]):
+        for node in ast.walk(ast.parse((root / path).read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                for name in [f"{node.module}.{name.name}" for name in node.names] + [node.module]:
+                    users.setdefault(names.get(name or "", ""), []).append(path.as_posix())
+    ring, met = [module], list[str]()
+    for file in ring:
+        ring += [user for user in dict.fromkeys(users.get(file, ())) if user not in ring]
+        at = Path(file)
+        if at.parts[0] == "src":  # the test of a module that uses it, which may not import it
+            house = [] if at.parts[1] == "bayesloss" else ["book_code"]
+            at = Path("tests", *house, *at.parts[2:-1], f"test_{at.name}")
+        met += [at.as_posix()] if met else [at.as_posix(), "tests/test_defaults.py"]
     there = [t for t in dict.fromkeys(met) if (root / t).is_file() and "tests/book/" not in t]
     return sorted(there, key=lambda test: "book_code" in test)
 
 
-# Imported once, for all runs: they take longer than most tests do.
-HEAVY = (
-    "hypothesis matplotlib.pyplot pandas scipy.integrate scipy.optimize scipy.stats sympy torch "
-    "sklearn.gaussian_process sklearn.isotonic sklearn.linear_model "
-    "sklearn.utils.estimator_checks yaml"
-)
+def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str, str]:
+    """Tests in a copy of the project: what came out, which failed first, and what it said."""
+    settings = {"PYTHONPATH": f"{tree}/src:{tree}/tools", "PYTHONDONTWRITEBYTECODE": "1"}
+    settings |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "--benchmark-disable"]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", *tests],
+        cwd=tree,
+        env=os.environ | settings,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (int(seconds),) * 2),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode < 0:
+        return "slow", "", ""
+    first = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
+    said = [line for line in done.stdout.splitlines() if re.match(r"[E>]  |\S+:\d+: |\w+\.", line)]
+    by = first[1] if first else "pytest itself"
+    return ("caught", by, "\n".join(said[:40])) if done.returncode else ("lived", "", "")
 
 
-def run(tree: Path, test: str, seconds: float) -> tuple[str, str, str]:
-    """One test file, in a fork: what came out, the first test that failed, and what it said."""
-    log = tree / "log"
-    if (child := os.fork()) == 0:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
-        file = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
-        os.dup2(file, 1)
-        os.dup2(file, 2)
-        os.chdir(tree)
-        sys.path[:0] = paths = [str(tree / "src"), str(tree / "tools")]
-        os.environ["PYTHONPATH"] = ":".join(paths)  # of what the tests start
-        sys.dont_write_bytecode = True
-        options = ["-x", "-q", "--tb=short", "-p", "no:cacheprovider", "--benchmark-disable"]
-        os._exit(int(pytest.main([*options, test])))
-    _, status = os.waitpid(child, 0)
-    said = log.read_text("utf-8", errors="replace")
-    if os.WIFSIGNALED(status):
-        return "slow", test, ""
-    if os.WEXITSTATUS(status) == 0:
-        return "passed", "", ""
-    which = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.M)
-    told = [line for line in said.splitlines() if re.match(r"E  |>  |\S+:\d+: ", line)][:25]
-    stands = said.partition(" what this test stands on -")[2].partition("\n=")[0]
-    return "caught", which[1] if which else test, "\n".join(told) + stands
-
-
-def try_fault(tree: Path, fault: Fault, seconds: float) -> dict[str, Any]:
-    """Put a fault into a copy of the project, and say what came of it."""
-    path, start = tree / fault.file, _processor_time()
-    text, entry = path.read_text("utf-8"), {"fault": fault, "result": "lived", "by": "", "said": ""}
-    path.write_text(fault.into(text), "utf-8")
-    for test in test_files(tree, fault.file):
-        left = seconds - (_processor_time() - start)
-        result, by, said = run(tree, test, left) if left > 0 else ("slow", test, "")
-        if result != "passed":
-            entry |= {"result": result, "by": by, "said": said}
-            break
-    path.write_text(text, "utf-8")
-    if entry["result"] == "caught" and (told := run(tree, test, seconds))[0] != "passed":
-        sys.exit(f"expected tests that pass without a fault, got {told[1]}:\n{told[2]}")
-    return entry | {"seconds": round(_processor_time() - start)}
-
-
-def _processor_time() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def main() -> int:
+def main() -> None:
     """Draw faults, run the tests on each, and store what came out."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=60)
@@ -267,22 +187,22 @@ def main() -> int:
     done = {tuple(entry["fault"]) for entry in stored}
     command = ["git", "ls-files", "-z", "src", "tests", "tools", "data", "pyproject.toml"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    os.environ |= {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    for name in HEAVY.split():
-        importlib.import_module(name)
     with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder)
         for name in listed.rstrip("\0").split("\0"):
-            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, Path(folder) / name)
-        for fault in draw(Path(folder), given.n, given.seed):
-            if tuple(fault) not in done:
-                entry = try_fault(Path(folder), fault, given.seconds)
-                stored.append(entry)
-                given.out.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
-                place = f"{fault.file}:{fault.line}  {fault.old}  ->  {fault.new}"
-                print(f"{entry['result']:6} {place}   {entry['by']}", flush=True)
-    return 0
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, tree / name)
+        for fault in (f for f in draw(tree, given.n, given.seed) if tuple(f) not in done):
+            path, text = tree / fault.file, (tree / fault.file).read_text("utf-8")
+            path.write_text(fault.into(text), "utf-8")
+            result, by, said = run(tree, test_files(tree, fault.file), given.seconds)
+            path.write_text(text, "utf-8")
+            if by and (told := run(tree, [by.partition("::")[0]], given.seconds))[0] != "lived":
+                sys.exit(f"expected tests that pass without a fault, got {told[1]}:\n{told[2]}")
+            stored.append({"fault": fault, "result": result, "by": by, "said": said})
+            given.out.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
+            print(f"{result:6} {fault.file}:{fault.line}  {fault.old}  ->  {fault.new}   {by}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,13 +1,13 @@
-"""Make, check and run the book's notebooks.
+"""Make the book's notebooks, and run them at the papers' scale.
 
     python tools/notebooks.py make [PAGE ...]   execute the .md sources into the .ipynb
-    python tools/notebooks.py check [PAGE ...]  is each .ipynb's source what its .md says, and were
-                                                its stored results those that there are?
-    python tools/notebooks.py paper [PAGE ...]  run the pages at the papers' scale (papermill)
+    python tools/notebooks.py paper [PAGE ...]  run the pages at the papers' scale
 
 A page is a MyST file under book/ whose front matter names a kernel; PAGE is its path without
 the suffix, for instance learning/auto_mpg. The .ipynb is made from the .md, never the other
-way, so that neither a clock nor a checkout can decide which of the two wins.
+way, so that neither a clock nor a checkout can decide which of the two wins. nbclient executes it
+rather than `jupytext --execute`, for it has to be the same to the byte wherever it is made, and to
+name the stored results that its kernel read.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
 import papermill
-import yaml
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
@@ -46,9 +46,10 @@ ENVIRONMENT = {
     "SOURCE_DATE_EPOCH": "0",
     "JUPYTER_PREFER_ENV_PATH": "1",
 }
-
-# Or each kernel warns that it talks over TCP.
-QUIET = ["--log-level=ERROR"]
+KERNEL: dict[str, Any] = {
+    "kernel_name": "python3",
+    "extra_arguments": ["--log-level=ERROR"],  # or each warns that it talks over TCP
+}
 
 # The same on every machine and for every Python, so that a rerun changes outputs only; and of the
 # stores that the kernel read, the checksums.
@@ -57,23 +58,21 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python", "pygments_lexer": "ipython3"},
 }
-
 # What the kernel read: asked of it in a cell behind the last.
 PROBE = """import json, sys
 print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
 
+STOPPED = (CellExecutionError, DeadKernelError, PapermillExecutionError)
+
 
 def is_page(path: Path) -> bool:
     """Tell whether a .md under book/ is the source of a notebook, by the YAML at its top."""
-    block = re.match(r"---\n(.*?)\n---\n", path.read_text(encoding="utf-8"), re.DOTALL)
-    return block is not None and not {"jupytext", "kernelspec"}.isdisjoint(
-        yaml.safe_load(block[1]) or {}
-    )
+    return re.match(r"---\n(.+\n)*?kernelspec:\n", path.read_text("utf-8")) is not None
 
 
 def toc_files(root: Path = ROOT) -> list[str]:
     """Return every file that _toc.yml names, in the order of reading."""
-    text = (root / "_toc.yml").read_text(encoding="utf-8")
+    text = (root / "_toc.yml").read_text("utf-8")
     return re.findall(r"^(?:root|[ -]*file): (\S+)$", text, re.MULTILINE)
 
 
@@ -84,15 +83,10 @@ def pages(book: Path = BOOK) -> list[str]:
     they show what the other pages' outputs say.
     """
     paths = [path.relative_to(book) for path in sorted(book.rglob("*.md")) if is_page(path)]
-    hidden = [path for path in paths if any(part.startswith(".") for part in path.parts)]
-    names = [path.with_suffix("").as_posix() for path in paths if path not in hidden]
-    listed = [file.rpartition(".")[0] for file in toc_files(book.parent)]
-    places = {file.partition("/")[2]: place for place, file in enumerate(listed)}
-
-    def key(name: str) -> tuple[bool, bool, int]:
-        return name == "index", name.startswith("reference/"), places.get(name, len(places))
-
-    return sorted(names, key=key)
+    names = [path.with_suffix("").as_posix() for path in paths if "/." not in f"/{path}"]
+    listed = [file.removeprefix("book/").rpartition(".")[0] for file in toc_files(book.parent)]
+    names.sort(key=lambda name: listed.index(name) if name in listed else len(listed))
+    return sorted(names, key=lambda name: (name == "index", name.startswith("reference/")))
 
 
 def notebook_path(name: str, book: Path = BOOK) -> Path:
@@ -102,8 +96,7 @@ def notebook_path(name: str, book: Path = BOOK) -> Path:
 
 def from_source(name: str, book: Path = BOOK) -> NotebookNode:
     """Return the notebook that a page's .md describes, not executed, with fixed cell ids."""
-    source = (book / f"{name}.md").read_text(encoding="utf-8")
-    notebook = jupytext.reads(source, fmt="md:myst")
+    notebook = jupytext.reads((book / f"{name}.md").read_text("utf-8"), fmt="md:myst")
     notebook.metadata.pop("jupytext", None)
     notebook.metadata.update(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -112,31 +105,10 @@ def from_source(name: str, book: Path = BOOK) -> NotebookNode:
     return notebook
 
 
-def differences(name: str, book: Path = BOOK) -> list[str]:
-    """Say where the source in a page's .ipynb is not what its .md says."""
-    if not notebook_path(name, book).exists():
-        return [f"{name}.ipynb does not exist"]
-    stored = nbformat.read(notebook_path(name, book), as_version=4)
-    fresh = from_source(name, book)
-    shown = stored.metadata.get("stores", {})
-    same = stored.metadata == {**fresh.metadata, "stores": shown}
-    found = [] if same and "stores" in stored.metadata else ["the notebook's metadata differ"]
-    for store, checksum in shown.items():
-        table = _results(book) / f"{store}.csv"
-        if not table.exists() or hashlib.sha256(table.read_bytes()).hexdigest() != checksum:
-            found.append(f"it was executed with another {table.name}")
-    if len(stored.cells) != len(fresh.cells):
-        found.append(f"the .ipynb has {len(stored.cells)} cells, the .md {len(fresh.cells)}")
-    for position, (old, new) in enumerate(zip(stored.cells, fresh.cells, strict=False)):
-        for part in ("cell_type", "id", "source", "metadata"):
-            if old.get(part) != new.get(part):
-                first = (new.source.splitlines() or ["(empty)"])[0]
-                found.append(f"cell {position}, {first!r}: another {part}")
-    return found
-
-
-def _results(book: Path) -> Path:
-    return book.resolve().parent / "data" / "results"
+def parameters_of(notebook: NotebookNode) -> str:
+    """The code of a page's parameters cell; empty if it has none."""
+    tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
+    return "\n".join(cell.source for cell in tagged)
 
 
 def execute(name: str, book: Path = BOOK) -> NotebookNode:
@@ -146,16 +118,25 @@ def execute(name: str, book: Path = BOOK) -> NotebookNode:
     notebook.cells.append(new_code_cell(PROBE))
     NotebookClient(
         notebook,
-        kernel_name="python3",
         record_timing=False,
         coalesce_streams=True,  # or how text is cut into pieces would depend on the clock
-        extra_arguments=QUIET,
         resources={"metadata": {"path": str(notebook_path(name, book).parent)}},
+        **KERNEL,
     ).execute()
     read = {Path(t): s for t, s in json.loads(notebook.cells.pop().outputs[0].text).items()}
-    metadata["stores"] = {t.stem: read[t] for t in sorted(read) if t.parent == _results(book)}
+    results = book.resolve().parent / "data" / "results"
+    metadata["stores"] = {t.stem: read[t] for t in sorted(read) if t.parent == results}
     notebook.metadata = metadata  # the kernel wrote its Python version there
     return notebook
+
+
+def execute_with(
+    name: str, output: Path, book: Path = BOOK, *, given: dict[str, Any], **options: Any
+) -> None:
+    """Execute a page with other parameters into another file, each cell as it is done."""
+    write(from_source(name, book), output)
+    folder = notebook_path(name, book).parent
+    papermill.execute_notebook(output, output, parameters=given, cwd=folder, **KERNEL, **options)
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
@@ -166,64 +147,25 @@ def write(notebook: NotebookNode, path: Path) -> None:
     os.replace(partial, path)
 
 
-def make(names: Sequence[str]) -> int:
-    """Execute pages into their .ipynb; stop at the first that fails and leave its old file."""
-    for name in names:
-        print(f"{name} ...", end=" ", flush=True)
-        start = time.perf_counter()
-        try:
-            notebook = execute(name)
-        except (CellExecutionError, DeadKernelError) as error:
-            print(f"FAILED\n\nbook/{name}.md\n{plain(error)}")
-            print(f"book/{name}.ipynb is left as it was.")
-            return 1
-        write(notebook, notebook_path(name))
-        print(f"{time.perf_counter() - start:.1f} s", flush=True)
-    return 0
+def make(name: str) -> None:
+    """Execute a page into its .ipynb; one that fails leaves its old file."""
+    print(f"{name} ...", end=" ", flush=True)
+    start = time.perf_counter()
+    write(execute(name), notebook_path(name))
+    print(f"{time.perf_counter() - start:.1f} s", flush=True)
 
 
-def check(names: Sequence[str]) -> int:
-    """Report every .ipynb whose source differs from its .md."""
-    problems = [f"book/{name}.md: {problem}" for name in names for problem in differences(name)]
-    print("\n".join([*problems, "`make notebooks` mends this"] if problems else ["in step"]))
-    return 1 if problems else 0
+def paper(name: str) -> None:
+    """Run a page that has a scale at the papers' scale, into _build/paper.
 
-
-def paper(names: Sequence[str]) -> int:
-    """Run every page that has a scale at the papers' scale, into _build/paper.
-
-    The rows that a page computes go to data/results as they are done, so that a killed run is
+    The rows that it computes go to data/results as they are done, so that a killed run is
     taken up where it stopped. The committed notebooks are not touched.
     """
-    os.environ["BAYESLOSS_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
-    if "MAKELEVEL" in os.environ:
-        end_with(os.getppid())  # a killed `make` would leave this, its kernel and their workers
-    for name in (name for name in names if has_scale(from_source(name))):
+    if re.search(r"^scale = ", parameters_of(from_source(name)), re.MULTILINE):
         output = ROOT / "_build" / "paper" / f"{name}.ipynb"
         print(f"{name} at the paper's scale -> {output.relative_to(ROOT)}", flush=True)
-        write(from_source(name), output)
-        try:
-            papermill.execute_notebook(
-                output,
-                output,
-                parameters={"scale": "paper"},
-                kernel_name="python3",
-                extra_arguments=QUIET,
-                cwd=notebook_path(name).parent,
-                stdout_file=sys.stdout,
-                stderr_file=sys.stderr,
-            )
-        except PapermillExecutionError as error:
-            print(f"\nbook/{name}.md\n{plain(error)}")
-            return 1
-    print("Done. `make notebooks` brings the stored results into the pages.")
-    return 0
-
-
-def has_scale(notebook: NotebookNode) -> bool:
-    """Tell whether a page's parameters cell defines `scale`."""
-    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    return any(re.search(r"^scale = ", cell.source, re.MULTILINE) for cell in cells)
+        shown: dict[str, Any] = {"stdout_file": sys.stdout, "stderr_file": sys.stderr}
+        execute_with(name, output, given={"scale": "paper"}, **shown)
 
 
 def plain(error: Exception) -> str:
@@ -232,17 +174,24 @@ def plain(error: Exception) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one of the commands; return the exit status."""
+    """Run one of the commands, up to the first page that fails; return the exit status."""
     os.environ.update(ENVIRONMENT)
-    commands = {"make": make, "check": check, "paper": paper}
-    parser = argparse.ArgumentParser(description="Make, check and run the book's notebooks.")
-    parser.add_argument("command", choices=commands)
-    parser.add_argument("page", nargs="*", help="for instance learning/auto_mpg; all if none")
-    chosen = parser.parse_args(arguments)
     known = pages()
-    if unknown := sorted(set(chosen.page) - set(known)):
-        parser.error(f"no such page: {', '.join(unknown)}; the pages are {', '.join(known)}")
-    return commands[chosen.command]([name for name in known if name in (chosen.page or known)])
+    parser = argparse.ArgumentParser(description="Make and run the book's notebooks.")
+    parser.add_argument("command", choices=["make", "paper"])
+    parser.add_argument("page", nargs="*", choices=[[], *known], help="all if none")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "paper":
+        os.environ["BAYESLOSS_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
+        if "MAKELEVEL" in os.environ:
+            end_with(os.getppid())  # a killed `make` would leave this, its kernel and their workers
+    for name in (name for name in known if name in (chosen.page or known)):
+        try:
+            (make if chosen.command == "make" else paper)(name)
+        except STOPPED as error:
+            print(f"FAILED\n\nbook/{name}.md\n{plain(error)}")
+            return 1
+    return 0
 
 
 if __name__ == "__main__":

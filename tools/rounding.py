@@ -219,7 +219,7 @@ def record(name: str, path: str) -> None:
     import notebooks
 
     first = f"import rounding; rounding.start({path!r})"
-    notebooks.QUIET.append(f"--IPKernelApp.exec_lines={first}")
+    notebooks.KERNEL["extra_arguments"].append(f"--IPKernelApp.exec_lines={first}")
     notebooks.execute(name)
 
 
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in (name for name in known if name in (chosen.page or known)):
         with tempfile.TemporaryDirectory() as folder:
             runs = [
-                run(name, processors.PROCESSORS[on], Path(folder) / str(number))
+                run(name, processors.kernels(on), Path(folder) / str(number))
                 for number, on in enumerate(chosen.on)
             ]
         found = near(runs)

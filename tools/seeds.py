@@ -9,8 +9,8 @@ executed pages are kept in _build/seeds.
 from __future__ import annotations
 
 import argparse
-import ast
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,14 +18,9 @@ from typing import NamedTuple
 
 import nbformat
 import notebooks
-import papermill
-from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
-from papermill.exceptions import PapermillExecutionError
 
 from bayesloss_book.ledger.claims import findings_in, ledger
-
-__all__ = ["Run", "committed_seed", "main", "run", "table"]
 
 OUTPUT = notebooks.ROOT / "_build" / "seeds"
 
@@ -37,43 +32,32 @@ class Run(NamedTuple):
     not_so: list[str]
     stopped: str
 
+    def odd(self) -> list[str]:
+        """What is not as committed."""
+        moved = [
+            f"{id}: {verdict}, not {ledger()[id].verdict}"
+            for id, verdict in self.verdicts.items()
+            if verdict != ledger()[id].verdict
+        ]
+        return moved + self.not_so + [f"stopped: {self.stopped}"] * bool(self.stopped)
+
 
 def committed_seed(notebook: NotebookNode) -> int | None:
     """The seed in a page's parameters cell; None if there is none."""
-    for cell in notebook.cells:
-        for node in (
-            ast.parse(cell.source).body if "parameters" in cell.metadata.get("tags", []) else []
-        ):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "seed":
-                return int(ast.literal_eval(node.value))
-    return None
+    found = re.search(r"^seed = (\d+)", notebooks.parameters_of(notebook), re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def run(name: str, seed: int, book: Path = notebooks.BOOK) -> Run:
     """Execute a page from its source with another seed, to its end or to where it stops."""
-    output = OUTPUT / str(seed) / f"{name}.ipynb"
-    notebooks.write(notebooks.from_source(name, book), output)
-    stopped = ""
+    output, stopped = OUTPUT / str(seed) / f"{name}.ipynb", ""
     try:
-        papermill.execute_notebook(
-            output,
-            output,
-            parameters={"seed": seed},
-            kernel_name="python3",
-            extra_arguments=notebooks.QUIET,
-            cwd=notebooks.notebook_path(name, book).parent,
-            progress_bar=False,
-        )
-    except (PapermillExecutionError, DeadKernelError) as error:
+        notebooks.execute_with(name, output, book, given={"seed": seed}, progress_bar=False)
+    except notebooks.STOPPED as error:
         stopped = notebooks.plain(error).strip().splitlines()[-1]
-    streams = [
-        line
-        for cell in nbformat.read(output, as_version=4).cells
-        for shown in cell.get("outputs", [])
-        for line in shown.get("text", "").splitlines()
-        if "LedgerWarning: the page says" in line
-    ]
-    said = [line.partition("LedgerWarning: ")[2] for line in streams]
+    cells = nbformat.read(output, as_version=4).cells
+    text = "".join(part.get("text", "") for cell in cells for part in cell.get("outputs", []))
+    said = re.findall(r"LedgerWarning: (the page says.*)", text)
     return Run({found.id: found.verdict for found in findings_in(output)}, said, stopped)
 
 
@@ -81,20 +65,14 @@ def table(runs: dict[str, dict[int, Run]]) -> list[str]:
     """A line for each page, and below it what is not as committed, with the seeds."""
     lines = []
     for page, by_seed in runs.items():
-        ids = dict.fromkeys(id for run in by_seed.values() for id in run.verdicts)
-        odd: dict[str, list[int]] = {}
-        for seed, found in by_seed.items():
-            moved = [
-                f"{id}: {verdict}, not {ledger()[id].verdict}"
-                for id, verdict in found.verdicts.items()
-                if verdict != ledger()[id].verdict
-            ]
-            for what in moved + found.not_so + [f"stopped: {found.stopped}"] * bool(found.stopped):
-                odd.setdefault(what, []).append(seed)
-        seeds = sorted({seed for some in odd.values() for seed in some})
-        told = f"otherwise with {len(seeds)} of {len(by_seed)} seeds" if odd else "as committed"
+        ids = {id for run in by_seed.values() for id in run.verdicts}
+        odd = {seed: run.odd() for seed, run in by_seed.items()}
+        several = sum(map(bool, odd.values()))
+        told = f"otherwise with {several} of {len(odd)} seeds" if several else "as committed"
         lines.append(f"{page:<34}{len(ids):>3} verdicts  {told}")
-        lines += [f"    {what}  (seed {', '.join(map(str, some))})" for what, some in odd.items()]
+        for what in dict.fromkeys(what for some in odd.values() for what in some):
+            seeds = ", ".join(str(seed) for seed, some in odd.items() if what in some)
+            lines.append(f"    {what}  (seed {seeds})")
     return lines
 
 
@@ -113,9 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}, seed {seed}", flush=True)
             runs.setdefault(name, {})[seed] = run(name, seed)
     print("", *table(runs), sep="\n")
-    every = [(found, id) for some in runs.values() for found in some.values() for id in [*found[0]]]
-    moved = any(found.verdicts[id] != ledger()[id].verdict for found, id in every)
-    return int(moved or any(found.stopped for some in runs.values() for found in some.values()))
+    every = [found for by_seed in runs.values() for found in by_seed.values()]
+    return int(any(found._replace(not_so=[]).odd() for found in every))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ see what it should see.
 """
 
 import ast
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,6 +75,29 @@ def execution_problems(notebook) -> list[str]:
     return found
 
 
+def differences(name: str, book: Path = BOOK) -> list[str]:
+    """Say where a page's .ipynb has not what its .md says, or was run with other stores."""
+    if not notebooks.notebook_path(name, book).exists():
+        return [f"{name}.ipynb does not exist"]
+    stored = nbformat.read(notebooks.notebook_path(name, book), as_version=4)
+    fresh = notebooks.from_source(name, book)
+    shown = stored.metadata.get("stores", {})
+    same = stored.metadata == {**fresh.metadata, "stores": shown}
+    found = [] if same and "stores" in stored.metadata else ["the notebook's metadata differ"]
+    for store, checksum in shown.items():
+        table = book.resolve().parent / "data" / "results" / f"{store}.csv"
+        if not table.exists() or hashlib.sha256(table.read_bytes()).hexdigest() != checksum:
+            found.append(f"it was executed with another {table.name}")
+    if len(stored.cells) != len(fresh.cells):
+        found.append(f"the .ipynb has {len(stored.cells)} cells, the .md {len(fresh.cells)}")
+    for position, (old, new) in enumerate(zip(stored.cells, fresh.cells, strict=False)):
+        for part in ("cell_type", "id", "source", "metadata"):
+            if old.get(part) != new.get(part):
+                first = (new.source.splitlines() or ["(empty)"])[0]
+                found.append(f"cell {position}, {first!r}: another {part}")
+    return found
+
+
 def toc_problems(root: Path) -> list[str]:
     """Say where the files under book/ and the table of contents differ."""
     book = root / "book"
@@ -103,18 +127,14 @@ def toc_problems(root: Path) -> list[str]:
 # ------------------------------------------------------------------------- the book's own pages
 
 
-def test_there_are_pages():
-    assert "index" in PAGES
-    assert len(PAGES) > 1
-
-
 def test_table_of_contents():
+    assert "index" in PAGES and len(PAGES) > 1
     assert not toc_problems(notebooks.ROOT)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_source_is_what_its_md_says(page):
-    problems = notebooks.differences(page)
+    problems = differences(page)
     assert not problems, f"run `make notebooks PAGE={page}`"
 
 
@@ -158,10 +178,6 @@ def executed(**changes):
     )
 
 
-def test_guard_passes_what_is_right():
-    assert execution_problems(executed()) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -186,8 +202,9 @@ def test_guard_sees_a_bad_cell(changes, said):
     assert any(said in problem for problem in execution_problems(executed(**changes)))
 
 
-def test_guard_sees_missing_parameters():
+def test_guard_passes_what_is_right_and_sees_missing_parameters():
     notebook = executed()
+    assert execution_problems(notebook) == []
     del notebook.cells[1].metadata["tags"]
     assert execution_problems(notebook) == ["no cell is tagged `parameters`"]
 
@@ -213,22 +230,19 @@ def small_book(tmp_path):
 def test_guards_pass_a_book_in_order(small_book):
     assert toc_problems(small_book) == []
     assert notebooks.pages(small_book / "book") == ["index"]
-    assert notebooks.differences("index", small_book / "book") == []
+    assert differences("index", small_book / "book") == []
 
 
-def test_guard_sees_files_that_are_not_in_the_table_of_contents(small_book):
+def test_guard_sees_files_that_the_table_of_contents_lacks_and_those_that_are_missing(small_book):
     (small_book / "book" / "forgotten.md").write_text("# Forgotten\n")
     (small_book / "book" / "orphan.ipynb").write_text("{}")
+    (small_book / "book" / "plain.md").unlink()
     assert toc_problems(small_book) == [
+        "_toc.yml names book/plain.md, which does not exist",
         "book/forgotten.md: _toc.yml does not name forgotten.md",
         "book/orphan.ipynb has no source orphan.md",
         "book/orphan.ipynb: _toc.yml does not name orphan.ipynb",
     ]
-
-
-def test_guard_sees_a_missing_file(small_book):
-    (small_book / "book" / "plain.md").unlink()
-    assert toc_problems(small_book) == ["_toc.yml names book/plain.md, which does not exist"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +257,7 @@ def test_guard_sees_a_missing_file(small_book):
 def test_guard_sees_a_source_that_differs(small_book, old, new, said):
     source = small_book / "book" / "index.md"
     source.write_text(source.read_text().replace(old, new))
-    problems = notebooks.differences("index", small_book / "book")
+    problems = differences("index", small_book / "book")
     assert any(said in problem for problem in problems)
 
 
@@ -252,7 +266,7 @@ def test_guard_sees_other_cell_ids(small_book):
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[0].id = "by-hand"
     notebooks.write(notebook, path)
-    assert "another id" in notebooks.differences("index", small_book / "book")[0]
+    assert "another id" in differences("index", small_book / "book")[0]
 
 
 def square(n: int) -> dict[str, int]:
@@ -268,8 +282,8 @@ def test_guard_sees_a_store_that_has_changed_since(small_book):
     notebook = notebooks.execute("index", book)
     assert [len(cell.get("outputs", [])) for cell in notebook.cells] == [0, 0, 1]
     notebooks.write(notebook, book / "index.ipynb")
-    assert notebooks.differences("index", book) == []
+    assert differences("index", book) == []
     run_cells(square, [{"n": 2}, {"n": 3}], results, "numbers")
-    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]
+    assert differences("index", book) == ["it was executed with another numbers.csv"]
     (results / "numbers.csv").unlink()
-    assert notebooks.differences("index", book) == ["it was executed with another numbers.csv"]
+    assert differences("index", book) == ["it was executed with another numbers.csv"]

@@ -30,7 +30,7 @@ def run():
 """
 
 
-def start(folder: Path, command: str = "print(len(experiment.run()))") -> subprocess.Popen[str]:
+def start(folder, command="print(len(experiment.run()))"):
     return subprocess.Popen(
         [sys.executable, "-c", f"import experiment; {command}"],
         cwd=folder,
@@ -40,7 +40,7 @@ def start(folder: Path, command: str = "print(len(experiment.run()))") -> subpro
     )
 
 
-def wait_for(condition, process: subprocess.Popen[str]) -> None:
+def wait_for(condition, process):
     deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline and process.poll() is None
@@ -48,13 +48,13 @@ def wait_for(condition, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     (tmp_path / "experiment.py").write_text(EXPERIMENT)
     (tmp_path / "calls").mkdir()
     return tmp_path
 
 
-def test_three_runs_on_one_store_measure_every_cell_once(folder: Path) -> None:
+def test_three_runs_on_one_store_measure_every_cell_once(folder):
     first = start(folder)
     wait_for(lambda: (folder / "test.csv").exists(), first)
     others = [start(folder), start(folder)]
@@ -70,7 +70,7 @@ def test_three_runs_on_one_store_measure_every_cell_once(folder: Path) -> None:
     assert not lock_of(folder / "test.csv").exists()
 
 
-def test_who_waits_goes_on_where_a_killed_run_stopped(folder: Path) -> None:
+def test_who_waits_goes_on_where_a_killed_run_stopped(folder):
     first = start(folder)
     wait_for(lambda: len(list((folder / "calls").iterdir())) == 4, first)
     second = start(folder)
@@ -84,7 +84,7 @@ def test_who_waits_goes_on_where_a_killed_run_stopped(folder: Path) -> None:
     assert not lock_of(folder / "test.csv").exists()
 
 
-def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder: Path) -> None:
+def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder):
     (folder / "go").touch()
     process = start(folder)
     sizes = []
@@ -97,10 +97,10 @@ def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder: Path) -> 
     assert sizes == sorted(sizes) and len(set(sizes)) > 3
 
 
-def test_threads_of_one_process_take_turns(tmp_path: Path) -> None:
+def test_threads_of_one_process_take_turns(tmp_path):
     inside, most = [], []
 
-    def work() -> None:
+    def work():
         with writing(tmp_path / "test.csv"):
             inside.append(1)
             most.append(len(inside))

@@ -21,7 +21,7 @@ if __name__ == "__main__":
 """
 
 
-def alive(pid: int) -> bool:
+def alive(pid):
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -29,7 +29,7 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-def wait_until(condition) -> None:
+def wait_until(condition):
     deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline

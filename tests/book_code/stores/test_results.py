@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import cloudpickle
 import joblib
@@ -38,9 +38,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 CELLS = [{"kind": kind, "seed": seed} for kind in ("a", "b") for seed in range(3)]
 
 
-def measure(
-    kind: str, seed: int, scale: float = 1.0, touch: str = "", pause: float = 0.0
-) -> dict[str, float]:
+def measure(kind, seed, scale=1.0, touch="", pause=0.0):
     """Measure something that depends on rounding; the first cell may take longest."""
     if touch:
         os.close(tempfile.mkstemp(dir=touch, prefix=f"{kind}{seed}-")[0])
@@ -53,20 +51,20 @@ def measure(
     }
 
 
-def torch_threads() -> list[int]:
+def torch_threads():
     """Return torch's numbers of threads: its own and OpenMP's, and MKL's, which is built in."""
     info = torch.__config__.parallel_info()
     return [int(n) for n in re.findall(r"(?:get_num|mkl_get_max)_threads\(\) : (\d+)", info)]
 
 
-def without_seconds(folder: Path, name: str = "test") -> list[str]:
+def without_seconds(folder, name="test"):
     """Return the lines of a stored table without their last column, the seconds."""
     lines = (folder / f"{name}.csv").read_text().splitlines()
     assert lines[0].endswith(",seconds")
     return [line.rpartition(",")[0] for line in lines]
 
 
-def touched(folder: Path) -> list[str]:
+def touched(folder):
     """Return the cells that were measured, one entry for each time."""
     return sorted(path.name.partition("-")[0] for path in folder.iterdir())
 
@@ -74,7 +72,7 @@ def touched(folder: Path) -> list[str]:
 # --- the same measures, whatever the order and the number of workers
 
 
-def test_rows_do_not_depend_on_workers(tmp_path: Path) -> None:
+def test_rows_do_not_depend_on_workers(tmp_path):
     slow_first = {"pause": 0.2}
     for n_jobs in (1, 2):
         store = tmp_path / str(n_jobs)
@@ -88,7 +86,7 @@ def test_rows_do_not_depend_on_workers(tmp_path: Path) -> None:
     assert without_seconds(tmp_path / "config") == expected
 
 
-def test_rows_stand_in_the_order_asked_for(tmp_path: Path) -> None:
+def test_rows_stand_in_the_order_asked_for(tmp_path):
     run_cells(measure, CELLS, tmp_path / "forth", "test")
     run_cells(measure, CELLS[::-1], tmp_path / "back", "test")
     header, *rows = without_seconds(tmp_path / "forth")
@@ -103,7 +101,7 @@ def test_rows_stand_in_the_order_asked_for(tmp_path: Path) -> None:
     assert stored == [*CELLS[:0:-1], CELLS[0]]
 
 
-def test_threads_are_fixed_in_a_cell_and_restored_after_it(tmp_path: Path) -> None:
+def test_threads_are_fixed_in_a_cell_and_restored_after_it(tmp_path):
     before = torch_threads()[0], [pool["num_threads"] for pool in threadpool_info()]
     torch.set_num_threads(3)
     try:
@@ -121,7 +119,7 @@ def test_threads_are_fixed_in_a_cell_and_restored_after_it(tmp_path: Path) -> No
     assert [pool["num_threads"] for pool in threadpool_info()] == before[1]
 
 
-def lonely(seed: int, folder: str) -> dict[str, int]:
+def lonely(seed, folder):
     """Count the cells that run in this process at the same time."""
     mark = Path(folder) / f"{os.getpid()}-{seed}"
     mark.touch()
@@ -131,7 +129,7 @@ def lonely(seed: int, folder: str) -> dict[str, int]:
     return {"together": together, "process": os.getpid(), "thread": threading.get_ident()}
 
 
-def test_a_cell_has_its_process_to_itself(tmp_path: Path) -> None:
+def test_a_cell_has_its_process_to_itself(tmp_path):
     cells = [{"seed": seed} for seed in range(4)]
     parameters = {"folder": str(tmp_path)}
     with joblib.parallel_config(backend="threading", n_jobs=4):
@@ -144,13 +142,13 @@ def test_a_cell_has_its_process_to_itself(tmp_path: Path) -> None:
     assert set(table["thread"]) == {threading.get_ident()}
 
 
-def hand_over(seed: int) -> dict[str, int]:
+def hand_over(seed):
     """Ask joblib for two workers inside a cell, as a meta-estimator may."""
     return {"workers": joblib.effective_n_jobs(2)}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_cell_has_no_workers_of_its_own(tmp_path: Path, n_jobs: int) -> None:
+def test_a_cell_has_no_workers_of_its_own(tmp_path, n_jobs):
     """On a cluster it would wait for workers that are occupied by cells that wait."""
     cells = [{"seed": 0}, {"seed": 1}]
     table = run_cells(hand_over, cells, tmp_path, "test", n_jobs=n_jobs)
@@ -161,7 +159,7 @@ def test_a_cell_has_no_workers_of_its_own(tmp_path: Path, n_jobs: int) -> None:
 # --- types
 
 
-def peculiar(text: str, size: int, rate: float, flag: bool, call: list[str]) -> dict[str, Any]:
+def peculiar(text, size, rate, flag, call):
     """Return measures of every type and every peculiar value, and meddle with a parameter."""
     meddled = bool(call)
     call.append(text)
@@ -177,14 +175,14 @@ def peculiar(text: str, size: int, rate: float, flag: bool, call: list[str]) -> 
     }
 
 
-def test_values_and_types_survive_the_file(tmp_path: Path) -> None:
+def test_values_and_types_survive_the_file(tmp_path):
     texts = ["1", "1.0", "True", "nan", "NA", "", " ", 'a,b "c"', "line\nline\r\n", "λ", "null"]
     cells: list[dict[str, Any]] = [
         {"text": text, "size": -(10**18) + i, "rate": 10.0 ** (37 * i - 200) / 7, "flag": i % 2 > 0}
         for i, text in enumerate(texts)
     ]
 
-    def run(cells: list[dict[str, Any]]) -> pd.DataFrame:
+    def run(cells):
         return run_cells(peculiar, cells, tmp_path, "test", parameters={"call": []})
 
     table = run(cells[:-1])
@@ -203,7 +201,7 @@ def test_values_and_types_survive_the_file(tmp_path: Path) -> None:
 # --- resuming
 
 
-def test_only_missing_cells_are_measured(tmp_path: Path) -> None:
+def test_only_missing_cells_are_measured(tmp_path):
     calls = tmp_path / "calls"
     calls.mkdir()
     arguments: dict[str, Any] = {"parameters": {"touch": str(calls)}}
@@ -220,7 +218,7 @@ def test_only_missing_cells_are_measured(tmp_path: Path) -> None:
     assert len(files) == 2
 
 
-def patient(seed: int, table: str) -> dict[str, bool]:
+def patient(seed, table):
     """Wait until the row of the cell before stands in the file."""
     deadline = time.monotonic() + 5
     stored = seed == 0
@@ -231,7 +229,7 @@ def patient(seed: int, table: str) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_row_is_stored_as_soon_as_it_is_done(tmp_path: Path, n_jobs: int) -> None:
+def test_a_row_is_stored_as_soon_as_it_is_done(tmp_path, n_jobs):
     cells = [{"seed": seed} for seed in range(6)]
     parameters = {"table": str(tmp_path / "test.csv")}
     table = run_cells(patient, cells, tmp_path, "test", parameters=parameters, n_jobs=n_jobs)
@@ -257,9 +255,7 @@ run_cells(measure, **json.loads(sys.argv[1]))
 
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_loses_only_the_running_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: signal.Signals
-) -> None:
+def test_a_killed_run_loses_only_the_running_cells(tmp_path, monkeypatch, kill):
     (tmp_path / "experiment.py").write_text(EXPERIMENT)
     calls = tmp_path / "calls"
     calls.mkdir()
@@ -312,17 +308,17 @@ class Crash(BaseException):
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("after", range(6))
 def test_a_crash_at_any_write_leaves_whole_rows_and_their_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, after: int
-) -> None:
+    tmp_path, monkeypatch, call, after
+):
     cells = [{"seed": seed} for seed in range(3)]
 
-    def run(folder: Path) -> None:
+    def run(folder):
         run_cells(smooth, cells, folder, "test", parameters={"scale": 3.0})
 
     original: Callable[..., None] = getattr(os, call)
     count = 0
 
-    def crash(*arguments: object) -> None:
+    def crash(*arguments):
         nonlocal count
         if count == after:
             if call == "fsync":  # half-way through the temporary file
@@ -353,11 +349,11 @@ def test_a_crash_at_any_write_leaves_whole_rows_and_their_number(
 class Unpicklable(Exception):
     """An exception that cannot travel between processes."""
 
-    def __init__(self, message: str, _: object) -> None:
+    def __init__(self, message, _):
         super().__init__(message)
 
 
-def faulty(seed: int, folder: str) -> dict[str, float]:
+def faulty(seed, folder):
     """Fail for two seeds until a file appears."""
     if seed in (0, 2) and not (Path(folder) / "mended").exists():
         raise Unpicklable(f"no luck with {seed}", lambda: None)
@@ -365,7 +361,7 @@ def faulty(seed: int, folder: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_failed_cell_is_named_and_costs_no_other(tmp_path: Path, n_jobs: int) -> None:
+def test_a_failed_cell_is_named_and_costs_no_other(tmp_path, n_jobs):
     cells = [{"seed": seed} for seed in range(5)]
     arguments: dict[str, Any] = {"parameters": {"folder": str(tmp_path)}, "n_jobs": n_jobs}
     with pytest.raises(RuntimeError, match="2 of 5 cells failed") as error:
@@ -384,19 +380,19 @@ def test_a_failed_cell_is_named_and_costs_no_other(tmp_path: Path, n_jobs: int) 
     [None, "text", [1.0], np.ones(1).astype(str), {}],
     ids=["None", "str", "list", "array", "dict"],
 )
-def test_what_is_no_number_is_refused(tmp_path: Path, value: object) -> None:
-    def wrong(seed: int) -> dict[str, object]:
+def test_what_is_no_number_is_refused(tmp_path, value):
+    def wrong(seed):
         return {"value": value}
 
     with pytest.raises(RuntimeError, match=r"seed.*0[\s\S]*expected int, float or bool"):
         run_cells(wrong, [{"seed": 0}], tmp_path, "test")
 
 
-def test_names_of_measures_are_checked(tmp_path: Path) -> None:
-    def taken(seed: int) -> dict[str, float]:
+def test_names_of_measures_are_checked(tmp_path):
+    def taken(seed):
         return {"seed": 1.0}
 
-    def changing(seed: int) -> dict[str, float]:
+    def changing(seed):
         return {"x": 1.0} if seed == 0 else {"y": 1.0}
 
     with pytest.raises(RuntimeError, match="a name of its own, got 'seed'"):
@@ -424,13 +420,13 @@ def test_names_of_measures_are_checked(tmp_path: Path) -> None:
         ([{"a": math.nan}], "finite"),
     ],
 )
-def test_unfit_cells_are_refused(tmp_path: Path, cells: list[Any], message: str) -> None:
+def test_unfit_cells_are_refused(tmp_path, cells, message):
     with pytest.raises(ValueError, match=message):
         run_cells(measure, cells, tmp_path, "test")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unfit_parameters_and_functions_are_refused(tmp_path: Path) -> None:
+def test_unfit_parameters_and_functions_are_refused(tmp_path):
     for value in (math.nan, object(), np.ones(2)):
         with pytest.raises(ValueError, match="parameters that JSON can hold"):
             run_cells(measure, CELLS, tmp_path, "test", parameters={"scale": value})
@@ -439,7 +435,7 @@ def test_unfit_parameters_and_functions_are_refused(tmp_path: Path) -> None:
         run_cells(hidden, CELLS, tmp_path, "test")
 
 
-def other(kind: str, seed: int) -> NoReturn:
+def other(kind, seed):
     """Stand for another function."""
     raise AssertionError
 
@@ -461,13 +457,7 @@ def other(kind: str, seed: int) -> NoReturn:
         (measure, [{**CELLS[0], "c": 1}], {}, r"'c': stored nothing, asked .int."),
     ],
 )
-def test_another_origin_is_refused(
-    tmp_path: Path,
-    function: Callable[..., dict[str, Any]],
-    cells: list[dict[str, Any]],
-    arguments: dict[str, Any],
-    message: str,
-) -> None:
+def test_another_origin_is_refused(tmp_path, function, cells, arguments, message):
     run_cells(measure, CELLS[:2], tmp_path, "test", parameters={"scale": 2.0})
     before = without_seconds(tmp_path)
     with pytest.raises(ValueError, match=message) as error:
@@ -476,7 +466,7 @@ def test_another_origin_is_refused(
     assert without_seconds(tmp_path) == before
 
 
-def test_deleting_the_table_is_enough_to_begin_anew(tmp_path: Path) -> None:
+def test_deleting_the_table_is_enough_to_begin_anew(tmp_path):
     run_cells(measure, CELLS[:2], tmp_path, "test")
     (tmp_path / "test.csv").unlink()
     run_cells(measure, CELLS[:1], tmp_path, "test", parameters={"scale": 2.0})
@@ -484,13 +474,13 @@ def test_deleting_the_table_is_enough_to_begin_anew(tmp_path: Path) -> None:
     assert provenance["parameters"] == {"scale": 2.0} and len(provenance["runs"]) == 1
 
 
-def test_missing_results_say_what_makes_them(tmp_path: Path) -> None:
+def test_missing_results_say_what_makes_them(tmp_path):
     for read in (load_results, load_provenance, verify):
         with pytest.raises(FileNotFoundError, match=r"test\.csv.*make paper"):
             read(tmp_path, "test")
 
 
-def test_a_damaged_store_is_refused_by_runs_too(tmp_path: Path) -> None:
+def test_a_damaged_store_is_refused_by_runs_too(tmp_path):
     run_cells(measure, CELLS[:2], tmp_path, "test")
     (tmp_path / "test.provenance.json").unlink()
     with pytest.raises(ValueError, match=r"test\.csv.*restore both files"):
@@ -500,7 +490,7 @@ def test_a_damaged_store_is_refused_by_runs_too(tmp_path: Path) -> None:
 # --- provenance
 
 
-def test_provenance_tells_where_the_rows_come_from(tmp_path: Path) -> None:
+def test_provenance_tells_where_the_rows_come_from(tmp_path):
     with joblib.parallel_config(backend="threading"):
         run_cells(measure, CELLS[:2], tmp_path, "test", parameters={"pause": 0.2}, n_jobs=2)
     provenance = load_provenance(tmp_path, "test")
@@ -525,18 +515,18 @@ def test_provenance_tells_where_the_rows_come_from(tmp_path: Path) -> None:
 # --- verification
 
 
-def smooth(seed: int, scale: float) -> dict[str, Any]:
+def smooth(seed, scale):
     """Return measures of every type that `verify` compares."""
     return {"value": scale * seed / 7, "odd": seed % 2 == 1, "nan": math.nan, "zero": 0.0}
 
 
-def alter(folder: Path, column: str, change: Callable[[Any], Any]) -> None:
+def alter(folder, column, change):
     """Change one column of a stored table, as a measure that has changed would."""
     rows, stored = tables.read(folder / "test.csv")
     tables.write(folder / "test.csv", [row | {column: change(row[column])} for row in rows], stored)
 
 
-def test_verify_measures_a_handful_again(tmp_path: Path) -> None:
+def test_verify_measures_a_handful_again(tmp_path):
     cells = [{"seed": seed} for seed in range(1, 9)]
     run_cells(smooth, cells, tmp_path, "test", parameters={"scale": 3.0})
     report = verify(tmp_path, "test", n_cells=2, seed=1)
@@ -568,9 +558,7 @@ def test_verify_measures_a_handful_again(tmp_path: Path) -> None:
         ("zero", lambda value: 1e-9),
     ],
 )
-def test_verify_fails_when_a_stored_number_is_another(
-    tmp_path: Path, column: str, change: Callable[[Any], Any]
-) -> None:
+def test_verify_fails_when_a_stored_number_is_another(tmp_path, column, change):
     run_cells(smooth, [{"seed": 3}], tmp_path, "test", parameters={"scale": 3.0})
     alter(tmp_path, column, change)
     with pytest.raises(RuntimeError, match=rf"not what is stored[\s\S]*'seed': 3.*{column}") as e:
@@ -578,12 +566,10 @@ def test_verify_fails_when_a_stored_number_is_another(
     assert len(str(e.value).splitlines()) == 3  # the one row that is wrong
 
 
-def test_verify_fails_when_measures_come_or_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_fails_when_measures_come_or_go(tmp_path, monkeypatch):
     run_cells(smooth, [{"seed": 3}], tmp_path, "test", parameters={"scale": 3.0})
 
-    def renamed(seed: int, scale: float) -> dict[str, Any]:
+    def renamed(seed, scale):
         measures = smooth_before(seed, scale)
         return {"worth": measures.pop("value"), **measures}
 
@@ -593,8 +579,8 @@ def test_verify_fails_when_measures_come_or_go(
         verify(tmp_path, "test")
 
 
-def test_verify_says_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def local(seed: int) -> dict[str, int]:
+def test_verify_says_why_it_cannot(tmp_path, monkeypatch):
+    def local(seed):
         return {"value": seed}
 
     run_cells(local, [{"seed": 3}], tmp_path, "test")
@@ -613,17 +599,13 @@ def test_verify_says_why_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_silent_off_a_terminal(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], n_jobs: int
-) -> None:
+def test_silent_off_a_terminal(tmp_path, capfd, n_jobs):
     run_cells(measure, CELLS, tmp_path, "test", n_jobs=n_jobs)
     verify(tmp_path, "test", n_cells=1)
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_on_a_terminal_counts_missing_cells(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_progress_on_a_terminal_counts_missing_cells(tmp_path, monkeypatch):
     run_cells(measure, CELLS[:2], tmp_path, "test")
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
@@ -635,7 +617,7 @@ def test_progress_on_a_terminal_counts_missing_cells(
 # --- last, since the workers that the tests before shared do not outlive it
 
 
-def deadly(seed: int) -> dict[str, int]:
+def deadly(seed):
     """Take the worker down, as the kernel does when memory runs out."""
     if seed == 5:
         time.sleep(0.5)
@@ -643,7 +625,7 @@ def deadly(seed: int) -> dict[str, int]:
     return {"value": seed}
 
 
-def test_a_dead_worker_raises_and_the_rows_stay(tmp_path: Path) -> None:
+def test_a_dead_worker_raises_and_the_rows_stay(tmp_path):
     with pytest.raises(TerminatedWorkerError):
         run_cells(deadly, [{"seed": seed} for seed in range(6)], tmp_path, "test", n_jobs=2)
     assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3, 4]
@@ -655,7 +637,7 @@ STORES = sorted((Path(__file__).resolve().parents[3] / "data" / "results").glob(
 
 
 @pytest.mark.parametrize("table", STORES, ids=lambda table: table.stem)
-def test_a_store_knows_its_function(table: Path) -> None:
+def test_a_store_knows_its_function(table):
     """Where it is today, and where it was at the commits that the rows were measured at."""
     stored = load_provenance(table.parent, table.stem)
     module, _, function = stored["function"].partition(":")
@@ -664,7 +646,7 @@ def test_a_store_knows_its_function(table: Path) -> None:
     assert all(run.get("function", stored["function"]) for run in stored["runs"])
 
 
-def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path: Path) -> None:
+def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path):
     run_cells(measure, CELLS[:1], tmp_path, "test")
     rows, stored = tables.read(tmp_path / "test.csv")
     older = {"function": "bayesloss.experiments.auto_mpg:measure"}

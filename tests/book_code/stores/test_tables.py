@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,24 +15,24 @@ from bayesloss_book.stores.results import load_provenance, load_results, run_cel
 RESULTS = Path(__file__).resolve().parents[3] / "data" / "results"
 
 
-def measure(seed: int) -> dict[str, Any]:
+def measure(seed):
     return {"value": seed / 7, "odd": seed % 2 == 1}
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(tmp_path):
     run_cells(measure, [{"seed": seed} for seed in range(3)], tmp_path, "test")
     return tmp_path / "test.csv"
 
 
-def test_the_seal_is_a_sum_that_anyone_can_take(table: Path) -> None:
+def test_the_seal_is_a_sum_that_anyone_can_take(table):
     stored = json.loads(table.with_suffix(".provenance.json").read_text("utf-8"))
     assert stored["seal"] == {"table": hashlib.sha256(table.read_bytes()).hexdigest()}
     assert "seal" not in load_provenance(table.parent, "test")
 
 
 @pytest.mark.parametrize("stored", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
-def test_no_digit_of_a_stored_table_can_be_changed(stored: Path, tmp_path: Path) -> None:
+def test_no_digit_of_a_stored_table_can_be_changed(stored, tmp_path):
     """Of every store of this repository."""
     text = bytearray(stored.read_bytes())
     rng = random.Random(stored.stem)
@@ -45,7 +44,7 @@ def test_no_digit_of_a_stored_table_can_be_changed(stored: Path, tmp_path: Path)
         load_results(tmp_path, stored.stem)
 
 
-def test_a_table_that_was_cut_is_refused_at_every_length(table: Path) -> None:
+def test_a_table_that_was_cut_is_refused_at_every_length(table):
     content = table.read_bytes()
     for length in range(len(content)):
         table.write_bytes(content[:length])
@@ -54,7 +53,7 @@ def test_a_table_that_was_cut_is_refused_at_every_length(table: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '"x"', "{}", "[" * 200_000])
-def test_a_provenance_that_is_none_is_refused(table: Path, text: str) -> None:
+def test_a_provenance_that_is_none_is_refused(table, text):
     table.with_suffix(".provenance.json").write_text(text, "utf-8")
     with pytest.raises(ValueError, match=r"test\.csv: expected whole rows and their provenance"):
         load_results(table.parent, "test")
@@ -76,7 +75,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("room", [100, 700])  # neither file fits; the table does
-def test_a_full_disk_costs_a_row_and_miscounts_none(tmp_path: Path, room: int) -> None:
+def test_a_full_disk_costs_a_row_and_miscounts_none(tmp_path, room):
     (tmp_path / "full.py").write_text(FULL)
     done = subprocess.run(
         [sys.executable, "full.py", str(room)], cwd=tmp_path, capture_output=True, text=True

@@ -28,7 +28,7 @@ def store(tmp_path):
     return tmp_path
 
 
-def change(store: Path, old: float, new: float) -> None:
+def change(store, old, new):
     """Put another square into the store, with a good checksum."""
     rows, provenance = read(store / "numbers.csv")
     assert old in {row["square"] for row in rows}
@@ -36,7 +36,7 @@ def change(store: Path, old: float, new: float) -> None:
     write(store / "numbers.csv", changed, provenance)
 
 
-def stored_elsewhere(store: Path) -> None:
+def stored_elsewhere(store):
     rows, provenance = read(store / "numbers.csv")
     provenance["runs"][0]["processor"] = "Another One"
     write(store / "numbers.csv", rows, provenance)
@@ -181,7 +181,7 @@ def test_a_changed_table_ends_it_before_anything_is_measured(store, capsys, monk
     assert out.endswith("1 of 2 stores are damaged: nothing was measured again\n")
 
 
-def drawn(folder: Path, *options: str) -> set[str]:
+def drawn(folder, *options):
     reports = []
     patched = pytest.MonkeyPatch()
     with patched.context() as patch:

@@ -27,7 +27,7 @@ from bayesloss.calibrating.probit.expectation_propagation import fit_sites
 from bayesloss.calibrating.probit.laplace import find_mode
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
 from bayesloss.kernels import SquaredExponential
-from bayesloss.optimise import Minimum, minimise
+from bayesloss.optimise import minimise
 
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
@@ -117,13 +117,13 @@ def choose_kernel(
     if amplitude is None:  # one is enough beside three length scales
         heights = [(height,) for height in _AMPLITUDES[: 1 + given]]
     starts = torch.tensor([(*a, *b) for a in lengths for b in heights], dtype=torch.float64).log()
-    best = few.climb(*starts)
+    best, converged = few.climb(*starts)
     if len(few.inputs) < len(many.inputs):
-        best = many.climb(best.point)
+        best, converged = many.climb(best)
     if ard and not given and X.shape[1] > 1:
-        best = many.climb(torch.cat([best.point[:1].expand(X.shape[1]), best.point[1:]]))
-    multiples, height = many.read(best.point)
-    return ChosenKernel(unit * multiples.numpy(), height, best.converged)
+        best, converged = many.climb(torch.cat([best[:1].expand(X.shape[1]), best[1:]]))
+    multiples, height = many.read(best)
+    return ChosenKernel(unit * multiples.numpy(), height, converged)
 
 
 class _Search:
@@ -166,14 +166,15 @@ class _Search:
         off = (free - usual) / _LOG_SD
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
 
-    def climb(self, *starts: Tensor) -> Minimum:
-        """The best of the maxima that are reached from the starts."""
+    def climb(self, *starts: Tensor) -> tuple[Tensor, bool]:
+        """The best of the maxima that are reached from the starts, and whether it is one."""
         ranges = [(_SHORTEST, _LONGEST)] * len(starts[0])
         if self.amplitude is None:
             ranges[-1] = _SMALLEST, _LARGEST
         bounds, options = torch.tensor(ranges).double().log(), {"maxiter": _MAX_ITER}
         ends = [minimise(self, start, bounds=bounds, options=options) for start in starts]
-        return min(ends, key=lambda end: end.value)
+        best = min(ends, key=lambda end: float(end.fun))
+        return torch.from_numpy(best.x), bool(best.success)
 
 
 def column_scales(X: Float[np.ndarray, "n D"]) -> Float[np.ndarray, " D"]:

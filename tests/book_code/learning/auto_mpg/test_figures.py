@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from bayesloss_book.learning.auto_mpg import figures as auto_mpg_figures
 from bayesloss_book.learning.auto_mpg import table_1 as auto_mpg
-from bayesloss_book.stores.results import load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
@@ -34,10 +32,3 @@ def test_samples_are_monotone():
     figure = auto_mpg_figures.draw_samples(n_samples=5, seed=1)
     curves = [line.get_ydata() for line in figure.axes[0].lines[1:6]]
     assert all((np.diff(curve) <= 1e-9).all() for curve in curves)
-
-
-def test_units_show_all_printed_numbers():
-    results = load_results(RESULTS, "auto_mpg")
-    figure = auto_mpg_figures.draw_units(results, ratio=41.8)
-    shown = np.concatenate([box.lines[0].get_ydata() for box in figure.axes[0].containers])
-    assert sorted(shown) == pytest.approx(sorted(auto_mpg.printed()))

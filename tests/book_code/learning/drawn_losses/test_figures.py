@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayesloss_book.learning.drawn_losses import figures, losses
+from bayesloss_book.learning.drawn_losses import figures
 
 
 def lines(axis):
@@ -25,8 +25,3 @@ def test_failures_in_the_figure_are_near_the_curve():
     for dot in dots:
         found = np.interp(np.log(dot[0, 0]), np.log(exact[:, 0]), exact[:, 1])
         assert dot[0, 1] == pytest.approx(found, abs=0.035)
-
-
-def test_slack_has_a_panel_for_each_loss():
-    table = losses.slack_table((1.0,), n_paths=20, seed=0)
-    assert len(figures.draw_slack(table).axes) == 3

@@ -32,9 +32,3 @@ def test_fits_are_drawn_beside_the_truth():
         without, with_one, truth = lines(axis)
         assert np.abs(without[:, 1] - with_one[:, 1]).max() > 0.01
         np.testing.assert_allclose(truth[:, 0], truth[:, 1])
-
-
-def test_the_other_figures_are_drawn():
-    assert len(isgp_figures.draw_flat_spot(seed=0).axes) == 3
-    assert len(isgp_figures.draw_origin(r=-1.0, reach=4.0, seed=0).axes) == 3
-    assert len(isgp_figures.draw_universality(np.ones_like, reach=3.0, sizes=(2, 4)).axes) == 1

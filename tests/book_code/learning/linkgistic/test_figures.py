@@ -29,30 +29,6 @@ def rounds():
     return learn(SMALL, rounds=3, C=10.0, n_basis=16)
 
 
-def test_link(model):
-    scores = (SMALL.X - model.centre_) @ model.coef_[0]
-    figure = figures.draw_link(model.link_, scores)
-    x, y = figure.axes[0].lines[0].get_data()
-    np.testing.assert_allclose(y, model.link_.source(x))
-    counts = [bar.get_height() for bar in figure.axes[2].patches]
-    assert sum(counts) == len(SMALL.y)
-
-
-def test_fall(rounds):
-    left, right = figures.draw_fall(rounds, [0.0, -1.0, -2.0, -3.0]).axes
-    assert left.lines[0].get_ydata().tolist() == [found.value for found in rounds]
-    assert left.lines[1].get_ydata().tolist() == [0.0, -1.0, -2.0, -3.0]
-    assert right.lines[0].get_ydata().tolist() == [found.rise for found in rounds[1:]]
-
-
-def test_creep(rounds):
-    left, middle, right = figures.draw_creep(rounds, (0, 3)).axes
-    assert left.lines[0].get_ydata()[3] == pytest.approx(float(rounds[3].beta.norm()))
-    assert middle.lines[0].get_ydata()[0] == 0
-    assert len(right.lines) == 2
-    assert np.std(right.lines[1].get_xdata(), ddof=1) == pytest.approx(1)
-
-
 def test_held_out(rounds):
     shares = pd.DataFrame({"score": [1.0], "share": [0.5], "low": [0.2], "high": [0.9]})
     scores = rounds[3].scores.numpy()
@@ -66,36 +42,6 @@ def test_held_out(rounds):
     np.testing.assert_allclose(u, torch.sigmoid(nu).mean(dim=0))
     (bars,) = axes[1].collections[-1].get_segments()
     assert bars[:, 1].tolist() == pytest.approx([0.2, 0.9])
-
-
-def test_links(rounds):
-    (axis,) = figures.draw_links({"one": {"first": rounds[0], "last": rounds[3]}}).axes
-    x, nu = axis.lines[1].get_data()
-    found = rounds[3]
-    np.testing.assert_allclose(nu, found.posterior.mean(found.scores.sort().values))
-    assert np.std(x, ddof=1) == pytest.approx(1)
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == ["first", "last"]
-
-
-def test_outside(model):
-    (axis,) = figures.draw_outside({"ISGP": model.link_}).axes
-    edge = model.link_.slope / model.link_.posterior.prior.kernel.c
-    assert [line.get_xdata()[0] for line in axis.lines[1:]] == pytest.approx([-edge, edge])
-
-
-def test_short_cuts():
-    table = pd.DataFrame({"value": [1.0, 0.1], "slope": [1.0, 0.5], "mode": [1.0, 0.2]}, [10, 20])
-    left, right = figures.draw_short_cuts(table, table).axes
-    dashed = left.lines[1].get_ydata()
-    assert dashed[0] / dashed[1] == pytest.approx(16)
-    assert right.lines[1].get_ydata()[0] == pytest.approx(0.8)
-
-
-def test_sensitivity():
-    table = pd.DataFrame({"log loss": [0.3, 0.2]}, [0.1, 0.9])
-    (axis,) = figures.draw_sensitivity({"one": table}, {"one": 0.25}).axes
-    assert axis.lines[0].get_ydata().tolist() == [0.3, 0.2]
-    assert axis.lines[1].get_ydata()[0] == 0.25
 
 
 def test_asymmetry(model):

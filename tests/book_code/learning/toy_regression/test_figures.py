@@ -22,16 +22,6 @@ def line(axis, label):
     return next(one for one in axis.get_lines() if one.get_label() == label)
 
 
-def test_fits_show_both_priors_and_all_data(data, fits):
-    axes = figures.draw_fits(fits, data).axes
-    assert [axis.get_title() for axis in axes] == ["a) GP", "b) ISGP"]
-    for axis in axes:
-        np.testing.assert_array_equal(line(axis, "data").get_ydata(), data.y)
-        assert len(axis.collections) == 2  # two bands
-    means = [line(axis, "mean").get_ydata() for axis in axes]
-    assert (np.diff(means[1]) > 0).all()
-
-
 @pytest.mark.parametrize("reach", [50.0, 300.0])
 def test_panels_show_source_process_and_square(data, fits, reach):
     upper, middle, lower = figures.draw_panels(fits["ISGP"], data, reach).axes

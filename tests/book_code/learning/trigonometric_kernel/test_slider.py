@@ -2,11 +2,8 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import numpy as np
-import pytest
 import torch
 from bs4 import BeautifulSoup
 
@@ -24,35 +21,13 @@ def test_draws_are_the_seed_s():
     np.testing.assert_allclose(json.loads(div["data-draws"]), expected, atol=5.1e-4)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="node runs the script outside a browser")
-def test_script_draws_the_package_s_curves():
-    """Run the script on a page of stubs, and read the paths that it sets."""
-    text = content()
-    script = re.search(r"<script>(.*)</script>", text, re.DOTALL)[1]
-    elements = BeautifulSoup(text, "html.parser")
-    draws = elements.div["data-draws"]
-    values = {v["data-slider"]: float(v["value"]) for v in elements.find_all("input")}
-    stub = f"""
-      const values = {json.dumps(values)}, paths = {{}}, stubs = {{}};
-      const box = {{
-        dataset: {{draws: {json.dumps(draws)}}},
-        addEventListener: () => 0,
-        querySelector: (s) => stubs[s] ??= {{
-          value: values[(s.match(/slider="(\\w+)"/) || [])[1]],
-          setAttribute: (name, v) => {{ if (name == "d") paths[s] = v; }},
-        }},
-      }};
-      const document = {{getElementById: () => box}};
-      {script}
-      console.log(JSON.stringify(paths));
-    """
-    done = subprocess.run(["node", "-e", stub], capture_output=True, text=True, check=True)
-    paths = {
-        tuple(re.findall(r'"(\w+)"', selector)): np.array(
-            [float(y) for y in re.findall(r" (-?[\d.]+)", path)]
-        )
-        for selector, path in json.loads(done.stdout).items()
+def test_script_draws_the_package_s_curves(shown):
+    tab = shown(content())
+    values = {
+        v.get_attribute("data-slider"): float(v.input_value())
+        for v in tab.query_selector_all("input")
     }
+    draws = tab.locator("[data-draws]").get_attribute("data-draws")
     kernel = TrigonometricKernel(
         a=1 + 10 ** values["a"],
         b=10 ** values["b"],
@@ -71,6 +46,8 @@ def test_script_draws_the_package_s_curves():
     for s in range(2):
         expected["f", str(s)] = height(kernel.basis(x) @ w[s], 4)
         expected["nu", str(s)] = height(kernel.integrated_square(x, w[s]), 2)
-    for key, curve in expected.items():
+    for (kind, number), curve in expected.items():
+        path = tab.locator(f'[data-panel="{kind}"] [data-curve="{number}"]').get_attribute("d")
         # One decimal of 170 units; nu is by trapezoids.
-        np.testing.assert_allclose(paths[key], curve, atol=0.5, err_msg=str(key))
+        heights = [float(y) for y in re.findall(r" (-?[\d.]+)", path)]
+        np.testing.assert_allclose(heights, curve, atol=0.5, err_msg=kind)
