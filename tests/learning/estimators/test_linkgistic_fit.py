@@ -352,3 +352,23 @@ class TestBadInput:
             link.source_band([0.0], level=95)
         with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 1\)"):
             link.source([[0.0]])
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1])
+@pytest.mark.parametrize(("n", "d"), [(400, 20), (400, 400), (300, 1500), (250, 5000)])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_the_base_rate_is_kept(n, d, rate, kind):
+    """Where inputs say nothing, predictions for new ones have the labels' rate on average."""
+    if kind == "sparse" and d > 1000 and rate == 0.5:
+        n, d = 2 * n, 2 * d  # so many that leverages are sketched
+    generator = np.random.default_rng(2)
+    X, new = generator.normal(size=(2, n, d))
+    if kind == "sparse":
+        shown = generator.random((2, n, d)) < 0.01
+        X, new = sparse.csr_array(X * shown[0]), sparse.csr_array(new * shown[1])
+    y = generator.permutation(n) < rate * n
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LinkgisticClassifier(n_basis=16).fit(X, y)
+        mean = model.predict_proba(new)[:, 1].mean()
+    assert abs(mean - rate) < 3 * (rate * (1 - rate) / n) ** 0.5

@@ -31,7 +31,10 @@ def leverages(held, curvature):
 
 
 def fitted(data, C, without=None):
-    """Scores of all data from scikit-learn's fit without the offset, some data left out."""
+    """Scores of all data from scikit-learn's fit without the offset, some data left out.
+
+    What is left has a centre of its own.
+    """
     Z, labels = (data.inputs.Z - data.centre).numpy(), data.labels[0].numpy()
     weight = data.weight.numpy().copy()
     if without is not None:
@@ -40,7 +43,8 @@ def fitted(data, C, without=None):
         C=C, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=1000
     )
     kept = weight > 0
-    return Z @ model.fit(Z[kept], labels[kept], weight[kept]).coef_[0]
+    centre = np.average(Z, axis=0, weights=weight)
+    return Z @ model.fit(Z[kept] - centre, labels[kept], weight[kept]).coef_[0]
 
 
 def held_out(data, scores, groups=None):
@@ -76,6 +80,7 @@ def test_exact_for_squares():
     """With the slopes of a Gaussian likelihood, y - x and -1, a Newton step leaves one out."""
     data = problem(C=0.5)
     Z, y = (data.inputs.Z - data.centre).numpy(), np.where(data.labels[0] == 1, 0.5, -0.5)
+    y -= y.mean()  # then the slopes have no mean, and the centre may stay
     gram = Z.T @ Z + np.eye(6) / 0.5
     scores = Z @ np.linalg.solve(gram, Z.T @ y)
 
@@ -203,7 +208,8 @@ def test_shares_of_heavy_data_are_exact_with_a_sketch():
     p = 1 / (1 + np.exp(-scores))
     H = (Z.T * (weight * p * (1 - p))) @ Z + 2 * np.eye(100)
     h = weight * np.einsum("ij,ij->i", Z, np.linalg.solve(H, Z.T).T)
-    expected = h * (data.labels[0].numpy() - p) / (1 - h * p * (1 - p))
+    slope = data.labels[0].numpy() - p
+    expected = h * (slope - np.average(slope, weights=weight)) / (1 - h * p * (1 - p))
     np.testing.assert_allclose(found[:10], expected[:10], rtol=1e-9)
     assert np.abs(found / expected - 1)[10:].max() > 0.05  # the others' are estimated
 
@@ -368,7 +374,8 @@ def test_groups_in_blocks(cells, d, monkeypatch):
     for g in range(30):
         own = np.flatnonzero(groups == g)
         rest = H - (Z[own].T * (weight * p * (1 - p))[own]) @ Z[own]  # without the group's
-        slopes = weight[own] * (data.labels[0].numpy() - p)[own]
+        slope = data.labels[0].numpy() - p
+        slopes = weight[own] * (slope - np.average(slope, weights=weight))[own]
         moved = Z[own] @ np.linalg.solve(rest, Z[own].T @ slopes)
         np.testing.assert_allclose(scores[own] - found[own], moved, rtol=1e-7, atol=1e-9)
 

@@ -9,6 +9,11 @@ Newton step from the fit:
 where s_n is the slope of the log probability of the label of n in the score, d_n its expected
 curvature, and inputs are centred. It is exact for a linear link and Gaussian noise.
 
+The centre is that of the data left, too. So the mean of the slopes, which is not zero where the
+link was fitted to other scores than these, moves no weights, and s_n stands for s_n less that mean.
+With the centre held it would move each score, and where columns outnumber rows all of them by more
+than they vary: the link would lose the base rate. (What is neglected is of the order 1/n.)
+
 A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
 :mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
 1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
@@ -41,6 +46,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
 _MANY = 4096  # data in a block of which exact leverages are computed
+_FEW = 1024  # sparse data, at most, that are made dense where there are more columns
 _SKETCH = 64  # random directions in which leverages are first estimated, to a sixth or so
 _LARGE = 0.05  # share of its own score that a datum makes up, above which it is computed exactly
 _LARGEST = 0.99  # of such shares: one Newton step is not to be trusted farther
@@ -82,7 +88,8 @@ class LeaveOneOut:
         self._inputs, self._centre, self._seed = data.inputs, data.centre, seed
         self._ridge = data.ridge * data.total
         n, d = data.inputs.shape
-        self._wide = data.wide and not isinstance(data.inputs, DenseInputs)
+        few = n <= _FEW and n * d <= _CELLS
+        self._wide = data.wide and not few and not isinstance(data.inputs, DenseInputs)
         if self._wide and not (groups is None and isinstance(data.inputs, SparseInputs)):
             raise ValueError(
                 "expected fewer columns where "
@@ -152,6 +159,7 @@ class LeaveOneOut:
         for k, (zeros, ones) in slopes.items():
             if on_host[k][0] != 0:
                 own = torch.where(self._data.labels[k] == 1, ones, zeros)
+                own -= (self._data.weight @ own) / self._data.weight.sum()  # the centre moves
                 shift = self._shift(known[k], totals[k], own, strength[k])
                 former = before[k].shift if before and k in before else None
                 if former is not None and step[k] < 1:
@@ -182,14 +190,14 @@ class LeaveOneOut:
 
     def _copies(self, known: Influence | None, labels: Tensor, slopes: Slopes) -> Tensor:
         """How many of its copies a datum is left out with, of shape (n,)."""
-        weight = self._data.weight
+        copies = weight = self._data.weight
         if known is not None:
             return known.copies
-        if self._equal_rows is None:
-            return weight
-        p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
-        rho = agreement(self._equal_rows, labels, weight, p * (1 - p), self._n_different)
-        return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
+        if self._equal_rows is not None:
+            p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
+            rho = agreement(self._equal_rows, labels, weight, p * (1 - p), self._n_different)
+            copies = torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
+        return copies
 
     def _form(
         self,
