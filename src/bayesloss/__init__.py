@@ -1,7 +1,6 @@
-"""A companion to two papers on losses and Bayes.
+"""A companion to two papers: one learns the loss, one calibrates approximate inference to it.
 
-Walder and Nock (2020) learn the loss; Lacoste-Julien, Huszár and Ghahramani (2011) calibrate
-approximate inference to the loss.
+They are Walder and Nock (2020), and Lacoste-Julien, Huszár and Ghahramani (2011).
 """
 
 __version__ = "0.1.0"

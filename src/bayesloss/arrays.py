@@ -1,4 +1,4 @@
-"""Numbers in, float64 tensors out: the conversions that every module shares."""
+"""Conversions to float64 tensors."""
 
 import math
 
@@ -28,7 +28,7 @@ def as_scalar(value: float | Tensor) -> Tensor:
 
 
 def as_positive(value: float | Tensor, name: str, above: float = 0.0) -> Tensor:
-    """The same, or a ValueError where it is no finite number above another."""
+    """The same, or a ValueError unless it is finite and above a limit."""
     number = as_scalar(value)
     if number.ndim or not above < as_number(number) < math.inf:
         raise ValueError(f"expected a finite {name} > {above:g}, got {name}={number.tolist()}")

@@ -1,7 +1,7 @@
 """Composite and margin losses: a proper loss seen through another link (W&N section 2).
 
-A source nu, differentiable and strictly increasing, takes the score x of a model to the canonical
-score of the loss. The composite link chi and its inverse are, eqs. (3), (4):
+A source nu, differentiable and strictly increasing, takes a model's score x to the canonical score
+of the loss. The composite link chi and its inverse are, eqs. (3), (4):
 
     chi = nu^{-1} o (-L'),      chi^{-1} = (-L')^{-1} o nu.
 """
@@ -25,8 +25,8 @@ class CompositeLoss:
     ----------
     loss : ProperLoss
     source : callable
-        nu, strictly increasing: takes and returns float64 tensors of shape (n,). A probability has
-        a score only if the source takes the value of its canonical link.
+        nu, strictly increasing, from and to float64 tensors of shape (n,). Only probabilities whose
+        canonical score it takes have a score.
 
     Examples
     --------
@@ -34,8 +34,6 @@ class CompositeLoss:
     >>> halved = CompositeLoss(SquareLoss(), lambda x: x / 2)
     >>> halved.inverse_link([-1.0, 0.0, 1.0]).tolist()
     [0.25, 0.5, 0.75]
-    >>> halved.loss([1, 1, 1], [-1.0, 0.0, 1.0]).tolist()
-    [0.5625, 0.25, 0.0625]
     """
 
     def __init__(self, loss: ProperLoss, source: Callable[[Tensor], Tensor]) -> None:
@@ -60,13 +58,7 @@ class CompositeLoss:
         return self.inverse_source(self.canonical.canonical_link(u))
 
     def inverse_source(self, a: ArrayLike | Tensor) -> Tensor:
-        """The x at which the source takes the value a, by bisection and without gradients.
-
-        Raises
-        ------
-        ValueError
-            If the source does not take a finite value a between -2^60 and 2^60.
-        """
+        """The x in [-2^60, 2^60] where the source is a, without gradients; else a ValueError."""
         a = as_float64(a).detach()
         low, high = torch.full_like(a, -1.0), torch.full_like(a, 1.0)
         finite = torch.isfinite(a)

@@ -12,15 +12,10 @@ class SquaredExponential:
     Parameters
     ----------
     a : float or scalar Tensor
-        Inverse square of the length scale: a larger one means *rougher* functions, unlike the a of
-        :class:`TrigonometricKernel`.
+        Inverse square of the length scale, positive (or a ValueError): large for *rough* functions,
+        unlike the a of :class:`TrigonometricKernel`.
     b : float or scalar Tensor, default=1
-        Prior variance.
-
-    Raises
-    ------
-    ValueError
-        If a or b is not positive and finite.
+        Prior variance, positive (or a ValueError).
 
     Examples
     --------
@@ -38,21 +33,7 @@ class SquaredExponential:
         return f"SquaredExponential(a={as_number(self.a):.4g}, b={as_number(self.b):.4g})"
 
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
-        """The matrix of all k(x_i, z_j).
-
-        Parameters
-        ----------
-        x, z : Tensor of shape (n,), (m,) or (n, D), (m, D)
-
-        Returns
-        -------
-        Tensor of shape (n, m)
-
-        Raises
-        ------
-        ValueError
-            If the shapes do not fit together.
-        """
+        """All k(x_i, z_j), of shape (n, m), for x and z of shape (n,), (m,) or (n, D), (m, D)."""
         if x.ndim not in (1, 2) or x.ndim != z.ndim or x.shape[1:] != z.shape[1:]:
             raise ValueError(
                 "expected x and z of shape (n,) and (m,), or (n, D) and (m, D), got "

@@ -1,7 +1,7 @@
 """L-BFGS for K concave problems at once, each with a memory and a step of its own.
 
-With the last steps as columns of S, the changes of the negative gradient as those of Y, and R the
-upper triangle of S^T Y, D its diagonal, the inverse Hessian is taken to be
+With the last steps as columns of S, the changes of the negative gradient as those of Y, and R, D
+the upper triangle and the diagonal of S^T Y, the inverse Hessian is taken to be
 
     gamma I + [S, gamma Y] [[R^-T (D + gamma Y^T Y) R^-1, -R^-T], [-R^-1, 0]] [S, gamma Y]^T
 
@@ -23,7 +23,7 @@ _NOTHING = 1e-22  # a rise, in units of the objective, that no step can show
 
 
 class Memory:
-    """What the last steps taught of the curvatures of K functions of D variables."""
+    """The curvatures of K functions of D variables, as the last steps showed them."""
 
     def __init__(self, like: Float[Tensor, "k d"]) -> None:
         self._steps = like.new_zeros((len(like), 0, like.shape[1]))
@@ -60,10 +60,10 @@ def step_sizes(
     value: Float[Tensor, " k"],
     slope: Float[Tensor, " k"],
 ) -> Float[Tensor, " k"]:
-    """Steps along one direction each by the strong Wolfe conditions, or zero where none is found.
+    """Steps by the strong Wolfe conditions, or zero where none is found.
 
-    ``along`` takes steps to functions and slopes: at zero, ``value`` and ``slope``. Its last call
-    is at the steps returned.
+    ``along`` takes steps to values and slopes: ``value`` and ``slope`` at zero, last of all those
+    at the result.
     """
     zero = torch.zeros_like(slope)
     done = ~(slope > _NOTHING)

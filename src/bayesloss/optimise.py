@@ -1,8 +1,4 @@
-"""From functions of tensors to SciPy's minimisers.
-
-A function returns its value and its gradient, or :func:`differentiated` derives the latter. Values
-that are not finite become a flat mountain, from which a line search turns back.
-"""
+"""SciPy's L-BFGS-B on tensors; values that are not finite become a flat mountain."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -21,7 +17,7 @@ _MOUNTAIN = 1e12
 
 
 def differentiated(function: Callable[[Tensor], Tensor]) -> Evaluation:
-    """A function of a tensor, together with its gradient by automatic differentiation."""
+    """A function together with its gradient by automatic differentiation."""
 
     def evaluate(point: Tensor) -> tuple[float, Tensor]:
         point = point.requires_grad_()
@@ -39,7 +35,7 @@ def minimise(
     bounds: Float[Tensor, "p 2"] | None = None,
     options: Mapping[str, Any],
 ) -> OptimizeResult:
-    """Search for a minimum from one start by SciPy's L-BFGS-B, with its options and its report."""
+    """SciPy's L-BFGS-B from one start, with its options and its result."""
 
     def numbers(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, gradient = evaluate(torch.from_numpy(vector.copy()))

@@ -1,6 +1,6 @@
 r"""Proper losses: four of them, each with its link, its weight and its conjugate (W&N section 2).
 
-A loss :math:`\ell(y, u)` is paid when the label y, -1 or 1, meets the predicted probability u of
+A loss :math:`\ell(y, u)` is paid when the label y, -1 or 1, meets u, the predicted probability of
 y = 1. Three functions determine a proper loss, and each other:
 
 * its Bayes risk, the concave :math:`\underline{L}(\pi) = \inf_u E_\pi\, \ell(Y, u)`;
@@ -9,7 +9,7 @@ y = 1. Three functions determine a proper loss, and each other:
 
 Equation (1) needs :math:`\underline{L}(0) = \underline{L}(1) = 0`: a certain and right prediction
 costs nothing. Values at u = 0, u = 1 and infinite scores are limits, never ``nan``; derivatives are
-for the open interval.
+for 0 < u < 1.
 """
 
 import math
@@ -26,9 +26,8 @@ from bayesloss.arrays import as_float64
 class ProperLoss(ABC):
     """A strictly proper loss for two classes, with its canonical link.
 
-    Arguments are tensors, arrays or numbers of shapes that broadcast; results are float64 tensors
-    that keep gradients. Probabilities outside [0, 1], ``nan``, and labels other than -1 and 1 raise
-    a ValueError.
+    Arguments are tensors, arrays or numbers that broadcast; results are float64 tensors that keep
+    gradients. Probabilities outside [0, 1], ``nan`` and labels other than -1, 1 raise a ValueError.
 
     Attributes
     ----------
@@ -39,8 +38,6 @@ class ProperLoss(ABC):
     --------
     >>> from bayesloss import LogLoss, ProperLoss
     >>> loss: ProperLoss = LogLoss()
-    >>> loss.loss([-1, 1], [0.5, 0.25]).round(decimals=3).tolist()  # log 2 and log 4
-    [0.693, 1.386]
     >>> loss.divergence(0.5, [0.5, 0.9]).round(decimals=3).tolist()  # what a wrong guess costs
     [0.0, 0.511]
     """
@@ -70,7 +67,7 @@ class ProperLoss(ABC):
         return self._inverse_link(_scores(a))
 
     def weight(self, u: ArrayLike | Tensor) -> Tensor:
-        """Minus the second derivative of the Bayes risk: how much it matters to be right near u."""
+        """Minus the second derivative of the Bayes risk: the price of an error near u."""
         return self._weight(_probabilities(u))
 
     def conjugate(self, a: ArrayLike | Tensor) -> Tensor:
@@ -85,8 +82,8 @@ class ProperLoss(ABC):
     def log_probabilities(self, a: ArrayLike | Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The log probabilities of the labels -1 and 1 at finite scores a, and their derivatives.
 
-        Three tensors of shape (2, ...): log(1 - u) and log u, accurate in both tails, and their
-        first and second derivatives by a. A bounded canonical link raises a ValueError.
+        Three tensors of shape (2, ...): log(1 - u) and log u, then first and second derivatives by
+        a, accurate in both tails. A bounded canonical link raises a ValueError.
         """
         a = _scores(a)
         by_label = zip(self._log_complement(a), self._log_probability(a), strict=True)
@@ -136,7 +133,7 @@ class ProperLoss(ABC):
         )
 
     def _log_complement(self, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for one minus the inverse link: of a symmetric loss 1 - u(a) = u(-a)."""
+        """The same for one minus the inverse link."""
         value, first, second = self._log_probability(-a)
         return value, -first, second
 
@@ -210,7 +207,7 @@ class SquareLoss(ProperLoss):
 
 
 class MatsushitaLoss(ProperLoss):
-    """Matsushita's loss: L = 2 sqrt(pi (1 - pi)).
+    """Matsushita's loss, L = 2 sqrt(pi (1 - pi)).
 
     The exponential loss of boosting, exp(-y x), is this with the link x = log(u / (1 - u)) / 2.
 
@@ -266,8 +263,7 @@ class MatsushitaLoss(ProperLoss):
 class SkewedLogLoss(ProperLoss):
     """An asymmetric loss: its inverse canonical link is a power of the sigmoid (scobit).
 
-    With s = u^(1/k) and the harmonic number H = 1 + 1/2 + ... + 1/(k - 1), the canonical link is
-    log(s / (1 - s)) - H, onto all real numbers, and
+    With s = u^(1/k) and H = 1 + 1/2 + ... + 1/(k - 1), the link is log(s / (1 - s)) - H, and
 
         loss(-1, u) = -log(1 - s) - sum_{j<k} s^j / j,
         loss(1, u) = -log s + sum_{j<k} (1 - s^j) / j.
@@ -275,15 +271,14 @@ class SkewedLogLoss(ProperLoss):
     Parameters
     ----------
     power : int, default=3
-        The power k, at least 1, or a ValueError; with 1 it is the log loss. The larger it is, the
-        less a missed 1 costs compared with a false alarm.
+        k, at least 1 (or a ValueError): 1 is the log loss, and the larger, the less a missed 1
+        costs compared with a false alarm.
 
     Examples
     --------
     >>> from bayesloss import SkewedLogLoss
-    >>> u = SkewedLogLoss(power=3).inverse_canonical_link([-1.5, 0.0])  # sigmoid(a + 3/2) cubed
-    >>> u.round(decimals=3).tolist()
-    [0.125, 0.546]
+    >>> SkewedLogLoss(power=3).inverse_canonical_link(-1.5)  # sigmoid(a + 3/2) cubed
+    tensor(0.1250, dtype=torch.float64)
     """
 
     def __init__(self, power: int = 3) -> None:
@@ -362,7 +357,7 @@ def _checked(values: ArrayLike | Tensor, good: Callable[[Tensor], Tensor], what:
 
 
 def _expected(pi: Tensor, minus: Tensor, plus: Tensor) -> Tensor:
-    """The mean of two costs; a label of probability 0 costs nothing, even if its loss is inf."""
+    """The mean of two costs; a label of probability 0 costs nothing, even an infinite loss."""
     costs = ((pi, plus), (1 - pi, minus))
     first, second = (torch.where(p == 0, torch.zeros_like(p * c), p * c) for p, c in costs)
     return first + second

@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 @contextmanager
 def fixed_threads(threads: int) -> Iterator[None]:
-    """Give BLAS, OpenMP and torch this many threads in the process, and restore theirs after."""
+    """Give BLAS, OpenMP and torch this many threads, and restore theirs after."""
     before = torch.get_num_threads()
     try:
         with threadpool_limits(limits=threads):

@@ -1,4 +1,4 @@
-"""Warnings that point at the line of the user, whichever function of the package raises them."""
+"""Warnings that point at the user's line, whichever function of the package raises them."""
 
 import sys
 import warnings

@@ -1,13 +1,13 @@
 """Many rows of smooth features of one variable, rotated into few.
 
-A squared error needs of (features(x), y) only the inner products of columns, which the triangular
-factor of a QR decomposition keeps, by n F^2 products. On a cell [a, b] where the features are to
-the last digit, as is checked, polynomials of degree q - 1,
+Of (features(x), y) a squared error needs only the inner products of columns, which the triangular
+factor of a QR decomposition keeps, by n F^2 products. On a cell [a, b] where the features are
+polynomials of degree q - 1 to the last digit (this is checked),
 
     features(x) = T(t) C,   t = (2 x - a - b) / (b - a),
 
-with T the q Chebyshev polynomials and C by interpolation at their nodes. The few rows R_T C, R_y,
-R the triangular factor of (T(t), y), then replace the cell's data, by n q^2 products.
+with the q Chebyshev polynomials T and C by interpolation at their nodes. The few rows R_T C, R_y, R
+the triangular factor of (T(t), y), then replace the cell's data, by n q^2 products.
 """
 
 import math
@@ -29,7 +29,7 @@ Features = Callable[[Tensor], Tensor]  # of x of shape (n,), in n rows
 def triangle(
     features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
 ) -> Float[Tensor, "rows columns"]:
-    """The triangular factor of the weighted rows of (features(x), y): F + 1 rows, or fewer."""
+    """The triangular factor of the weighted rows of (features(x), y)."""
     found = x.new_zeros((0, features(x[:1]).shape[1] + 1))
     for rows in few_rows(features, x, y, weight):
         found = joined([found, rows])
@@ -37,14 +37,14 @@ def triangle(
 
 
 def joined(parts: list[Tensor]) -> Float[Tensor, "rows columns"]:
-    """The triangular factor of rows, (any, F + 1) each, such as the triangles of parts of them."""
+    """The triangular factor of rows, such as the triangles of parts of them."""
     return torch.linalg.qr(torch.cat(parts), mode="r").R
 
 
 def few_rows(
     features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
 ) -> Iterator[Tensor]:
-    """Blocks of rows, of shape (any, F + 1), with the inner products of all (features(x), y)."""
+    """Blocks of F + 1 columns with the inner products of all weighted (features(x), y)."""
     if len(x) < _MANY or not (low := float(x.min())) < (high := float(x.max())):
         yield from _rows(features, x, y, weight)
         return
@@ -64,7 +64,6 @@ def few_rows(
 def _rows(
     features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
 ) -> Iterator[Tensor]:
-    """The weighted rows of (features(x), y) themselves."""
     blocks = (part.split(_ROWS) for part in (x, y, weight))
     for x_part, y_part, weight_part in zip(*blocks, strict=True):
         if len(x_part):
@@ -73,7 +72,6 @@ def _rows(
 
 
 def _chebyshev(t: Float[Tensor, " n"]) -> Float[Tensor, "n q"]:
-    """The polynomials T_0, ..., T_{q - 1} at t."""
     columns = [torch.ones_like(t), t]
     for _ in range(2, _NODES):
         columns.append(2 * t * columns[-1] - columns[-2])
@@ -110,7 +108,7 @@ def _spread(
     y: Float[Tensor, " n"],
     weight: Float[Tensor, " n"],
 ) -> tuple[Float[Tensor, " rough"], Float[Tensor, " rough"], Float[Tensor, " rough"]]:
-    """Fold some data into the triangles of their cells; return those of cells without."""
+    """Fold data into their cells' triangles; return those of cells where this is inexact."""
     position = (x - low) * (len(smooth) / (high - low))
     cell = position.to(torch.int64).clamp_(0, len(smooth) - 1)
     rows = torch.cat([_chebyshev(2 * (position - cell) - 1), y[:, None]], dim=1)

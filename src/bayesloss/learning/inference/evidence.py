@@ -6,14 +6,13 @@ of the log evidence, taken at the mode, has two parts:
     dA/dTheta = partial_Theta A + (dGamma/dTheta)^T partial_Gamma A,
     dGamma/dTheta = H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T.
 
-The second line follows from grad_Gamma log p(D, Gamma) = 0 along the mode; appendix D prints it
-with a minus sign. As in Skaug and Fournier (2006) automatic differentiation supplies derivatives,
-here on condensed data: O(M^4) an evaluation, however many data there are.
+The second line follows from grad_Gamma log p(D, Gamma) = 0; appendix D prints it with a minus sign.
+Derivatives are automatic (Skaug and Fournier 2006), at O(M^4) an evaluation on condensed data.
 
 Laplace's approximation, the paper's, is unbounded: det H goes to zero where a mode merges with its
-twin at -w, or with a saddle point. The evidence lower bound of the *same* Gaussian cannot exceed
-the truth, equals Laplace's where the posterior is Gaussian, and prefers hyper-parameters at which
-the Gaussian can be trusted: so the bound is maximised by default.
+twin at -w, or with a saddle point. The evidence lower bound of the *same* Gaussian, the default
+objective, never exceeds the truth, equals Laplace's where the posterior is Gaussian, and favours
+hyper-parameters at which the Gaussian can be trusted.
 """
 
 import math
@@ -53,9 +52,8 @@ _RANGES = {
     "gamma": (1e-10, 1e10),
     "mu": (-math.inf, math.inf),
 }  # the likelihood's own follow
-# Nats by which the objective may still rise when a hyper-parameter grows e-fold. The likelihood's
-# own are known the better the more data there are, their logarithm to (2 / n)^1/2: for them, when
-# they move by that.
+# Nats by which the objective may still rise when a hyper-parameter grows e-fold; for a likelihood's
+# own, whose logarithm n data determine to (2 / n)^1/2, when it moves by that.
 _FLAT = 1e-2
 
 
@@ -67,14 +65,12 @@ class EvidenceMaximum(Generic[L]):
     ----------
     posterior, likelihood : Posterior, Likelihood
         At the best hyper-parameters.
-    converged : bool
-        Whether the best search met its tolerance and ended at a proper mode.
-    values : list of float
-        The objective in nats that each search reached; -inf where it failed.
-    n_evaluations : int
-        Evaluations of the objective and its gradient, over all searches.
-    at_bound : tuple of str
-        The hyper-parameters that ended at the edge of their range.
+    converged, at_bound : bool, tuple of str
+        Whether the best search met its tolerance and ended at a proper mode, and the
+        hyper-parameters that ended at the edge of their range.
+    values, n_evaluations : list of float, int
+        The objective in nats that each search reached, -inf where it failed, and its evaluations
+        over all searches.
     """
 
     posterior: Posterior
@@ -86,7 +82,7 @@ class EvidenceMaximum(Generic[L]):
 
 
 def _transformed(values: Sequence[float]) -> Float[Tensor, " p"]:
-    """Theta: log(a - 1), log k(0, 0) (b by (15)), log gamma, mu, the logs of the likelihood's."""
+    """Theta: log(a - 1), log k(0, 0) (b by (15)), log gamma, mu, the likelihood's own logs."""
     a, variance, gamma, mu, *own = values
     logs = [math.log(a - 1), math.log(variance), math.log(gamma), mu, *map(math.log, own)]
     return torch.tensor(logs, dtype=torch.float64)
@@ -110,7 +106,7 @@ def joint_at(joint: LogJoint, theta: Float[Tensor, " p"]) -> LogJoint:
 
 
 def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
-    """The same prior at another a, its prior variance k(0, 0) kept."""
+    """The same prior, and k(0, 0), at another a."""
     old = trigonometric(prior, "whose smoothness a the evidence chooses")
     return type(prior)(old.scaled(old.variance, a=a), mu=prior.mu, gamma=prior.gamma)
 
@@ -121,7 +117,7 @@ def evidence_gradient(
     start: Float[Tensor, " q"],
     objective: Objective,
 ) -> tuple[float, Float[Tensor, " p"], Mode]:
-    """The objective at theta in nats, its total derivative and the mode; -inf and 0 without one."""
+    """The objective in nats, its total derivative and the mode; -inf and 0 without one."""
     theta = theta.detach().requires_grad_()
     joint = joint_of(theta)
     with torch.no_grad():
@@ -164,7 +160,7 @@ def maximise_evidence(
 ) -> EvidenceMaximum[L]:
     """Maximise the approximate evidence over a, b, gamma, mu and the likelihood's hyper-parameters.
 
-    The Gaussian likelihood has alpha, labels have none; c and M stay fixed. A search that does not
+    A Gaussian likelihood has alpha, labels have none; c and M stay fixed. A search that does not
     meet its tolerance ends with a ConvergenceWarning.
 
     Parameters
@@ -172,16 +168,15 @@ def maximise_evidence(
     prior, likelihood : SourcePrior, Likelihood
         Where the searches begin, but for a.
     x, y, sample_weight
-        As for :func:`~bayesloss.learning.inference.laplace.laplace`. y may also be the result of
-        ``likelihood.condense`` with this prior's features; then only the range of x counts.
+        As for :func:`~bayesloss.learning.inference.laplace.laplace`; or y is
+        ``likelihood.condense``'s result with this prior's features, and only the range of x counts.
     smoothness : sequence of float, default=(8, 2)
         The values of a at which searches start. Smooth priors have few modes: begin there.
     bounds : mapping of str to (float, float), optional
         Ranges for any of "a", "b" (of k(0, 0)), "gamma", "mu" and, say, "alpha".
     objective : {"bound", "laplace", "variational"}, default="bound"
-        The evidence lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the
-        highest bound of any Gaussian, with the posterior of
-        :func:`~bayesloss.learning.inference.variational.variational`.
+        The lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the highest
+        bound of any Gaussian, by :func:`~bayesloss.learning.inference.variational.variational`.
     max_iter : int, default=200
         The most quasi-Newton iterations of each search.
 
@@ -273,13 +268,11 @@ class _Search:
     n_evaluations: int = 0
 
     def run(self, max_iter: int) -> None:
-        """Search by L-BFGS-B."""
         options = {"maxiter": max_iter, "ftol": 1e-11, "gtol": _FLAT / 10}
         found = minimise(self._step, theta_of(self.begin), bounds=self.limits.T, options=options)
         self.message = found.message
 
     def _step(self, theta: Tensor) -> tuple[float, Tensor]:
-        """Minus the objective and its gradient."""
         self.n_evaluations += 1
         value, gradient, mode = evidence_gradient(
             theta, partial(joint_at, self.begin), self.Gamma, self.objective
@@ -296,7 +289,6 @@ class _Search:
 def _ranges(
     bounds: Mapping[str, tuple[float, float]], likelihood: Likelihood
 ) -> dict[str, tuple[float, float]]:
-    """The range of each hyper-parameter, by name, in the order of theta."""
     taken = _RANGES.keys() & likelihood.hyper_parameters.keys()
     if taken:
         raise ValueError(

@@ -1,14 +1,14 @@
 """Draws of a Gaussian posterior, weighted to the exact one: evidence and averages.
 
-With K draws Gamma_k of a Gaussian q, or of its even mixture with its mirror image at -w where the
-prior has twins, and the ratios
+For K draws Gamma_k of a Gaussian q, or of its even mixture with its mirror image at -w where the
+prior has twins, the ratios
 
-    r_k = p(D, Gamma_k) / q(Gamma_k),
+    r_k = p(D, Gamma_k) / q(Gamma_k)
 
-the mean of r is the evidence on average. Its logarithm is too low on average, by less with every
-draw (Burda, Grosse and Salakhutdinov 2016, theorem 1): by KL(q || posterior) for one, as q's bound
-is, and by Var(r) / (2 K E(r)^2) nats for many. The ratios, scaled to sum to one, weight draws for
-averages over the exact posterior; no number of them reveals a mode where q has no mass.
+have the evidence as their expectation. The logarithm of their mean is too low on average, by less
+with every draw (Burda, Grosse and Salakhutdinov 2016, theorem 1): by KL(q || posterior) for one, as
+q's bound is, and by Var(r) / (2 K E(r)^2) nats for many. Scaled to sum to one they weight draws for
+averages over the exact posterior; no draw reveals a mode where q has no mass.
 """
 
 import math
@@ -28,9 +28,8 @@ class WeightedDraws:
 
     Attributes
     ----------
-    Gamma : Tensor of shape (K, M + 1)
-    log_ratios : Tensor of shape (K,)
-        log p(D, Gamma_k) - log q(Gamma_k), in nats.
+    Gamma, log_ratios : Tensor of shape (K, M + 1), (K,)
+        The draws, and log p(D, Gamma_k) - log q(Gamma_k) in nats.
     """
 
     Gamma: Tensor = field(repr=False)
@@ -110,7 +109,7 @@ def weigh_draws(
 def log_ratios(
     joint: LogJoint, posterior: Posterior, noise: Float[Tensor, "k p"]
 ) -> Float[Tensor, " k"]:
-    """Log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k, of normal noise."""
+    """The log p(D, Gamma_k) - log q(Gamma_k) at Gamma_k = mode + root noise_k."""
     mode, root, prior, data = posterior.mode, posterior.root, joint.prior, joint.data
     Gamma = mode + noise @ root.T
     nu = prior.coefficients(Gamma) @ data.features.T

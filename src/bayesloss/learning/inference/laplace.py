@@ -1,8 +1,7 @@
-r"""Laplace's approximation to the posterior over sources (W&N section 4.1 and appendix D).
+"""Laplace's approximation to the posterior over sources (W&N section 4.1 and appendix D).
 
 Newton's method finds a mode of the log joint density of the data and Gamma = (w, nu_0). The Hessian
-there, eq. (11), gives the Gaussian q(Gamma | D) with covariance H^-1, and mode and Hessian give the
-approximate evidence of appendix D.
+there, eq. (11), gives a Gaussian with covariance H^-1, and the evidence of appendix D.
 """
 
 import math
@@ -26,16 +25,14 @@ class Posterior:
     Attributes
     ----------
     prior, likelihood : SourcePrior, Likelihood
-    mode : Tensor of shape (M + 1,)
-        The weights w, then nu_0.
-    root : Tensor of shape (M + 1, M + 1)
-        A square root of the covariance: Gamma = mode + root @ standard normal.
+    mode, root : Tensor of shape (M + 1,), (M + 1, M + 1)
+        The weights w, then nu_0; and a square root of the covariance, with Gamma = mode + root z
+        for standard normal z.
     log_evidence, evidence_bound : float
-        Laplace's approximation to log p(D) in nats, and a lower bound by the same Gaussian. The
-        nearer the two, the better the Gaussian.
+        Laplace's log p(D) in nats, and a lower bound by the same Gaussian: the nearer, the better.
     least_curvature : float
-        The smallest eigenvalue of the Hessian in units of the prior precision: 1 for the prior
-        alone; near 0 the Gaussian is no approximation.
+        The Hessian's least eigenvalue in units of the prior precision: 1 for the prior alone; near
+        0 the Gaussian is no approximation.
     converged, n_iter : bool, int
         Whether Newton's method reached a mode, and its steps.
     """
@@ -93,8 +90,6 @@ def laplace(
 ) -> Posterior:
     """Approximate the posterior of Gamma by a Gaussian at a mode.
 
-    If Newton's method does not reach one, it warns with a ConvergenceWarning.
-
     Parameters
     ----------
     prior, likelihood : SourcePrior, Likelihood
@@ -104,7 +99,7 @@ def laplace(
     start : Tensor of shape (M + 1,), optional
         Where Newton's method begins; by default near the prior mean of nu.
     max_iter : int, default=200
-        The most Newton steps.
+        The most Newton steps; if they reach no mode, there is a ConvergenceWarning.
 
     Returns
     -------
@@ -121,8 +116,7 @@ def laplace(
     >>> from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
     >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
     >>> prior = ISGP(TrigonometricKernel(a=1.2, c=0.25, n_basis=16))
-    >>> posterior = laplace(prior, Gaussian(alpha=200.0), x, x**3 + 0.1 * torch.sin(50 * x))
-    >>> posterior.mean(x[::13]).round(decimals=1).tolist()
+    >>> laplace(prior, Gaussian(alpha=200.0), x, x**3).mean(x[::13]).round(decimals=1).tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
     joint = LogJoint.of(prior, likelihood, x, y, sample_weight)

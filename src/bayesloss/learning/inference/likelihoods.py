@@ -1,6 +1,6 @@
 """Likelihoods of data given the values of nu (W&N appendix D.1).
 
-A likelihood first condenses its data to as few rows as it needs, then gives the log density and its
+A likelihood condenses its data to as few rows as it needs, then gives the log density and its
 derivatives at the rows' values nu = features @ coefficients.
 """
 
@@ -28,8 +28,7 @@ class Observations:
 
     Attributes
     ----------
-    features : Tensor of shape (rows, F)
-    targets, weights : Tensor of shape (rows,)
+    features, targets, weights : Tensor of shape (rows, F), (rows,), (rows,)
         The weights say how many data each row stands for.
 
     Examples
@@ -52,8 +51,8 @@ class Likelihood(Protocol):
     """What inference asks of a likelihood. A new one subclasses this and defines two methods.
 
     These are :meth:`log_density` and :meth:`derivatives`; :meth:`expected_log_density` adds the
-    lower bound on the evidence. EM over links also needs what :class:`Bernoulli` has: ``shares``
-    and ``on_grid`` for the E-step and a ``loss`` for the M-step.
+    lower bound on the evidence. EM over links also needs ``shares``, ``on_grid`` and ``loss``, as
+    :class:`Bernoulli` has them.
 
     Attributes
     ----------
@@ -91,7 +90,7 @@ class Likelihood(Protocol):
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """The data in as few rows as the likelihood needs: here all, with their ``features(x)``."""
+        """The data in as few rows as the likelihood needs: here all."""
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         return Observations(features(x), y, weight)
 
@@ -116,12 +115,7 @@ class Gaussian(Likelihood):
     Parameters
     ----------
     alpha : float or scalar Tensor, default=1
-        Noise precision, positive, in inverse squared units of the target.
-
-    Raises
-    ------
-    ValueError
-        If alpha is not positive and finite.
+        Positive and finite (or a ValueError), in inverse squared units of the target.
 
     Examples
     --------
@@ -142,11 +136,7 @@ class Gaussian(Likelihood):
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """Rotate n rows into at most F + 1, with the same squared error for all coefficients.
-
-        By a QR decomposition, see :mod:`bayesloss.learning.inference.binning`; the last row is the
-        residual, and the number of data is shared out evenly as weights.
-        """
+        """Rotate n rows into at most F + 1 of the same squared error, the last the residual."""
         weight = torch.ones_like(y) if sample_weight is None else sample_weight
         return self.of_triangle(triangle(features, x, y, weight), float(weight.sum()))
 
@@ -154,8 +144,8 @@ class Gaussian(Likelihood):
     def of_triangle(folded: Tensor, total: float) -> Observations:
         """The data whose weighted (features, y) have this triangular factor, and this weight."""
         size = folded.shape[1] - 1
-        # Directions that the data do not move, to rounding error, are of no use to anyone: on half
-        # a period more than a third of them. What is left of the target there is residual.
+        # Directions that the data do not move, to rounding error, go: on half a period more than a
+        # third of them. What is left of the target there is residual.
         left, values, right = torch.linalg.svd(folded[:, :size], full_matrices=False)
         kept = values > torch.finfo(values.dtype).eps * values[0]
         left, values, right = left[:, kept], values[kept], right[kept]
@@ -175,7 +165,7 @@ class Gaussian(Likelihood):
         return constant - 0.5 * self.alpha * squares  # eq. (17), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log density by each nu: (rows,) twice."""
+        """First and second derivative of the log density by each nu."""
         return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
@@ -189,13 +179,8 @@ class Bernoulli(Likelihood):
     Parameters
     ----------
     loss : ProperLoss, optional
-        Gives the link, which must map onto all real numbers; by default the log loss, whose inverse
-        link is the sigmoid.
-
-    Raises
-    ------
-    ValueError
-        If the loss has a bounded canonical link.
+        Its canonical link must be onto all real numbers (or a ValueError); by default the log loss,
+        whose inverse link is the sigmoid.
 
     Examples
     --------
@@ -222,11 +207,10 @@ class Bernoulli(Likelihood):
 
     @staticmethod
     def shares(x: Tensor, y: Tensor, sample_weight: Tensor, nodes: Tensor) -> Tensor:
-        """The data moved to a grid of G nodes: each node's weight, and that of its ones, (2, G).
+        """The data on equally spaced nodes that cover x: each node's weight, and its ones' (2, G).
 
-        Each datum is shared between its neighbours among equally spaced, ascending nodes that cover
-        x. With spacing h its log likelihood is wrong by less than h^2 / 8 times the largest second
-        derivative of log p(y | nu(x)) in x.
+        Each datum is shared between its neighbours. With spacing h its log likelihood is wrong by
+        less than h^2 / 8 times the largest second derivative of log p(y | nu(x)) in x.
         """
         last = len(nodes) - 1
         found = nodes.new_zeros((2, len(nodes)))
@@ -264,7 +248,7 @@ class Bernoulli(Likelihood):
     ) -> Tensor | None:
         """A lower bound on the mean of the log probability, for the log loss; otherwise None.
 
-        It is Jaakkola and Jordan's (2000), for any distribution of nu: with xi^2 = E nu^2,
+        Jaakkola and Jordan (2000), for any distribution of nu: with xi^2 = E nu^2,
 
             E log sigma(+-nu) >= log sigma(xi) + (+-E nu - xi) / 2.
         """
@@ -279,7 +263,7 @@ class Bernoulli(Likelihood):
 def normal_average(
     likelihood: Likelihood, mean: Tensor, variance: Tensor, data: Observations, n: int
 ) -> Tensor:
-    """The mean log density of normal nu: each datum once at each of n nodes, with its weight."""
+    """The mean log density of normal nu, each datum at n nodes."""
     nodes, shares = (each.to(mean.device) for each in gauss_hermite(n))
     nu = (mean + nodes[:, None] * variance.sqrt()).flatten()
     weights = (shares[:, None] * data.weights).flatten()

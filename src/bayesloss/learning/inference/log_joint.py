@@ -2,8 +2,8 @@
 
     log p(D, Gamma) = log p(D | nu) + log N(Gamma; location, 1/precision).
 
-nu is linear in fixed features of x, so every step works on condensed data: O(M^3) with a Gaussian
-likelihood. Laplace's covariance and evidence at a mode are here, too (appendix D).
+nu is linear in features of x, so every step works on condensed data: O(M^3) with Gaussian noise.
+Laplace's covariance and evidence at a mode are here, too (appendix D).
 """
 
 import math
@@ -42,7 +42,7 @@ class NormalPrior(Protocol):
 
 
 class LogDensity(ABC):
-    """A log joint density log p(D, Gamma) as a function of Gamma, with its derivatives."""
+    """A log joint density log p(D, Gamma) of Gamma, with its derivatives."""
 
     prior: NormalPrior
 
@@ -89,12 +89,10 @@ class LogDensity(ABC):
         return self(Gamma) - 0.5 * log_det + self.twin_share(Gamma, curvature)  # appendix D
 
     def twin_share(self, Gamma: Vector, curvature: Matrix) -> Scalar:
-        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap.
-
-        By a bound of Kolchinsky and Tracey (2017); S^-1 of w is the Schur complement of nu_0.
-        """
+        """What the mode at -w adds to the entropy of q: log 2, less where the two overlap."""
         if self.prior.n_twins == 1:
             return Gamma.new_zeros(())
+        # Half of w^T S_ww^-1 w, with S_ww^-1 the Schur complement of nu_0.
         w = Gamma[:-1] * self.prior.precision[:-1].sqrt()
         cross, corner = curvature[:-1, -1], curvature[-1, -1]
         distance = 0.5 * (w @ curvature[:-1, :-1] @ w - (w @ cross) ** 2 / corner)
@@ -118,7 +116,7 @@ class LogJoint(LogDensity):
         y: Tensor,
         sample_weight: Tensor | None = None,
     ) -> "LogJoint":
-        """That of data as a user gives them, checked and condensed."""
+        """That of a user's data, checked and condensed."""
         x, y, sample_weight = check_data(x, y, sample_weight)
         return cls(prior, likelihood, likelihood.condense(prior.features, x, y, sample_weight))
 
@@ -168,7 +166,7 @@ class LogJoint(LogDensity):
 def check_data(
     x: Tensor, y: Tensor, sample_weight: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The data in float64, with weights of 1 by default; a ValueError where they are no data."""
+    """The data in float64, with weights of 1 by default; or a ValueError."""
     weight = torch.ones_like(x) if sample_weight is None else sample_weight
     if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
         raise ValueError(

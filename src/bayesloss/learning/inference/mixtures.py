@@ -8,17 +8,17 @@ As in nested Laplace approximations (Rue, Martino and Chopin 2009, section 3), n
 lower bounds L_k on the evidence, because Laplace's own overfits labels.
 
 *All a, k(0, 0) and alpha* (:func:`average_hyperparameters`), under Gaussian noise. 1/a, the ratio
-of neighbouring eigenvalues in (14), is least determined: it is uniform on (0, 1), on eight
-midpoints. At each, the evidence bound is maximised over zeta = (log k(0, 0), log alpha), flat a
-priori, and integrated by five points zeta_j = best + V z_j. V V^T is the inverse of minus the
-Hessian, and z_j are four points at distance r on the axes, of weight 1 / (2 r^2), and the origin
-with the rest, which gives z mean 0 and covariance 1:
+of eigenvalues in (14), is least determined: uniform on (0, 1), on eight midpoints. At each, the
+evidence bound is maximised over zeta = (log k(0, 0), log alpha), flat a priori, and integrated by
+five points zeta_j = best + V z_j. V V^T is the inverse of minus the Hessian; z_j are four points at
+distance r on the axes, of weight 1 / (2 r^2), and the origin with the rest, so that z has mean 0
+and covariance 1:
 
     omega = det(V) weight(z) exp(value + z^T z / 2),
 
 exact where the value is quadratic in zeta. The value is the *importance-weighted* bound on the log
-evidence (Burda, Grosse and Salakhutdinov 2016), but at most five nats above the plain bound, which
-is too low for rough functions; farther above, the Gaussian misrepresents the posterior.
+evidence (Burda, Grosse and Salakhutdinov 2016), as the plain one is too low for rough functions,
+but at most five nats above that: beyond, the Gaussian misrepresents the posterior.
 """
 
 import math
@@ -69,11 +69,7 @@ _CLIMB = 30  # steps to a node's maximum at most
 
 
 class NormalBernoulli(Bernoulli):
-    """The Bernoulli likelihood, with each nu taken for normal in averages, for every loss.
-
-    The quadratic bound of :meth:`Bernoulli.expected_log_density` is lower the larger the variance,
-    which penalises rough posteriors; quadrature errs only by the normal shape.
-    """
+    """The Bernoulli likelihood averaged over normal nu, as its bound penalises rough posteriors."""
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
         """The mean of the log probability."""
@@ -82,7 +78,7 @@ class NormalBernoulli(Bernoulli):
 
 @dataclass(frozen=True)
 class PosteriorMixture:
-    """Gaussian posteriors at different hyper-parameters, and how probable each is."""
+    """Gaussian posteriors at different hyper-parameters, and their probabilities."""
 
     components: list[Posterior]
     weights: Float[Tensor, " k"]  # they sum to 1
@@ -100,7 +96,7 @@ class PosteriorMixture:
 
     @property
     def noise_variances(self) -> Float[Tensor, " k"]:
-        """The variance of the noise under each component, which has Gaussian noise."""
+        """The variance of the Gaussian noise under each component."""
         return torch.stack([1 / _gaussian(part).alpha.detach() for part in self.components])
 
     def moments(self, x: Float[Tensor, " n"]) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
@@ -112,7 +108,7 @@ class PosteriorMixture:
     def quantile(
         self, x: Float[Tensor, " n"], level: float, *, observation: bool = False
     ) -> Float[Tensor, " n"]:
-        """The quantile of nu(x), or of a new target, taken as Gaussian under each component."""
+        """The quantile of nu(x), or of a new target, Gaussian under each component."""
         means, variances = self._component_moments(x)
         if observation:
             variances = variances + self.noise_variances[:, None]
@@ -222,7 +218,7 @@ def _gaussian(posterior: Posterior) -> Gaussian:
 
 
 def _normal_draws(size: int) -> Float[Tensor, "s {size}"]:
-    """The same low-discrepancy draws for all components, with those of mirrored sources."""
+    """The same low-discrepancy draws for all components, half of them mirror images."""
     half, signs = even_normals(_DRAWS // 2, size), torch.ones(size, dtype=torch.float64)
     signs[(size - 1) // 2 :] = -1
     return torch.cat([half, signs * half])
@@ -245,7 +241,6 @@ class _Slice:
     ratio: float  # 1 / a
 
     def __call__(self, zeta: Tensor, start: Tensor) -> tuple[float, Float[Tensor, " 2"], Mode]:
-        """The value, its gradient, and the mode as sought from ``start``."""
         value, gradient, mode = evidence_gradient(
             self._theta(zeta), partial(joint_at, self.begin), start, "bound"
         )

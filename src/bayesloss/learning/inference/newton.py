@@ -1,7 +1,7 @@
 """Newton's method for a mode of the log joint density (W&N section 4.1).
 
-Steps are in units of the prior's standard deviations. Where the Hessian is indefinite, the absolute
-values of its eigenvalues lead away from saddle points (Dauphin et al. 2014), and on one its lowest
+Steps are in units of the prior's standard deviations. Where the Hessian is indefinite, its
+eigenvalues' absolute values lead away from saddle points (Dauphin et al. 2014); on one, its lowest
 eigenvector does. Backtracking makes every step an ascent.
 """
 
@@ -65,7 +65,7 @@ def find_modes(
     known: Mapping[int, Vector] | None = None,
     **search: Any,
 ) -> dict[int, Mode]:
-    """The modes under those priors that have one, each sought from a known or the next one's."""
+    """The modes under those priors that have one, each sought from a known or the next one."""
     found: dict[int, Mode] = {}
     for place in sorted(joints, reverse=True):
         mode = find_mode(joints[place], (known or {}).get(place, start), **search)

@@ -1,9 +1,8 @@
 """Few deterministic draws that represent a Gaussian posterior of nu.
 
-Let F be the derivative of nu at points x by standard normal parameters z, Gamma = mode + R z, and
-F = U S V^T. Of the coordinates V^T z, standard normal too, the first few move nu most, and points
-of low discrepancy (Sobol's) are most even in the first few: 64 give E_q u(nu(x)) as exactly as
-thousands of random draws. Every draw is a source, so averages of increasing functions increase.
+Let F = U S V^T be the derivative of nu at points x by the z of Gamma = mode + R z. The first few
+coordinates of V^T z, standard normal too, move nu most, and Sobol's points are most even in these:
+64 give E_q u(nu(x)) as exactly as thousands of random draws, and every one is a source.
 """
 
 from functools import lru_cache

@@ -4,19 +4,17 @@ Among Gaussians q = N(m, S) find the one with the highest lower bound on the evi
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-The likelihood's part is a function of the mean and the variance of each nu, which are known
-(``LogJoint.moments``), with derivatives s_n by the mean and -w_n / 2 by the variance. With V, P, A
-and K as in ``priors``, slopes the derivative of nu at m and G = features P, by Bonnet's and Price's
-theorems
+The first term is a function of each nu's mean and variance (``LogJoint.moments``), with derivatives
+s_n by the mean and -w_n / 2 by the variance. With V, P, A and K as in ``priors``, slopes the
+derivative of nu at m and G = features P, by Bonnet's and Price's theorems
 
     dL/dm = E_q[grad log p(D, Gamma)],
     E_q[grad] = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
     dL/dS = (S^-1 - E_q[H]) / 2,
     E_q[H] = precision + slopes^T w slopes - curvature(features^T s) + 4 V^T ((G^T w G) o K) V,
 
-the Hessian (11) with one new term, the last. At the maximum the precision S^-1 is the average
-curvature E_q[H]. In the metric of q the gradient is (S E_q[grad], S^-1 -> E_q[H]), a Newton step,
-corrected as in L-BFGS for how E_q[H] changes; backtracking makes every step an ascent.
+the Hessian (11) and a last, new term. In q's metric the gradient (S E_q[grad], S^-1 -> E_q[H]) is a
+Newton step, corrected as in L-BFGS for how E_q[H] changes; backtracking makes every step an ascent.
 
 If the ISGP's posterior has a twin at -w, q is half N(m, S), half its mirror image. Its entropy
 grows by at least what a draw's w tells of its half: with delta = w^T S_ww^-1 w, the information of
@@ -89,7 +87,7 @@ class GaussianBound:
         return Trial(m, precision, root, slopes, s, -2 * by_variance, apart, twin_slope, value)
 
     def twin(self, m: Vector, precision: Matrix) -> tuple[Scalar, Scalar, Vector]:
-        """T, its derivative by delta, and the vector S_ww^-1 w."""
+        """The bound T, its derivative by delta, and the vector S_ww^-1 w."""
         prior, zero = self.joint.prior, m.new_zeros(())
         if prior.n_twins == 1:
             return zero, zero, torch.zeros_like(m)
@@ -144,8 +142,8 @@ def variational(
 ) -> Posterior:
     """Approximate the posterior of Gamma by the Gaussian with the highest bound on the evidence.
 
-    A Gaussian represents one mode and its twin; the bound lacks the mass of others. If it does not
-    settle, or settles on a saddle, there is a ConvergenceWarning.
+    It represents one mode and its twin, without the mass of others. If it does not settle, or
+    settles on a saddle, there is a ConvergenceWarning.
 
     Parameters
     ----------
@@ -153,20 +151,20 @@ def variational(
         As for :func:`~bayesloss.learning.inference.laplace.laplace`, at whose mode the search
         begins.
     expectation : {"normal", "bound"}, default="normal"
-        How the log likelihood is averaged over nu(x_n), unless noise is Gaussian and the average
-        exact. "normal" takes nu(x_n) for normal with its exact mean and variance: accurate, but no
-        bound. "bound" uses ``expected_log_density``, for labels and the log loss Jaakkola and
-        Jordan's lower bound, whose Gaussian is too narrow.
+        How the log likelihood is averaged over nu(x_n); exact under Gaussian noise. "normal" takes
+        nu(x_n) for normal with its exact mean and variance: accurate, but no bound. "bound" uses
+        ``expected_log_density``, for labels and the log loss Jaakkola and Jordan's lower bound,
+        whose Gaussian is too narrow.
     max_iter : int, default=200
         The most steps of Newton's method, and then of this one.
 
     Returns
     -------
     Posterior
-        With the mean m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L, and
+        With m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L,
         ``evidence_bound`` a bound in any case, by ``expected_log_density`` unless L is one, or NaN;
-        both include the twin at -w. ``least_curvature`` is that of E_q[H], and ``n_iter`` counts
-        the steps after Newton's.
+        both include the twin. ``least_curvature`` is that of E_q[H], and ``n_iter`` counts the
+        steps after Newton's.
 
     Raises
     ------
@@ -193,7 +191,7 @@ def variational(
 
 
 def nearest(joint: LogJoint, mode: Mode) -> tuple[Posterior, str]:
-    """The Gaussian nearest to the posterior, and any failure, as :func:`maximise_bound`."""
+    """The Gaussian nearest to the posterior, and any failure."""
     return maximise_bound(GaussianBound(joint), mode)
 
 

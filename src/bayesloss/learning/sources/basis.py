@@ -2,13 +2,13 @@
 
     k(x, z) = phi(x)^T Lambda phi(z),   psi(x) = int_0^x phi(z) phi(z)^T dz,   eq. (9).
 
-A new basis brings the eigenvalues, phi and psi. The integral of a squared f = w^T phi combines
-functions h of x, the upper triangle of psi, with squares of linear functions of w:
+The integral of a squared f = w^T phi combines functions h of x, the upper triangle of psi, with
+squares of linear functions of w:
 
     int_0^x f(z)^2 dz = w^T psi(x) w = h(x)^T P (V w)^2.
 
-A basis that needs fewer functions overrides :meth:`Basis.integrals` and :meth:`Basis.squares`
-together, as the trigonometric kernel does.
+A basis that needs fewer functions, such as the trigonometric kernel, overrides
+:meth:`Basis.integrals` and :meth:`Basis.squares` together.
 """
 
 import math
@@ -31,10 +31,8 @@ class Basis(ABC):
 
     Attributes
     ----------
-    n_basis : int
-        Number M of basis functions.
-    eigenvalues : Tensor of shape (M,)
-        Prior variances of the weights w, positive: the diagonal of Lambda.
+    n_basis, eigenvalues : int, Tensor of shape (M,)
+        The number M of basis functions, and their weights' prior variances: the diagonal of Lambda.
     edge : float
         The functions serve on [-edge, edge], infinite by default; beyond, a GP is constant.
 
@@ -101,7 +99,7 @@ class Basis(ABC):
 @lru_cache(maxsize=4)
 @torch.inference_mode(False)  # or else what is kept there could not be differentiated elsewhere
 def _polarisation(n_basis: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """V and a sparse P for the upper triangle: 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2."""
+    """V, and P by 2 w_i w_j = (w_i + w_j)^2 - w_i^2 - w_j^2."""
     row, column = torch.triu_indices(n_basis, n_basis, device=device)
     unit = torch.eye(n_basis, dtype=torch.float64, device=device)
     pair, place = row != column, torch.arange(len(row), device=device)

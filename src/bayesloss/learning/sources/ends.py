@@ -1,13 +1,11 @@
-r"""A source inside a range, straight lines beyond it.
+"""A source inside a range, straight lines beyond it.
 
-Beyond the data the trigonometric kernel goes on in waves and the integral of f^2 climbs a period at
-a time, a staircase that the data say nothing about. Beyond a range [-e, e] every path goes on
-straight instead, with its own mean slope over the last stretch d:
+Beyond the data a trigonometric f^2 repeats, and nu climbs a staircase that the data say nothing
+about. Beyond [-e, e] every path goes on straight instead, with its mean slope over a stretch d:
 
     nu(x) = nu(e) + (x - e) (nu(e) - nu(e - d)) / d    for x > e,
 
-and likewise for x < -e. It is linear in the same coefficients, so that moments stay exact: with h
-the features of the source, those beyond are h(e) + (x - e) (h(e) - h(e - d)) / d.
+and likewise for x < -e. So do the features h of the source, and moments stay exact.
 """
 
 from collections.abc import Callable
@@ -53,12 +51,11 @@ class StraightEnds(SourcePrior[Basis]):
         return self.prior.start(x.clamp(-self.edge, self.edge))
 
     def _continued(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Functions of x, (n,) to (n, any), and straight lines beyond the range."""
+        """Functions of x, (n,) to (n, any), continued by straight lines."""
         inside = x.clamp(-self.edge, self.edge)
         return values(inside) + (x - inside)[:, None] * self._slopes(values, x)[(x > 0).long()]
 
     def _slopes(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Their mean slopes over the first stretch of the range and over the last, (2, any)."""
         e, d = self.edge, self.stretch
         low, first, last, high = values(x.new_tensor([-e, d - e, e - d, e]))
         return torch.stack([first - low, high - last]) / d

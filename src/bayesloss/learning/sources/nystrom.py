@@ -21,8 +21,7 @@ from bayesloss.learning.sources.basis import BLOCK, Basis
 class NystromBasis(Basis):
     """Eigenfunctions of a squared-exponential kernel, approximated from points.
 
-    ``eigenvalues`` are sorted, the largest first. Column i of ``weights`` has the coefficients of
-    phi_i in the functions k(., x_j).
+    ``eigenvalues`` descend; column i of ``weights`` has phi_i's coefficients in the k(., x_j).
 
     Parameters
     ----------
@@ -30,23 +29,21 @@ class NystromBasis(Basis):
     points : Tensor of shape (M,)
         The draws X; they need not be random.
     jitter : float, default=1e-8
-        Added to the diagonal of k(X, X), in units of the prior variance b. The default balances
-        rounding errors against the error of the covariance at the points.
+        Added to the diagonal of k(X, X), in units of b: more costs accuracy, less adds rounding
+        errors.
 
     Raises
     ------
     ValueError
-        If the points are not finite and of shape (M,), the jitter is negative, or k(X, X) with it
-        is numerically singular.
+        If points or jitter are not finite, the jitter is negative, or k(X, X) numerically singular.
 
     Examples
     --------
     >>> import torch
-    >>> from bayesloss import ISGP, Gaussian, NystromBasis, SquaredExponential, laplace
-    >>> x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    >>> prior = ISGP(NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 8)))
-    >>> laplace(prior, Gaussian(200.0), x, x**3).mean(x[::13]).round(decimals=1).tolist()
-    [-1.0, -0.0, 0.0, 1.0]
+    >>> from bayesloss import NystromBasis, SquaredExponential
+    >>> basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1, 1, 8))
+    >>> basis.variance_at(torch.zeros(1)).round(decimals=2).tolist()  # k(0, 0) is 1
+    [1.0]
     """
 
     def __init__(self, kernel: SquaredExponential, points: Tensor, *, jitter: float = 1e-8) -> None:

@@ -4,12 +4,12 @@ The generative model of the ISGP (W&N section 3, definition 2):
 
     nu_0 ~ N(mu, 1/gamma),   w ~ N(0, Lambda),   f = w^T phi,   nu(x) = nu_0 + int_0^x f(z)^2 dz.
 
-Every prior here is Gaussian in its D parameters Gamma, nu_0 last, and nu is a quadratic form in
-them:
+Every prior is Gaussian in its D parameters Gamma, nu_0 last, and supplies the features, V, P and A
+of nu as a quadratic form in them:
 
     nu(x) = features(x) @ u(Gamma),   u(Gamma) = P (V Gamma)^2 + A Gamma.
 
-A prior supplies the features, V, P and A. The rest follows. With d = V Gamma,
+The rest follows. With d = V Gamma,
 
     du/dGamma = 2 P diag(d) V + A,    d^2 (s^T u)/dGamma^2 = 2 V^T diag(P^T s) V,
 
@@ -37,25 +37,18 @@ B = TypeVar("B", bound=Basis, covariant=True)
 class SourcePrior(ABC, Generic[B]):
     """A Gaussian prior on Gamma = (w, nu_0) and the function nu that Gamma stands for.
 
-    ``location`` is the prior mean of Gamma, ``precision`` the diagonal of its prior precision, each
-    of shape (M + 1,). A subclass defines :meth:`quadratic_form`, :meth:`derivative` and, if they
-    are not the kernel's integrals, :meth:`features`.
+    ``location`` and ``precision``, each of shape (M + 1,), are Gamma's prior mean and the diagonal
+    of its prior precision. A subclass defines :meth:`quadratic_form`, :meth:`derivative` and, if
+    they are not the kernel's integrals, :meth:`features`.
 
     Parameters
     ----------
     kernel : Basis
-        Such as a :class:`TrigonometricKernel` or a :class:`NystromBasis`.
+        Such as a :class:`TrigonometricKernel` or a :class:`NystromBasis`; others are a TypeError.
     mu : float or scalar Tensor, default=0
-        Prior mean of the intercept nu_0.
+        Prior mean of the intercept nu_0, finite (or a ValueError).
     gamma : float or scalar Tensor, default=1
-        Prior precision of nu_0, positive.
-
-    Raises
-    ------
-    TypeError
-        If the kernel is no Basis.
-    ValueError
-        If mu is not finite or gamma not positive and finite.
+        Prior precision of nu_0, positive and finite (or a ValueError).
 
     Examples
     --------
@@ -188,10 +181,7 @@ class ISGP(SourcePrior[B]):
         return Gamma[..., :-1] @ self.kernel.basis(x).T  # f of definition 2
 
     def start(self, x: Tensor) -> Tensor:
-        """The Gamma whose f is nearly its prior standard deviation over the range of x.
-
-        Not w = 0, where every log posterior is stationary; a ridge keeps w on the prior's scale.
-        """
+        """A Gamma whose f is near its prior standard deviation, as w = 0 is always stationary."""
         ends, size = x.aminmax(), 4 * self.kernel.n_basis
         grid = torch.linspace(*map(float, ends), size, dtype=torch.float64, device=x.device)
         scaled = self.kernel.basis(grid) * self.kernel.eigenvalues.sqrt()
@@ -238,15 +228,14 @@ class GP(SourcePrior[B]):
     """A Gaussian process with the same kernel and intercept: nu(x) = nu_0 + w^T phi(x).
 
     W&N section 5 compares it with the ISGP. Its paths need not increase, and are constant beyond
-    the kernel's ``edge``, 1/c for the trigonometric one. Parameters as for :class:`SourcePrior`.
+    the kernel's ``edge``. Parameters as for :class:`SourcePrior`.
 
     Examples
     --------
     >>> import torch
     >>> from bayesloss import GP, TrigonometricKernel
-    >>> prior = GP(TrigonometricKernel(a=1.2, c=0.25), mu=3.0)
-    >>> prior.mean(torch.linspace(-2, 2, 3, dtype=torch.float64)).tolist()
-    [3.0, 3.0, 3.0]
+    >>> GP(TrigonometricKernel(a=1.2, c=0.25), mu=3.0).mean(torch.ones(1)).tolist()
+    [3.0]
     """
 
     def features(self, x: Tensor) -> Tensor:
@@ -282,7 +271,6 @@ def _with_intercept(V: Tensor, P: Tensor, level: bool = False) -> tuple[Tensor, 
 @lru_cache(maxsize=8)
 @torch.inference_mode(False)
 def _linear(size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """V and P of no squares, and the identity."""
     A = torch.eye(size, dtype=torch.float64, device=device)
     return A[:0], A[:, :0], A
 
@@ -297,8 +285,8 @@ def trigonometric(prior: SourcePrior, need: str) -> TrigonometricKernel:
 def grid_size(prior: SourcePrior, width: float, n: float) -> int:
     """How many nodes scores of this width need for n data, for the grid's error not to matter.
 
-    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, l the
-    kernel's length-scale log(a) / (pi c); a thousandth of one is allowed.
+    Spacing h moves the mode by about sqrt(n) (h/l)^2 / 12 posterior standard deviations, with the
+    length scale l = log(a) / (pi c); a thousandth of one is allowed.
     """
     kernel = trigonometric(prior, "whose a and c say how fine the grid of scores must be")
     scale = math.log(float(kernel.a)) / (math.pi * kernel.c)

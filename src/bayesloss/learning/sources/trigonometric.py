@@ -5,14 +5,14 @@ The basis is cosines and sines up to harmonic :math:`M/2`, eq. (14):
     phi(x) = (cos(pi c x), ..., cos(pi c x M/2), sin(pi c x), ..., sin(pi c x M/2)),
     lambda = (b/a, ..., b/a^(M/2), b/a, ..., b/a^(M/2)).
 
-The square of :math:`f = w^T phi` is a trigonometric polynomial of twice the degree. Its integral
-from 0 to x combines, with the Fourier coefficients of f^2, the :math:`2M + 1` functions
+The integral of the square of :math:`f = w^T phi`, a trigonometric polynomial of twice the degree,
+combines with the Fourier coefficients of f^2 the :math:`2M + 1` functions
 
     h(x) = (x, S_1, ..., S_M, D_1, ..., D_M),  S_k = sin(k pi c x) / (k pi c),
                                                D_k = (1 - cos(k pi c x)) / (k pi c).
 
-The coefficients are a discrete Fourier transform, P, of f^2 at :math:`2M + 2` points of a period,
-where f is V w. So O(M) numbers a point suffice, and no n x M x M array is needed.
+P is the discrete Fourier transform of f^2 at :math:`2M + 2` points of a period, where f is V w: no
+n x M x M array is needed.
 """
 
 import math
@@ -29,7 +29,7 @@ class TrigonometricKernel(Basis):
     """A translation-invariant kernel whose Mercer expansion is a finite Fourier series.
 
     W&N section 4.3. ``eigenvalues`` are the diagonal of Lambda, eq. (14), ``variance`` is k(0, 0),
-    eq. (15), and ``edge``, 1 / c, the end of the period.
+    eq. (15), and ``edge``, 1 / c, the end of the period. Values out of range raise a ValueError.
 
     Parameters
     ----------
@@ -42,18 +42,11 @@ class TrigonometricKernel(Basis):
     b : float or scalar Tensor, optional
         Scale of the eigenvalues, positive. By default k(0, 0) is 1.
 
-    Raises
-    ------
-    ValueError
-        If a hyper-parameter lies outside its domain.
-
     Examples
     --------
     >>> import torch
     >>> from bayesloss import TrigonometricKernel
     >>> kernel = TrigonometricKernel(a=2.0, c=0.25, n_basis=4)
-    >>> kernel
-    TrigonometricKernel(a=2, b=1.333, c=0.25, n_basis=4)
     >>> x = torch.tensor([0.0, 4.0, 8.0], dtype=torch.float64)  # a period is 2 / c = 8
     >>> kernel(x, x[:1]).round(decimals=2).tolist()
     [1.0, -0.33, 1.0]
@@ -120,8 +113,8 @@ class TrigonometricKernel(Basis):
         level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
         frequency = self._frequencies(w.device)
         series = torch.complex(-waves[1], -waves[0]) / frequency
-        # The rest sums series_k (z^k - 1), z = exp(i pi c x). Near x = 0 that would cancel, so
-        # z - 1 is taken out, and exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
+        # The rest sums series_k (z^k - 1), z = exp(i pi c x). As that cancels near x = 0, z - 1 is
+        # taken out, exact in half angles: z^k - 1 = (z - 1)(1 + ... + z^(k-1)).
         quotient = series.flip(1).cumsum(1).flip(1)
         rows = max(1, BLOCK // (16 * (self.n_basis // 8 + len(series))))
         parts = []
@@ -133,7 +126,7 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9), V^T diag(P^T h(x)) V, for small checks: (n,) to (n, M, M).
+        """The matrix psi(x) of eq. (9), for small checks: (n,) to (n, M, M).
 
         Equal to appendix E's integrals, with ``sin(m..) sin(n..)`` for ``sin(m..) sin(m..)``.
         """
@@ -141,7 +134,6 @@ class TrigonometricKernel(Basis):
         return V.T @ ((self.integrals(x) @ P)[:, :, None] * V)
 
     def _frequencies(self, device: torch.device) -> Tensor:
-        """The frequencies k pi c of the M harmonics of f^2."""
         harmonics = torch.arange(1, self.n_basis + 1, dtype=torch.float64, device=device)
         return math.pi * self.c * harmonics
 
