@@ -48,10 +48,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    estimator_ : classifier
-        Fitted to all cases.
-    calibrator_ : LinkCalibrator or SoftmaxCalibrator
-        The first for two classes, the second for more.
+    estimator_, calibrator_ : classifier, LinkCalibrator or SoftmaxCalibrator
+        Fitted to all cases and to held-out scores; a SoftmaxCalibrator for more than two classes.
     n_features_in_, feature_names_in_ : int, ndarray of str
 
     Examples
@@ -87,22 +85,16 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         groups: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Calibrate on held-out scores, and fit the classifier to all cases.
+        """Calibrate on held-out scores, and fit the classifier to all cases; return self.
 
         Parameters
         ----------
-        X, y : array-like of shape (n, n_features) and (n,)
-            Or inputs of any kind that the classifier takes.
-        sample_weight : array-like of shape (n,), optional
-            How many times each case counts; also for the classifier, if it takes weights.
-        groups : array-like of shape (n,), optional
-            Which cases belong together, for the calibrator, and for a splitter that takes groups.
+        X : inputs of any kind that the classifier takes
+        y, sample_weight, groups : array-like of shape (n,)
+            As for :meth:`LinkCalibrator.fit`, with two or more classes. Weights are also given to
+            the classifier, and groups to a splitter, if they take them.
         **fit_params
             For the classifier; with metadata routing, for whoever requests them.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -164,13 +156,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
-        """Central intervals of probabilities, those of ``calibrator_``.
-
-        Returns
-        -------
-        low, high : ndarray of shape (n,) or (n, n_classes)
-            For ``classes_[1]`` if there are two classes, else for each.
-        """
+        """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes."""
         check_is_fitted(self)
         return self.calibrator_.predict_interval(_scores(self.estimator_, X), level)
 

@@ -39,7 +39,7 @@ def checked_rows(scores: NDArray, y: Any, sample_weight: ArrayLike | None, group
 
 
 def as_scores(scores: ArrayLike) -> NDArray:
-    """Scores as floats of shape (n,), of 64 bits if they came with no fewer; never NaN."""
+    """Real scores of shape (n,) as floats of their own precision; never NaN."""
     values = np.asarray(scores)
     if np.iscomplexobj(values):
         raise ValueError("expected real scores, got complex ones")

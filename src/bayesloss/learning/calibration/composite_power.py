@@ -7,7 +7,7 @@ the covariance of their score vector summed over groups,
     J = sum_g s_g s_g^T,   s_g = sum_{n in g} w_n A_n^T (y_n - p_n).
 
 The likelihood to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature (Pauli, Racugno and
-Ventura 2011). The trace does not depend on the parameters: for two classes log odds would do.
+Ventura 2011). The trace is the same in any parameters: for two classes log odds would do.
 """
 
 import numpy as np

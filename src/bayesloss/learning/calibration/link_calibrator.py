@@ -9,9 +9,9 @@ the sigmoid is the prior guess, and the data may bend it; how far and how sharpl
 by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
 
 Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period on
-either side of the data they go on straight (:mod:`bayesloss.learning.sources.ends`).
-Beyond three half periods x grows only as the logarithm of the distance, unless it is less than
-``log(1 + n)`` from 0, as n cases speak of log odds up to there. So no score makes anything certain.
+either side of the data they go on straight (:mod:`bayesloss.learning.sources.ends`). Beyond three
+half periods, or ``log(1 + n)`` if that is farther, as n cases tell of log odds up to there, x grows
+only as the logarithm of the distance: no score makes anything certain.
 """
 
 import math
@@ -63,7 +63,10 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """Scores to probabilities by a smooth, strictly increasing curve with a posterior band.
 
     Fit it to scores of cases that the classifier was *not* trained on, as
-    :class:`~bayesloss.CalibratedClassifier` does.
+    :class:`~bayesloss.CalibratedClassifier` does. The curve keeps the order of the scores, hence
+    the ROC curve. Scores may be tied, or infinite log odds; unseen probabilities of 0 or 1 count as
+    the numbers that their float format rounds to these. Far beyond the fitted scores log odds grow
+    logarithmically: n cases make nothing certain. The fit is deterministic.
 
     Parameters
     ----------
@@ -74,21 +77,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (2,)
-    scale_ : str
-        "probability" or "real".
+    scale_, converged_ : str, bool
+        "probability" or "real"; whether all modes were found.
     average_, centre_, transform_ : PosteriorMixture, float, ScoreTransform
-        The posterior of nu, as a function of the sigmoid's log odds less ``centre_``, and the
+        The posterior of nu as a function of the sigmoid's log odds less ``centre_``, and the
         transform from scores to these log odds.
     power_ : float
         How much a case counts: below 1 if cases of a group resemble each other.
-    converged_ : bool
-
-    Notes
-    -----
-    The curve keeps the order of the scores, hence the ROC curve. Scores may be tied, or infinite
-    log odds. Unseen probabilities of 0 or 1 count as the numbers at which their float format rounds
-    to these. Far beyond the fitted scores log odds grow logarithmically: n cases make nothing
-    certain. The fit is deterministic.
 
     Examples
     --------
@@ -119,35 +114,26 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Learn the curve.
+        """Learn the curve; return self.
+
+        Warns if scores are all equal or run the wrong way (UserWarning), or if a search for a mode
+        did not converge (ConvergenceWarning).
 
         Parameters
         ----------
-        scores : array-like or Dask collection of shape (n,) or (n, 1)
-            Dask collections are read where they are (:mod:`bayesloss.learning.data.rows`).
-        y : array-like or Dask collection of shape (n,)
-            Labels of two kinds; larger scores should speak for the one that sorts last.
-        sample_weight : array-like or Dask collection of shape (n,), optional
-            How many times each case counts.
+        scores, y, sample_weight : array-like or Dask collection of shape (n,)
+            Dask collections are read block by block. Larger scores should speak for the label of y
+            that sorts last of the two. Weights, optional, say how many times each case counts.
         groups : array-like of shape (n,), optional
             Which cases belong together, such as a patient's. The more their errors correlate, the
             less they count (:mod:`bayesloss.learning.calibration.composite_power`).
-
-        Returns
-        -------
-        self
 
         Raises
         ------
         ValueError, RuntimeError
             If there are not two classes, a score is NaN or, as a probability, outside [0, 1], or a
-            Dask collection comes with groups or blocks of unknown sizes or others than those of y.
-            If Dask's workers died or ran out of memory.
-
-        Warns
-        -----
-        UserWarning, ConvergenceWarning
-            If scores are all equal or run the wrong way. If a search for a mode did not converge.
+            Dask collection comes with groups or blocks of unknown sizes or that do not match those
+            of y. If Dask's workers died or ran out of memory.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -186,7 +172,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     @by_blocks
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """A central interval of the probability of ``classes_[1]``, widened a little.
+        """Lower and upper ends of a central interval of the probability of ``classes_[1]``.
 
         Posterior quantiles are moved a fifth away from the median, in log odds, since priors are
         smoother than truths with steps and corners. In simulations, from which the fifth was
@@ -194,13 +180,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        scores : array-like of shape (n,) or (n, 1)
+        scores : array-like of shape (n,)
         level : float, default=0.95
             In (0, 1): the probability that the true curve at one score is within.
-
-        Returns
-        -------
-        low, high : ndarray of shape (n,)
         """
         check_level(level)
         x = self._position(scores)
@@ -293,7 +275,6 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self._odds = CubicHermiteSpline(self._nodes, odds.numpy(), slopes.numpy())
 
     def _position(self, scores: ArrayLike) -> Array:
-        """Where scores lie on the axis of the nodes."""
         check_is_fitted(self)
         values = as_scores(scores)
         self._check_scale(values)
@@ -327,17 +308,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
 
 def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]:
-    """The labels, sums of cases, weights and scores in [0, 1], and the least and largest score.
-
-    Of more than a hundred kinds of labels not all are returned.
-    """
+    """The first labels, sums of cases, weights and scores in [0, 1], and the extreme scores."""
     sums = np.array([len(x), weight.sum(), ((x >= 0) & (x <= 1)).sum()])
     ends = np.array([x.min(initial=np.inf), x.max(initial=-np.inf)])
     return np.unique(y)[:_MANY], sums, ends
 
 
 def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
-    """The results of `_survey` for all parts together."""
     kinds, sums, ends = zip(*parts, strict=True)
     low, high = np.transpose(ends)
     return (
@@ -360,6 +337,6 @@ def _shares(
 
 @lru_cache(maxsize=4)
 def _noise(size: int) -> Tensor:
-    """Normal numbers of low discrepancy, of shape (draws, size), the same ones each time."""
+    """Normal numbers of low discrepancy, the same each time."""
     uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
     return torch.from_numpy(norm.ppf(uniform))

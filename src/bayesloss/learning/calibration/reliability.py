@@ -8,7 +8,7 @@ too. With d the divergence of a proper loss and H its Bayes risk, the expected l
 
 what calibration could save, and what only a better classifier could. For the Brier score
 d(r, p) = (r - p)^2 and H(r) = r (1 - r); for the log loss d is Kullback and Leibler's divergence
-and H the entropy, in nats. What a band may tell: see :class:`bayesloss.ReliabilityDisplay`.
+and H the entropy, in nats. What a band tells: :class:`bayesloss.ReliabilityDisplay`.
 """
 
 from dataclasses import dataclass
@@ -45,14 +45,10 @@ class Reliability:
 
     Attributes
     ----------
-    calibrator : LinkCalibrator
-        Its curve is the reliability curve.
-    level : float
-        Of the credible intervals.
-    calibration_error : Credible
-        The root mean square of r(p) - p.
-    calibration_log_loss, calibration_brier : Credible
-        What recalibration would save, of the log loss in nats, and of the Brier score.
+    calibrator, level : LinkCalibrator, float
+        Its curve is the reliability curve; the probability of the credible intervals.
+    calibration_error, calibration_log_loss, calibration_brier : Credible
+        The root mean square of r(p) - p; what recalibration would save, in nats and Brier score.
     refinement_log_loss, refinement_brier : Credible
         What would be left: the mean Bayes risk of r(p).
 
@@ -82,7 +78,7 @@ def reliability(
     pos_label: Any = None,
     level: float = 0.95,
 ) -> Reliability:
-    """How reliable predicted probabilities are, and how sure that is.
+    """How reliable predicted probabilities are, and how sure that is: a :class:`Reliability`.
 
     Parameters
     ----------
@@ -95,10 +91,6 @@ def reliability(
         The positive label; None for 1, with labels {0, 1} or {-1, 1}.
     level : float, default=0.95
         Of the credible intervals.
-
-    Returns
-    -------
-    Reliability
 
     Raises
     ------

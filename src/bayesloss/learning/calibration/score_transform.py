@@ -7,10 +7,9 @@ Three strictly increasing steps.
    tells from 0 or 1 (:func:`last_log_odds`).
 2. Long tails are shortened: logarithmically beyond the bulk, or by
    :class:`~bayesloss.learning.data.range_map.RangeMap`, which makes scores as normal as it can.
-   Neither sees a label; that with the likelier Platt sigmoid is taken.
-3. Platt scaling (Platt 1999): a sigmoid of maximum likelihood for the targets
-   ``(N_+ + 1) / (N_+ + 2)`` of the ``N_+`` positives and ``1 / (N_- + 2)`` of the others, which
-   keep the slope finite for separable data.
+   Neither sees a label; the one with the likelier Platt sigmoid is taken.
+3. Platt scaling (Platt 1999): the likeliest sigmoid for targets ``(N_+ + 1) / (N_+ + 2)`` of the
+   ``N_+`` positives and ``1 / (N_- + 2)`` of the others, which keep the slope finite.
 """
 
 import math
@@ -41,10 +40,7 @@ _FLAT = 0.5  # the least slope of a sigmoid, in its standard errors under no slo
 
 @dataclass(frozen=True)
 class PlattSigmoid:
-    """The log odds level + slope (z - middle), a line fitted at the mean of z.
-
-    `error` is the slope's standard error if there is no slope, infinite if the data tell nothing.
-    """
+    """The log odds level + slope (z - middle), with the standard error of a slope of zero."""
 
     middle: float
     level: float
@@ -60,10 +56,7 @@ class PlattSigmoid:
 
 @dataclass(frozen=True)
 class ScoreTransform:
-    """A strictly increasing transform from scores to the log odds of Platt's sigmoid.
-
-    `finite` places infinite values, `tails` takes values to z; a negative slope is made positive.
-    """
+    """A strictly increasing transform from scores to the log odds of Platt's sigmoid."""
 
     probabilities: bool
     finite: "_FiniteEnds"
@@ -95,10 +88,7 @@ class ScoreTransform:
 
 
 def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
-    """The log odds at which a probability is rounded to 0 and to 1.
-
-    Halfway to the next number of the format: -745.1 and 37.4 in 64 bits, -104.0 and 17.3 in 32.
-    """
+    """The log odds at which a format rounds to 0 and to 1: -745.1 and 37.4 in 64 bits."""
     info = np.finfo(dtype)
     # Logarithms are halved, since half of the least number is none.
     p, q = (math.log(gap) - math.log(2) for gap in (info.smallest_subnormal, info.epsneg))
@@ -122,7 +112,6 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     rows = rows.map(partial(_standard, middle=mean, unit=spread))
 
     def sums(theta: Array) -> tuple[float, Array, Array]:
-        """The loss, minus its gradient and its Hessian."""
         found = rows.fold(_loss, theta, target)
         return found[0], found[1:3], found[[3, 4, 4, 5]].reshape(2, 2)
 
@@ -167,7 +156,6 @@ def _standard(z: Array, middle: float, unit: float) -> Array:
 
 
 def _real(scores: Array, probabilities: bool) -> Array:
-    """Scores on the whole real line."""
     if not probabilities:
         return scores
     with np.errstate(divide="ignore"):
@@ -175,7 +163,6 @@ def _real(scores: Array, probabilities: bool) -> Array:
 
 
 def _drawn(tails: Callable[[Tensor], Tensor], values: Array) -> Array:
-    """Values with shorter tails."""
     return tails(torch.from_numpy(values)).numpy()
 
 
@@ -183,7 +170,7 @@ def _drawn(tails: Callable[[Tensor], Tensor], values: Array) -> Array:
 class _FiniteEnds:
     """The identity from low to high; beyond, the line shrinks to end at bottom and top.
 
-    If no value was infinite they are infinite, and later infinite ones are put very far out.
+    If no value was infinite, these are, and later infinite values are put very far out.
     """
 
     low: float

@@ -5,14 +5,14 @@ further case is spread over the classes,
 
     l = log(softmax(t log p) + 1 / (n K)).
 
-With a matrix W and an intercept b, and a monotone source nu_k a class,
+With a matrix W and an intercept b, and a monotone source nu_k for each class,
 
     u = l + W l + b,      p(k | l) = exp nu_k(u_k) / sum_j exp nu_j(u_j).
 
 The penalty on W and b is that of structured matrix scaling (Berta, Holzmueller, Jordan and Bach
 2026): Gaussian variances 1 / (2 K) of diagonal and intercept, 1 / (2 K (K - 1)) off the diagonal.
-The prior of nu_k is an ISGP around the line u, straight beyond the scores. The three parts are
-fitted one after the other, each at its mode.
+The prior of nu_k is an ISGP around the line u, straight beyond the scores. Temperature, matrix and
+sources are fitted one after the other, each at its mode.
 
 Bands are Laplace's. With z_k = nu_k(u_k), the derivatives of z_k in the parameters of class k are
 g_k = (nu_k'(u_k) (l, 1), d nu_k / d Gamma_k), and the posterior precision of all parameters is
@@ -63,8 +63,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     Fit it to scores of cases that the classifier was *not* trained on, as
     :class:`~bayesloss.CalibratedClassifier` does. No predicted probability is 0, as if one more
-    case were spread over the classes. A score of 0, if none was fitted, counts as about the least
-    positive number of its format.
+    case were spread over the classes; an unseen score of 0 is about its format's least number.
 
     Parameters
     ----------
@@ -79,8 +78,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (K,)
     temperature_, matrix_, intercept_ : float, ndarray of shape (K, K), ndarray of shape (K,)
         The factor t, the identity plus W, and b.
-    scale_, power_, converged_ : str, float, bool
-        As for :class:`LinkCalibrator`.
+    scale_, power_, converged_ : as for :class:`LinkCalibrator`
 
     Examples
     --------
@@ -110,31 +108,17 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Fit temperature, matrix and sources.
+        """Fit temperature, matrix and sources; return self. Warns if a search did not converge.
 
         Parameters
         ----------
-        scores : array-like of shape (n, K)
-            A column per class, in the order of the sorted labels.
-        y : array-like of shape (n,)
-            Labels of K kinds, all present.
-        sample_weight, groups : array-like of shape (n,), optional
-            As for :meth:`LinkCalibrator.fit`.
-
-        Returns
-        -------
-        self
+        scores, y, sample_weight, groups : array-like of shape (n, K), (n,), (n,), (n,)
+            As for :meth:`LinkCalibrator.fit`, but with a column of scores for each sorted label.
 
         Raises
         ------
         ValueError
-            If there are not as many classes as columns, a score is NaN or infinite, or rows that
-            should be distributions are not.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If a search did not converge.
+            If columns and classes differ in number, or rows are not finite or no distributions.
         """
         self._validate_params()
         rows = checked_rows(check_array(scores, dtype=np.float64), y, sample_weight, groups)
@@ -176,20 +160,11 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return self.classes_[self.predict_proba(scores).argmax(axis=1)]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
-        """Central intervals of the probability of each class, by itself.
+        """Lower and upper ends of an interval for each class by itself, both of shape (n, K).
 
         Laplace's approximation to the log odds of each class against the rest, widened by a fifth
         as in :class:`LinkCalibrator`. It covers the sampling error only: if the truth is not of the
-        fitted kind, intervals contain it less often than `level` says.
-
-        Parameters
-        ----------
-        scores : array-like of shape (n, K)
-        level : float, default=0.95
-
-        Returns
-        -------
-        low, high : ndarray of shape (n, K)
+        fitted kind, intervals contain it less often than ``level`` says.
         """
         check_level(level)
         values = self._as_scores(scores)
@@ -323,7 +298,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         return torch.softmax(self._sourced(u), dim=1), torch.stack(rows, dim=1)
 
     def _root(self) -> Tensor:
-        """A square root of the posterior covariance, a block of rows per class: (K, d, K d)."""
+        """A square root of the posterior covariance, with a block of rows for each class."""
         logits, weight = self._cases
         p, g = self._derivatives(logits)
         K, d = g.shape[1:]

@@ -3,9 +3,9 @@ r"""Linkgistic regression: a generalised linear model whose link is learned (W&N
     y_n | z_n ~ Bernoulli(u(nu(x_n))),   x_n = beta . (z_n - mean z),   nu ~ an ISGP or a GP,
 
 eq. (12), with u the inverse canonical link of a proper loss. EM alternates between the Laplace
-posterior of nu given the scores x (E-step) and the weights beta given that posterior (M-step), at
-about the cost of a logistic regression each. This module has parameters and predictions; the fit is
-in :mod:`bayesloss.learning.estimators.linkgistic_fit`.
+posterior of nu given the scores x (E-step) and the weights beta given that posterior (M-step), each
+about as costly as a logistic regression. Here are parameters and predictions; the fit is in
+:mod:`bayesloss.learning.estimators.linkgistic_fit`.
 """
 
 from numbers import Integral, Real
@@ -39,8 +39,10 @@ _MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """Logistic regression with a learned link.
 
-    The log odds are a curve nu of the score, which is a weighted sum of the inputs. Curve and
-    weights are learned together, and the curve has a posterior band.
+    The log odds are a curve nu of the score, a weighted sum of the inputs. Curve and weights are
+    learned together, and the curve has a posterior band. Inputs are not rescaled. The paper's
+    recipe (W&N section 5), which leaves c open, is ``a=1.2``, ``leave_one_out=False``,
+    ``multi_class="ovr"``, ``n_samples=64``, ``C=inf``.
 
     Parameters
     ----------
@@ -54,30 +56,29 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     a : float or None, default=None
         Smoothness of nu, above 1: the larger, the smoother. None chooses it for each link by the
         evidence, and under "isgp" also how far nu strays from a straight line
-        (:class:`~bayesloss.learning.sources.priors.CentredISGP`). Under "isgp" with a given
-        ``variance``, None is 1.2, the paper's value.
+        (:class:`~bayesloss.learning.sources.priors.CentredISGP`), or is the paper's 1.2 under
+        "isgp" with a given ``variance``.
     c : float or None, default=None
-        nu is learned for scores from -1/c to 1/c, one period of the kernel. None chooses c so that
-        the scores of a logistic regression span its middle half; if ``a`` is None, too, a few
-        far-out scores do not count. Beyond the period the link is then constant, with a warning.
+        nu is learned for scores from -1/c to 1/c, one period of the kernel. None makes this twice
+        as wide as the scores of a logistic regression; if ``a`` is None, too, a few far-out scores
+        do not count, and the link is constant beyond the period, with a warning.
     variance : float or None, default=None
         Under "isgp" the prior mean of the slope of nu; None for 1. Under "gp" the prior variance of
-        nu; None for the mean square of the scores of a logistic regression.
+        nu; None for the mean square of a logistic regression's scores.
     gamma : float, default=0.01
         Prior precision of the intercept of nu.
     leave_one_out : bool, default=True
         Whether links are fitted to approximate leave-one-out scores. Fitted to training scores, as
         in the paper, they are overconfident, the more so the fewer rows per column.
     multi_class : {"joint", "ovr"}, default="joint"
-        More than two classes are one model (:mod:`bayesloss.learning.links.joint`), or each is
-        fitted against the rest, as in the paper, and always under "gp" and other losses than the
-        log loss.
+        Whether more than two classes are one model (:mod:`bayesloss.learning.links.joint`), or each
+        is fitted against the rest, as in the paper, and as always under "gp" or other losses.
     class_weight : dict, "balanced" or None, default=None
     C : float, default=1.0
         Inverse strength of the L2 penalty, as in scikit-learn; ``inf`` for none, as in the paper.
     tol : float, default=1e-4
-        EM ends when a round changes the penalised log evidence by less than ``tol`` nats per case;
-        the logistic regression before it, when derivatives of the mean log likelihood are below.
+        EM ends when a round changes the penalised log evidence by less, in nats per case; the
+        logistic regression before it, when derivatives of the mean log likelihood are less.
     max_iter : int, default=30
         The largest number of M-steps.
     n_samples, random_state : int or None, default=None
@@ -94,29 +95,19 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights on the scale of a logistic regression: nu has mean slope 1 over the training data.
     centre_, intercept_ : ndarray of shape (n_features,), and (1,) or (n_classes,)
-        The mean of the training inputs, and the intercept of the scores ``(X - centre_) @ coef_.T``
-        if written ``X @ coef_.T + intercept_``. That of a logistic regression is this plus nu(0),
-        ``link_.source(0.0)``.
+        The mean of the training inputs, and ``-coef_ @ centre_``: scores are ``X @ coef_.T +
+        intercept_``. A logistic regression's intercept is this plus nu(0), ``link_.source(0.0)``.
     link_, links_ : FittedLink, list of FittedLink
-        The link of two classes; the links of all classes if there are more. In a joint model
-        ``source`` is the curve of a class, and ``inverse_link`` its probability where the other
-        curves sum to zero.
-    n_iter_ : int
-        Rounds of EM (E-steps), at most ``max_iter`` + 1.
-    converged_, joint_ : bool
-        Whether EM converged, and whether the classes are one joint model.
+        The link of two classes; all links. In a joint model ``source`` is the curve of a class, and
+        ``inverse_link`` its probability where the other curves sum to zero.
+    n_iter_, converged_, joint_ : int, bool, bool
+        E-steps, at most ``max_iter`` + 1; whether EM converged; whether the model is joint.
     history_ : dict of ndarray of shape (rounds, n_links)
         "log_evidence": Laplace's approximation after each E-step, in nats. "expected_before",
         "expected": the penalised expected log likelihood around each M-step, in nats per case.
-        "change": the relative change of the weights. NaN where there was no M-step. A joint model
-        has only "log_evidence", of shape (rounds, 1), and keeps the round where it is largest.
+        "change": the relative change of the weights. NaN without an M-step. A joint model has only
+        "log_evidence", of shape (rounds, 1), and keeps its best round.
     n_features_in_, feature_names_in_ : int, ndarray of str
-
-    Notes
-    -----
-    The paper's recipe (W&N section 5) is ``a=1.2``, ``leave_one_out=False``, ``multi_class="ovr"``
-    and ``n_samples=64``, with ``C=inf``; it leaves c open. Inputs are not rescaled. There is no
-    ``warm_start``, which would save little.
 
     Examples
     --------
@@ -196,40 +187,31 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Fit weights and links.
+        """Fit weights and links; return self.
+
+        Warns if EM did not converge, an E-step found no mode, or, without a penalty, a class can be
+        separated from the rest, so that the optimum is at infinity (ConvergenceWarning); if scores
+        leave the range of a given c, or a few lie far from the rest (UserWarning).
 
         Parameters
         ----------
         X : array-like, sparse matrix or Dask collection of shape (n, n_features)
-            Sparse inputs are never made dense; Dask collections are read where they are
+            Sparse inputs are never made dense; Dask collections are read block by block
             (:mod:`bayesloss.learning.data.dask_inputs`).
-        y : array-like of shape (n,)
-            Labels of at least two kinds.
-        sample_weight : array-like of shape (n,), optional
-            How many times each row counts; rows of weight zero are left out.
+        y, sample_weight : array-like of shape (n,)
+            Labels of at least two kinds, and, optional, how many times each row counts.
         groups : array-like of shape (n,), optional
-            Labels of rows that belong together, such as one patient's, and are left out together
-            for leave-one-out scores. Without groups each row is left out with its copies.
-
-        Returns
-        -------
-        self
+            Which rows belong together, such as one patient's: they are left out together for
+            leave-one-out scores. Without groups each row is left out with its copies.
 
         Raises
         ------
         ValueError, RuntimeError
-            If there is only one class, a value is not finite, the largest is outside [1e-100,
-            1e100], c is a thousand times too large or small for the scores, the loss has a bounded
-            link, PyTorch cannot use the device, sparse inputs are to leave the CPU, inputs with
-            groups are sparse and have over 2048 columns, or Dask's blocks have unknown sizes or
-            others than those of y. If Dask's workers died or ran out of memory.
-
-        Warns
-        -----
-        ConvergenceWarning, UserWarning
-            If EM did not converge, an E-step found no mode, or, without a penalty, a class can be
-            separated from the rest, and the optimum is at infinity. If scores leave the range of a
-            given c, or a few lie far from the rest.
+            If there is one class only; inputs are not finite or the largest is outside [1e-100,
+            1e100]; c is a thousand times too large or small for the scores; the loss has a bounded
+            link; PyTorch cannot use the device, or it is not the CPU and inputs are sparse or
+            Dask's; groups come with sparse inputs of over 2048 columns; Dask's blocks have unknown
+            sizes or do not match those of y. If Dask's workers died or ran out of memory.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -237,7 +219,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Problems:
-        """Check the data; learn which classes there are, and whether they make one model."""
+        """Check the data, and learn the classes and whether they make one model."""
         Bernoulli(self.loss)  # refuses bounded links
         self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
         usual = self.loss is None or isinstance(self.loss, LogLoss)
@@ -246,7 +228,6 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return problems
 
     def _fit_at(self, problems: Problems, C: float) -> None:
-        """Fit weights and links, and keep them."""
         fit, centre, self.links_ = fit_problems(problems, C, self.joint_, Settings.of(self))
         self.__dict__.pop("link_", None)  # of an earlier fit
         if len(self.links_) == 1:
@@ -266,16 +247,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """The log odds of each class against the rest, averaged over the posterior of nu.
 
-        In a joint model, the curves at the posterior mode: probabilities are their softmax. Warns
-        of scores beyond the range that c sets.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n,) for two classes, else (n, n_classes)
+        Of shape (n,) for two classes, else (n, n_classes). In a joint model, the curves at the
+        mode, whose softmax are the probabilities. Warns of scores beyond the range that c sets.
         """
         scores = self.scores(X).T.reshape(len(self.links_), -1)
         edges = np.array([link.edge for link in self.links_])
@@ -297,8 +270,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """The probabilities of the classes, of shape (n, n_classes).
 
-        Averages over the posterior of nu; in a joint model, at its mode. More than two one-vs-rest
-        probabilities are scaled to sum to 1.
+        Averaged over the posterior of nu; in a joint model, at its mode. One-vs-rest probabilities
+        of more than two classes are scaled to sum to 1.
         """
         odds = self.decision_function(X)
         if odds.ndim == 1:

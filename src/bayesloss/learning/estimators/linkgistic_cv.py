@@ -1,21 +1,19 @@
-r"""The penalty of linkgistic regression, chosen by scores that the weights have not seen.
+r"""Linkgistic regression that chooses its penalty by scores that the weights have not seen.
 
-Cross-validation would refit on every fold for every C. But links are fitted to approximate
-leave-one-out scores (:mod:`bayesloss.learning.weights.leave_one_out`), which already tell
+Cross-validation would refit on every fold for every C. Links, however, are fitted to approximate
+leave-one-out scores (:mod:`bayesloss.learning.weights.leave_one_out`), which already give
 
     loss(C) = -mean_n log p(y_n | x_n^(-n)),
 
-where x_n^(-n) is the score of case n under weights fitted without it, or without its group, and p
-the posterior mean under a link fitted to all these scores: a smooth function of one variable can
-hardly overfit.
+with x_n^(-n) the score of case n under weights fitted without it, or without its group, and p the
+posterior mean under a link fitted to all these scores: a smooth function of one variable can hardly
+overfit. From the strongest penalty to the weakest, each fit has the fixed link and starts at the
+one before; a link with one stiff prior, or the given one, scores it. Only at the chosen C is all
+fitted.
 
-The path goes from the strongest penalty to the weakest; each fit, with the fixed link, starts at
-the one before. The link then has a single stiff prior, or the given one. Only at the chosen C is
-everything fitted, as if that C had been given.
-
-In a joint model of K classes scores are shifted by the Newton step of one class at a time. Only
+In a joint model of K classes, scores are shifted by the Newton step of one class at a time. Only
 differences of the classes' weights matter, so the others take back a share 1/K of a common step,
-which is exact if all classes are alike. The loss is that of a softmax on the best common scale.
+exact if all classes are alike. The loss is that of a softmax on the best common scale.
 """
 
 from numbers import Integral
@@ -48,15 +46,13 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 class LinkgisticClassifierCV(LinkgisticClassifier):
     """Linkgistic regression that chooses its penalty by approximate leave-one-out log loss.
 
-    Like scikit-learn's ``LogisticRegressionCV``, but without folds and refits. For the model, and
-    all other parameters and attributes, see :class:`LinkgisticClassifier`; links are always fitted
-    to leave-one-out scores.
+    Like scikit-learn's ``LogisticRegressionCV``, but without folds and refits. All else is as in
+    :class:`LinkgisticClassifier`; links are always fitted to leave-one-out scores.
 
     Parameters
     ----------
     Cs : int or array-like of float, default=10
-        Inverse penalties to choose from; a number asks for as many from 1e-4 to 1e4, evenly spaced
-        on a logarithmic scale.
+        Inverse penalties to choose from, or how many, evenly spaced in logarithm from 1e-4 to 1e4.
     prior, loss, n_basis, a, c, variance, gamma, multi_class, class_weight : optional
     tol, max_iter, n_samples, device, verbose, random_state : optional
         As for :class:`LinkgisticClassifier`.
@@ -64,13 +60,10 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
     Attributes
     ----------
     C_ : float
-        The value with the least leave-one-out log loss, for all classes. If it is the first or
-        last of ``Cs_``, try values beyond.
-    Cs_ : ndarray of shape (n_Cs,)
-        All values, ascending.
-    scores_ : ndarray of shape (n_Cs,)
-        Minus the leave-one-out log loss at each, in nats per case; one-vs-rest averaged over the
-        classes. NaN for values not tried, because two in a row had been no better.
+        The value of the least loss, for all classes. If it is an end of ``Cs_``, try values beyond.
+    Cs_, scores_ : ndarray of shape (n_Cs,)
+        All values, ascending, and minus the leave-one-out log loss of each, in nats per case,
+        averaged over one-vs-rest classes; NaN if not tried, since two in a row were no better.
 
     Examples
     --------
@@ -137,8 +130,8 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
     ) -> Self:
         """Choose the penalty, and fit weights and links.
 
-        Parameters, errors and warnings are those of :meth:`LinkgisticClassifier.fit`; also a
-        ValueError if a value of ``Cs`` is not positive. Groups are left out whole.
+        Parameters, errors and warnings are as for :meth:`LinkgisticClassifier.fit`, with a
+        ValueError also if a value of ``Cs`` is not positive.
         """
         self._validate_params()
         self.Cs_ = _strengths(self.Cs)
@@ -151,7 +144,7 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
         return self
 
     def _path(self, problems: Problems) -> NDArray[np.float64]:
-        """The mean held-out log loss at each C, of shape (n_Cs,); each fit starts at the last."""
+        """The mean held-out log loss at each C, of shape (n_Cs,)."""
         losses_of = _joint_losses if self.joint_ else _losses
         settings, fit = Settings.of(self), None
         means = np.full(len(self.Cs_), np.nan)
@@ -167,7 +160,7 @@ class LinkgisticClassifierCV(LinkgisticClassifier):
 def _losses(
     data: LinearScores, groups: Tensor | None, settings: Settings, before: WeightFit | None
 ) -> tuple[Tensor, WeightFit]:
-    """Held-out losses (n,) with a link for each class, and the fit with the fixed link."""
+    """Held-out losses with a link for each class, and the fit with the fixed link."""
     weight, priors, loss = data.weight.cpu(), settings.priors, settings.likelihood.loss
     tol = settings.model.tol
     fixed, _ = fit_fixed_link(data, loss, tol, before)
@@ -203,7 +196,6 @@ def _joint_losses(
 
 
 def _strengths(Cs: int | ArrayLike) -> NDArray[np.float64]:
-    """The values of C, ascending."""
     if isinstance(Cs, Integral):
         return np.geomspace(*_RANGE, int(Cs))
     values = np.sort(np.asarray(Cs, dtype=np.float64))

@@ -1,12 +1,10 @@
 r"""The fit of linkgistic regression: from checked data to problems, and from problems to links.
 
-Two classes are one problem, more are one each, against the rest, with the same inputs. For held-out
-scores equal rows are merged, so that they are held out together. EM then fits each problem by
-itself (:mod:`bayesloss.learning.links.em`), or all in one model
-(:mod:`bayesloss.learning.links.joint`).
-
-If scores of a few rows lie beyond the kernel's period, the inputs are centred without these rows,
-and all is fitted once more, with links that are constant beyond the period.
+Two classes are one problem; more are one each, against the rest, with the same inputs. For held-out
+scores equal rows are merged, so that they are held out together. EM fits each problem by itself
+(:mod:`bayesloss.learning.links.em`), or all in one model (:mod:`bayesloss.learning.links.joint`).
+If a few rows have scores beyond the kernel's period, the inputs are centred without them, and all
+is fitted again, with links that are constant beyond the period.
 """
 
 import math
@@ -161,7 +159,7 @@ def _read_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: ArrayLike
 
 
 def _group_numbers(groups: ArrayLike | None, n: int) -> Int[np.ndarray, " n"] | None:
-    """The groups, if any, as numbers 0, 1, ..., of shape (n,)."""
+    """The groups, if any, as numbers from 0."""
     if groups is None:
         return None
     labels = np.asarray(groups)
@@ -176,7 +174,7 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> Int[np.ndarray, " n"] | 
 def fit_problems(
     problems: Problems, C: float, joint: bool, settings: Settings
 ) -> tuple[LinkFit, Float[Tensor, " d"], list[FittedLink]]:
-    """Fit weights and links, by themselves or in one model; the fit, the centre and the links."""
+    """Weights and links, fitted one by one or in one model: the fit, the centre and the links."""
     fit_once = _fit_jointly if joint else _fit_each
     data, groups = problems.at(C), problems.groups
     fit, far = fit_once(data, groups, settings, constant_ends=False)
@@ -273,7 +271,6 @@ def _fit_each(
 
 
 def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
-    """Warn of a fit that has not converged, and of classes that can be separated."""
     if fit.unsettled:
         # Rounds have no part in the fit with the fixed link.
         without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))

@@ -1,10 +1,10 @@
 """Monotone regression with uncertainty: the ISGP as a scikit-learn estimator.
 
-W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussian process. The fit
-is in standard units. Before it, a monotone map learned without the targets brings far-away inputs
+W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussian process, fitted in
+standard units. Before the fit, a monotone map learned without the targets brings far-away inputs
 near (:mod:`bayesloss.learning.data.range_map`); after it, predictions average over hyper-parameters
-(:mod:`bayesloss.learning.inference.mixtures`), and beyond the training inputs the curve continues
-straight (:mod:`bayesloss.learning.sources.ends`).
+(:mod:`bayesloss.learning.inference.mixtures`), and the curve continues straight beyond the training
+inputs (:mod:`bayesloss.learning.sources.ends`).
 """
 
 import math
@@ -56,7 +56,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
 
     W&N section 3 (the prior), section 4.1 and appendix D (inference); for the objective see
-    :func:`~bayesloss.learning.inference.evidence.maximise_evidence`. Beyond one pass over the data,
+    :func:`~bayesloss.learning.inference.evidence.maximise_evidence`. After one pass over the data,
     time and memory do not depend on their number.
 
     Parameters
@@ -64,11 +64,9 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     n_basis : int, default=64
         Basis functions of the trigonometric kernel, even.
     increasing : bool or "auto", default="auto"
-        Whether the target increases with the input. "auto" takes the sign of their correlation,
-        and warns if that may be an accident of sampling.
+        Whether the target increases with the input; "auto" takes the sign of their correlation.
     period_fraction : float, default=0.25
-        The part of the kernel's period that the training inputs cover, in (0, 1]: the kernel's c,
-        which the paper leaves open.
+        The part of the kernel's period that training inputs cover, in (0, 1]: the kernel's c.
     prior : {"isgp", "gp"}, default="isgp"
         "gp" is a Gaussian process with the same kernel, not monotone, for comparison.
     max_iter : int, default=200
@@ -76,7 +74,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     robust_range : bool, default=True
         Whether a monotone map brings heavy-tailed inputs near
         (:class:`~bayesloss.learning.data.range_map.RangeMap`), and the ISGP's curve continues
-        straight beyond the training inputs. If not, as in the paper, it repeats itself like a
+        straight beyond the training inputs. If not, as in the paper, the curve climbs like a
         staircase with the kernel's period. A GP's curve always returns to its mean.
     average_hyperparameters : bool, default=True
         Whether predictions average over hyper-parameters. If not, as in the paper, they use those
@@ -90,14 +88,12 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         and standard deviation 1.
     mixture_, range_map_ : PosteriorMixture, RangeMap
         The weighted posteriors that predictions come from, in standard units; the inputs' map.
-    noise_variance_ : float
-        In squared units of the target; its mean over the mixture.
-    log_evidence_, evidence_bound_ : float
-        Laplace's approximation to the log evidence in nats, of the targets in their own units, and
-        a lower bound on it. If they are far apart, distrust the band.
-    increasing_, converged_ : bool
-    n_iter_ : int
-        Evaluations of the evidence.
+    noise_variance_, log_evidence_, evidence_bound_ : float
+        The noise's mean over the mixture, in squared units of the target; Laplace's approximation
+        to the log evidence of the original targets, in nats, and a lower bound: if they are far
+        apart, distrust the band.
+    increasing_, converged_, n_iter_ : bool, bool, int
+        The direction, whether the maximum was found, and evaluations of the evidence.
     n_features_in_, feature_names_in_ : int, ndarray of str
 
     Examples
@@ -140,29 +136,20 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         self.average_hyperparameters = average_hyperparameters
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the posterior, with hyper-parameters that maximise the evidence.
+        """Fit the posterior, with hyper-parameters that maximise the evidence; return self.
+
+        Warns if the maximum was not found, or the direction that "auto" chose is in doubt.
 
         Parameters
         ----------
         X, y, sample_weight : array-like or Dask collection of shape (n, 1), (n,), (n,)
-            Dask collections are read where they are (:mod:`bayesloss.learning.data.rows`). Weights,
-            optional, say how many times a row counts; zero leaves it out.
-
-        Returns
-        -------
-        self
+            Dask collections are read by blocks. Weights, optional, say how many times a row counts.
 
         Raises
         ------
         ValueError, RuntimeError
             If X has not one column, a value is not finite, inputs or targets are all equal or vary
-            by less or more than floats can tell, or Dask's blocks have unknown sizes or others than
-            those of y. If Dask's workers died or ran out of memory.
-
-        Warns
-        -----
-        ConvergenceWarning, UserWarning
-            If the maximum was not found. If ``increasing="auto"`` and the direction is in doubt.
+            by less or more than floats can tell; with Dask as :meth:`LinkgisticClassifier.fit`.
         """
         self._validate_params()
         with all_or_nothing(self):
@@ -200,18 +187,13 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
         """The posterior mean of nu, and its standard deviation: lemma 7, as corrected.
 
-        Warns of inputs outside the kernel's period.
+        Both have shape (n,). Warns of inputs outside the kernel's period.
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         return_std : bool, default=False
-            Whether to return the standard deviation of nu; that of a new target is the root of its
-            square plus ``noise_variance_``.
-
-        Returns
-        -------
-        mean, std : ndarray of shape (n,)
+            Whether to return both. A new target's variance is std squared plus ``noise_variance_``.
         """
         x = self._new_input(X)
         centre, variance = self.mixture_.moments(x)
@@ -225,26 +207,15 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         level: float = 0.95,
         of: str = "curve",
     ) -> tuple[Array, Array]:
-        """A central interval for nu, or for new targets, at each input.
-
-        Warns of inputs outside the kernel's period.
+        """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         level : float, default=0.95
-            The probability, in (0, 1).
+            The probability, in (0, 1); else a ValueError.
         of : {"curve", "observation"}, default="curve"
-            An interval for nu, or for a new target, which has noise.
-
-        Returns
-        -------
-        low, high : ndarray of shape (n,)
-
-        Raises
-        ------
-        ValueError
-            If level or ``of`` is not one of the above.
+            Whether the interval is for nu, or for a new target, which has noise.
         """
         check_level(level)
         if of not in ("curve", "observation"):
@@ -262,22 +233,14 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         n_samples: int = 1,
         random_state: int | np.random.RandomState | None = None,
     ) -> Array:
-        """Draw functions nu from the posterior; under the ISGP prior each is monotone.
+        """Draw functions nu from the posterior, monotone under the ISGP: of shape (n, n_samples).
 
         Parameters
         ----------
         X : array-like of shape (n, 1)
         n_samples : int, default=1
+            At least 0; else a ValueError.
         random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n, n_samples)
-
-        Raises
-        ------
-        ValueError
-            If n_samples is negative, or X is not as in the fit.
         """
         if n_samples < 0:
             raise ValueError(f"expected n_samples of at least 0, got {n_samples}")
@@ -287,7 +250,6 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return self._units.original_targets(self.mixture_.sample_source(x, n_samples, generator)).T
 
     def _read(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> Rows:
-        """The data that count."""
         if is_dask(X):
             x = self._one_feature(array_of(X, "X"))
             remember_columns(self, X)
@@ -325,7 +287,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         return x
 
     def standardise(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, each of shape (n,), in the units of ``posterior_``."""
+        """Inputs and targets in the units of ``posterior_``, each of shape (n,)."""
         return self._units.inputs(x), self._units.targets(y)
 
     def _direction(self, moments: Moments) -> bool:

@@ -1,7 +1,7 @@
 r"""Standard units of inputs and targets, so that the start of a fit suits any units.
 
 Inputs, mapped by g (:mod:`bayesloss.learning.data.range_map`), span [-1, 1]; targets have mean 0
-and standard deviation 1. A negative scale turns targets that decrease with the inputs:
+and standard deviation 1, and decreasing ones are turned by a negative scale:
 
     u = (g(x) - x_location) / x_scale,      v = (y - y_location) / y_scale.
 """
@@ -51,10 +51,7 @@ class StandardUnits:
 
     @classmethod
     def of(cls, rows: Rows, robust: bool) -> tuple["StandardUnits", Moments]:
-        """Learn them, as if targets increased, with a map of the inputs if ``robust``.
-
-        Raises a ValueError for values that are not finite, do not vary, or vary too little or much.
-        """
+        """Learn them, as if targets increased; refuse values that are not finite or hardly vary."""
         x_ends, y_ends = rows.fold(extremes, merge=largest).reshape(2, 2) * [-1, 1]
         _check_ends(x_ends, y_ends, rows)
         range_map = RangeMap()
@@ -77,12 +74,12 @@ class StandardUnits:
         return units, Moments(total, product / (x_spread * y_spread), x_spread)
 
     def inputs(self, x: Array) -> Tensor:
-        """Inputs of shape (n,) in standard units."""
+        """Inputs in standard units."""
         mapped = self.range_map(as_float64(x)).numpy()
         return torch.from_numpy((mapped - self.x_location) / self.x_scale)
 
     def targets(self, y: Array) -> Tensor:
-        """Targets of shape (n,) in standard units."""
+        """Targets in standard units."""
         return torch.from_numpy((y - self.y_location) / self.y_scale)
 
     def original_inputs(self, u: list[float]) -> list[float]:
@@ -95,7 +92,6 @@ class StandardUnits:
 
 
 def _check_ends(x: Array, y: Array, rows: Rows) -> None:
-    """Refuse data whose extremes are not finite, or do not differ."""
     for name, ends in (("X", x), ("y", y)):
         if np.isnan(ends).any() or (np.isinf(ends).any() and ends[0] <= ends[1]):
             raise ValueError(f"expected finite {name}, got NaN or infinity")
