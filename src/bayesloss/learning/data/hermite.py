@@ -1,7 +1,4 @@
-"""Functions of one variable as tables: cubics between nodes, by Hermite's interpolation.
-
-The error is (step)^4 / 384 times the largest fourth derivative.
-"""
+"""Functions as tables: Hermite's cubics between nodes, to step^4 / 384 of the fourth derivative."""
 
 import copy
 import math
