@@ -27,7 +27,7 @@ class CostMatrix:
     c_plus, c_minus : float, default=1
         Of a false positive (the second class decided, the first true) and of a false negative.
     classes, decisions : array-like of shape (2,), optional
-        The labels as ordered in ``predict_proba`` (default -1, +1); names (default the classes).
+        Labels as ordered in ``predict_proba``, by default -1, +1; names, by default the classes.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class CostMatrix:
             Finite; negative for gains; of the second shape if they differ by row. (For
             :func:`bayesloss.posterior_risk` transpose them.)
         classes, decisions : array-like of shape (n_classes,), (n_decisions,), optional
-            By default 0, 1, ...; decisions the classes if there are as many.
+            By default 0, 1, ...; decisions are the classes if there are as many.
 
         Raises
         ------

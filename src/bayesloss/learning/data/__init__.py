@@ -1,1 +1,1 @@
-"""Rows of inputs in memory or on a cluster, from the ground modules alone: begin with ``inputs``."""
+"""Rows of inputs, in memory or on a cluster, from ground modules alone; begin with ``inputs``."""

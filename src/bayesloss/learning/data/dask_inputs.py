@@ -2,7 +2,7 @@
 
 Each operation of ``inputs`` is done where a block of rows is. Weights, sums, one number for each
 row and problem, and a few sampled rows travel; never the d columns of all rows. Sums are in a fixed
-order, whatever the workers. Each of some dozens of passes reads all blocks: persist them in memory.
+order, whatever the workers. Each of some dozens of passes reads all blocks: ``persist`` them.
 """
 
 # ruff: noqa: D102  # Inputs documents the operations

@@ -1,4 +1,4 @@
-"""Functions as tables: Hermite's cubics between nodes, to step^4 / 384 of the fourth derivative."""
+"""Tables of functions by Hermite's cubics: errors are step^4 / 384 times the fourth derivative."""
 
 import copy
 import math

@@ -1,7 +1,7 @@
 """Order statistics of many rows, wherever they lie, without sorting.
 
 The bits of a float, read as an integer, have its order. One pass counts rows by their first 16
-bits; the next divide cells around the wanted levels by 8 more. Three to five passes are exact.
+bits; the next divide the cells around wanted levels by 8 more. Three to five give exact points.
 """
 
 from collections.abc import Callable

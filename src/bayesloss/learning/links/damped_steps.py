@@ -31,8 +31,8 @@ class FullSteps:
         weight: Float[Tensor, " n"],
     ) -> None:
         self.beta, self.scores, self._weight = beta, scores, weight
-        self.strength = torch.ones_like(beta[:, 0])  # times which penalties count,
-        # the same at the last fits, and the fraction of the way to go
+        self.strength = torch.ones_like(beta[:, 0])  # factors of the penalties
+        # The same at the last fits, and the fractions of the way that steps go.
         self.fit_strength, self.fraction = self.strength.clone(), self.strength.clone()
         self.moved = torch.full_like(self.strength, math.inf)  # relative to the scores' size
 

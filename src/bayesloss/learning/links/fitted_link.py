@@ -43,7 +43,7 @@ class FittedLink:
     slope : float
         The mean slope of nu over the training data; 1 for a GP that does not rise.
     low, high, end : float
-        The smallest and largest training score, within -end and end, as which scores beyond count:
+        The smallest and largest training score, and the bound to which scores are clipped:
         infinite, or the kernel's period if a few training scores lie far out.
     """
 

@@ -71,7 +71,7 @@ def fit_joint_links(
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
     em = JointEM(data, FoldedFits(data, fold, tol), family, tol)
-    # To training scores sources would fit better for overfitted weights: so these stay.
+    # Sources fitted to training scores would reward overfitted weights: these stay as they are.
     for _ in em.rounds(max_iter if held_out else 0):
         pass
     best = em.best.kept or em.found

@@ -2,8 +2,8 @@
 
     p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),
 
-with independent priors of the sources, centred on nu(x) = x. Given the scores, and with r_nk = w_n
-(y_nk - p_nk), J_k and nu_k'' the derivatives of nu_k(x_nk) in Gamma_k, it has
+with independent priors of the sources, centred on nu(x) = x. Given the scores, and with
+r_nk = w_n (y_nk - p_nk), J_k and nu_k'' the first two derivatives of nu_k(x_nk) in Gamma_k, it has
 
     gradient_k = J_k^T r_k - precision (Gamma_k - location),
     H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k'').
