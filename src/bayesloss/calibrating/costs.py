@@ -27,8 +27,7 @@ class CostMatrix:
     c_plus, c_minus : float, default=1
         Of a false positive (the second class decided, the first true) and of a false negative.
     classes, decisions : array-like of shape (2,), optional
-        The labels, in the order of ``predict_proba``'s columns (-1 and +1 if None), and the names
-        of the decisions (the classes if None).
+        Labels as ordered in ``predict_proba``, by default -1, +1; names, by default the classes.
 
     Attributes
     ----------
@@ -43,8 +42,6 @@ class CostMatrix:
     Examples
     --------
     >>> from bayesloss import CostMatrix
-    >>> CostMatrix(c_plus=1, c_minus=19).decide([0.02, 0.04, 0.06, 0.5])
-    array([-1, -1,  1,  1])
     >>> CostMatrix(c_plus=1, c_minus=19, classes=["healthy", "sick"]).decide([0.04, 0.06])
     array(['healthy', 'sick'], dtype='<U7')
     >>> table = [[0, 19], [4, 1], [1, 2]]  # a row a decision, a column a class
@@ -89,17 +86,15 @@ class CostMatrix:
         Parameters
         ----------
         costs : array-like of shape (n_decisions, n_classes) or (n, n_decisions, n_classes)
-            Finite; a negative cost is a gain. The second shape is for costs that differ by row.
-            Transpose them for :func:`bayesloss.posterior_risk`.
+            Finite; negative for gains; of the second shape if they differ by row. (For
+            :func:`bayesloss.posterior_risk` transpose them.)
         classes, decisions : array-like of shape (n_classes,), (n_decisions,), optional
-            Names. If None, classes are 0, 1, ...; decisions are the classes if there are as many,
-            else 0, 1, ...
+            By default 0, 1, ...; decisions are the classes if there are as many.
 
         Raises
         ------
         ValueError
-            If the shape is wrong, a cost is not finite, there are fewer than two classes or
-            decisions, or there are not as many different names.
+            If the shape is wrong, a cost is not finite, or names are too few, too many or repeated.
         """
         made = cls.__new__(cls)
         made._set(costs, classes, decisions, classes is not None)
@@ -168,7 +163,7 @@ class CostMatrix:
         Parameters
         ----------
         probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
-            Of all classes, as from ``predict_proba``, or of the second of two.
+            As from ``predict_proba``, or of the second class.
 
         Returns
         -------
@@ -249,15 +244,13 @@ class CostMatrix:
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
         Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
-        if the costs were given classes (one that a training fold lacks has probability zero), else
-        by order.
+        if the costs were given classes (those a fold lacks have probability zero), else by order.
 
         Returns
         -------
         callable
             ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata routing passes the
-            last two, after ``set_score_request``; ``costs`` (n, n_decisions, n_classes) replace
-            these.
+            last two after ``set_score_request``; costs (n, n_decisions, n_classes) replace these.
 
         Examples
         --------
@@ -275,7 +268,6 @@ class CostMatrix:
     def _codes(
         self, y: ArrayLike, decisions: ArrayLike
     ) -> tuple[list[NDArray[Any]], NDArray[np.int64], NDArray[np.int64]]:
-        """The rows, where costs differ by row, and the places of classes and decisions."""
         labels, taken = np.asarray(y), np.asarray(decisions)
         if labels.ndim != 1 or labels.shape != taken.shape:
             raise ValueError(
@@ -338,7 +330,6 @@ class CostMatrix:
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:
-    """A copy of the values in float64, refused if they are complex or no numbers."""
     array = np.asarray(values)
     try:
         if array.dtype.kind not in "biufO":  # complex parts, or text that reads like a number
@@ -349,7 +340,6 @@ def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:
 
 
 def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
-    """Labels as an array, refused if they are not n different ones."""
     names = np.array(values)
     if names.shape != (n,) or len(set(names.tolist())) != n:
         raise ValueError(f"expected {n} different {what}, got {names.tolist()}")
@@ -358,7 +348,6 @@ def _names(values: ArrayLike, n: int, what: str) -> NDArray[Any]:
 
 
 def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[np.int64]:
-    """Where each value is among the names."""
     place = {name: i for i, name in enumerate(names.tolist())}
     found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
     if (found < 0).any():

@@ -1,8 +1,7 @@
 """Risks, Bayes actions and the divergence of a loss (LHG section 2).
 
-The state is one of K (a continuous one is cut into cells), the action one of A. Distributions ``p``
-and ``q`` are masses of shape (..., K) that sum to one; ``losses`` of shape (K, A) are the losses
-L(theta, a). Everything is then a sum over states.
+There are K states (a continuous one is cut into cells) and A actions. Distributions ``p`` and ``q``
+are masses of shape (..., K) that sum to one; ``losses`` of shape (K, A) are L(theta, a).
 """
 
 import torch
@@ -68,11 +67,9 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
     >>> import torch
     >>> from bayesloss import loss_divergence
     >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]])
-    >>> p = torch.tensor([0.75, 0.25])
-    >>> float(loss_divergence(p, torch.tensor([1.0, 0.0]), losses))  # 4.75 paid instead of 1
+    >>> p, q = torch.tensor([0.75, 0.25]), torch.tensor([1.0, 0.0])
+    >>> float(loss_divergence(p, q, losses))  # 4.75 paid instead of 1
     3.75
-    >>> float(loss_divergence(p, torch.tensor([0.5, 0.5]), losses))  # wrong, but wrong for nothing
-    0.0
     """
     risk, action = posterior_risk(p, losses), bayes_action(q, losses)
     shape = torch.broadcast_shapes(risk.shape[:-1], action.shape)
@@ -82,7 +79,7 @@ def loss_divergence(p: Tensor, q: Tensor, losses: Tensor) -> Tensor:
 
 
 def checked_masses(p: Tensor) -> Tensor:
-    """Masses as float64, or a ValueError that says what is wrong with them."""
+    """Masses as float64, or a ValueError."""
     p = torch.as_tensor(p).to(torch.float64)
     if p.ndim == 0 or p.shape[-1] == 0:
         raise ValueError(f"expected masses of at least one state, got shape {tuple(p.shape)}")
@@ -95,7 +92,7 @@ def checked_masses(p: Tensor) -> Tensor:
 
 
 def checked_losses(losses: Tensor) -> Tensor:
-    """Losses as float64 of shape (K, A), or a ValueError that says what is wrong with them."""
+    """Losses as float64 of shape (K, A), or a ValueError."""
     losses = torch.as_tensor(losses).to(torch.float64)
     if losses.ndim != 2 or 0 in losses.shape:
         raise ValueError(

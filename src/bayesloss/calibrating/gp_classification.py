@@ -20,15 +20,15 @@ from bayesloss.calibrating.utility import check_max_loss
 class GPClassifier(ProbitClassifier):
     r"""Gaussian process classification, :math:`p(y \mid x, f) = \Phi(y f(x))`: LHG section 4.2.
 
-    ``predict`` takes all errors to cost the same; for other costs use :meth:`CostMatrix.decide`. Of
-    more than two classes, each is separated from the rest, under the kernel that maximises the sum
-    of their evidences. The search for the kernel uses at most 500 rows, and a weak prior against
-    extreme values. Time grows like n^3, memory like n^2. There are no sample weights.
+    ``predict`` takes all errors to cost the same; for other costs use :meth:`CostMatrix.decide`.
+    More than two classes are each separated from the rest, with one kernel. The kernel is sought on
+    at most 500 rows, with a weak prior against extreme values. Time grows like n^3, memory like
+    n^2. There are no sample weights.
 
     Parameters
     ----------
     inference : {"ep", "laplace"}, default="ep"
-        Expectation propagation, or Laplace's approximation: faster, but underconfident where the
+        Expectation propagation, or Laplace's faster approximation, underconfident where the
         amplitude is large.
     length_scale : float, array-like of shape (n_features,), "shared" or "ard", default="shared"
         Of the squared-exponential kernel. The evidence chooses ``"shared"``, a multiple of the
@@ -44,10 +44,8 @@ class GPClassifier(ProbitClassifier):
     amplitude_, log_evidence_ : float
         Compare kernels by the latter, the approximate log probability of the labels.
     prior_, posterior_ : WhitenedGP, GaussianWeights
-        For inputs in units of the length scales. Their leading dimension is 1, or n_classes if more
-        than two.
-    n_iter_, converged_ : int, bool
-    n_features_in_, feature_names_in_ : int, ndarray of str
+        In units of the length scales, of leading dimension 1, or n_classes if more than two.
+    n_iter_, converged_, n_features_in_, feature_names_in_ : int, bool, int, ndarray of str
 
     Examples
     --------
@@ -93,8 +91,7 @@ class GPClassifier(ProbitClassifier):
         Warns
         -----
         ConvergenceWarning, UserWarning
-            If inference or the search for the kernel did not converge; if labels that are left out
-            are predicted no better than by chance.
+            If a search did not converge; if labels left out are predicted no better than by chance.
         """
         inputs, signs = self._read(X, y)
         features = self._make_prior(inputs, signs)
@@ -123,8 +120,8 @@ class LossEMClassifier(ProbitClassifier):
     amplitude : float, optional
         As for :class:`GPClassifier`.
     max_loss : float, optional
-        M of the utility M - L, at least the larger cost, its default. The larger it is, the nearer
-        the result is to the plain approximation.
+        M of the utility M - L, by default the larger cost. The larger it is, the nearer the result
+        is to the plain approximation.
     max_iter : int, default=50
         The largest number of rounds.
 
@@ -134,7 +131,7 @@ class LossEMClassifier(ProbitClassifier):
     target_decisions_ : ndarray of shape (s,)
         The classes decided on the target inputs.
     n_iter_, converged_ : int, bool
-        Of the rounds. All other attributes but ``log_evidence_`` are as for :class:`GPClassifier`.
+        Of the rounds. All others but ``log_evidence_`` are as for :class:`GPClassifier`.
 
     Examples
     --------
@@ -171,10 +168,9 @@ class LossEMClassifier(ProbitClassifier):
     def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
         """Alternate between the posterior and the decisions that it weighs.
 
-        Errors and warnings are those of :meth:`GPClassifier.fit`. There are further errors if
-        ``max_loss`` is below the larger cost, or if the classes of the costs, or the columns of
-        ``X_target``, are not those of the data in their order; and a ConvergenceWarning if the
-        decisions still changed in the last round.
+        Errors and warnings are those of :meth:`GPClassifier.fit`, and others if ``max_loss`` is
+        below the larger cost, if the classes of the costs or the columns of ``X_target`` are not
+        those of the data in their order, or if the decisions still changed in the last round.
 
         Parameters
         ----------

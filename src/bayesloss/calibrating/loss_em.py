@@ -1,10 +1,7 @@
 """Loss-EM and its linearised form, on any finite action set and discretised state (LHG section 3).
 
-The E-step tilts the posterior by the last action h,
-
-    q = the member of a family nearest to  p(theta) exp(tilt(theta, h)),
-
-and the M-step takes the action of the largest E_q[score(theta, h)]:
+The E-step takes for q the member of a family (or of all) nearest to p(theta) exp(tilt(theta, h)),
+with the last action h; the M-step takes the action of the largest E_q[score(theta, h)]:
 
 =====================  ================  ==================
 algorithm              tilt              score
@@ -14,8 +11,8 @@ linearised, Table 2    -L / M            -L
 mixed, as in Table 3   log(M - L)        -L
 =====================  ================  ==================
 
-Without a family q is the tilted posterior itself. For the mixed form in classification see
-:mod:`bayesloss.calibrating.loss_em_probit`.
+The first two never lower E_q[tilt] - KL(q || p); the mixed form, which
+:mod:`bayesloss.calibrating.loss_em_probit` has for classification, may.
 """
 
 import warnings
@@ -39,11 +36,7 @@ class Family(Protocol):
 
 @dataclass(frozen=True)
 class LossEM:
-    """Where an algorithm ended: the last action and q, and all actions, the start first.
-
-    ``objective`` is E_q[tilt] - KL(q || p) after each half step: E, M, E, M, ... For loss-EM it is
-    the bound of LHG eq. (10). Loss-EM and its linearised form never lower it, the mixed form may.
-    """
+    """Where an algorithm ended; objectives are E_q[tilt] - KL(q || p), for loss-EM LHG eq. (10)."""
 
     action: int
     q: Tensor
@@ -80,14 +73,14 @@ def loss_em(
     Returns
     -------
     LossEM
-        With ``action``, ``q``, ``actions`` (the start first), ``objective`` (the bound after each
-        half step) and ``converged``.
+        With ``action``, ``q``, ``actions`` (the start first), ``objective`` (after each half step)
+        and ``converged``.
 
     Raises
     ------
     ValueError
-        If p, a loss or M is invalid, if the start has a gain in no possible state, or if all of
-        the family give mass to a state of zero utility.
+        If p, a loss or M is invalid, the start has a gain in no possible state, or all of the
+        family give mass to a state of zero utility.
 
     Examples
     --------
@@ -121,8 +114,7 @@ def linearised_loss_em(
     --------
     >>> import torch
     >>> from bayesloss import linearised_loss_em
-    >>> losses = torch.tensor([[0.0, 1.0], [19.0, 1.0]], dtype=torch.float64)
-    >>> p = torch.tensor([0.75, 0.25], dtype=torch.float64)
+    >>> losses, p = torch.tensor([[0.0, 1.0], [19.0, 1.0]]), torch.tensor([0.75, 0.25])
     >>> linearised_loss_em(p, losses, 38.0, start=0).action
     1
     """

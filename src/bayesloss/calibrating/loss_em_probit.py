@@ -42,10 +42,7 @@ def loss_em_probit(
     max_loss: float | None = None,
     max_iter: int = 50,
 ) -> LossEMResult:
-    """LHG Table 3, for many data sets at once; the numbers in the code are the table's lines.
-
-    By default the start is the plain approximation's decisions, and M the larger cost (section 5).
-    """
+    """LHG Table 3, its lines numbered in the code, for many data sets; defaults as in section 5."""
     M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
     ep = inference == "ep"
     q = expectation_propagation(features, y) if ep else laplace_probit(features, y)

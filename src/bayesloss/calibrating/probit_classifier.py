@@ -63,7 +63,6 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
 
     def _make_prior(self, X: NDArray[np.float64], signs: torch.Tensor) -> torch.Tensor:
-        """The features of the kernel, given or chosen, for each set of labels."""
         given = self.length_scale
         found = choose_kernel(
             X,
@@ -85,7 +84,6 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return self.prior_.features.expand(len(signs), -1, -1)
 
     def _scaled(self, X: NDArray[np.float64]) -> torch.Tensor:
-        """In units of the length scales, with a leading dimension of length 1."""
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
             return as_float64(X / self.length_scale_)[None]
 
@@ -147,7 +145,6 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _checked_length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
-    """One length scale for each column, or a ValueError."""
     scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
         raise ValueError(

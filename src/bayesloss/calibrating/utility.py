@@ -95,7 +95,6 @@ class LogUtility:
         return utility, gradient, outer, t * density / self.noise
 
     def _spread(self, weight: Tensor) -> Tensor:
-        """The weighted sum of the outer products of the targets' features."""
         return self.features.mT @ (self.features * weight[..., None])
 
     def _relative(self, cost: Tensor, t: Tensor) -> Tensor:
@@ -104,7 +103,6 @@ class LogUtility:
         return ((1 - cost) + cost * torch.special.ndtr(t)).mean(-1)
 
     def _cost_and_margin(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """What each decision may cost, in units of M, and the margin t of each target."""
         # Of two Python numbers torch.where would make single precision.
         costs = (self.costs.c_plus / self.max_loss, self.costs.c_minus / self.max_loss)
         c_plus, c_minus = self.noise.new_tensor(costs)

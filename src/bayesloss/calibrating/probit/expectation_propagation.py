@@ -6,8 +6,8 @@ likelihood factor :math:`\Phi(y_i f_i)` is replaced with a Gaussian *site*
 .. math:: \exp(\tilde\nu_i f_i - \tfrac12 \tilde\tau_i f_i^2),
 
 so that the *cavity*, the posterior without that site, has the same moments times the site as times
-the factor. This fixed point is sought for all sites at once, with one Cholesky decomposition a
-sweep and Anderson's extrapolation against cycles; where that does not settle, site by site.
+the factor. This fixed point is sought for all sites at once, with Anderson's extrapolation against
+cycles; where that does not settle, site by site.
 """
 
 from dataclasses import replace
@@ -172,11 +172,7 @@ def _one_by_one(
 
 
 def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: _Pair) -> tuple[_Pair, Tensor]:
-    """The sites by GPML (3.58) and (3.59), and by how much they change on the posterior's scale.
-
-    No precisions are subtracted, as that would cancel in the far tail. A site whose cavity has no
-    variance stays as it is, and never counts as settled.
-    """
+    """The sites by GPML (3.58) and (3.59), and how much they change on the posterior's scale."""
     m, v = cavity(mean, variance, *old)
     usable = (v >= 0) & torch.isfinite(v) & torch.isfinite(m)
     scale = (1 + v).sqrt()

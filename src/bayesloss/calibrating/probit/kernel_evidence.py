@@ -9,10 +9,9 @@ sites' precisions T and shifts :math:`\tilde\nu`, the posterior mean f of the la
 
 for EP, whose sites are stationary (GPML (5.27)), and :math:`G = b b^\top - R + u b^\top + b u^\top`
 for Laplace's, whose mode moves: :math:`u = (I - R K) s`, where s holds the derivatives of
-:math:`-\tfrac12 \log|I + KT|` by the mode (GPML (5.22) to (5.24)).
-
-Inputs are standardised. Where classes hardly overlap, the evidence rises with the amplitude without
-end; a wide log-normal prior stops that, at the cost of a nat at 8 times a usual value.
+:math:`-\tfrac12 \log|I + KT|` by the mode (GPML (5.22) to (5.24)). Where classes hardly overlap,
+the evidence rises with the amplitude without end; a wide log-normal prior stops that, at the cost
+of a nat at 8 times a usual value.
 """
 
 import math
@@ -137,7 +136,6 @@ class _Search:
         self.sites: tuple[Tensor, Tensor] | None = None
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
-        """Length scales, in units of the inputs', and amplitude."""
         values = torch.from_numpy(np.exp(free.numpy()))
         if self.amplitude is not None:
             multiples, amplitude = values, self.amplitude
@@ -148,7 +146,6 @@ class _Search:
         return self.inputs.shape[1] ** 0.5 * multiples, amplitude
 
     def __call__(self, free: Tensor) -> tuple[float, Tensor]:
-        """The value and its gradient."""
         lengths, amplitude = self.read(free)
         found = kernel_evidence(
             self.inputs / lengths, self.y, amplitude, inference=self.inference, start=self.sites
@@ -167,7 +164,6 @@ class _Search:
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
 
     def climb(self, *starts: Tensor) -> tuple[Tensor, bool]:
-        """The best of the maxima that are reached from the starts, and whether it is one."""
         ranges = [(_SHORTEST, _LONGEST)] * len(starts[0])
         if self.amplitude is None:
             ranges[-1] = _SMALLEST, _LARGEST

@@ -1,9 +1,8 @@
 """Laplace's approximation for probit classification, with or without a loss in it.
 
 LHG section 4.2, E-step of Table 3; for the plain one Rasmussen and Williams (2006), GPML, section
-3.4. Newton's method, with halved steps, and a positive definite stand-in for an indefinite Hessian.
-The plain posterior is log-concave. With a loss in it there may be several modes, and the start
-decides which is found (LHG's conjugate gradients may end at another).
+3.4. Newton's method, with halved steps. With a loss the posterior may have several modes, and the
+start decides which is found (LHG's conjugate gradients may end at another).
 """
 
 from typing import Protocol, runtime_checkable
@@ -116,7 +115,6 @@ def _some(features: Tensor, y: Tensor, term: LogTerm | None, rows: Tensor) -> _D
 def _derivatives(
     z: Tensor, features: Tensor, y: Tensor, term: LogTerm | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient, minus the Hessian, and a positive definite stand-in for the latter."""
     margin = y * (features @ z[..., None]).squeeze(-1)
     gradient = ((y * hazard(margin))[..., None, :] @ features).squeeze(-2) - z  # LHG eq. (27)
     weighted = features * curvature(margin)[..., None]

@@ -1,15 +1,14 @@
 r"""EP on the posterior that a utility tilts: the E-step of loss-calibrated EP.
 
 LHG section 5 suggests "to use EP to approximate :math:`\tilde p_{h}`" in step 3 of their Table 3.
-The utility :math:`U_M = M - \frac1S \sum_s \ell_s \Phi(-t_s)` is no product of terms, but a
-*mixture of probit factors*. So under a Gaussian with mean m and covariance V its expectation
-Z(m, V) is closed-form, and by Bonnet's and Price's theorems so are the moments of their product:
+The utility :math:`U_M = M - \frac1S \sum_s \ell_s \Phi(-t_s)` is a *mixture of probit factors*. So
+under a Gaussian with mean m and covariance V its expectation Z(m, V) is closed-form, and by
+Bonnet's and Price's theorems so are the moments of their product:
 
 .. math:: m + V \nabla \log Z, \qquad V + V (\nabla^2 \log Z) V.
 
-EP therefore has one more site, Gaussian in all weights, whose cavity is the plain posterior. Its
-precision may be indefinite, but the posterior's is the inverse of a covariance. Morais and Pillow
-(2022, arXiv:2201.03128) give each training label a site of its own for its utility.
+EP therefore has one more site, Gaussian in all weights, whose cavity is the plain posterior. Morais
+and Pillow (2022, arXiv:2201.03128) give each training label a site of its own for its utility.
 """
 
 from dataclasses import replace

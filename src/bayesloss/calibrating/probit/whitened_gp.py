@@ -3,9 +3,8 @@ r"""Gaussian process classification with a probit likelihood, for many data sets
 LHG section 4.2. The paper's :math:`\theta = K_{DD}^{-1} f_D` does not exist where inputs coincide.
 So everything is written in *whitened* weights z with a standard normal prior, :math:`f_D = Az` with
 :math:`AA^\top = K_{DD}`, and :math:`\theta = U S^{-1/2} z` with the eigenvectors and eigenvalues
-that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta.
-
-In shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
+that are not numerically zero. The map is linear, so results, Laplace's too, are those of theta. In
+shapes, ``*m`` are data sets, n training inputs, s new ones, r weights.
 """
 
 import math

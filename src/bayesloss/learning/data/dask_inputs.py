@@ -1,10 +1,8 @@
 """Inputs that are a Dask collection, and stay where they are.
 
-Each operation of :mod:`bayesloss.learning.data.inputs` is done where a block of rows is. Weights,
-sums, one number for each row and problem, and a few sampled rows travel; never the d columns of all
-rows. Sums are taken in a fixed order, so that results do not depend on workers.
-
-Blocks are read at each of some dozens of passes, unless ``X = X.persist()`` keeps them in memory.
+Each operation of ``inputs`` is done where a block of rows is. Weights, sums, one number for each
+row and problem, and a few sampled rows travel; never the d columns of all rows. Sums are in a fixed
+order, whatever the workers. Each of some dozens of passes reads all blocks: ``persist`` them.
 """
 
 # ruff: noqa: D102  # Inputs documents the operations
@@ -131,7 +129,6 @@ class DaskInputs(Inputs):
         ]
 
     def _gathered(self, calls: list[Any], dim: int) -> Tensor:
-        """The results of all blocks along a dimension, in the order of these inputs."""
         whole = torch.cat([torch.as_tensor(part) for part in _computed(calls)], dim)
         return whole if self._order is None else whole.index_select(dim, self._order)
 
@@ -189,7 +186,6 @@ def folded(parts: list[Any], merge: Callable) -> Any:
 
 
 def _computed(parts: list[Any]) -> list[Any]:
-    """Compute, with advice in the error if workers died or were missing for too long."""
     from dask.base import compute
 
     try:
@@ -205,13 +201,11 @@ def _computed(parts: list[Any]) -> list[Any]:
 
 
 def _on_block(operation: Callable, block: NDArray[np.float64], *args: Any) -> Any:
-    """On a worker: an operation on a block as inputs."""
     Z = torch.from_numpy(np.require(block, requirements=["C", "W"]))
     return operation(DenseInputs(Z), *args)
 
 
 def _hashes(inputs: DenseInputs) -> Int[np.ndarray, "2 n"]:
-    """Both hashes of each row, as numbers that sort alike."""
     Z = inputs.Z.numpy()
     both = np.stack([row_hashes(Z), row_hashes(Z, mixed=True)])
     return (both ^ np.uint64(2**63)).view(np.int64)

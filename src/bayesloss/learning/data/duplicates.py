@@ -1,10 +1,9 @@
 """Rows that are copies of each other: found, merged, and told from rows that are alike by nature.
 
 Oversampling, bagging and repeated measures repeat a row; counts give it a weight. Here both are the
-same: equal rows become one, with their total weight, and are left out together.
-
-Where columns take few values, rows are alike by nature. But the labels of copies agree, while those
-of other rows differ as often as the model expects. With p (1 - p) the model's variance of a label,
+same: equal rows become one, with their total weight, and are left out together. But where columns
+take few values, rows are alike by nature. Then labels differ as often as the model expects, while
+those of copies agree. With p (1 - p) the model's variance of a label,
 
     rho = 1 - #(pairs whose labels differ) / sum over pairs of 2 p (1 - p),
 

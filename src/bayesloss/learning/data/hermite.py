@@ -1,7 +1,4 @@
-"""Functions of one variable as tables: cubics between nodes, by Hermite's interpolation.
-
-The error is (step)^4 / 384 times the largest fourth derivative.
-"""
+"""Tables of functions by Hermite's cubics: errors are step^4 / 384 times the fourth derivative."""
 
 import copy
 import math

@@ -1,12 +1,9 @@
 """Inputs of a linear model, dense or sparse, behind the few operations that a fit needs.
 
-These are the scores of weights, Z beta^T; the slopes of weights from those of scores, S Z; means
-and mean squares; squared lengths along directions; and a few rows. Centring would fill a sparse Z.
-So the mean m stays apart, by (Z - 1 m^T) B = Z B - 1 (m^T B), and for variances
+Centring would fill a sparse Z. So the mean m stays apart, by (Z - 1 m^T) B = Z B - 1 (m^T B), and
+for variances, without cancellation, by
 
-    sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n),
-
-in which nothing cancels.
+    sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n).
 """
 
 # ruff: noqa: D102  # Inputs documents the operations
@@ -186,7 +183,6 @@ class SparseInputs(Inputs):
         return torch.from_numpy(sums + float(s @ m**2)).clamp_min_(0)
 
     def _with(self, data: NDArray[np.float64]) -> Any:
-        """A matrix with other numbers in the same places."""
         return type(self.Z)((data, self.Z.indices, self.Z.indptr), shape=self.shape)
 
     def rows(self, chosen: Tensor | slice) -> "SparseInputs":

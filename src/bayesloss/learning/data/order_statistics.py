@@ -1,8 +1,7 @@
 """Order statistics of many rows, wherever they lie, without sorting.
 
 The bits of a float, read as an integer, have its order. One pass counts rows by their first 16
-bits; the cells around the levels asked for are divided by the next 8 bits, and again, until few
-rows are left. The points come out exactly, in three to five passes.
+bits; the next divide the cells around wanted levels by 8 more. Three to five give exact points.
 """
 
 from collections.abc import Callable
@@ -51,7 +50,6 @@ def _count(
     bits: int,
     finer: int,
 ) -> Cells:
-    """The rows in some cells, or in all, by finer cells."""
     keys = _flipped((x + 0.0).view(np.int64))  # one zero
     if cells is not None:
         inside = np.isin(keys >> bits, cells)

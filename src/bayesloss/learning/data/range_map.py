@@ -7,15 +7,14 @@ small part. With v the distance from the median in widths of the bulk, the map i
 
 The first step runs from affine (lam large) to logarithmic (lam small); xi and lam make the normal
 quantile plot of the bulk straightest, by Filliben's (1975) correlation, after the second step. Its
-knots are the letter values (Tukey 1977): the median, then the points at depths 1/4, 1/8, ... to the
-extremes. With z_k the normal quantiles of their levels, an interval may be twice as long as a
-normal sample with the bulk's slope would have it,
+knots are the letter values (Tukey 1977), at depths 1/2, 1/4, ... to the extremes. With z_k the
+normal quantiles of their levels, an interval may be twice as long as for a normal sample,
 
     dt_k = min(ds_k, 2 m dz_k),           m = the median of ds_k / dz_k in the bulk.
 
 Rational quadratic splines (Gregory and Delbourgo 1982) join the knots: C^1, strictly increasing,
-with a closed inverse; beyond them t grows logarithmically. The map is the identity unless the range
-is more than a quarter longer than a normal sample with the bulk's slope would have it.
+with a closed inverse; beyond them t grows by reach log(1 + slope (s - knot) / reach). The map is
+the identity unless the range is more than a quarter longer than that of a normal sample.
 """
 
 import math
@@ -42,11 +41,7 @@ _NOTHING = torch.empty(0, dtype=torch.float64)
 
 @dataclass(frozen=True)
 class RangeMap:
-    """A strictly increasing, differentiable map of the real line onto itself.
-
-    Around the median it keeps the data's units and the bulk's width; beyond the knots t grows by
-    ``reach log(1 + slope (s - knot) / reach)``.
-    """
+    """A strictly increasing, differentiable map of the real line that keeps the bulk's units."""
 
     centre: float = 0.0  # the median of the data
     width: float = 1.0  # of their bulk
@@ -193,7 +188,6 @@ def _halves(level: Float[Tensor, " m"]) -> Float[Tensor, " k"]:
 
 
 def _letter_values(level: Float[Tensor, " m"]) -> Int[Tensor, " k"]:
-    """The indices of the letter values, ascending, with both extremes."""
     ends = torch.tensor([0, len(level) - 1])
     return torch.cat([*_at_depths(level, _halves(level)), ends]).unique()
 
@@ -208,7 +202,6 @@ def _middle(x: Float[Tensor, " m"], level: Float[Tensor, " m"]) -> Float[Tensor,
 def _bulk_slope(
     x: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
 ) -> Float[Tensor, "*any"]:
-    """The median slope of normal quantile plots between the points of the bulk."""
     slopes = (x.diff(dim=-1) / z.diff())[..., _in_bulk(level)]
     return slopes.quantile(0.5, dim=-1)
 
@@ -216,7 +209,6 @@ def _bulk_slope(
 def _kept_rise(
     s: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
 ) -> Float[Tensor, "*any k-1"]:
-    """The distances between neighbours that the second step keeps."""
     steepest = _STEEP * _bulk_slope(s, z, level)
     return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
 

@@ -1,8 +1,7 @@
 """Data of one input, x_n, y_n and a weight w_n, of which a fit needs only sums.
 
-A fit of one variable applies functions to parts of the rows (extremes, moments, counts on a grid,
-triangular factors) and merges the results, in a fixed order. So rows may lie in memory or in the
-blocks of a Dask collection, where each block is treated in its place, and only results travel.
+A fit applies functions to parts of the rows and merges the results, in a fixed order. So rows may
+lie in memory or in the blocks of a Dask collection, where each block is treated in its place.
 """
 
 from collections.abc import Callable
@@ -21,11 +20,7 @@ _PART = 2**20  # rows that a function is asked of together: what it makes of the
 
 
 class Rows:
-    """Rows in memory: x, y, weight, and groups if there are any, of length n each.
-
-    A fit is given positive weights. Calibrators of many classes have rows of scores for x, linear
-    models :class:`~bayesloss.learning.data.inputs.Inputs`.
-    """
+    """Rows in memory, of positive weight in fits; x may be ``Inputs`` or rows of scores."""
 
     groups: NDArray | None = None
 
@@ -91,7 +86,6 @@ class DaskRows(Rows):
 
 
 def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
-    """The rows of a block whose weight is positive."""
     x, y = x.astype(np.float64), np.asarray(y)
     if weight is None:
         return Rows(x, y, np.ones(len(x)))

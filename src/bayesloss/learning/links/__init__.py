@@ -1,4 +1,1 @@
-"""EM for weights and links together (W&N section 4.2), for two classes and for many.
-
-May import ``inference``, ``weights`` and what they import. Begin with ``em``.
-"""
+"""EM for weights and links (W&N section 4.2), from ``inference`` and ``weights``: see ``em``."""

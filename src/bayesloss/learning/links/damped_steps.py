@@ -1,8 +1,7 @@
-"""How far weights go after an M-step, and which round counts in the end.
+"""How far weights go after an M-step, and which round is kept.
 
-In the paper's EM weights go where the M-step ends. With held-out scores, which links see and
-weights do not, scores may then outgrow the kernel's period, or rounds never rest: there steps keep
-the size of the scores, and are damped.
+In the paper's EM weights go where the M-step ends. With held-out scores, which weights do not see,
+scores may then outgrow the kernel's period, or rounds go in circles: so there steps are damped.
 """
 
 import math
@@ -23,11 +22,7 @@ T = TypeVar("T")
 
 
 class FullSteps:
-    """Weights, a row per problem, that go to where each M-step ends, as in the paper.
-
-    Penalties count ``strength`` times, and ``fit_strength`` times at the last fits; ``fraction`` of
-    the way there was gone, and ``moved`` is how far, relative to the scores' size.
-    """
+    """Weights, a row a problem, that go all the way to where each M-step ends, as in the paper."""
 
     def __init__(
         self,
@@ -36,12 +31,13 @@ class FullSteps:
         weight: Float[Tensor, " n"],
     ) -> None:
         self.beta, self.scores, self._weight = beta, scores, weight
-        self.strength = torch.ones_like(beta[:, 0])
+        self.strength = torch.ones_like(beta[:, 0])  # factors of the penalties
+        # The same at the last fits, and the fractions of the way that steps go.
         self.fit_strength, self.fraction = self.strength.clone(), self.strength.clone()
-        self.moved = torch.full_like(self.strength, math.inf)
+        self.moved = torch.full_like(self.strength, math.inf)  # relative to the scores' size
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go towards the fit of a round; the factor of its weights."""
+        """Go towards the fit of a round; return the factor of its weights."""
         self.beta[active], self.scores[active] = fit.beta, fit.scores
         return torch.ones_like(fit.objective)
 
@@ -49,16 +45,14 @@ class FullSteps:
 class DampedSteps(FullSteps):
     """Weights whose scores keep their size, and that slow down where their path turns.
 
-    Links fitted to held-out scores are flatter than training scores ask for, and weights would grow
-    to make up for it. They are divided by their scores' growth, and their penalty multiplied by its
-    square: the same objective in other units. After the first rounds, a step that turns and is
-    hardly shorter goes only 2/3 of the way, then 1/2, 2/5, ..., lest rounds go in circles.
+    They are divided by their scores' growth, and the penalty multiplied by its square: the same
+    objective. Steps that turn and are hardly shorter go only 2/3 of the way, then 1/2, 2/5, ...
     """
 
     _ahead: Tensor | None = None  # no way as yet
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go towards the fit of a round; the factor of its weights."""
+        """Go towards the fit of a round; return the factor of its weights."""
         scores = some_rows(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)
@@ -91,11 +85,7 @@ class DampedSteps(FullSteps):
 
 @dataclass
 class BestRound(Generic[T]):
-    """The round with the highest evidence, and how many in a row since were worse.
-
-    With held-out scores no objective need rise, and the fixed point can be worse than the start. A
-    round is worse if its evidence does not reach the best before plus ``margin`` nats.
-    """
+    """The round with the highest evidence; others are worse if below it plus ``margin`` nats."""
 
     margin: float
     evidence: float = -math.inf

@@ -1,16 +1,14 @@
-r"""EM for weights and links together (W&N section 4.2).
+"""EM for weights and links together (W&N section 4.2).
 
 E-step: given the weights, hence the scores x = beta . z, the Laplace posterior of nu. The data are
 spread on a grid, so that the cost does not grow with their number. M-step: given the posterior,
 raise the penalised expected log likelihood in beta. With an exact posterior every round would raise
-the marginal likelihood of beta; with Laplace's a round may lower it, as the record shows.
+the marginal likelihood of beta; with Laplace's a round may lower it.
 
-Parts given to the loop go beyond the paper. Links may be fitted to scores under weights without
-each case (:class:`~bayesloss.learning.weights.leave_one_out.LeaveOneOut`); then weights go by
-:class:`~bayesloss.learning.links.damped_steps.DampedSteps` to a fixed point. With few cases per
-column that can be worse than the start, so EM stops when the held-out evidence stays clearly below
-its best, and returns to :class:`~bayesloss.learning.links.damped_steps.BestRound`. Laplace's mean
-is then poor, too, under a prior for which f and -f are one model, and the nearest Gaussian serves.
+Beyond the paper, links may be fitted to scores under weights without each case (``leave_one_out``);
+then weights go by ``damped_steps`` to a fixed point. With few cases per column that can be worse
+than the start, so EM returns to the best round once the held-out evidence stays clearly below it;
+and where f and -f are one model, the nearest Gaussian serves in place of Laplace's.
 """
 
 import copy
@@ -81,16 +79,11 @@ class EM(ABC):
 
 @dataclass(frozen=True)
 class LinkFit:
-    """The result of EM for K problems: weights (K, d), scores (K, n), and draws (S, M + 1) of each.
-
-    Links were fitted to the scores ``seen``. The history has a tensor (K,) per round, NaN once a
-    problem has settled: "log_evidence" per E-step; around M-steps "expected_before", "expected"
-    and "change".
-    """
+    """The result of EM for K problems; the history has a tensor (K,) a round, NaN when settled."""
 
     beta: Tensor
     scores: Tensor
-    seen: Tensor
+    seen: Tensor  # the scores that links were fitted to
     posteriors: list[Posterior]
     draws: list[Tensor]
     unsettled: tuple[str, ...]
@@ -121,12 +114,7 @@ def fit_links(
 
 
 class LinkEM(EM):
-    """EM for K problems that share their inputs, each with a link of its own.
-
-    A problem settles when its log evidence, less the penalty, changes by less than tol nats per
-    case. With held-out scores the evidence alone may do so, if scores move by at most sqrt(tol) / 2
-    of their size; and with few cases per column three clearly worse rounds lead back to the best.
-    """
+    """EM for K problems on the same inputs, until evidences change by less than tol nats a case."""
 
     def __init__(
         self,
@@ -155,11 +143,7 @@ class LinkEM(EM):
         self.history: dict[str, list[Tensor]] = {name: [] for name in names}
 
     def e_step(self, number: int) -> None:
-        """Links: the posterior q(nu | beta), after the prior has been chosen anew in some rounds.
-
-        The data stay on their device. Their extremes and sums on grids come to the host, where the
-        small Newton steps are faster than on a GPU.
-        """
+        """Links: the posterior q(nu | beta), with the prior chosen anew in rounds 1, 2, 4, ..."""
         self._see_scores()
         some, likelihood = {k: self.links[k] for k in self.active}, self.model.likelihood
         penalties = self._measure(some)
@@ -243,7 +227,6 @@ class LinkEM(EM):
         )
 
     def _see_scores(self) -> None:
-        """The scores that links are fitted to: those of the weights, or held-out ones."""
         found: dict[int, Influence] = {}
         if self.leave_one_out is not None:
             facts = torch.stack([self.steps.fit_strength, self.steps.fraction]).tolist()
@@ -259,7 +242,6 @@ class LinkEM(EM):
                 seen.clamp_(-edge, edge)
 
     def _measure(self, links: Mapping[int, Link]) -> dict[int, float]:
-        """Keep the range of the scores of some problems, and return their penalties."""
         squares = self.steps.strength * self.steps.beta.square().sum(dim=1)
         ends = [
             [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
@@ -273,13 +255,13 @@ class LinkEM(EM):
         return {k: 0.5 * self.data.ridge * fact[-1] for k, fact in zip(links, facts, strict=True)}
 
     def _on_grids(self, sizes: Mapping[int, int]) -> Iterator[tuple[int, Observations]]:
-        """Problems, and their data on grids with these numbers of nodes."""
         grids, seen, likelihood = [], self.seen, self.model.likelihood
         for k, size in sizes.items():
             low, high = self.links[k].low, self.links[k].high
             nodes = torch.linspace(low, high, size, dtype=seen.dtype, device=seen.device)
             shares = likelihood.shares(seen[k], self.data.labels[k], self.data.weight, nodes)
             grids.append(torch.cat([nodes[None], shares]))
+        # On the host, where small Newton steps are faster than on a GPU.
         here = torch.cat(grids, dim=1).cpu() if grids else seen.new_empty(0)
         for k, grid in zip(sizes, here.split(list(sizes.values()), dim=-1), strict=True):
             yield k, likelihood.on_grid(self.links[k].prior.features, grid[0], grid[1:])
@@ -308,5 +290,4 @@ def _expectation(tables: Sequence[HermiteTable], labels: Tensor) -> LogProbabili
 
 
 def _slopes(table: HermiteTable, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the expected log probabilities of both labels."""
     return table(x, 0)[1], table(x, 1)[1]

@@ -1,4 +1,4 @@
-r"""The learned link of one class against the rest, as an estimator keeps it.
+"""The learned link of one class against the rest, as an estimator keeps it.
 
 Weights s times as large with nu(x / s) are the same model. So weights get the scale of a logistic
 regression, where nu'(x) has mean 1 over the training data, and nu is evaluated at score / slope.
@@ -23,7 +23,7 @@ from bayesloss.learning.links.tables import predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
-_BAND_DRAWS = 1024  # for the ends of bands
+_BAND_DRAWS = 1024  # for bands: 64 put an end at 95 % wrong by 0.3 standard deviations or so
 _ROWS = 4096  # data in a block,
 _TABULATED = 2**14  # or where slopes are read off a table
 _STEPS = 4096  # of a table of slopes, for each half period: 32 for a wave of the highest usual one
@@ -32,22 +32,19 @@ _FLAT = 1e-6  # the least mean slope that scores are multiplied by: a GP's may b
 
 @dataclass(frozen=True)
 class FittedLink:
-    """The posterior over the link of one class against the rest.
-
-    Its functions take scores of shape (n,), or a number and return a number.
+    """The posterior over the link of one class against the rest, for scores (n,) or a number.
 
     Attributes
     ----------
     posterior, loss : Posterior, ProperLoss
-        The posterior of nu, a function of the score over ``slope``; the loss whose inverse
-        canonical link takes nu to probabilities.
+        Of nu at score / ``slope``; the loss whose inverse canonical link makes nu a probability.
     draws, band_draws : Tensor of shape (S, M + 1) and (B, M + 1)
-        Parameters from the posterior, for averages and for the quantiles of bands.
+        From the posterior, for averages and for the quantiles of bands.
     slope : float
         The mean slope of nu over the training data; 1 for a GP that does not rise.
     low, high, end : float
-        The smallest and largest training score, within -end and end. Scores beyond these count as
-        -end and end: infinite, or the kernel's period if a few training scores lie far out.
+        The smallest and largest training score, and the bound to which scores are clipped:
+        infinite, or the kernel's period if a few training scores lie far out.
     """
 
     posterior: Posterior
@@ -73,8 +70,7 @@ class FittedLink:
     ) -> Self:
         """The link of a posterior, from training scores x on the scale of EM, with their weights.
 
-        Without draws 64 points of low discrepancy represent the posterior; by ``chance`` draws are
-        random, and serve for bands, too. With ``constant_ends`` nu is constant beyond one period.
+        By ``chance`` draws are random; with ``constant_ends`` nu is constant beyond one period.
         """
         end = posterior.prior.kernel.edge if constant_ends else math.inf
         low, high = max(float(x.min()), -end), min(float(x.max()), end)
@@ -106,11 +102,7 @@ class FittedLink:
     def source_band(
         self, x: ArrayLike, level: float = 0.95
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Lower and upper end of the central posterior interval of nu(x), each of shape (n,).
-
-        Quantiles of ``band_draws``: 1024 points of low discrepancy, or the ``n_samples`` draws. 64
-        draws put an end at 95 % wrong by 0.3 standard deviations or so, and bands are 6 % narrow.
-        """
+        """Lower and upper end of the central posterior interval of nu(x), by quantiles of draws."""
         nu = self.posterior.prior.source(self.within(x), self.band_draws).numpy()
         return _central(nu, level, x)
 
@@ -164,7 +156,6 @@ def _points(x: ArrayLike) -> Tensor:
 
 
 def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
-    """Values at the points of x: a number where x is one."""
     return values.reshape(np.shape(x))[()]
 
 

@@ -1,22 +1,21 @@
-r"""Many classes in one model, each with a monotone learned source.
+"""Many classes in one model, each with a monotone learned source.
 
     p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),   x_k = beta_k . (z - mean z).
 
-If each nu_k is a straight line of slope 1, this is multinomial logistic regression; with one other
+With straight lines of slope 1 for all nu_k this is multinomial logistic regression; with one other
 slope, temperature scaling; with two sources, one constant, W&N's model (12). The sources have
 independent priors centred on nu(x) = x (:mod:`bayesloss.learning.links.softmax_joint`).
 
 Sources and weights take turns, as in W&N's EM. Sources are fitted to held-out scores, from weights
 fitted to all folds but one. All scores are first brought to the scale t at which the held-out
 labels are most probable, so that sources only add bends and what differs between classes. Then the
-weights, for all data and without each fold, go a few steps of L-BFGS towards the maximum of
+weights, for all data and without each fold, go a few steps of L-BFGS, from multinomial regressions,
+towards the maximum of
 
-    mean_n log p(y_n given t x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
+    mean_n log p(y_n given t x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z).
 
-with the sources at their mode. Weights begin as multinomial regressions, nu_k(x_k) = x_k + level.
-Through t the data influence the penalty: with straight lines the next weights are those of t^2 C in
-place of C. Rounds end when Laplace's evidence of the held-out labels rises no more; the best is
-kept.
+With straight lines the next weights are thus those of t^2 C in place of C. The round with the
+highest evidence of the held-out labels is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,11 +44,7 @@ _BEHIND = 10.0  # nats by which a prior has no chance in later rounds
 
 @dataclass(frozen=True)
 class JointFit:
-    """The fit of K classes: weights (K, d), scores (K, n), modes (K, D), a root of the covariance.
-
-    The evidence is Laplace's, given held-out scores, in nats; the least curvature is the Hessian's
-    smallest eigenvalue in units of the prior precision.
-    """
+    """The fit of K classes; the evidence is Laplace's, given held-out scores, in nats."""
 
     beta: Tensor
     scores: Tensor
@@ -57,7 +52,7 @@ class JointFit:
     mode: Tensor
     root: Tensor = field(repr=False)
     log_evidence: float
-    least_curvature: float
+    least_curvature: float  # of the Hessian, in units of the prior precision
     history: tuple[float, ...]
     unsettled: tuple[str, ...]
 
@@ -71,15 +66,12 @@ def fit_joint_links(
     groups: Tensor | None = None,
     held_out: bool = True,
 ) -> JointFit:
-    """Fit weights, and all sources together to held-out scores, in turns; groups stay in one fold.
-
-    Fitted to training scores, sources would reward overfitted weights: then there is one round, and
-    weights remain a multinomial regression's.
-    """
+    """Fit weights, and all sources to held-out scores, in turns; groups stay in one fold."""
     fold = None
     if held_out:
         fold = folds_of(data.labels.argmax(0).cpu(), groups).to(data.weight.device)
     em = JointEM(data, FoldedFits(data, fold, tol), family, tol)
+    # Sources fitted to training scores would reward overfitted weights: these stay as they are.
     for _ in em.rounds(max_iter if held_out else 0):
         pass
     best = em.best.kept or em.found
@@ -90,11 +82,7 @@ def fit_joint_links(
 
 
 class JointEM(EM):
-    """EM for one model of K classes, until the evidence of held-out labels rises no more.
-
-    ``family`` takes the largest absolute score, without far-out ones, to the priors to choose from,
-    the stiffest last, with the same features.
-    """
+    """EM for one model of K classes; ``family`` makes its possible priors, the stiffest last."""
 
     def __init__(
         self,
@@ -134,7 +122,6 @@ class JointEM(EM):
         self.fits.move(_tabulated(self.found, self.scale))
 
     def _fit_sources(self, seen: Tensor, scores: Tensor) -> JointFit:
-        """The sources given scaled held-out scores, with expected levels."""
         weight, labels, level = (
             each.cpu() for each in (self.data.weight, self.data.labels, self.level)
         )

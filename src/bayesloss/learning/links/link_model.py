@@ -26,17 +26,12 @@ _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences 
 
 @dataclass(frozen=True)
 class LinkModel:
-    """The priors of links, and the draws that represent their posteriors.
-
-    ``prior_of`` maps scores of the fixed link to a prior, ``family`` that to the priors to choose
-    from, the stiffest last, with the same features. ``noise`` is standard normal, (S, M + 1); if
-    ``ordered``, its first columns move the link most, as points of low discrepancy require.
-    """
+    """The priors of links, and the draws that represent their posteriors."""
 
     likelihood: Bernoulli
-    prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]]
-    noise: Tensor
-    ordered: bool = False
+    prior_of: Callable[[Tensor], SourcePrior[TrigonometricKernel]]  # from the fixed link's scores
+    noise: Tensor  # standard normal, (S, M + 1)
+    ordered: bool = False  # whether the first columns move the link most
     family: Callable[[SourcePrior], Sequence[SourcePrior]] | None = None
     constant_ends: bool = False
 

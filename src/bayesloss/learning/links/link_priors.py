@@ -1,10 +1,8 @@
-r"""The priors of learned links, from parameters and the scores of the fixed link.
+"""The priors of learned links, from parameters and the scores of the fixed link.
 
-By its c a kernel has those scores in half of [-1/c, 1/c]: f is periodic, and the ends of the data
-are then half a period apart. If neither variance nor smoothness is given, Laplace's evidence
-chooses. ISGPs are then centred on a straight line, see
-:class:`bayesloss.learning.sources.priors.CentredISGP`, and with few data a fit is near a logistic
-regression on the scale that held-out scores ask for.
+As f is periodic, a kernel's c puts those scores in half of [-1/c, 1/c]. If neither variance nor
+smoothness is given, Laplace's evidence chooses. ISGPs are then centred on a straight line, and with
+few data a fit is near a logistic regression on the scale that held-out scores ask for.
 """
 
 from dataclasses import dataclass
@@ -35,17 +33,14 @@ _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
 
 @dataclass(frozen=True)
 class LinkPriors:
-    """The parameters of a link's prior; None for what is taken from the data.
+    """The parameters of a link's prior; None for what is taken from the data."""
 
-    ``kind`` is "isgp" or "gp", the variance is k(0, 0), and gamma the prior precision of nu_0.
-    """
-
-    kind: str
+    kind: str  # "isgp" or "gp"
     n_given: int | None
     a: float | None
     c: float | None
-    variance: float | None
-    gamma: float
+    variance: float | None  # k(0, 0)
+    gamma: float  # the prior precision of nu_0
 
     @property
     def chosen(self) -> bool:

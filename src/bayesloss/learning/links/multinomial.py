@@ -1,10 +1,6 @@
 """Multinomial logistic regressions of all data and without each fold: where joint EM begins.
 
-The weights of all data, and those without each fold, maximise
-
-    mean_n log p(y_n given x_n, nu) - sum_k beta_k . beta_k / (2 C n),  x = beta (z - mean z),
-
-with p the softmax of sources nu_k(x_k), which at first are straight lines of slope 1.
+The objective is that of :mod:`bayesloss.learning.links.joint`, at first with nu(x) = x + level.
 """
 
 import math
@@ -51,11 +47,7 @@ def fit_softmax(
 
 
 def _curvatures(nu: Tensor, steps: Tensor) -> Tensor:
-    """The curvatures of -log p in the score of each class, and in a common shift of all.
-
-    Without the sources' bends these are the diagonal of S (diag p - p p^T) S, S = diag(steps), and
-    its value along (1, ..., 1) / sqrt(K), the variance of the steps under p over K.
-    """
+    """Curvatures of -log p in each score, and in a common shift of all, without sources' bends."""
     p = torch.softmax(nu, dim=0)
     common = (p * (steps - (p * steps).sum(0)).square()).sum(0, keepdim=True) / len(p)
     return torch.cat([p * (1 - p) * steps.square(), common])
@@ -64,8 +56,6 @@ def _curvatures(nu: Tensor, steps: Tensor) -> Tensor:
 def _softmax(
     labels: Tensor, sources: Sources | None = None, counted: Tensor | None = None
 ) -> LogProbability:
-    """The log probability of labels (K, n), for scores of P fits, which count data (P, n) times."""
-
     def log_probability(scores: Tensor) -> tuple[Tensor, Tensor]:
         values, slopes = torch.empty_like(scores), torch.empty_like(scores)
         width = _ROWS if scores.device.type == "cpu" else labels.shape[1]
@@ -84,12 +74,7 @@ def _softmax(
 
 
 class FoldedFits:
-    """Weights for all data, and without each numbered fold, round after round.
-
-    Fits without folds share passes over the inputs, and begin by moving as the fit to all did.
-    ``settled`` says whether the first fits converged; ``level`` are the offsets of that to all,
-    which scores do not contain.
-    """
+    """Weights for all data, and without each numbered fold, round after round."""
 
     def __init__(self, data: LinearScores, fold: Tensor | None, tol: float) -> None:
         self._plain, self._fold, self._tol = data.joined(), fold, _FINER * tol
@@ -143,7 +128,6 @@ class FoldedFits:
             self._fit(some, sources)
 
     def _fit(self, some: Tensor, sources: Sources | None = None) -> WeightFit:
-        """Fits by their numbers, in common passes over the inputs; short for learned sources."""
         data, parts = self._data, torch.stack([self._parts[i] for i in some])
         less = data.total / parts.sum(1)
         fit = maximise_weights(
@@ -166,10 +150,7 @@ class FoldedFits:
 
 
 def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
-    """The fold of each case, (n,), not at random: each fold has its share of each class.
-
-    Groups stay whole: from the largest on, each goes to the fold with the fewest cases.
-    """
+    """Folds, not at random: each has its share of each class; groups stay whole, largest first."""
     if groups is None:
         fold = torch.empty_like(classes)
         order = classes.argsort(stable=True)
@@ -186,10 +167,7 @@ def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
 
 
 def common_scale(scores: Tensor, level: Tensor, data: LinearScores) -> float:
-    """The factor of all scores (K, n) that makes the labels most probable, at fixed levels.
-
-    Temperature scaling, with log factor ~ N(0, 1) a priori: finite even if classes are separable.
-    """
+    """Temperature scaling at fixed levels; log factor ~ N(0, 1), finite for separable classes."""
     y = data.labels.to(data.weight.dtype)
 
     def negative(log_factor: float) -> float:

@@ -1,8 +1,7 @@
 """Choice among priors by Laplace's evidence, round after round.
 
-Priors that differ only in hyper-parameters share the parameters Gamma. So the search under each
-begins at the mode of the last, from the stiffest prior, with few modes, to the most flexible.
-Evidences move together in later rounds: a prior clearly behind is not looked at again.
+Priors that differ only in hyper-parameters share the parameters Gamma, so each search begins at the
+mode of the last, the stiffest prior first. A prior clearly behind is not looked at again.
 """
 
 from collections.abc import Mapping
@@ -18,11 +17,7 @@ _NEAR = 1e-6  # nats that a mode may be short of: no evidence feels them
 def choose_prior(
     joints: Mapping[int, LogDensity], known: Mapping[int, Tensor], start: Tensor, behind: float
 ) -> tuple[int, float, dict[int, Mode]]:
-    """The prior with the highest evidence, this evidence, and the modes of those near it.
-
-    Joint densities have indices, the stiffest prior the last. Modes are ``known`` of the round
-    before; a prior without one, or ``behind`` the best, is out.
-    """
+    """The best prior's place, its evidence, and the modes of those less than ``behind`` worse."""
     modes = find_modes(joints, start, known, exact=_NEAR)
     values = {
         i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in modes.items()

@@ -1,15 +1,12 @@
-r"""The log joint density of the labels of many classes and the parameters of their sources.
+"""The log joint density of the labels of many classes and the parameters of their sources.
 
     p(k | z) = exp nu_k(x_k) / sum_j exp nu_j(x_j),
 
-with independent priors of the sources, centred on nu(x) = x. In Gamma = (Gamma_1, ..., Gamma_K) it
-has, given the scores, with r_nk = w_n (y_nk - p_nk), and J_k and nu_k'' the first and second
-derivatives of nu_k(x_nk) in Gamma_k,
+with independent priors of the sources, centred on nu(x) = x. Given the scores, and with
+r_nk = w_n (y_nk - p_nk), J_k and nu_k'' the first two derivatives of nu_k(x_nk) in Gamma_k, it has
 
     gradient_k = J_k^T r_k - precision (Gamma_k - location),
-    H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k''),
-
-and Newton's method and Laplace's approximation go as for one source.
+    H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k'').
 """
 
 from collections.abc import Sequence
@@ -27,8 +24,6 @@ _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 
 @dataclass(frozen=True)
 class _Product:
-    """What a search for a mode needs of a prior, for the parameters of K sources."""
-
     location: Tensor
     precision: Tensor
     n_twins: int = 1
@@ -36,10 +31,7 @@ class _Product:
 
 @dataclass(frozen=True)
 class SoftmaxJoint(LogDensity):
-    """The log joint density of labels, (K, n), and the parameters of K sources.
-
-    ``prior`` has the location and precision of all, (K * D,), and ``each`` is that of one source.
-    """
+    """The log joint density of labels (K, n) and the parameters of K sources, given the scores."""
 
     prior: _Product
     each: SourcePrior

@@ -1,4 +1,4 @@
-r"""A posterior over links as functions of one variable, tabulated (W&N section 4.2).
+"""A posterior over links as functions of one variable, tabulated (W&N section 4.2).
 
 In the M-step the posterior of nu enters only through two functions of the score x,
 
@@ -54,10 +54,7 @@ def expected_log_probabilities(
 def predictive_log_odds(
     prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Float[Tensor, "s m"]
 ) -> HermiteTable:
-    """The log odds of the mean of u(nu(x)) over draws of Gamma, as a table of one row.
-
-    Tails are averaged as logarithms, as probabilities would be rounded to 0 or 1.
-    """
+    """The log odds of the mean of u(nu(x)) over draws; tails would round to 0 or 1 but for logs."""
     nodes = table_nodes(prior)
     value, first, _ = loss.log_probabilities(prior.source(nodes, Gamma))
     slope = first * prior.derivative(nodes, Gamma)

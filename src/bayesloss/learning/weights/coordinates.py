@@ -1,12 +1,9 @@
 """Coordinates of weights and offsets in which all matter alike.
 
 The curvature of the penalised mean log probability in the weights is close to a multiple of the
-inputs' covariance, plus the penalty's. In coordinates in which that matrix, estimated from a
-sample, is the identity, few steps suffice, whatever the units of the columns. With many data, a
-Hessian for each problem, whose root couples the weights with the offset, does better.
-
-A softmax is one problem with all scores. What all weights of a class have in common hardly changes
-it, so this part has coordinates of its own.
+inputs' covariance, plus the penalty's. Where that matrix, estimated from a sample, is the identity,
+few steps suffice, whatever the units. With many data, a Hessian for each problem does better. A
+softmax is one problem; what its weights have in common over classes is a coordinate apart.
 """
 
 import math
@@ -28,8 +25,7 @@ _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature tha
 class Coordinates:
     """Scales of the columns, and what turns and stretches scaled columns.
 
-    Coordinates (b, t) give weights class_scale * scale * vectors b + offset_coupling t and offset
-    offset_scale t. ``level`` is the mean curvature expected at first, ``damping`` the penalty's.
+    (b, t) give weights class_scale * scale * vectors b + offset_coupling t, offset offset_scale t.
     """
 
     scale: Float[Tensor, " d"]
@@ -37,8 +33,8 @@ class Coordinates:
     class_scale: Float[Tensor, "r 1"]
     offset_scale: Float[Tensor, "r 1"]
     offset_coupling: Float[Tensor, "*r d"]
-    level: float
-    damping: float
+    level: float  # the mean curvature expected at first
+    damping: float  # of the penalty
 
     @classmethod
     def of(
@@ -136,7 +132,6 @@ class Coordinates:
 def _turned(
     vectors: Float[Tensor, "*r d d"] | None, rows: Float[Tensor, "any r d"]
 ) -> Float[Tensor, "any r d"]:
-    """One matrix, or one for each row in turn, times rows."""
     if vectors is None:
         return rows
     if vectors.ndim == 2:

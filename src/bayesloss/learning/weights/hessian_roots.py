@@ -1,8 +1,7 @@
 """Roots of inverse Hessians, H^-1 = R R^T, where H is a sum over few or sampled rows.
 
-H = sum_n m_n (z_n - c) (z_n - c)^T is estimated from rows drawn with probabilities proportional to
-their mass m_n, times a preference. A row stands for mass in inverse proportion to its chance, so
-that the mean is right.
+H = sum_n m_n (z_n - c) (z_n - c)^T is estimated without bias from rows drawn with probabilities
+proportional to mass m_n times a preference; each stands for mass in inverse proportion to these.
 """
 
 import math

@@ -1,34 +1,21 @@
 """Scores that data would have had, had the weights not seen them.
 
-Weights fitted to few data per column separate the training labels better than others, and a link
-fitted to training scores is overconfident. So links are fitted to leave-one-out scores, by one
-Newton step from the fit:
+Weights fitted to few data per column separate the training labels too well, and a link fitted to
+training scores is overconfident. So links are fitted to leave-one-out scores, by one Newton step,
 
     x_n - h_n s_n / (1 - h_n d_n),   h_n = z_n . H^-1 z_n,   H = sum_m d_m z_m z_m^T + 1/C,
 
 where s_n is the slope of the log probability of the label of n in the score, d_n its expected
 curvature, and inputs are centred. It is exact for a linear link and Gaussian noise.
 
-The centre is that of the data left, too. So the mean of the slopes, which is not zero where the
-link was fitted to other scores than these, moves no weights, and s_n stands for s_n less that mean.
-With the centre held it would move each score, and where columns outnumber rows all of them by more
-than they vary: the link would lose the base rate. (What is neglected is of the order 1/n.)
-
-A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
-:mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
-1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
-matrices of its weights and weighted curvatures, and H_g = Z_g H^-1 Z_g^T, its scores become
+        copies = weight = self._data.weight
 
     x_g - H_g (I - D H_g)^-1 W s_g = x_g - G G^T W s_g,   G = U V (I - Lambda)^-1/2,
 
-where U U^T = H_g and U^T D U = V Lambda V^T, a matrix no larger than the number of columns. Lambda
-is the share of what is known in each direction that only the group knows.
+where U U^T = H_g and U^T D U = V Lambda V^T, a matrix no larger than the number of columns.
 
-For sparse inputs with too many columns, see :mod:`bayesloss.learning.weights.sketched_leverages`.
-
-A costly H is formed anew only when curvatures have changed by a tenth. Until then
-h_n / (1 - h_n d_n), which a datum's own curvature does not affect (for groups G G^T), is scaled by
-the average rise of H. Extrapolated farther, rounds of links and weights would cycle.
+A costly H is formed anew only when curvatures have changed by a tenth. Until then its average rise
+scales h_n / (1 - h_n d_n), which a datum's own curvature does not affect, or G G^T.
 """
 
 import math
@@ -65,17 +52,13 @@ GroupFactors = list[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Influence:
-    """How a problem's data affect their own scores, as of one round.
-
-    ``shift`` is the scores less those without each datum; ``copies`` how many of its copies it is
-    left out with; ``leverage`` h_n / (1 - h_n d_n), or G. The curvatures are those in H.
-    """
+    """How a problem's data affect their own scores; the curvatures are those in H."""
 
     curvature: Float[Tensor, " n"]
     penalty_share: Float[Tensor, ""]
-    copies: Float[Tensor, " n"]
-    leverage: Float[Tensor, " n"] | GroupFactors
-    shift: Float[Tensor, " n"] | None = None
+    copies: Float[Tensor, " n"]  # of its own that a datum is left out with
+    leverage: Float[Tensor, " n"] | GroupFactors  # h_n / (1 - h_n d_n), or G
+    shift: Float[Tensor, " n"] | None = None  # the scores less those without each datum
 
 
 class LeaveOneOut:
@@ -131,14 +114,10 @@ class LeaveOneOut:
         self,
         slopes: Mapping[int, Slopes],
         before: Mapping[int, Influence] | None = None,
-        strength: Sequence[float] | None = None,
-        step: Sequence[float] | None = None,
+        strength: Sequence[float] | None = None,  # of the penalty at the last fit
+        step: Sequence[float] | None = None,  # the part of the way that scores went since
     ) -> dict[int, Influence]:
-        """How some problems' data affect their own scores; problems without curvature are left out.
-
-        Slopes are both labels' at the last fit, where the penalty counted ``strength[k]`` times;
-        since ``before``, scores and shifts went the part ``step[k]`` of the way.
-        """
+        """How data affect their own scores, by both labels' slopes, in problems with curvature."""
         known = dict(before or {})
         every = [1.0] * len(self._data.labels)
         strength, step = strength or every, step or every
@@ -189,7 +168,6 @@ class LeaveOneOut:
         return weight @ shape.abs_() + share * (total / former_total).log().abs()
 
     def _copies(self, known: Influence | None, labels: Tensor, slopes: Slopes) -> Tensor:
-        """How many of its copies a datum is left out with, of shape (n,)."""
         copies = weight = self._data.weight
         if known is not None:
             return known.copies
@@ -205,7 +183,6 @@ class LeaveOneOut:
         totals: Mapping[int, float],
         copies: Mapping[int, Tensor],
     ) -> dict[int, Influence]:
-        """H of some problems, and what it takes to leave data out, by one product with inputs."""
         roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
         shares = {k: self._ridge * root.square().sum() / len(root) for k, root in roots.items()}
         wider = len(self._centre) > _SKETCH
@@ -244,7 +221,6 @@ class LeaveOneOut:
         totals: Mapping[int, float],
         copies: Mapping[int, Tensor],
     ) -> dict[int, Influence]:
-        """The same where H has too many rows, from sparse inputs."""
         inputs, found = self._inputs, {}
         if not isinstance(inputs, SparseInputs):
             raise TypeError(f"expected sparse inputs, got {type(inputs).__name__}")
@@ -260,14 +236,12 @@ class LeaveOneOut:
     def _without_own(
         curvature: Tensor, share: Tensor, copies: Tensor, leverage: Tensor
     ) -> Influence:
-        """The influence by h_n, of shape (n,): h_n / (1 - h_n d_n)."""
         own = (copies * curvature).mul_(leverage).clamp_max_(_LARGEST)
         return Influence(curvature, share, copies, leverage.div_(own.neg_().add_(1)))
 
     def _group_factors(
         self, roots: Sequence[Tensor], curvatures: Sequence[Tensor]
     ) -> list[GroupFactors]:
-        """For each problem and each size of group: the groups' data, (B, m), and G, (B, m, r)."""
         width, every = len(roots[0]), torch.cat(list(roots), dim=1)
         offset = self._centre @ every
         shares = [(self._data.weight * curvature).sqrt() for curvature in curvatures]
@@ -294,7 +268,6 @@ class LeaveOneOut:
     def _squares(
         self, directions: Tensor, problems: int, largest: float, some: Tensor | None = None
     ) -> Tensor:
-        """The squared lengths of (some) centred inputs along directions (d, problems * any)."""
         rough = problems > 1 or self._preference is not None
         if rough and self._moderate and largest < _MODERATE:
             directions = directions.to(torch.float32)
@@ -302,11 +275,9 @@ class LeaveOneOut:
         return inputs.squared_lengths(directions, self._centre, problems)
 
     def _root(self, curvature: Tensor, total: float) -> Tensor:
-        """A matrix R with R R^T = H^-1, of shape (d, d), from curvatures and their weighted sum.
+        """A matrix R with R R^T = H^-1, from curvatures and their weighted sum.
 
-        On average the inverse from m sampled rows for d_eff weights is too large, as if the data's
-        part were smaller by the factor 1 - d_eff / m (Derezinski, Bartan, Pilanci and Mahoney
-        2020).
+        Sampling makes H^-1 too large on average (Derezinski, Bartan, Pilanci and Mahoney 2020).
         """
         mass, ridge = self._data.weight * curvature, self._ridge
         # A sample is seen in single precision where the penalty drowns that error, too.
@@ -341,7 +312,6 @@ class LeaveOneOut:
 
 
 def _by_size(groups: Int[Tensor, " n"]) -> list[Tensor]:
-    """The members of all groups of one size, of shape (B, m), for each size m."""
     order = groups.argsort(stable=True)
     sizes = groups.unique(return_counts=True)[1]
     members = order.split(sizes.tolist())
@@ -352,7 +322,6 @@ def _by_size(groups: Int[Tensor, " n"]) -> list[Tensor]:
 
 
 def _grouped(factors: GroupFactors, slopes: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """The products G G^T with the slopes of each group."""
     out = torch.zeros_like(slopes)
     for members, G in factors:
         out[members] = (G @ (G.mT @ slopes[members][:, :, None]))[:, :, 0]

@@ -1,11 +1,7 @@
 """Scores that are linear in the inputs, for problems that share them.
 
-x_nk = beta_k . (z_n - centre) + offset_k is the score of datum n for problem k, such as one against
-the rest, so that all scores are one matrix product. What is maximised is
-
-    mean_n log p(y_nk given x_nk) - (beta_k . beta_k) / (2 C n),
-
-along :mod:`~bayesloss.learning.weights.coordinates` in which all weights matter alike.
+x_nk = beta_k . (z_n - centre) + offset_k is the score of datum n for problem k, such as one class
+against the rest, so that all scores are one matrix product.
 """
 
 import math
@@ -33,20 +29,16 @@ Slopes: TypeAlias = Tensor | tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class LinearScores:
-    """The data of K problems, and the coordinates in which their weights are sought.
-
-    Labels are 0 or 1, ``ridge`` is the penalty on a mean, 1 / (C total), and each ``n_joint`` rows
-    of weights in turn make up one problem.
-    """
+    """The data of K problems, and the coordinates in which their weights are sought."""
 
     inputs: Inputs
-    labels: Shaped[Tensor, "k n"]
+    labels: Shaped[Tensor, "k n"]  # 0 or 1
     weight: Float[Tensor, " n"]
     total: float
-    ridge: float
+    ridge: float  # the penalty on a mean, 1 / (C total)
     centre: Float[Tensor, " d"]
     coordinates: Coordinates
-    n_joint: int = 1
+    n_joint: int = 1  # so many rows of weights in turn make up one problem
 
     @classmethod
     def of(
@@ -108,10 +100,7 @@ class LinearScores:
         )
 
     def adapted(self, curvature: Float[Tensor, "r n"]) -> "LinearScores":
-        """The same problems, in coordinates in which the Hessian of each is nearly the identity.
-
-        ``curvature`` has a row a problem; a joint one has another, for equal changes of all scores.
-        """
+        """In coordinates with Hessians near the identity, from curvatures (r = K + 1 if joint)."""
         preference = self.leverages if len(self.inputs) > _HESSIAN else None
         d = len(self.centre)
         roots = self.centre.new_empty((len(curvature), d + 1, d + 1))

@@ -4,25 +4,20 @@ With c the centre, d_n the data's weighted curvatures and r the penalty,
 
     h_n = (z_n - c) . H^-1 (z_n - c),   H = sum_n d_n (z_n - c) (z_n - c)^T + r I.
 
-The share u_n = d_n h_n of a datum in its own score is the n-th diagonal element of
-
-    P = A H^-1 A^T,   A = D^1/2 (Z - 1 c^T),
-
-between 0 and 1. Leaving out divides by 1 - u_n, so errors of a large u_n explode. The odds
-u_n / (1 - u_n) = d_n a_n have no such pole, because a_n is the leverage under the H of all other
-data; for orthogonal columns it would be near
+The share u_n = d_n h_n of a datum in its own score, between 0 and 1, is the n-th diagonal element
+of P = A H^-1 A^T, A = D^1/2 (Z - 1 c^T). Leaving out divides by 1 - u_n, so errors of a large u_n
+explode. The odds u_n / (1 - u_n) = d_n a_n have no such pole, because a_n is the leverage under the
+H of all other data; for orthogonal columns it would be near
 
     g_n = sum_j (z_nj - c_j)^2 / H_jj.
 
 So log a_n is modelled as log g_n plus a quadratic in it: a logistic regression of the u_n, with
 labels from vectors q of random signs (Hutchinson 1990). The mean of t_n = q_n (P q)_n is u_n, its
 variance at most u_n (1 - u_n), a binary label's. P q takes one solution of H x = A^T q, by
-conjugate gradients. If data are many, one q will do for three coefficients; if few, the spread of a
-row's labels over several shows what the formula misses.
+conjugate gradients. With few data, a row's labels over several q show what the formula misses.
 
-Errors of a_n: by chance, 1 to 3 per cent for all rows alike. By g_n in single rows, 1 to 2 where
-words are independent; 3 to 7 where 1,200 documents mix a few topics, r falling from 10 to 0.01; 4
-to 20 where each has one of five topics.
+Errors of a_n, in per cent: by chance 1 to 3; by g_n in single rows 1 to 2 where words are
+independent, 3 to 7 where 1,200 documents mix a few topics, 4 to 20 where each has one of five.
 """
 
 import math

@@ -4,8 +4,7 @@ The weights of problems k that share their inputs maximise, each for itself or a
 
     mean_n log p(y_nk given x_nk) - (beta_k . beta_k) / (2 C n),
 
-x the scores of :class:`~bayesloss.learning.weights.linear_scores.LinearScores`, by L-BFGS for all k
-together, along the data's coordinates.
+x the scores of ``linear_scores``, by L-BFGS for all k together, along the data's coordinates.
 """
 
 from collections.abc import Callable
@@ -30,17 +29,13 @@ LogProbability = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class WeightFit:
-    """Where a search for K rows of weights, which make up P problems, ended.
-
-    ``objective`` and ``start`` are in nats a datum, ``slope`` is the largest derivative in a
-    weight, and ``gain`` the rise that the expected curvature still promises.
-    """
+    """Where a search for K rows of weights, which make up P problems, ended; in nats a datum."""
 
     beta: Float[Tensor, "k d"]
     offset: Float[Tensor, " k"]
     objective: Float[Tensor, " p"]
-    slope: Float[Tensor, " p"]
-    gain: Float[Tensor, " p"]
+    slope: Float[Tensor, " p"]  # the largest derivative in a weight
+    gain: Float[Tensor, " p"]  # the rise that the expected curvature still promises
     scores: Float[Tensor, "k n"]
     start: Float[Tensor, " p"]
     n_iter: int
@@ -62,10 +57,9 @@ def maximise_weights(
     scores: Float[Tensor, "k n"] | None = None,
     strength: Float[Tensor, " k"] | None = None,
 ) -> WeightFit:
-    """Raise the penalised likelihood of every problem until slopes and gains are below tol.
+    """Raise each problem's penalised likelihood until slopes and gains are below tol.
 
-    Problems have memories and steps of their own, and share the two passes over the inputs that an
-    iteration takes. ``scores`` are those at the start; ``strength`` multiplies the penalty.
+    ``scores`` are those at the start, and ``strength`` multiplies the penalty.
     """
     search = _Search(data, log_probability, free_offset, strength)
     at = search.evaluate(beta, offset, data.scores(beta, offset) if scores is None else scores)
@@ -103,8 +97,6 @@ def maximise_weights(
 
 @dataclass
 class _Point:
-    """Weights and offsets with their scores, weighted slopes, (K, n), and objectives, (P,)."""
-
     beta: Tensor
     offset: Tensor
     scores: Tensor
@@ -150,7 +142,6 @@ class _Search:
         return along, slope, 0.5 * along.square().sum(1)
 
     def rows_of(self, problems: Tensor) -> Tensor:
-        """The rows of weights that make up some problems."""
         numbers = torch.arange(self._joint, device=problems.device)
         return (problems[:, None] * self._joint + numbers).flatten()
 
