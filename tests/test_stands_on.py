@@ -58,7 +58,7 @@ def test_what_a_failing_test_says(tmp_path):
     assert "eq. (8)" in lines["priors.ISGP"]
     # What raised, who called it, and what the test called.
     heads = [line.partition(":")[0] for line in refused]
-    assert heads[:2] == ["raised in log_joint.check_data", "called by log_joint.LogJoint.of"]
+    assert heads[:2] == ["log_joint.check_data", "log_joint.LogJoint.of"]
     assert "laplace.laplace" in heads[2:]
     assert "2 failed, 1 passed" in said
 

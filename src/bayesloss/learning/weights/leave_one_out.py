@@ -8,7 +8,15 @@ training scores is overconfident. So links are fitted to leave-one-out scores, b
 where s_n is the slope of the log probability of the label of n in the score, d_n its expected
 curvature, and inputs are centred. It is exact for a linear link and Gaussian noise.
 
-        copies = weight = self._data.weight
+The centre is that of the data left, too. So the mean of the slopes, which is not zero where the
+link was fitted to other scores than these, moves no weights, and s_n stands for s_n less that mean.
+With the centre held it would move each score, and where columns outnumber rows all of them by more
+than they vary: the link would lose the base rate. (What is neglected is of the order 1/n.)
+
+A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
+:mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
+1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
+matrices of its weights and weighted curvatures, and H_g = Z_g H^-1 Z_g^T, its scores become
 
     x_g - H_g (I - D H_g)^-1 W s_g = x_g - G G^T W s_g,   G = U V (I - Lambda)^-1/2,
 
