@@ -176,14 +176,14 @@ class LeaveOneOut:
         return weight @ shape.abs_() + share * (total / former_total).log().abs()
 
     def _copies(self, known: Influence | None, labels: Tensor, slopes: Slopes) -> Tensor:
-        copies = weight = self._data.weight
+        weight = self._data.weight
         if known is not None:
             return known.copies
-        if self._equal_rows is not None:
-            p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
-            rho = agreement(self._equal_rows, labels, weight, p * (1 - p), self._n_different)
-            copies = torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
-        return copies
+        if self._equal_rows is None:
+            return weight
+        p = -slopes[0] / (slopes[1] - slopes[0])  # the probability with a mean slope of zero
+        rho = agreement(self._equal_rows, labels, weight, p * (1 - p), self._n_different)
+        return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
     def _form(
         self,
