@@ -274,8 +274,8 @@ class TestSettles:
         X, y = load_digits(return_X_y=True)
         rows = np.random.default_rng(0).permutation(len(y))[:139]
         X, y = X[rows] / 16, y[rows] == 1
-        with pytest.warns(ConvergenceWarning, match="raise max_iter=20, "):
-            LinkgisticClassifier(max_iter=20).fit(X, y)
+        with pytest.warns(ConvergenceWarning, match="raise max_iter=4, "):
+            LinkgisticClassifier(max_iter=4).fit(X, y)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             LinkgisticClassifier(max_iter=100).fit(X, y)
