@@ -11,7 +11,8 @@ curvature, and inputs are centred. It is exact for a linear link and Gaussian no
 The centre is that of the data left, too. So the mean of the slopes, which is not zero where the
 link was fitted to other scores than these, moves no weights, and s_n stands for s_n less that mean.
 With the centre held it would move each score, and where columns outnumber rows all of them by more
-than they vary: the link would lose the base rate. (What is neglected is of the order 1/n.)
+than they vary: the link would lose the base rate. (What the others' slopes feel of the centre's
+move, by x_n / (n - 1), is neglected.)
 
 A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
 :mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only

@@ -63,7 +63,6 @@ def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.Dat
     for row in rows:
         rest = np.arange(len(problem.X)) != row
         other = linear_data(problem.X[rest], problem.y[rest], C)
-        other = replace(other, centre=data.centre)  # the link is held where it is
         alone.append(float(data.scores(_best(other, table, beta)[None])[0, row]))
     columns = {"score": scores, "one step": _one_step(data, table, scores)}
     table_of = {name: values[list(rows)].numpy() for name, values in columns.items()}

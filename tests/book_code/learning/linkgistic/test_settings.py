@@ -29,7 +29,10 @@ def test_c_is_the_filled_part():
         for found in (by_hand(C=10.0, c=0.3 / reach(SMALL, 10.0))[0], model)
     )
     error = np.log(p / q).std(ddof=1) / np.sqrt(len(p))
-    assert table.loc[0.6].tolist() == pytest.approx([loss, accuracy, model.n_iter_, error])
+    assert table.loc[0.6].tolist() == pytest.approx(
+        [loss, accuracy, page.evidence_of(model), model.n_iter_, error]
+    )
+    assert page.evidence_of(model) == model.history_["log_evidence"][-1, 0]
     assert table.loc[0.3, "+-"] == 0
     assert table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
 
