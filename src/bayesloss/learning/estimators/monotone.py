@@ -259,11 +259,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         features, target = validate_data(
             self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
-        y, x = np.asarray(target, dtype=np.float64), self._one_feature(features)
-        if sample_weight is None:
-            return Rows(x, y, np.broadcast_to(1.0, len(x)))  # no memory for each
-        weight = check_weights(sample_weight, x)
-        return Rows(x, y, weight).some(weight > 0)
+        y = np.asarray(target, dtype=np.float64)
+        if sample_weight is None:  # no memory for each
+            return Rows(self._one_feature(features), y, np.broadcast_to(1.0, len(y)))
+        weight = check_weights(sample_weight, features)
+        return Rows(self._one_feature(features), y, weight).some(weight > 0)
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
