@@ -16,7 +16,7 @@ from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.sources.grid import grid_size
+from bayesloss.learning.sources.priors import grid_size
 from bayesloss_book.data import DataError, load_images
 
 N_BASIS, N_DRAWS = 64, 64

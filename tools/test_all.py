@@ -22,7 +22,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-n", "2", "--benchmark-disable"]
 # Part, and its command. Tests that wait for each other's worker are handed over: the browser's lie
 # side by side. `loadfile` keeps the cells of one notebook with one kernel.
 PARTS = {
-    "rules": [sys.executable, "-m", "ruff", "check", "."],
+    "rules": [sys.executable, "-m", "ruff", "check", "--no-cache", "."],
     "format": [sys.executable, "-m", "ruff", "format", "--check", "."],
     "types": [sys.executable, "-m", "mypy"],
     "book": ["make", "--no-print-directory", "book"],
