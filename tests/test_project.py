@@ -567,4 +567,4 @@ def test_documented_defaults_are_the_defaults():
             for name, value in told:
                 assert defaults[name] == ast.literal_eval(value), f"{node.name}: default of {name}"
                 agree.append(name)
-    assert len(agree) > 60
+    assert len(agree) >= 60

@@ -4,17 +4,19 @@ Among Gaussians q = N(m, S) find the one with the highest lower bound on the evi
 
     L(q) = E_q[log p(D | nu)] - KL(q || prior)  <=  log p(D).
 
-The first term is a function of each nu's mean and variance (``LogJoint.moments``), with derivatives
-s_n by the mean and -w_n / 2 by the variance. With V, P, A and K as in ``priors``, slopes the
-derivative of nu at m and G = features P, by Bonnet's and Price's theorems
+The first term depends on each nu's mean and variance (``LogJoint.moments``), with derivatives s_n
+by the mean and -w_n / 2 by the variance, and with labels on the rest of its law, too
+(``source_law``). With V, P, A and K as in ``priors``, slopes the derivative of nu at m and
+G = features P, by Bonnet's and Price's theorems
 
     dL/dm = E_q[grad log p(D, Gamma)],
     E_q[grad] = slopes^T s - 2 V^T diag(G^T w slopes S V^T) - precision (m - location),
     dL/dS = (S^-1 - E_q[H]) / 2,
     E_q[H] = precision + slopes^T w slopes - curvature(features^T s) + 4 V^T ((G^T w G) o K) V,
 
-the Hessian (11) and a last, new term. In q's metric the gradient (S E_q[grad], S^-1 -> E_q[H]) is a
-Newton step, corrected as in L-BFGS for how E_q[H] changes; backtracking makes every step an ascent.
+the Hessian (11) and a last, new term, to which labels add what the shape of their laws does. In q's
+metric the gradient (S E_q[grad], S^-1 -> E_q[H]) is a Newton step, corrected as in L-BFGS for how
+E_q[H] changes; backtracking makes every step an ascent.
 
 If the ISGP's posterior has a twin at -w, q is half N(m, S), half its mirror image. Its entropy
 grows by at least what a draw's w tells of its half: with delta = w^T S_ww^-1 w, the information of
@@ -25,27 +27,29 @@ a binary signal in Gaussian noise, between 0 and log 2,
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.interpolate import make_interp_spline
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
 from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.inference.likelihoods import Likelihood, normal_average
+from bayesloss.learning.inference.likelihoods import Bernoulli, Likelihood, normal_average
 from bayesloss.learning.inference.log_joint import LogJoint, Matrix, Rows, Scalar, Vector
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss.learning.sources.source_law import SourceLaw, functionals
+from bayesloss.proper_losses import LogLoss
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.warnings import warn_caller
-
-Expectation = Literal["bound", "normal"]
 
 _SETTLED = 1e-6  # nats that the next step would gain
 _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
 _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
+_ROWS = 64  # that stand for many labels
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
 
 
@@ -59,32 +63,96 @@ class Trial:
     slopes: Float[Tensor, "n D"]  # the derivative of nu at m
     s: Rows  # the expected log likelihood's derivatives by the means,
     w: Rows  # and -2 times those by the variances
+    pull: Vector  # what the laws' shape adds to the gradient by m,
+    bend: Matrix  # and to -2 times that by S
     apart: Vector  # S_ww^-1 w, and 0 for nu_0; zero where the prior has no twins
     twin_slope: Scalar  # the derivative of T(delta)
     value: Scalar  # L in nats
 
 
+def representatives(joint: LogJoint) -> tuple[Int[Tensor, " k"], Float[Tensor, " k"]]:
+    """A few rows, and what a sum over all data of a smooth function of x weighs each with.
+
+    The function is a cubic spline through these rows, and the prior mean of nu stands for x.
+    """
+    prior, data = joint.prior, joint.data
+    spread = prior.precision.rsqrt().diag()
+    x = (data.features @ prior.mean_coefficients(prior.location, spread)).cpu().numpy()
+    places, index = np.unique(x, return_index=True)
+    if len(places) > _ROWS:  # half of them by quantiles, half by the range
+        share = np.linspace(0, 1, len(places)) + (places - places[0]) / (places[-1] - places[0])
+        kept = np.unique(np.searchsorted(share, np.linspace(0, share[-1], _ROWS)))
+        places, index = places[kept], index[kept]
+        weight = data.weights.cpu().numpy() @ make_interp_spline(places, np.eye(len(places)))(x)
+    else:
+        weight = np.bincount(np.searchsorted(places, x), data.weights.cpu().numpy())
+    return torch.from_numpy(index), torch.from_numpy(weight)
+
+
 class GaussianBound:
     """The lower bound L as a function of m and S, with its derivatives."""
 
-    def __init__(self, joint: LogJoint, expectation: Expectation = "normal") -> None:
-        self.joint, self.expectation = joint, expectation
+    def __init__(self, joint: LogJoint) -> None:
+        self.joint = joint
         self.nodes, self.node_weights = (
             each.to(joint.data.features.device) for each in gauss_hermite(20)
         )
+        likelihood, prior = joint.likelihood, joint.prior
+        self.certain = isinstance(likelihood, Bernoulli) and isinstance(likelihood.loss, LogLoss)
+        if self.certain:
+            V = prior.quadratic_form()[0]
+            self.functionals = functionals(V, joint.squares, prior.precision)
+            self.rows, self.row_weights = representatives(joint)
 
     def __call__(self, m: Vector, precision: Matrix) -> Trial:
         """L at q = N(m, S), with S^-1 in units of the prior's precision."""
         root, slopes = self.joint.root(precision), self.joint.slopes(m)
         mean, variance = self.joint.moments(m, root, slopes)
+        variance = variance.clamp_min(_LEAST_VARIANCE)
+        if self.certain:
+            fit, *derivatives = self.by_laws(mean, variance, root, slopes)
+        else:
+            fit, *derivatives = self.by_moments(mean, variance)
+            derivatives += [torch.zeros_like(m), torch.zeros_like(root)]
+        twin, twin_slope, apart = self.twin(m, precision)
+        value = fit - self.joint.divergence(m, root) + twin
+        return Trial(m, precision, root, slopes, *derivatives, apart, twin_slope, value)
+
+    def by_moments(self, mean: Rows, variance: Rows) -> tuple[Scalar, Rows, Rows]:
+        """The expected log likelihood by each nu's mean and variance alone, with s and w."""
         with torch.enable_grad():
-            mean = mean.detach().requires_grad_()
-            variance = variance.detach().clamp_min(_LEAST_VARIANCE).requires_grad_()
+            mean, variance = (each.detach().requires_grad_() for each in (mean, variance))
             fit = self.fit(mean, variance)
             s, by_variance = torch.autograd.grad(fit, (mean, variance))
-        twin, twin_slope, apart = self.twin(m, precision)
-        value = fit.detach() - self.joint.divergence(m, root) + twin
-        return Trial(m, precision, root, slopes, s, -2 * by_variance, apart, twin_slope, value)
+        return fit.detach(), s, -2 * by_variance
+
+    def by_laws(
+        self, mean: Rows, variance: Rows, root: Matrix, slopes: Float[Tensor, "n D"]
+    ) -> tuple[Scalar, Rows, Rows, Vector, Matrix]:
+        """The same for labels, with pull and bend: as if nu were normal, and what is beyond."""
+        data, V = self.joint.data, self.joint.prior.quadratic_form()[0]
+        normal, zeros = SourceLaw.normal(mean, variance).expected_log_sigmoid(), 1 - data.targets
+        fit = data.weights @ (normal.value - zeros * mean)  # log sigma(-nu) = log sigma(nu) - nu
+        s, w = data.weights * (normal.by_mean - zeros), -2 * data.weights * normal.by_variance
+        rows, weight = self.rows, self.row_weights
+        G, J, directions = self.joint.squares[rows], slopes[rows], root.T @ self.functionals
+        directions = torch.linalg.qr(directions)[0]
+        law = SourceLaw.of((mean[rows], variance[rows]), J @ root, G, V @ root, directions)
+        found = law.expected_log_sigmoid()
+        fit = fit + weight @ (found.value - normal.value[rows])
+        s = s.index_add(0, rows, weight * (found.by_mean - normal.by_mean[rows]))
+        w = w.index_add(0, rows, -2 * weight * (found.by_variance - normal.by_variance[rows]))
+        by_g, by_M = weight[:, None] * found.by_g, weight[:, None, None] * found.by_M
+        # In q's metric m moves by R a and R to R (1 + E): g moves by 2 M a + E g, M by E M + M E.
+        within = V @ root @ directions
+        pull = 2 * V.T @ (G * (by_g @ within.T)).sum(dim=0)
+        inner = (G.T @ by_M.flatten(1)).view(len(G.T), *by_M.shape[1:])
+        inner = (within[:, None] @ inner)[:, 0]  # sum_n diag(G_n) V R B by_M_n
+        back = torch.linalg.solve_triangular(root.T, directions, upper=False)
+        # Beyond the directions M is nothing, but it turns towards what g is there.
+        turned = 2 * J.T @ by_g - back @ ((J @ root @ directions).T @ by_g)
+        bend = -(turned + 2 * V.T @ inner) @ back.T
+        return fit, s, w, pull, 0.5 * (bend + bend.T)
 
     def twin(self, m: Vector, precision: Matrix) -> tuple[Scalar, Scalar, Vector]:
         """The bound T, its derivative by delta, and the vector S_ww^-1 w."""
@@ -101,16 +169,10 @@ class GaussianBound:
         return share, slope, torch.nn.functional.pad(scale * apart, (0, 1))
 
     def fit(self, mean: Rows, variance: Rows) -> Scalar:
-        """The expected log likelihood in nats; a ValueError if it has no bound to give."""
+        """The expected log likelihood in nats: exact, or else as if nu were normal."""
         likelihood, data = self.joint.likelihood, self.joint.data
-        if self.expectation == "bound" or likelihood.exact_expectation:
-            fit = likelihood.expected_log_density(mean, variance, data)
-            if fit is None:
-                raise ValueError(
-                    f'no bound is known for {likelihood!r}: expected expectation="normal", got '
-                    '"bound"'
-                )
-            return fit
+        if likelihood.exact_expectation:
+            return likelihood.expected_log_density(mean, variance, data)
         return normal_average(likelihood, mean, variance, data, 20)
 
     def derivatives(self, q: Trial) -> tuple[Vector, Matrix]:
@@ -126,7 +188,7 @@ class GaussianBound:
         hessian = torch.diag(prior.precision) + q.slopes.T @ weighted + V.T @ inner @ V
         # The twin's share: d delta / dm = 2 S_ww^-1 w, d delta / dS_ww = -(S_ww^-1 w)(...)^T.
         pull = 2 * q.twin_slope * q.apart
-        return gradient + pull, hessian + torch.outer(pull, q.apart)
+        return gradient + q.pull + pull, hessian + q.bend + torch.outer(pull, q.apart)
 
 
 def variational(
@@ -137,7 +199,6 @@ def variational(
     *,
     sample_weight: Tensor | None = None,
     start: Tensor | None = None,
-    expectation: Expectation = "normal",
     max_iter: int = 200,
 ) -> Posterior:
     """Approximate the posterior of Gamma by the Gaussian with the highest bound on the evidence.
@@ -150,26 +211,22 @@ def variational(
     prior, likelihood, x, y, sample_weight, start
         As for :func:`~bayesloss.learning.inference.laplace.laplace`, at whose mode the search
         begins.
-    expectation : {"normal", "bound"}, default="normal"
-        How the log likelihood is averaged over nu(x_n); exact under Gaussian noise. "normal" takes
-        nu(x_n) for normal with its exact mean and variance: accurate, but no bound. "bound" uses
-        ``expected_log_density``, for labels and the log loss Jaakkola and Jordan's lower bound,
-        whose Gaussian is too narrow.
     max_iter : int, default=200
         The most steps of Newton's method, and then of this one.
 
     Returns
     -------
     Posterior
-        With m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L,
-        ``evidence_bound`` a bound in any case, by ``expected_log_density`` unless L is one, or NaN;
-        both include the twin. ``least_curvature`` is that of E_q[H], and ``n_iter`` counts the
-        steps after Newton's.
+        With m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L with the
+        twin, a bound under Gaussian noise and for labels with the log loss; other likelihoods are
+        averaged as if nu(x_n) were normal. ``evidence_bound`` is a bound in any case, by
+        ``expected_log_density``, or NaN. ``least_curvature`` is that of E_q[H], and ``n_iter``
+        counts the steps after Newton's.
 
     Raises
     ------
     ValueError
-        As for ``laplace``; or if the expectation is unknown, by name or to the likelihood.
+        As for ``laplace``.
 
     Examples
     --------
@@ -180,11 +237,9 @@ def variational(
     >>> variational(*problem).log_evidence > laplace(*problem).evidence_bound
     True
     """
-    if expectation not in get_args(Expectation):
-        raise ValueError(f"expected an expectation of {get_args(Expectation)}, got {expectation!r}")
     joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
-    posterior, trouble = maximise_bound(GaussianBound(joint, expectation), mode, max_iter)
+    posterior, trouble = maximise_bound(GaussianBound(joint), mode, max_iter)
     if trouble:
         warn_caller(f"{trouble}; raise max_iter={max_iter} or begin elsewhere", ConvergenceWarning)
     return posterior
@@ -206,9 +261,11 @@ def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tup
         trouble = f"the bound did not settle in {n_iter} steps: the next would gain {gain:.2g} nats"
     elif bend <= 0:
         trouble = f"the bound settled on a saddle: its last step found a curvature of {bend:.2g}"
-    moments = joint.moments(q.m, q.root, q.slopes)
-    certain = joint.likelihood.expected_log_density(*moments, joint.data)
-    share = math.nan if certain is None else float(certain - bound.fit(*moments))
+    share = 0.0
+    if not bound.certain:
+        moments = joint.moments(q.m, q.root, q.slopes)
+        certain = joint.likelihood.expected_log_density(*moments, joint.data)
+        share = math.nan if certain is None else float(certain - bound.fit(*moments))
     posterior = Posterior(
         prior=joint.prior,
         likelihood=joint.likelihood,

@@ -35,13 +35,9 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.inference.variational import (
-    Expectation,
-    GaussianBound,
-    Trial,
-    maximise_bound,
-)
+from bayesloss.learning.inference.variational import Trial, maximise_bound
 from bayesloss.learning.sources.priors import SourcePrior
+from bayesloss_book.gaussian_bounds import NormalBound
 
 _DRAWS = 256  # over which the log utility is averaged under a Gaussian
 
@@ -85,13 +81,13 @@ class TiltedJoint(LogJoint):
         return gradient + pull, hessian - bent
 
 
-class TiltedBound(GaussianBound):
+class TiltedBound(NormalBound):
     """The bound L plus the mean of the log utility, as a function of a Gaussian's m and S."""
 
     joint: TiltedJoint
 
-    def __init__(self, joint: TiltedJoint, expectation: Expectation = "normal") -> None:
-        super().__init__(joint, expectation)
+    def __init__(self, joint: TiltedJoint) -> None:
+        super().__init__(joint)
         self.draws = even_normals(_DRAWS, len(joint.prior.location))
 
     def __call__(self, m: Tensor, precision: Tensor) -> Trial:

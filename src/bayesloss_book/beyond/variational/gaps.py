@@ -78,7 +78,7 @@ def measure(
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     generator = torch.Generator().manual_seed(seed)
     starts = torch.cat([prior.start(x)[None], prior.sample(40, generator)])
-    found = gaussians(joint, x, y, starts, "normal")
+    found = gaussians(joint, x, y, starts, "exact")
     out: dict[str, float] = {"n_modes": len(found), "bound": found[0].log_evidence}
     sums, errors = [], []
     for k, q in enumerate(found):

@@ -26,7 +26,7 @@ from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.inference.variational import Expectation, variational
+from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
     batched_log_likelihood,
@@ -75,7 +75,7 @@ class Jumper:
 
 
 def gaussians(
-    joint: LogJoint, x: Tensor, y: Tensor, starts: Tensor, expectation: Expectation
+    joint: LogJoint, x: Tensor, y: Tensor, starts: Tensor, method: str
 ) -> list[Posterior]:
     """The variational Gaussians that Newton's searches from the starts lead to, the best first.
 
@@ -87,7 +87,7 @@ def gaussians(
         if mode.converged:
             found.setdefault(round(float(joint(mode.Gamma)), 3), mode.Gamma)
     fits = [
-        variational(joint.prior, joint.likelihood, x, y, start=Gamma, expectation=expectation)
+        best_gaussian(method, joint.prior, joint.likelihood, x, y, Gamma)
         for Gamma in found.values()
     ]
     fits.sort(key=lambda fit: -fit.log_evidence)
@@ -257,9 +257,7 @@ def measure(
     ends = annealed.points[torch.multinomial(annealed.weights, 40, True, generator=generator)]
     ends = prior.location + prior.precision.rsqrt() * ends
     searches = torch.cat([prior.start(x)[None], prior.sample(40, generator), ends])
-    found = gaussians(
-        joint, x, y, searches, "bound" if isinstance(likelihood, Gaussian) else "normal"
-    )
+    found = gaussians(joint, x, y, searches, "normal")
     mixture = jumper(found)
     for target in (0.8, 0.98):  # smaller steps where the first ones diverge and chains get stuck
         Gamma, went = nuts(
