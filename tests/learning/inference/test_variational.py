@@ -287,6 +287,19 @@ class TestManyLabels:
         torch.testing.assert_close(few.pull, every.pull, rtol=0, atol=1e-5 * n)
         torch.testing.assert_close(few.bend, every.bend, rtol=0, atol=1e-5 * n)
 
+    def test_clusters(self, monkeypatch):
+        """Inputs that all but coincide, and a few far away."""
+        generator = np.random.default_rng(4)
+        x = np.concatenate([0.3 + 1e-9 * generator.normal(size=150), [-0.9, -0.5, 0.8]])
+        x, y = torch.from_numpy(x), torch.from_numpy((generator.random(153) < 0.6).astype(float))
+        joint = joint_of(PRIORS["isgp"], Bernoulli(), x, y)
+        m, precision = any_gaussian(PRIORS["isgp"])
+        few = GaussianBound(joint)(0.5 * m, precision)
+        monkeypatch.setattr(inference, "_ROWS", 153)
+        every = GaussianBound(joint)(0.5 * m, precision)
+        assert float(few.value) == pytest.approx(float(every.value), abs=1e-6 * 153)
+        assert variational(PRIORS["isgp"], Bernoulli(), x, y).converged
+
     def test_equal_inputs_and_weights_count(self):
         prior, (x, y) = PRIORS["isgp"], labels(20, seed=1)
         twice = torch.cat([x, x]), torch.cat([y, y])

@@ -49,7 +49,8 @@ from bayesloss.warnings import warn_caller
 _SETTLED = 1e-6  # nats that the next step would gain
 _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
 _LEAST_STEP = 1e-6  # shorter ones are lost to rounding
-_ROWS = 64  # that stand for many labels
+_ROWS = 64  # that stand for many labels,
+_FINEST = 1000  # which part of their range the closest are apart
 _LEAST_VARIANCE = 1e-12  # of a nu, in its squared units
 
 
@@ -79,11 +80,13 @@ def representatives(joint: LogJoint) -> tuple[Int[Tensor, " k"], Float[Tensor, "
     spread = prior.precision.rsqrt().diag()
     x = (data.features @ prior.mean_coefficients(prior.location, spread)).cpu().numpy()
     places, index = np.unique(x, return_index=True)
-    if len(places) > _ROWS:  # half of them by quantiles, half by the range
-        share = np.linspace(0, 1, len(places)) + (places - places[0]) / (places[-1] - places[0])
-        kept = np.unique(np.searchsorted(share, np.linspace(0, share[-1], _ROWS)))
-        places, index = places[kept], index[kept]
-        weight = data.weights.cpu().numpy() @ make_interp_spline(places, np.eye(len(places)))(x)
+    if len(places) > _ROWS:  # half of them by quantiles, half by the range, and none too close
+        at = (places - places[0]) / (places[-1] - places[0])
+        share = at + np.linspace(0, 1, len(at))
+        kept = np.unique(np.searchsorted(share, np.linspace(0, 2, _ROWS)))
+        kept = kept[np.unique((_FINEST * at[kept]).round(), return_index=True)[1]]
+        spline = make_interp_spline(places[kept], np.eye(len(kept)), k=min(3, len(kept) - 1))
+        index, weight = index[kept], data.weights.cpu().numpy() @ spline(x)
     else:
         weight = np.bincount(np.searchsorted(places, x), data.weights.cpu().numpy())
     return torch.from_numpy(index), torch.from_numpy(weight)
@@ -110,13 +113,13 @@ class GaussianBound:
         mean, variance = self.joint.moments(m, root, slopes)
         variance = variance.clamp_min(_LEAST_VARIANCE)
         if self.certain:
-            fit, *derivatives = self.by_laws(mean, variance, root, slopes)
+            fit, s, w, pull, bend = self.by_laws(mean, variance, root, slopes)
         else:
-            fit, *derivatives = self.by_moments(mean, variance)
-            derivatives += [torch.zeros_like(m), torch.zeros_like(root)]
+            fit, s, w = self.by_moments(mean, variance)
+            pull, bend = torch.zeros_like(m), torch.zeros_like(root)
         twin, twin_slope, apart = self.twin(m, precision)
         value = fit - self.joint.divergence(m, root) + twin
-        return Trial(m, precision, root, slopes, *derivatives, apart, twin_slope, value)
+        return Trial(m, precision, root, slopes, s, w, pull, bend, apart, twin_slope, value)
 
     def by_moments(self, mean: Rows, variance: Rows) -> tuple[Scalar, Rows, Rows]:
         """The expected log likelihood by each nu's mean and variance alone, with s and w."""

@@ -95,11 +95,12 @@ class SourceLaw:
         n_nodes = 10 + 3.5 * self.mean.abs() + 5 * self.variance.sqrt()
         n_nodes = (8 * (n_nodes / 8).ceil()).clamp_max(_NODES).int()
         order = n_nodes.argsort()
-        parts = [self._expected(rows, int(n_nodes[rows[-1]])) for rows in order.split(_ROWS)]
+        parts = [self.by_nodes(rows, int(n_nodes[rows[-1]])) for rows in order.split(_ROWS)]
         back = order.argsort()
         return Expectation(*(torch.cat(each)[back] for each in zip(*parts, strict=True)))
 
-    def _expected(self, rows: Int[Tensor, " k"], n_nodes: int) -> Expectation:
+    def by_nodes(self, rows: Int[Tensor, " k"], n_nodes: int) -> Expectation:
+        """The same at some points, by so many nodes."""
         mean, variance = self.mean[rows], self.variance[rows]
         axes, l, lam = self.axes[rows], self.l[rows, None], self.eigenvalues[rows, None]
         # Nodes at the scale of 1 / nu near zero, and wider apart beyond.

@@ -12,7 +12,8 @@ from bayesloss_book.source_problems import TASKS, grid
 
 STYLES = {
     "laplace": (COLOURS["GP"], "s", "--"),
-    "normal": (COLOURS["ISGP"], "o", "-"),
+    "exact": (COLOURS["ISGP"], "o", "-"),
+    "normal": (COLOURS["PAVA"], "^", "-."),
     "bound": (COLOURS["bound"], "D", ":"),
 }
 _SMALL = 12  # points of text: to be read on a phone
@@ -32,7 +33,7 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
         mean = truth[[f"mean_{i}" for i in names]].to_numpy(float)
         axis.plot(x, mean, color="black", linewidth=1.6, label="exact mean")
         axis.fill_between(x, low, high, color=COLOURS["Linear"], alpha=0.35, linewidth=0)
-        for method in ("laplace", "normal"):
+        for method in ("laplace", "exact"):
             colour, _, line = STYLES[method]
             row = _row(fits, {**here, "method": method})
             mean, sd = (row[[f"{c}_{i}" for i in names]].to_numpy(float) for c in ("mean", "sd"))
@@ -57,9 +58,10 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
         part = table.loc[task]
         _dots(axis, part, "laplace", "gap_bound", "Laplace's bound", COLOURS["accent"], "X", -0.16)
         if task == "classification":
-            _dots(axis, part, "bound", "gap", METHODS["bound"], *STYLES["bound"][:2], -0.05)
-        _dots(axis, part, "laplace", "gap", "Laplace's evidence", *STYLES["laplace"][:2], 0.05)
-        _dots(axis, part, "normal", "gap", "variational", *STYLES["normal"][:2], 0.16)
+            _dots(axis, part, "bound", "gap", METHODS["bound"], *STYLES["bound"][:2], -0.08)
+            _dots(axis, part, "normal", "gap", METHODS["normal"], *STYLES["normal"][:2], 0.0)
+        _dots(axis, part, "laplace", "gap", "Laplace's evidence", *STYLES["laplace"][:2], 0.08)
+        _dots(axis, part, "exact", "gap", "variational", *STYLES["exact"][:2], 0.16)
         axis.axhline(0, color="black", linewidth=1)
         axis.axhspan(0, 0.5, color=COLOURS["Linear"], alpha=0.25, linewidth=0)
         axis.set_yscale("symlog", linthresh=1)
@@ -110,7 +112,7 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
     edges = np.linspace(0, 100, 11)
     for row, task in zip(axes, TASKS, strict=True):
         for axis, side in zip(row, ("left", "right"), strict=True):
-            for method in ("laplace", "normal"):
+            for method in ("laplace", "exact"):
                 colour, _, line = STYLES[method]
                 part = ranks[(ranks["task"] == task) & (ranks["method"] == method)]
                 counts, _ = np.histogram(part[f"rank_{side}"], edges)

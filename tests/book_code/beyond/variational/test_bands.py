@@ -30,7 +30,7 @@ def test_stored_bands():
     assert len(stored) == len(bands.cells())
     assert stored["converged"].mean() > 0.99
     counts = stored.groupby(["task", "method"]).size()
-    assert counts["regression", "normal"] == counts["classification", "normal"] == 400
+    assert counts["regression", "normal"] == counts["classification", "exact"] == 400
     assert not any(
         "dirty" in run["commit"] for run in load_provenance(RESULTS, "variational_bands")["runs"]
     )
