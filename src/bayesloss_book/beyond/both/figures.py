@@ -14,7 +14,8 @@ from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import ISGP
-from bayesloss_book.beyond.both.mixture import turning_scores
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SquareLoss
+from bayesloss_book.beyond.both.mixture import excess_risks, turning_scores
 from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
 from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
@@ -79,6 +80,28 @@ def draw_links(here: Live, threshold: float) -> Figure:
         axis.plot(at, torch.full_like(at, y), "|", color=COLOURS["data"], markersize=12)
     axis.set(xlabel="score $x$", ylabel="probability of yes", ylim=(-0.04, 1.04))
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
+
+
+def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
+    """The excess risk of deciding with q by threshold, and what each proper loss weighs it with.
+
+    Over log odds the log loss weighs all thresholds alike, so that the area is the KL divergence.
+    """
+    figure, axes = subplots(2, 1, figsize=(6.6, 5.6), sharex=True, height_ratios=(3, 2))
+    log_odds = np.linspace(-6, 6, 1201)
+    t = 1 / (1 + np.exp(-log_odds))
+    excess = 1000 * excess_risks(p, q, t)
+    axes[0].fill_between(log_odds, excess, color=COLOURS["ISGP"], alpha=0.3, linewidth=0)
+    axes[0].plot(log_odds, excess, color=COLOURS["ISGP"])
+    axes[0].set(ylabel="excess risk of deciding\nwith $q$, thousandths", ylim=(0, None))
+    losses = {"log loss": LogLoss(), "Matsushita's": MatsushitaLoss(), "square loss": SquareLoss()}
+    for (name, loss), line in zip(losses.items(), ("-", "--", ":"), strict=True):
+        axes[1].plot(log_odds, loss.weight(t) * t * (1 - t), line, color="black", label=name)
+    axes[1].set(xlabel="costs, a false yes : a missed one", ylabel="weight a unit\nof log odds")
+    ticks = {"1:99": -4.6, "1:19": -2.94, "1:4": -1.39, "1:1": 0.0, "4:1": 1.39, "19:1": 2.94}
+    axes[1].set_xticks([*ticks.values(), 4.6], [*ticks, "99:1"])
+    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure
 
 

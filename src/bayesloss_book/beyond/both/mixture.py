@@ -7,7 +7,12 @@ loss has w(t) = 1 / (t (1 - t)), so that w(t) dt is d logit(t). Under a link
 :math:`\nu(x_t) = \mathrm{logit}\, t`. Taken over scores instead of over t the weight is
 :math:`d\nu(x) = f(x)^2\, dx`: the square of W&N's Gaussian process is the density of cost pairs
 that turn at x.
+
+What one pair loses by deciding with q where p is right is LHG's excess risk (10). Added up with the
+weights it is the proper loss's divergence.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -18,6 +23,7 @@ from scipy.special import expit
 from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
+from bayesloss.proper_losses import ProperLoss
 
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
@@ -61,6 +67,54 @@ def turning_scores(
     log_odds = np.log(thresholds / (1 - thresholds))
     nu = prior.source(grid, Gamma).numpy()
     return np.array([np.interp(log_odds, row, grid.numpy()) for row in nu])
+
+
+def excess_risks(p: Tensor, q: Tensor, thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """LHG's excess risk (10) of deciding with q where p is right, by threshold: (T,).
+
+    The mean over targets, whose probabilities are p and q, (S,).
+    """
+    t = torch.from_numpy(thresholds)[:, None]
+    # A wrong decision costs what separates the two: |t (1 - p) - (1 - t) p|.
+    return (((p > t) != (q > t)) * (p - t).abs()).mean(dim=1).numpy()
+
+
+def added_up(loss: ProperLoss, p: float, q: float) -> float:
+    """The excess risks of one target, weighted by the loss and added up over thresholds."""
+
+    def density(log_odds: float) -> float:
+        t = np.array([expit(log_odds)])
+        excess = excess_risks(*torch.tensor([[p], [q]], dtype=torch.float64), t)
+        return float(excess[0] * loss.weight(t)[0] * t[0] * (1 - t[0]))
+
+    return _by_parts(density, p, q)
+
+
+def drawn_divergences(prior: ISGP, Gamma: Tensor, p: float, q: float) -> tuple[float, float]:
+    """The same where f^2 of a path is the weight over log odds; and the divergence of its loss.
+
+    The loss is that of :func:`by_scores` in which the score is the log odds itself.
+    """
+
+    def weight(log_odds: float) -> float:
+        return float(prior.derivative(torch.tensor([log_odds], dtype=torch.float64), Gamma)[0])
+
+    def density(log_odds: float) -> float:
+        t = np.array([expit(log_odds)])
+        excess = excess_risks(*torch.tensor([[p], [q]], dtype=torch.float64), t)
+        return float(excess[0]) * weight(log_odds)
+
+    ends = [float(np.log(each / (1 - each))) for each in (p, q)]
+    false_yes = quad(lambda z: expit(z) * weight(z), *ends, epsabs=1e-12)[0]
+    missed = quad(lambda z: (expit(z) - 1) * weight(z), *ends, epsabs=1e-12)[0]
+    return _by_parts(density, p, q), (1 - p) * false_yes + p * missed
+
+
+def _by_parts(density: Callable[[float], float], p: float, q: float) -> float:
+    """The integral over log odds, which jumps at p and q."""
+    low, high = sorted(float(np.log(each / (1 - each))) for each in (p, q))
+    parts = [(-_FAR, low), (low, high), (high, _FAR)]
+    return sum(quad(density, *part, epsabs=1e-12, epsrel=1e-12, limit=200)[0] for part in parts)
 
 
 def _source(prior: ISGP, Gamma: Tensor, score: float) -> float:
