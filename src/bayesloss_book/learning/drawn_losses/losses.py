@@ -218,7 +218,7 @@ def penalised_average(
     nu, slope = prior.source(x, Gamma).numpy(), prior.derivative(x, Gamma).numpy()
     pull = ((LOSSES["log"].inverse_link(nu) - (y + 1) / 2) * slope).mean(axis=0) / len(y)
     weight = C * len(y)
-    value = float(LOSSES["log"](y, nu).mean()) + beta @ beta / (2 * weight)
+    value = float(LOSSES["log"](y, nu).mean() + beta @ beta / (2 * weight))
     return value, X.T @ pull + beta / weight
 
 
