@@ -14,7 +14,7 @@ from bayesloss_book.ledger.falsify import FAULTS, digest, falsifiers, falsify, f
 BOOK = Path(__file__).resolve().parents[3] / "book"
 CELL = """
 half = 0.5 * whole
-check_statement("wn-lemma-1", {"two halves": (abs(2 * half - whole) < tolerance, "note")})
+check_statement("wn-remark-3-1", {"two halves": (abs(2 * half - whole) < tolerance, "note")})
 """
 # No single wrong value was found within the time of a search: what these compare are whole
 # decisions, signs and orders, or several values that go wrong together. None may be added.
@@ -68,18 +68,18 @@ def test_a_wrong_number_is_found():
     from bayesloss_book.ledger.checks import check_statement
 
     namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
-    found = falsify(CELL, namespace, {"wn-lemma-1": "holds"})
-    assert found == {"wn-lemma-1": ("2 * half", "1 % larger", "fails")}
+    found = falsify(CELL, namespace, {"wn-remark-3-1": "holds"})
+    assert found == {"wn-remark-3-1": ("2 * half", "1 % larger", "fails")}
 
 
 def test_a_check_that_cannot_fail_has_none():
     from bayesloss_book.ledger.checks import check_statement
 
     namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
-    cell = 'check_statement("wn-lemma-1", {"itself": (whole == whole, str(whole))})'
-    assert falsify(cell, namespace, {"wn-lemma-1": "holds"}) != {}  # one side is made wrong
-    cell = 'check_statement("wn-lemma-1", {"typed": (True, "surely")})'
-    assert falsify(cell, namespace, {"wn-lemma-1": "holds"}) == {}
+    cell = 'check_statement("wn-remark-3-1", {"itself": (whole == whole, str(whole))})'
+    assert falsify(cell, namespace, {"wn-remark-3-1": "holds"}) != {}  # one side is made wrong
+    cell = 'check_statement("wn-remark-3-1", {"typed": (True, "surely")})'
+    assert falsify(cell, namespace, {"wn-remark-3-1": "holds"}) == {}
 
 
 def test_a_tolerance_is_not_made_wrong():
@@ -116,6 +116,6 @@ def test_a_page_is_run_and_each_claim_falsified(tmp_path):
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), book / "page.ipynb")
     found = falsify_page("page", book)
-    assert list(found) == ["wn-lemma-1"]
-    assert found["wn-lemma-1"].cell == digest(CELL + "# a comment")
-    assert json.dumps(found["wn-lemma-1"]._asdict())
+    assert list(found) == ["wn-remark-3-1"]
+    assert found["wn-remark-3-1"].cell == digest(CELL + "# a comment")
+    assert json.dumps(found["wn-remark-3-1"]._asdict())

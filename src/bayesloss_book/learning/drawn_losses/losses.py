@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy.integrate import quad
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -177,26 +178,48 @@ def breast_cancer() -> tuple[Array, Array]:
     return model.decision_function(data.data), 2.0 * data.target - 1
 
 
-def average_losses(*, n_directions: int, n_paths: int, seed: int) -> tuple[float, Array, Array]:
-    """The log loss averaged over the prior, at the weights of a fixed link and at others.
+def starting_points(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
+    """How far starts for EM have come from zero weights to the least average over the prior.
 
-    At the weights of logistic regression on the breast-cancer data, and at weights of the same
-    length in random directions (far) and within a tenth of those (near).
+    One row a precision of the intercept, one column a start: the weights of logistic regression on
+    the breast-cancer data, and of other fits, brought to the same length. The average of the log
+    loss has the penalty that they were fitted with; 1 is its minimum, 0 what zero weights have.
     """
     data = load_breast_cancer()
     X, y = StandardScaler().fit_transform(data.data), 2.0 * data.target - 1
-    fixed = LogisticRegression(C=0.001).fit(X, y).coef_[0]
-    length, rng = np.linalg.norm(fixed), np.random.default_rng(seed)
-    prior = make_prior(c=0.25 / float(np.abs(X).max() * length), gamma=1.0)
-    Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+    fits = {
+        "fixed link": LogisticRegression(C=0.001),
+        "ridge": Ridge(1000.0),
+        "linear discriminant": LinearDiscriminantAnalysis(),
+        "weaker penalty": LogisticRegression(C=0.01),
+    }
+    weights = {name: np.ravel(fit.fit(X, y).coef_) for name, fit in fits.items()}
+    weights["class means"] = X[y > 0].mean(axis=0) - X[y < 0].mean(axis=0)
+    length = np.linalg.norm(weights["fixed link"])
+    rows = {}
+    for gamma in gammas:
+        prior = make_prior(c=0.25 / float(np.abs(X).max() * length), gamma=gamma)
+        Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+        average = partial(penalised_average, prior, Gamma, X, y, 0.001)
+        least = minimize(average, weights["fixed link"], jac=True, method="L-BFGS-B").fun
+        zero = average(np.zeros(X.shape[1]))[0]
+        rows[gamma] = {
+            name: (zero - average(beta * length / np.linalg.norm(beta))[0]) / (zero - least)
+            for name, beta in weights.items()
+        }
+    return pd.DataFrame(rows).T.rename_axis("gamma")
 
-    def average(beta: Array) -> float:
-        x = X @ (beta * length / np.linalg.norm(beta))
-        return float(LOSSES["log"](y, prior.source(torch.from_numpy(x), Gamma).numpy()).mean())
 
-    noise = rng.normal(size=(n_directions, len(fixed))) * length / math.sqrt(len(fixed))
-    near = np.array([average(fixed + 0.1 * one) for one in noise])
-    return average(fixed), np.array([average(one) for one in noise]), near
+def penalised_average(
+    prior: ISGP, Gamma: torch.Tensor, X: Array, y: Array, C: float, beta: Array
+) -> tuple[float, Array]:
+    """The log loss averaged over paths and data, with scikit-learn's penalty, and its gradient."""
+    x = torch.from_numpy(X @ beta)
+    nu, slope = prior.source(x, Gamma).numpy(), prior.derivative(x, Gamma).numpy()
+    pull = ((LOSSES["log"].inverse_link(nu) - (y + 1) / 2) * slope).mean(axis=0) / len(y)
+    weight = C * len(y)
+    value = float(LOSSES["log"](y, nu).mean() + beta @ beta / (2 * weight))
+    return value, X.T @ pull + beta / weight
 
 
 def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:

@@ -162,7 +162,6 @@ def test_slack_on_real_data_is_positive():
 
 
 def test_losses_averaged_over_the_prior_by_a_loop():
-    at_fixed, far, near = il.average_losses(n_directions=3, n_paths=5, seed=2)
     data = load_breast_cancer()
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     beta = LogisticRegression(C=0.001).fit(X, data.target).coef_[0]
@@ -173,6 +172,18 @@ def test_losses_averaged_over_the_prior_by_a_loop():
         for label, x in zip(data.target, X @ beta, strict=True):
             nu = float(prior.source(torch.tensor([x], dtype=torch.float64), path))
             total += np.logaddexp(0, -nu if label else nu)
-    assert at_fixed == pytest.approx(total / 5 / len(X), rel=1e-9)
-    assert far.shape == near.shape == (3,)
-    assert (np.abs(near - at_fixed) < np.abs(far - at_fixed)).all()
+
+    def average(at):
+        return il.penalised_average(prior, Gamma, X, 2.0 * data.target - 1, 0.001, at)
+
+    value, gradient = average(beta)
+    assert value == pytest.approx((total / 5 + beta @ beta / 0.002) / len(X), rel=1e-9)
+    aside = np.random.default_rng(0).normal(size=len(beta))
+    ends = [average(beta + step * aside)[0] for step in (1e-5, -1e-5)]
+    assert gradient @ aside == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
+
+
+def test_no_start_lies_beyond_the_least_average():
+    found = il.starting_points((1.0,), n_paths=20, seed=1)
+    assert (found <= 1).all(axis=None)
+    assert found["fixed link"].item() > found["linear discriminant"].item() + 0.5
