@@ -385,6 +385,21 @@ class TestFit:
         assert model.posterior_.n_iter < 50
         np.testing.assert_allclose(model.predict(X), y, atol=0.01 * np.ptp(y))
 
+    @pytest.mark.parametrize("prior", ["isgp", "gp"])
+    @pytest.mark.parametrize(("n", "slope", "n_basis"), [(30, 2.0, 16), (20, -3.0, 64)])
+    def test_an_exact_line(self, n, slope, n_basis, prior):
+        """The first thing that people try: the evidence takes the noise to where rounding begins.
+
+        Hessians have a condition number of 1e16 there, so the curve is right to its root, 1e-8.
+        """
+        x = np.linspace(0, 1, n)
+        model = ISGPRegressor(n_basis=n_basis, prior=prior).fit(x[:, None], slope * x)
+        between = np.linspace(0.02, 0.98, 40)
+        low, high = model.predict_interval(between[:, None], of="observation")
+        assert model.converged_
+        np.testing.assert_allclose(model.predict(between[:, None]), slope * between, atol=1e-6)
+        assert np.all((low < high) & (high - low < 1e-5))
+
     def test_period_fraction_sets_the_period(self):
         """In the units of the fit the inputs span [-1, 1], a period 2 / c."""
         X, y = simulate()
@@ -396,6 +411,17 @@ class TestFit:
 
 class TestRange:
     """The fit in heavy-tailed inputs against the fit where they are well-spread."""
+
+    @pytest.mark.parametrize("least", [5e-324, 1e-310])
+    def test_inputs_of_which_half_are_hardly_numbers(self, least):
+        """A bulk whose width has few digits, or none, stays as it is: near zero, all the same."""
+        X, y = np.linspace(0, 1, 40)[:, None], np.linspace(0, 1, 40) ** 2
+        y += 0.05 * np.random.default_rng(0).normal(size=40)
+        X[:21] = least * np.arange(21)[:, None]
+        found = fit(X, y).predict(X)
+        zero = X.copy()
+        zero[:21] = 0
+        np.testing.assert_allclose(found, fit(zero, y).predict(zero), **SAME)
 
     @pytest.mark.parametrize("sigma", [1, 3])
     def test_log_normal_inputs(self, sigma):
