@@ -254,6 +254,23 @@ class TestBadInput:
         gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
         assert np.abs(gap).max() < 0.05
 
+    @pytest.mark.parametrize("C", [1e16, 1e30])
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_a_penalty_below_rounding_errors(self, n_classes, C):
+        """It is as none, and what the data leave open (copies of columns) changes no prediction.
+
+        Of three classes only differences of weights matter, and what they share is open, too. None
+        lets leave-one-out scores be damped by a hundredth, which moves probabilities by 2e-4.
+        """
+        generator = np.random.default_rng(0)
+        X = generator.normal(size=(300, 4 if n_classes == 2 else 20))
+        score = X[:, 0] + X[:, 1] + generator.logistic(size=300)
+        y = np.searchsorted([0.0] if n_classes == 2 else [-0.7, 0.7], score)
+        free = LinkgisticClassifier(C=np.inf).fit(X, y).predict_proba(X)
+        for Z in (X, np.hstack([X, X])):
+            found = LinkgisticClassifier(C=C).fit(Z, y).predict_proba(Z)
+            np.testing.assert_allclose(found, free, atol=2e-3)
+
     def test_separable_without_a_penalty(self):
         """The optimum is at infinity: the fit stays finite, says so, and predicts sensibly."""
         X = np.linspace(-1, 1, 60)[:, None]
