@@ -9,7 +9,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -99,6 +106,32 @@ def test_groups_are_held_out_together_and_reach_the_calibrator():
     assert model.calibrator_.power_ == by_hand.power_
     at = np.linspace(-2, 2, 5)
     np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+
+
+def test_more_folds_than_cases_of_a_class():
+    """Fifty patients and twenty positives: every classifier sees both classes all the same."""
+    rare = (Y == 1) & (np.cumsum(Y) <= 20)
+    groups = np.arange(400) % 50
+    folds = list(LeaveOneGroupOut().split(X, rare, groups))
+    model = CalibratedClassifier(LogisticRegression(), cv=folds).fit(X, rare)
+    held_out = cross_val_predict(
+        LogisticRegression(), X, rare, cv=folds, method="decision_function"
+    )
+    by_hand = LinkCalibrator(scale="real").fit(held_out, rare)
+    at = np.linspace(-2, 2, 5)
+    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+    CalibratedClassifier(LogisticRegression(), cv=GroupKFold(50)).fit(X, rare, groups=groups)
+    few = np.r_[0:40, np.flatnonzero(rare)]
+    model = CalibratedClassifier(LogisticRegression(), cv=LeaveOneOut()).fit(X[few], rare[few])
+    assert ((model.predict_proba(X) > 0) & (model.predict_proba(X) < 1)).all()
+
+
+def test_folds_that_leave_a_class_out_are_refused():
+    once = np.arange(30) == 7
+    message = "expected cases of every class to train on, got none of True without fold 8 of 30"
+    for cv in (LeaveOneOut(), list(LeaveOneOut().split(X[:30]))):
+        with pytest.raises(ValueError, match=message):
+            CalibratedClassifier(LogisticRegression(), cv=cv).fit(X[:30], once)
 
 
 def test_weights_reach_the_classifier_and_the_calibrator():

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags, indexable
 from sklearn.utils._param_validation import HasMethods
@@ -99,7 +99,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is only one class, or a class has fewer cases than there are folds.
+            If there is only one class, one has fewer cases than a (stratified) k-fold has folds, or
+            a fold holds out all of it.
         """
         self._validate_params()
         X, y = indexable(X, y)
@@ -118,7 +119,7 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             scores = _scores(estimator, X)
         else:
             cv = check_cv(self.cv, labels, classifier=True)
-            folds = cv.get_n_splits(X, labels, **for_split)
+            folds = cv.n_splits if isinstance(cv, KFold | StratifiedKFold) else 0
             if counts.min() < folds:
                 raise ValueError(
                     f"Requesting {folds}-fold cross-validation but provided less than {folds} "
@@ -126,6 +127,12 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     f"{counts.min()}"
                 )
             splits, method = list(cv.split(X, labels, **for_split)), _method(estimator)
+            for number, (train, _) in enumerate(splits, 1):
+                if len(unseen := np.setdiff1d(self.classes_, labels[train])):
+                    raise ValueError(
+                        f"expected cases of every class to train on, got none of {unseen[0]} "
+                        f"without fold {number} of {len(splits)}"
+                    )
             scores = cross_val_predict(
                 estimator, X, labels, cv=splits, n_jobs=self.n_jobs, method=method, params=params
             )
