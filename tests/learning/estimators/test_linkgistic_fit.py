@@ -80,8 +80,7 @@ class TestFarRows:
             assert function(100 * link.end) == function(link.end)
         low, high = link.inverse_link_band([link.end, 1e9])
         assert low[0] == low[1] and high[0] == high[1]
-        with pytest.warns(UserWarning, match="1 of 2 inputs have a score outside"):
-            p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
+        p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
         end = link.end if model.scores(self.far(1e3)[:1])[0] > 0 else -link.end
         assert p == pytest.approx(link.inverse_link(end), abs=1e-6)
 
@@ -297,14 +296,40 @@ class TestBadInput:
         assert model.n_iter_ == 2
 
     def test_far_away(self):
-        """Beyond the kernel's period the formula stands, and the user is told."""
+        """Beyond the kernel's period the formula stands; the user is told where that is in doubt.
+
+        It is not where a curve that increases is within 0.01 of certainty already.
+        """
         model = fit(self.X, self.y)
-        far = self.X[:1] + 1e4 * model.coef_
-        for method in (model.decision_function, model.predict, model.predict_proba):
-            with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside") as caught:
-                probability = method(far)
-            assert caught[0].filename == __file__
-        assert probability[0, 1] == pytest.approx(1, abs=1e-3)
+        far = np.vstack([self.X[:2], self.X[:1] + 1e4 * model.coef_])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model.predict_proba(far)[2, 1] == pytest.approx(1, abs=1e-3)
+        flipped = np.where(np.arange(200) % 4 == 0, 1 - self.y, self.y)
+        for prior, y in (("isgp", flipped), ("gp", self.y)):
+            model = fit(self.X, y, prior)
+            low, high = model.scores(self.X).min(), model.scores(self.X).max()
+            message = (
+                f"1 of 3 inputs have a score beyond ±{model.link_.edge:.3g}, where training "
+                f"scores lie between {low:.3g} and {high:.3g}: nothing was learned"
+            )
+            for method in (model.decision_function, model.predict, model.predict_proba):
+                with pytest.warns(UserWarning, match=message) as caught:
+                    method(far)
+                assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_far_away_from_many_classes(self, multi_class):
+        """A joint model is sure of class 2 far out, and cannot tell class 0 from class 1."""
+        classes = self.y + (self.X[:, 2] > 5.5)
+        classes[::3] = np.random.default_rng(0).integers(3, size=len(classes[::3]))
+        model = fit(self.X, classes, multi_class=multi_class)
+        first, last = self.X[:1] + 1e4 * model.coef_[0], self.X[:1] + 1e4 * model.coef_[2]
+        with pytest.warns(UserWarning, match="1 of 1 inputs have a score of [01] beyond"):
+            assert model.predict(first) == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if multi_class == "joint" else "ignore")
+            assert model.predict(last) == 2
 
     def test_complex_numbers(self):
         for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):
