@@ -153,6 +153,36 @@ def test_weights_reach_the_classifier_and_the_calibrator():
         CalibratedClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
 
 
+class WithoutPredict(BaseEstimator):
+    def fit(self, X, y):
+        self.classes_, self.model_ = np.unique(y), GaussianNB().fit(X, y)
+        return self
+
+    def predict_proba(self, X):
+        return self.model_.predict_proba(X)
+
+
+def test_a_classifier_without_predict_is_refused_before_it_is_fitted():
+    with pytest.raises(ValueError, match=r"expected a classifier with predict .* WithoutPredict"):
+        CalibratedClassifier(WithoutPredict()).fit(X, Y)
+    frozen = FrozenEstimator(WithoutPredict().fit(X, Y))
+    by_hand = LinkCalibrator().fit(frozen.predict_proba(X)[:, 1], Y)
+    np.testing.assert_array_equal(
+        CalibratedClassifier(frozen).fit(X, Y).predict_proba(X),
+        by_hand.predict_proba(frozen.predict_proba(X)[:, 1]),
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_class_without_weight_is_refused(n_classes):
+    y = np.arange(400) % n_classes
+    model = CalibratedClassifier(LogisticRegression())
+    with pytest.raises(
+        ValueError, match=f"weight above zero of every class, got none of {y.max()}"
+    ):
+        model.fit(X, y, sample_weight=y < n_classes - 1)
+
+
 class Demanding(ClassifierMixin, BaseEstimator):
     """Records what it is given."""
 

@@ -99,8 +99,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is only one class, one has fewer cases than a (stratified) k-fold has folds, or
-            a fold holds out all of it.
+            If there is only one class, one has no weight, or fewer cases than a (stratified) k-fold
+            has folds, a fold holds out all of it, or the classifier has no ``predict``.
         """
         self._validate_params()
         X, y = indexable(X, y)
@@ -111,6 +111,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
             raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
+        if len(weightless := np.setdiff1d(self.classes_, labels[weight > 0])):
+            raise ValueError(
+                "expected cases of weight above zero of every class, got none of "
+                f"{weightless[0]}: leave its cases out"
+            )
         estimator = self._get_estimator()
         given = None if sample_weight is None else weight
         params, for_split = self._routed(estimator, given, groups, fit_params)
@@ -118,6 +123,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self.estimator_ = estimator
             scores = _scores(estimator, X)
         else:
+            if not hasattr(estimator, "predict"):
+                raise ValueError(
+                    f"expected a classifier with predict to cross-validate, got {estimator!r}: "
+                    "define it, or fit the classifier and give it in a FrozenEstimator"
+                )
             cv = check_cv(self.cv, labels, classifier=True)
             folds = cv.n_splits if isinstance(cv, KFold | StratifiedKFold) else 0
             if counts.min() < folds:
