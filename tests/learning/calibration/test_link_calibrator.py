@@ -5,7 +5,11 @@ import pytest
 import torch
 from scipy.optimize import brentq
 from scipy.special import expit, logit
+from sklearn.exceptions import SkipTestWarning
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator
 
 from bayesloss import LinkCalibrator
 from bayesloss.learning.sources.priors import CentredISGP
@@ -218,6 +222,16 @@ def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
     )
     # The mean of straight paths, in log odds, bends a little; so far out hardly.
     np.testing.assert_allclose(beyond, end + (end - before) / 0.3 * k, rtol=2e-3)
+
+
+def test_it_says_that_it_takes_one_column_and_two_classes():
+    """As IsotonicRegression does; scikit-learn's checks had fed it tables and many classes."""
+    tags = get_tags(LinkCalibrator())
+    assert tags.input_tags == get_tags(IsotonicRegression()).input_tags
+    assert not tags.classifier_tags.multi_class
+    with pytest.warns(SkipTestWarning, match="Can't test estimator"):
+        results = check_estimator(LinkCalibrator(), on_fail=None)
+    assert "failed" not in {result["status"] for result in results}
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.5])

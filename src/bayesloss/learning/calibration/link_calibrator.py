@@ -27,6 +27,7 @@ from scipy.special import expit
 from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
@@ -196,6 +197,12 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """Probabilities of ``classes_[1]`` under 256 posterior curves, of shape (256, n)."""
         x = self._position(scores)
         return np.stack([self._path(x, path) for path in self._paths])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.classifier_tags.multi_class = False
+        return tags
 
     def _check_scale(self, values: Array) -> None:
         outside = values[(values < 0) | (values > 1)]
