@@ -159,7 +159,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
+        best = self.predict_proba(scores).argmax(axis=1)
+        return self.classes_[best]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of an interval for each class by itself, both of shape (n, K).
