@@ -299,7 +299,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpack a fit, and make its tables anew."""
         fitted = pickle.loads(lzma.decompress(state["_packed"]))
-        vars(self).update({**state, **fitted})
+        self.__dict__.update({**state, **fitted})
         del self._packed
         if fitted:
             self._tabulate()
