@@ -357,6 +357,10 @@ def test_the_library_works_where_the_extras_are_not_installed():
     assert set(done.stdout.split()) == set(bayesloss.__all__)
 
 
+def test_completion_offers_public_names_alone():
+    assert {name for name in dir(bayesloss) if not name.startswith("_")} == set(bayesloss.__all__)
+
+
 def test_the_wheel_holds_the_library_only():
     found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     options = found["tool"]["setuptools"]["packages"]["find"]

@@ -83,3 +83,8 @@ __all__ = [
     "variational",
     "weigh_draws",
 ]
+
+
+def __dir__() -> list[str]:
+    """What completion shows: the public names, without submodules."""
+    return [*__all__, "__all__", "__doc__", "__version__"]

@@ -9,7 +9,14 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -101,6 +108,32 @@ def test_groups_are_held_out_together_and_reach_the_calibrator():
     np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
 
 
+def test_more_folds_than_cases_of_a_class():
+    """Fifty patients and twenty positives: every classifier sees both classes all the same."""
+    rare = (Y == 1) & (np.cumsum(Y) <= 20)
+    groups = np.arange(400) % 50
+    folds = list(LeaveOneGroupOut().split(X, rare, groups))
+    model = CalibratedClassifier(LogisticRegression(), cv=folds).fit(X, rare)
+    held_out = cross_val_predict(
+        LogisticRegression(), X, rare, cv=folds, method="decision_function"
+    )
+    by_hand = LinkCalibrator(scale="real").fit(held_out, rare)
+    at = np.linspace(-2, 2, 5)
+    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+    CalibratedClassifier(LogisticRegression(), cv=GroupKFold(50)).fit(X, rare, groups=groups)
+    few = np.r_[0:40, np.flatnonzero(rare)]
+    model = CalibratedClassifier(LogisticRegression(), cv=LeaveOneOut()).fit(X[few], rare[few])
+    assert ((model.predict_proba(X) > 0) & (model.predict_proba(X) < 1)).all()
+
+
+def test_folds_that_leave_a_class_out_are_refused():
+    once = np.arange(30) == 7
+    message = "expected cases of every class to train on, got none of True without fold 8 of 30"
+    for cv in (LeaveOneOut(), list(LeaveOneOut().split(X[:30]))):
+        with pytest.raises(ValueError, match=message):
+            CalibratedClassifier(LogisticRegression(), cv=cv).fit(X[:30], once)
+
+
 def test_weights_reach_the_classifier_and_the_calibrator():
     weight = np.random.default_rng(0).integers(1, 4, 400).astype(float)
     cv = KFold(4)
@@ -118,6 +151,36 @@ def test_weights_reach_the_classifier_and_the_calibrator():
     np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(final))
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight"):
         CalibratedClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
+
+
+class WithoutPredict(BaseEstimator):
+    def fit(self, X, y):
+        self.classes_, self.model_ = np.unique(y), GaussianNB().fit(X, y)
+        return self
+
+    def predict_proba(self, X):
+        return self.model_.predict_proba(X)
+
+
+def test_a_classifier_without_predict_is_refused_before_it_is_fitted():
+    with pytest.raises(ValueError, match=r"expected a classifier with predict .* WithoutPredict"):
+        CalibratedClassifier(WithoutPredict()).fit(X, Y)
+    frozen = FrozenEstimator(WithoutPredict().fit(X, Y))
+    by_hand = LinkCalibrator().fit(frozen.predict_proba(X)[:, 1], Y)
+    np.testing.assert_array_equal(
+        CalibratedClassifier(frozen).fit(X, Y).predict_proba(X),
+        by_hand.predict_proba(frozen.predict_proba(X)[:, 1]),
+    )
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_class_without_weight_is_refused(n_classes):
+    y = np.arange(400) % n_classes
+    model = CalibratedClassifier(LogisticRegression())
+    with pytest.raises(
+        ValueError, match=f"weight above zero of every class, got none of {y.max()}"
+    ):
+        model.fit(X, y, sample_weight=y < n_classes - 1)
 
 
 class Demanding(ClassifierMixin, BaseEstimator):

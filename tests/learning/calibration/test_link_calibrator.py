@@ -1,13 +1,20 @@
 """Tests of the calibrator against truths that are known, and on bad input."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import brentq
 from scipy.special import expit, logit
+from sklearn.exceptions import NotFittedError, SkipTestWarning
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import roc_auc_score
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import check_estimator
 
-from bayesloss import LinkCalibrator
+from bayesloss import LinkCalibrator, SoftmaxCalibrator
 from bayesloss.learning.sources.priors import CentredISGP
 
 
@@ -218,6 +225,39 @@ def test_log_odds_grow_straight_and_then_by_logarithms(spread, by_cases):
     )
     # The mean of straight paths, in log odds, bends a little; so far out hardly.
     np.testing.assert_allclose(beyond, end + (end - before) / 0.3 * k, rtol=2e-3)
+
+
+@pytest.mark.parametrize("scores_of", [np.asarray, np.exp], ids=["normal", "long tail"])
+def test_a_pickle_is_small_and_holds_all(scores_of):
+    """It was 2.6 MB: 256 curves at 1,201 nodes, which follow from the posterior."""
+    s, y = cases(600)
+    model = LinkCalibrator().fit(scores_of(s), y)
+    stored = pickle.dumps(model)
+    assert len(stored) <= 50_000
+    at = scores_of(np.linspace(-9, 9, 50))
+    for other in (pickle.loads(stored), copy.deepcopy(model)):
+        for method in ("predict_proba", "predict_interval", "sample_proba"):
+            np.testing.assert_array_equal(getattr(other, method)(at), getattr(model, method)(at))
+        assert vars(other).keys() == vars(model).keys()
+        assert other.average_.weights.equal(model.average_.weights)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_interval"])
+@pytest.mark.parametrize("kind", [LinkCalibrator, SoftmaxCalibrator])
+def test_a_calibrator_that_is_not_fitted_says_so(kind, method):
+    for model in (kind(), pickle.loads(pickle.dumps(kind()))):
+        with pytest.raises(NotFittedError, match=f"This {kind.__name__} instance is not fitted"):
+            getattr(model, method)([[0.5, 0.5]])
+
+
+def test_it_says_that_it_takes_one_column_and_two_classes():
+    """As IsotonicRegression does; scikit-learn's checks had fed it tables and many classes."""
+    tags = get_tags(LinkCalibrator())
+    assert tags.input_tags == get_tags(IsotonicRegression()).input_tags
+    assert not tags.classifier_tags.multi_class
+    with pytest.warns(SkipTestWarning, match="Can't test estimator"):
+        results = check_estimator(LinkCalibrator(), on_fail=None)
+    assert "failed" not in {result["status"] for result in results}
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.5])

@@ -74,3 +74,11 @@ def test_many_cases_are_thinned_without_a_difference(by_score):
     assert found.calibration_error.mean == pytest.approx(
         np.sqrt((r - p) ** 2 @ weight / weight.sum()).mean(), abs=1e-4
     )
+
+
+def test_it_is_shown_in_one_line():
+    y, p = cases(n=100)
+    found = reliability(y, p)
+    error = found.calibration_error
+    shown = f"{error.mean:.4f} [{error.low:.4f}, {error.high:.4f}]"
+    assert repr(found) == f"Reliability(calibration_error={shown}, level=0.95)"

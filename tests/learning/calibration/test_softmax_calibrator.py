@@ -149,6 +149,11 @@ def test_bad_input_is_refused(scores, y, message):
         SoftmaxCalibrator().fit(scores, y)
 
 
+def test_a_class_that_has_no_weight_is_refused_for_that_reason():
+    with pytest.raises(ValueError, match="labels of 2 classes with a weight above zero"):
+        SoftmaxCalibrator().fit(np.eye(3), [0, 1, 2], sample_weight=[1, 1, 0])
+
+
 def test_rows_that_are_no_distributions_are_refused():
     p, y, _ = cases(100, lambda z: z)
     model = SoftmaxCalibrator().fit(p, y)

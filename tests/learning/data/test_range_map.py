@@ -141,6 +141,12 @@ class TestFit:
     def test_too_few_to_tell(self, x):
         assert RangeMap.fit(tensor(x)).is_identity
 
+    @pytest.mark.parametrize(("n", "width"), [(29, 5e-324), (29, 1e-310), (15, 5e-324)])
+    def test_what_rounding_cannot_tell_from_a_point(self, n, width):
+        """No map brings the rest near to a bulk whose width, or whose distance, is no number."""
+        x = tensor([*(width * np.arange(n)), *np.linspace(0.5, 1, 30 - n)])
+        assert RangeMap.fit(x).is_identity
+
     def test_errors(self):
         x = torch.arange(4.0)
         with pytest.raises(ValueError, match="expected finite x, got 1 that are not"):

@@ -80,8 +80,7 @@ class TestFarRows:
             assert function(100 * link.end) == function(link.end)
         low, high = link.inverse_link_band([link.end, 1e9])
         assert low[0] == low[1] and high[0] == high[1]
-        with pytest.warns(UserWarning, match="1 of 2 inputs have a score outside"):
-            p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
+        p = model.predict_proba(np.vstack([self.far(1e3)[:1], self.X_test[:1]]))[0, 1]
         end = link.end if model.scores(self.far(1e3)[:1])[0] > 0 else -link.end
         assert p == pytest.approx(link.inverse_link(end), abs=1e-6)
 
@@ -254,6 +253,23 @@ class TestBadInput:
         gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
         assert np.abs(gap).max() < 0.05
 
+    @pytest.mark.parametrize("C", [1e16, 1e30])
+    @pytest.mark.parametrize("n_classes", [2, 3])
+    def test_a_penalty_below_rounding_errors(self, n_classes, C):
+        """It is as none, and what the data leave open (copies of columns) changes no prediction.
+
+        Of three classes only differences of weights matter, and what they share is open, too. None
+        lets leave-one-out scores be damped by a hundredth, which moves probabilities by 2e-4.
+        """
+        generator = np.random.default_rng(0)
+        X = generator.normal(size=(300, 4 if n_classes == 2 else 20))
+        score = X[:, 0] + X[:, 1] + generator.logistic(size=300)
+        y = np.searchsorted([0.0] if n_classes == 2 else [-0.7, 0.7], score)
+        free = LinkgisticClassifier(C=np.inf).fit(X, y).predict_proba(X)
+        for Z in (X, np.hstack([X, X])):
+            found = LinkgisticClassifier(C=C).fit(Z, y).predict_proba(Z)
+            np.testing.assert_allclose(found, free, atol=2e-3)
+
     def test_separable_without_a_penalty(self):
         """The optimum is at infinity: the fit stays finite, says so, and predicts sensibly."""
         X = np.linspace(-1, 1, 60)[:, None]
@@ -280,14 +296,40 @@ class TestBadInput:
         assert model.n_iter_ == 2
 
     def test_far_away(self):
-        """Beyond the kernel's period the formula stands, and the user is told."""
+        """Beyond the kernel's period the formula stands; the user is told where that is in doubt.
+
+        It is not where a curve that increases is within 0.01 of certainty already.
+        """
         model = fit(self.X, self.y)
-        far = self.X[:1] + 1e4 * model.coef_
-        for method in (model.decision_function, model.predict, model.predict_proba):
-            with pytest.warns(UserWarning, match="1 of 1 inputs have a score outside") as caught:
-                probability = method(far)
-            assert caught[0].filename == __file__
-        assert probability[0, 1] == pytest.approx(1, abs=1e-3)
+        far = np.vstack([self.X[:2], self.X[:1] + 1e4 * model.coef_])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert model.predict_proba(far)[2, 1] == pytest.approx(1, abs=1e-3)
+        flipped = np.where(np.arange(200) % 4 == 0, 1 - self.y, self.y)
+        for prior, y in (("isgp", flipped), ("gp", self.y)):
+            model = fit(self.X, y, prior)
+            low, high = model.scores(self.X).min(), model.scores(self.X).max()
+            message = (
+                f"1 of 3 inputs have a score beyond ±{model.link_.edge:.3g}, where training "
+                f"scores lie between {low:.3g} and {high:.3g}: nothing was learned"
+            )
+            for method in (model.decision_function, model.predict, model.predict_proba):
+                with pytest.warns(UserWarning, match=message) as caught:
+                    method(far)
+                assert caught[0].filename == __file__
+
+    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
+    def test_far_away_from_many_classes(self, multi_class):
+        """A joint model is sure of class 2 far out, and cannot tell class 0 from class 1."""
+        classes = self.y + (self.X[:, 2] > 5.5)
+        classes[::3] = np.random.default_rng(0).integers(3, size=len(classes[::3]))
+        model = fit(self.X, classes, multi_class=multi_class)
+        first, last = self.X[:1] + 1e4 * model.coef_[0], self.X[:1] + 1e4 * model.coef_[2]
+        with pytest.warns(UserWarning, match="1 of 1 inputs have a score of [01] beyond"):
+            assert model.predict(first) == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error" if multi_class == "joint" else "ignore")
+            assert model.predict(last) == 2
 
     def test_complex_numbers(self):
         for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):

@@ -117,6 +117,22 @@ class TestSearch:
             assert posterior.converged
             assert posterior.n_iter < 100
 
+    @pytest.mark.parametrize("kind", [ISGP, GP])
+    def test_ends_where_rounding_hides_the_least_eigenvalue(self, kind):
+        """Under a precision of 1e16 the largest eigenvalue's errors exceed the least.
+
+        Steps that only rounding errors call for once went on up to the limit of 200.
+        """
+        x = torch.linspace(-1, 1, 30, dtype=torch.float64)
+        prior = prior_of(kind, a=16.0, b=3.0, c=0.25, n_basis=16)
+        for alpha, known in ((1e12, True), (1e16, False)):
+            joint = LogJoint.of(prior, Gaussian(alpha), x, x)
+            mode = find_mode(joint, prior.start(x))
+            largest = float(torch.linalg.eigvalsh(mode.curvature)[-1])
+            assert (largest * torch.finfo(x.dtype).eps < 0.1) == known
+            assert mode.converged == known
+            assert mode.n_iter < 30
+
 
 @pytest.mark.parametrize(("value", "allowed"), [(-1.0, 1e-10), (-1e3, 1e-10), (1e6, 1e-8)])
 @pytest.mark.parametrize("part", [0.9, 1.1])

@@ -131,4 +131,5 @@ def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
         assert shown.startswith(type(fit).__name__ + "(")
         assert "tensor" not in shown
         assert len(shown) < 500
-    assert f"log_evidence={link.posterior.log_evidence}, " in repr(link)
+    assert f"log_evidence={link.posterior.log_evidence}, " in repr(link.posterior)
+    assert len(repr(link)) < 120 and f"slope={link.slope}, " in repr(link)

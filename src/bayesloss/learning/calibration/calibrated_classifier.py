@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv, cross_val_predict
 from sklearn.svm import LinearSVC
 from sklearn.utils import get_tags, indexable
 from sklearn.utils._param_validation import HasMethods
@@ -99,7 +99,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If there is only one class, or a class has fewer cases than there are folds.
+            If there is only one class, one has no weight, or fewer cases than a (stratified) k-fold
+            has folds, a fold holds out all of it, or the classifier has no ``predict``.
         """
         self._validate_params()
         X, y = indexable(X, y)
@@ -110,6 +111,11 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
             raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
+        if len(weightless := np.setdiff1d(self.classes_, labels[weight > 0])):
+            raise ValueError(
+                "expected cases of weight above zero of every class, got none of "
+                f"{weightless[0]}: leave its cases out"
+            )
         estimator = self._get_estimator()
         given = None if sample_weight is None else weight
         params, for_split = self._routed(estimator, given, groups, fit_params)
@@ -117,8 +123,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             self.estimator_ = estimator
             scores = _scores(estimator, X)
         else:
+            if not hasattr(estimator, "predict"):
+                raise ValueError(
+                    f"expected a classifier with predict to cross-validate, got {estimator!r}: "
+                    "define it, or fit the classifier and give it in a FrozenEstimator"
+                )
             cv = check_cv(self.cv, labels, classifier=True)
-            folds = cv.get_n_splits(X, labels, **for_split)
+            folds = cv.n_splits if isinstance(cv, KFold | StratifiedKFold) else 0
             if counts.min() < folds:
                 raise ValueError(
                     f"Requesting {folds}-fold cross-validation but provided less than {folds} "
@@ -126,6 +137,12 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                     f"{counts.min()}"
                 )
             splits, method = list(cv.split(X, labels, **for_split)), _method(estimator)
+            for number, (train, _) in enumerate(splits, 1):
+                if len(unseen := np.setdiff1d(self.classes_, labels[train])):
+                    raise ValueError(
+                        f"expected cases of every class to train on, got none of {unseen[0]} "
+                        f"without fold {number} of {len(splits)}"
+                    )
             scores = cross_val_predict(
                 estimator, X, labels, cv=splits, n_jobs=self.n_jobs, method=method, params=params
             )

@@ -68,6 +68,9 @@ class Reliability:
     refinement_log_loss: Credible
     refinement_brier: Credible
 
+    def __repr__(self) -> str:
+        return f"Reliability(calibration_error={self.calibration_error}, level={self.level})"
+
 
 def reliability(
     y_true: ArrayLike,

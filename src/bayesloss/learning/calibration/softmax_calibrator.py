@@ -121,12 +121,14 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             If columns and classes differ in number, or rows are not finite or no distributions.
         """
         self._validate_params()
-        rows = checked_rows(check_array(scores, dtype=np.float64), y, sample_weight, groups)
+        values = check_array(scores, dtype=np.float64)
+        rows = checked_rows(values, y, sample_weight, groups)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
+            weighted = " with a weight above zero" if len(rows.y) < len(values) else ""
             raise ValueError(
                 f"expected a column of scores a class, got {rows.x.shape[1]} columns and labels of "
-                f"{len(self.classes_)} classes"
+                f"{len(self.classes_)} classes{weighted}"
             )
         self.scale_ = self.scale
         if self.scale == "auto":
@@ -157,7 +159,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
-        return self.classes_[self.predict_proba(scores).argmax(axis=1)]
+        best = self.predict_proba(scores).argmax(axis=1)
+        return self.classes_[best]
 
     def predict_interval(self, scores: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of an interval for each class by itself, both of shape (n, K).

@@ -76,8 +76,10 @@ class RangeMap:
         # Units of t in which the median stays, and so does the width of the bulk.
         origin, below, above = cls(0.0, 1.0, xi, lam, s, values, slopes, reach)(_middle(v, level))
         unit = float(above - below)
-        values = (values - origin) / unit
-        return cls(centre, high - low, xi, lam, s, values, slopes / unit, reach / unit)
+        values, slopes = (values - origin) / unit, slopes / unit
+        if not ((slopes > 0) & slopes.isfinite()).all():  # floating point cannot tell knots apart
+            return cls()
+        return cls(centre, high - low, xi, lam, s, values, slopes, reach / unit)
 
     @property
     def is_identity(self) -> bool:

@@ -34,6 +34,7 @@ from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.warnings import warn_caller
 
 _MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
+_CERTAIN = 0.01  # a probability so near to 0 or 1, and going there, needs no more data
 
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
@@ -248,23 +249,41 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """The log odds of each class against the rest, averaged over the posterior of nu.
 
         Of shape (n,) for two classes, else (n, n_classes). In a joint model, the curves at the
-        mode, whose softmax are the probabilities. Warns of scores beyond the range that c sets.
+        mode, whose softmax are the probabilities. Warns of scores so far out that nothing was
+        learned there, unless the curve increases and has come within 0.01 of certainty before.
         """
         scores = self.scores(X).T.reshape(len(self.links_), -1)
-        edges = np.array([link.edge for link in self.links_])
-        outside = int((np.abs(scores) > edges[:, None]).any(axis=0).sum())
-        if outside:
-            warn_caller(
-                f"{outside} of {scores.shape[1]} inputs have a score outside [-1/c, 1/c], where "
-                "the kernel's period ends: the learned link says nothing there",
-            )
+        self._warn_of_far(scores)
+        odds = self._odds(scores)
+        return odds[0] if len(odds) == 1 else np.ascontiguousarray(odds.T)
+
+    def _odds(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The log odds of each link at its scores, both of shape (n_links, n)."""
         odds = [
             link.posterior.prior.source(link.within(x), link.posterior.mode).numpy()
             if self.joint_
             else link.log_odds(link.within(x))[0].numpy()
             for link, x in zip(self.links_, scores, strict=True)
         ]
-        return odds[0] if len(odds) == 1 else np.stack(odds, axis=1)
+        return np.stack(odds)
+
+    def _warn_of_far(self, scores: NDArray[np.float64]) -> None:
+        edges = np.array([[link.edge] for link in self.links_])
+        far = scores[:, (np.abs(scores) > edges).any(axis=0)]
+        if not far.size:
+            return
+        odds = self._odds(far.clip(-edges, edges))
+        p = softmax(odds, axis=0) if self.joint_ else expit(odds)
+        unsure = (np.where(far > 0, 1 - p, p) > _CERTAIN) | (self.prior == "gp")
+        unsure &= np.abs(far) > edges
+        if n := int(unsure.any(axis=0).sum()):
+            k = int(unsure.any(axis=1).argmax())
+            link, whose = self.links_[k], f" of {self.classes_[k]}" if len(edges) > 1 else ""
+            warn_caller(
+                f"{n} of {scores.shape[1]} inputs have a score{whose} beyond ±{link.edge:.3g}, "
+                f"where training scores lie between {link.low:.3g} and {link.high:.3g}: nothing "
+                "was learned there"
+            )
 
     @by_blocks
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
@@ -143,7 +143,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X, y, sample_weight : array-like or Dask collection of shape (n, 1), (n,), (n,)
-            Dask collections are read by blocks. Weights, optional, say how many times a row counts.
+            X may also be an array-like of shape (n,). Dask collections are read by blocks. Weights,
+            optional, say how many times a row counts.
 
         Raises
         ------
@@ -191,7 +192,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1)
+        X : array-like of shape (n, 1) or (n,)
         return_std : bool, default=False
             Whether to return both. A new target's variance is std squared plus ``noise_variance_``.
         """
@@ -211,7 +212,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1)
+        X : array-like of shape (n, 1) or (n,)
         level : float, default=0.95
             The probability, in (0, 1); else a ValueError.
         of : {"curve", "observation"}, default="curve"
@@ -237,7 +238,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, 1)
+        X : array-like of shape (n, 1) or (n,)
         n_samples : int, default=1
             At least 0; else a ValueError.
         random_state : int, RandomState or None, default=None
@@ -257,7 +258,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
                 y=partial(np.asarray, dtype=np.float64)
             )
         features, target = validate_data(
-            self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
+            self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
         y = np.asarray(target, dtype=np.float64)
         if sample_weight is None:  # no memory for each
@@ -274,7 +275,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _new_input(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        features = validate_data(self, X, reset=False, dtype=np.float64)
+        features = validate_data(self, _as_column(X), reset=False, dtype=np.float64)
         x, edge = self._units.inputs(self._one_feature(features)), 1 / self.period_fraction
         outside = int((x.abs() > edge).sum())
         if outside:
@@ -289,6 +290,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     def standardise(self, x: Array, y: Array) -> tuple[Tensor, Tensor]:
         """Inputs and targets in the units of ``posterior_``, each of shape (n,)."""
         return self._units.inputs(x), self._units.targets(y)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        return tags
 
     def _direction(self, moments: Moments) -> bool:
         if self.increasing != "auto":
@@ -308,6 +314,11 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         kernel = TrigonometricKernel(a=3.0, c=self.period_fraction, n_basis=self.n_basis)
         prior = _PRIORS[self.prior](kernel.scaled(variance))
         return prior, Gaussian(1 / (1 - explained**2))
+
+
+def _as_column(X: Any) -> Any:
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    return np.asarray(X)[:, None] if len(shape) == 1 else X
 
 
 def _triangle(

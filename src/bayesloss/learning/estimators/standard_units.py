@@ -61,8 +61,8 @@ class StandardUnits:
         low, high = range_map(torch.from_numpy(x_ends)).numpy() / 2
         if high - low < _TINY:
             raise ValueError(
-                f"expected inputs that vary by more than {_TINY:.3g}, got {2 * (high - low):.3g}: "
-                "rescale them"
+                f"expected inputs that vary by more than {2 * _TINY:.3g}, got "
+                f"{2 * (high - low):.3g}: rescale them"
             )
         total, target = rows.fold(_sums).tolist()
         # As yet a power of two near the scale keeps squares and products in floating point's range.

@@ -205,6 +205,8 @@ def average_hyperparameters(
             if value < highest - _OUT:
                 break
             highest = max(highest, value)
+    if not found:
+        return PosteriorMixture([best], torch.ones(1, dtype=torch.float64))
     parts, _, log_weights = zip(*found, strict=True)
     weights = torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
     kept = (weights > _NEGLIGIBLE).nonzero()[:, 0]

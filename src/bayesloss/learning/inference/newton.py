@@ -5,6 +5,7 @@ eigenvalues' absolute values lead away from saddle points (Dauphin et al. 2014);
 eigenvector does. Backtracking makes every step an ascent.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +34,9 @@ def find_mode(
 ) -> Mode:
     """Climb to a mode by Newton's method, until a step would gain less than ``exact`` nats."""
     scale = joint.prior.precision.rsqrt()
-    Gamma, value, n_iter = start, joint(start), 0
+    Gamma, value, n_iter, gain = start, joint(start), 0, math.inf
     while True:
-        gradient, hessian = joint.derivatives(Gamma)
+        before, (gradient, hessian) = gain, joint.derivatives(Gamma)
         slope, curvature = scale * gradient, scale[:, None] * hessian * scale
         factor, indefinite = torch.linalg.cholesky_ex(curvature)
         if indefinite:
@@ -43,18 +44,22 @@ def find_mode(
         else:
             step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
             gain = 0.5 * float(slope @ step)
-        if gain < exact or n_iter == max_iter:
+        rounding = not indefinite and before <= gain < _CLOSE  # else a step would square the gain
+        if gain < exact or n_iter == max_iter or rounding:
             break
         moved = _ascend(joint, Gamma, scale * step, value, gain)
         if moved is None:
             break
         Gamma, value = moved
         n_iter += 1
+    values = torch.linalg.eigvalsh(curvature)
+    # What is smaller than rounding errors of the largest is none.
+    definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
     return Mode(
         Gamma=Gamma,
         curvature=curvature,
-        least_curvature=float(torch.linalg.eigvalsh(curvature)[0]),
-        converged=not indefinite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
+        least_curvature=float(values[0]),
+        converged=definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
         n_iter=n_iter,
     )
 

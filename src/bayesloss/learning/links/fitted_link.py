@@ -47,7 +47,7 @@ class FittedLink:
         infinite, or the kernel's period if a few training scores lie far out.
     """
 
-    posterior: Posterior
+    posterior: Posterior = field(repr=False)
     loss: ProperLoss
     draws: Tensor = field(repr=False)
     band_draws: Tensor = field(repr=False)

@@ -21,6 +21,7 @@ from bayesloss.learning.weights.hessian_roots import inverse_root, sampled_hessi
 _HESSIAN = 4096  # data from which a Hessian is estimated
 _GLANCES = 16  # random directions that tell which data have large leverages
 _SPARE = 2**23  # numbers that Hessians may take whatever the size of the inputs: 64 megabytes
+_ROUNDING = 1e-12  # least part of a column's curvature that is added to it
 _PART = 2**14  # numbers that a function is asked of at a time: what it makes on its way is small
 
 # Of the log probabilities of the labels 0 and 1: a tensor of shape (2, ...), or its two rows.
@@ -146,7 +147,7 @@ class LinearScores:
         usual = diagonal[-1] / self.coordinates.level * (1 - damping * scale**2)
         usual = torch.where(scale > 0, usual, 1.0)
         diagonal[:-1] += torch.where(diagonal[:-1] < 0.1 * usual, usual, 0.0)
-        diagonal[:-1] += damping * scale**2
+        diagonal[:-1] += (damping * scale**2).clamp_min(_ROUNDING)
         diagonal[-1] += 1e-6  # no label may be left to tell the offset
         return inverse_root(H)
 
