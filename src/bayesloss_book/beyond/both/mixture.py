@@ -84,7 +84,7 @@ def added_up(loss: ProperLoss, p: float, q: float) -> float:
 
     def density(log_odds: float) -> float:
         t = np.array([expit(log_odds)])
-        excess = excess_risks(*torch.tensor([[p], [q]], dtype=torch.float64), t)
+        excess = excess_risks(_one(p), _one(q), t)
         return float(excess[0] * loss.weight(t)[0] * t[0] * (1 - t[0]))
 
     return _by_parts(density, p, q)
@@ -101,13 +101,17 @@ def drawn_divergences(prior: ISGP, Gamma: Tensor, p: float, q: float) -> tuple[f
 
     def density(log_odds: float) -> float:
         t = np.array([expit(log_odds)])
-        excess = excess_risks(*torch.tensor([[p], [q]], dtype=torch.float64), t)
+        excess = excess_risks(_one(p), _one(q), t)
         return float(excess[0]) * weight(log_odds)
 
     ends = [float(np.log(each / (1 - each))) for each in (p, q)]
     false_yes = quad(lambda z: expit(z) * weight(z), *ends, epsabs=1e-12)[0]
     missed = quad(lambda z: (expit(z) - 1) * weight(z), *ends, epsabs=1e-12)[0]
     return _by_parts(density, p, q), (1 - p) * false_yes + p * missed
+
+
+def _one(probability: float) -> Tensor:
+    return torch.tensor([probability], dtype=torch.float64)
 
 
 def _by_parts(density: Callable[[float], float], p: float, q: float) -> float:
