@@ -151,8 +151,16 @@ def test_clamped_probabilities_can_break_it():
     """The square loss of a probability cut off at 0 and 1 is bounded, hence not convex."""
     prior = make_prior(c=0.5, n_basis=2, gamma=1.0)
     loss = LOSSES["square"]
-    clamped = il.prior_average(lambda nu: (1 - loss.inverse_link(nu)) ** 2, prior, -0.9)
+    cut_off = lambda nu: (1 - loss.inverse_link(nu)) ** 2  # noqa: E731
+    clamped = il.prior_average(cut_off, prior, -0.9, n_nodes=100)
     assert clamped < float(loss(np.array(1.0), np.array(-0.9))) - 0.1
+    # The same by draws of nu written out: f = p cos + q sin, integrated from 0 to x.
+    p, q, start = np.random.default_rng(0).normal(size=(3, 200_000))
+    k = 0.5 * math.pi
+    nu = start + 0.5 * (p**2 + q**2) * -0.9 + (p**2 - q**2) * math.sin(2 * k * -0.9) / (4 * k)
+    nu += p * q * math.sin(k * -0.9) ** 2 / k
+    drawn = (1 - np.clip((1 + nu) / 2, 0, 1)) ** 2
+    assert abs(drawn.mean() - clamped) < 4 * drawn.std() / math.sqrt(len(drawn))
 
 
 def test_slack_on_real_data_is_positive():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import minimize
 
+from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.learning.isgp import prior as isgp
 
@@ -33,6 +34,39 @@ def plain_f(w, c):
         )
 
     return f
+
+
+# ------------------------------------------------------------------------------------- any basis
+
+
+class Bins(Basis):
+    """A basis that Definition 2 allows: f is constant on each bin, and jumps between them."""
+
+    def __init__(self, edges):
+        self.low, self.high = torch.tensor(edges[:-1]), torch.tensor(edges[1:])
+        self.n_basis, self.eigenvalues = len(self.low), torch.ones(len(self.low)).double()
+
+    def basis(self, x):
+        return ((x[:, None] >= self.low) & (x[:, None] < self.high)).double()
+
+    def psi(self, x):
+        reached = x[:, None].clamp(self.low, self.high) - torch.zeros(1).clamp(self.low, self.high)
+        return torch.diag_embed(reached)
+
+
+def test_with_bins_a_draw_has_kinks_and_with_a_gap_it_stands_still():
+    edges = torch.linspace(-1, 1, 9).double().tolist()
+    path = drawn(isgp.ISGP(Bins(edges)), 1, seed=3)[0]
+    nu = lambda x: isgp.ISGP(Bins(edges)).source(torch.tensor(x).double(), path)  # noqa: E731
+    at, h = np.array(edges[1:-1]), 1e-6
+    left, right = (nu(at) - nu(at - h)) / h, (nu(at + h) - nu(at)) / h
+    assert left.numpy() == pytest.approx(path[:7].numpy() ** 2, rel=1e-5, abs=1e-8)
+    assert right.numpy() == pytest.approx(path[1:8].numpy() ** 2, rel=1e-5, abs=1e-8)
+    assert (left - right).abs().max() > 0.1
+    gap = isgp.ISGP(Bins([-1.0, 0.0, 0.5, 0.5, 1.0]))  # a bin of no width adds nothing
+    gap.kernel.low[1] = 0.25  # nor does anything between 0 and 1/4
+    still = gap.source(torch.tensor([0.0, 0.25]).double(), drawn(gap, 1)[0])
+    assert still[0] == still[1]
 
 
 # ---------------------------------------------------------------------------------------- zeros
