@@ -144,7 +144,7 @@ def test_the_readme_says_what_is_stored():
     for values in (ours, rivals):
         a, b, c, d = (f"{value:.1f}" for value in values)
         assert f"{a}, {b}, {c} and {d}" in said
-    sets = rows[["data", "task", "model", "n"]].drop_duplicates().groupby("n").size()[:20_000]
+    sets = rows[["data", "task", "model", "n"]].drop_duplicates().groupby("n").size().loc[:20_000]
     counts = (
         f"{sets.min()} to {sets.max()} sets of scores a size, from {rows['data'].nunique()} data"
     )
