@@ -402,20 +402,22 @@ class TestSearch:
 
 
 class TestEvidence:
-    def test_gradient_by_finite_differences(self):
-        x, y = simulate()
+    @pytest.mark.parametrize("kind", ["noise", "labels"])
+    def test_gradient_by_finite_differences(self, kind):
+        x, y = simulate() if kind == "noise" else labels()
 
         def joint_at(theta):
             kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=0.25, n_basis=6)
             prior = ISGP(kernel.scaled(theta[1].exp()), mu=theta[2])
-            likelihood = Gaussian(theta[3].exp())
+            likelihood = Gaussian(theta[3].exp()) if kind == "noise" else Bernoulli()
             return LogJoint(prior, likelihood, data)
 
-        data = Gaussian().condense(PRIORS["isgp"].features, x, y)
+        condense = Gaussian().condense if kind == "noise" else Bernoulli().condense
+        data = condense(PRIORS["isgp"].features, x, y)
         theta = torch.tensor([-0.5, 0.2, 0.1, 1.5], dtype=torch.float64)
         start = PRIORS["isgp"].start(x)
         _, gradient, mode = evidence_gradient(theta, joint_at, start, "variational")
-        for i, step in enumerate(1e-2 * torch.eye(4, dtype=torch.float64)):
+        for i, step in enumerate(1e-2 * torch.eye(4, dtype=torch.float64)[: 3 + (kind == "noise")]):
             up, down = (
                 evidence_gradient(theta + sign * step, joint_at, mode.Gamma, "variational")[0]
                 for sign in (1, -1)

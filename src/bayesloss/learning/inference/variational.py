@@ -95,6 +95,7 @@ def representatives(joint: LogJoint) -> tuple[Int[Tensor, " k"], Float[Tensor, "
 class GaussianBound:
     """The lower bound L as a function of m and S, with its derivatives."""
 
+    @torch.no_grad()
     def __init__(self, joint: LogJoint) -> None:
         self.joint = joint
         self.nodes, self.node_weights = (
