@@ -2,11 +2,11 @@
 
 For Gamma = m + R z with z standard normal, nu is a quadratic form, nu = nu(m) + g^T z + z^T M z. In
 the eigenvectors of M, with eigenvalues lambda and l for g, its characteristic function is closed,
-as in Imhof (1961); about the mean mu, with the variance v = |l|^2 + 2 |lambda|^2,
+as in Imhof (1961). About the mean mu, with the variance v = sum_k (l_k^2 + 2 lambda_k^2), it is
 
-    log phi(t) = -t^2 v / 2 + sum_k [ -(log(1 - 2 i t lambda_k) + 2 i t lambda_k) / 2
-                                      - (t l_k)^2 / (2 (1 - 2 i t lambda_k))
-                                      + t^2 (l_k^2 + 2 lambda_k^2) / 2 ],
+    log phi(t) = -v t^2 / 2 + sum_k [ t^2 (l_k^2 + 2 lambda_k^2) / 2 - i t lambda_k
+                                      - log(1 - 2 i t lambda_k) / 2
+                                      - t^2 l_k^2 / (2 (1 - 2 i t lambda_k)) ],
 
 where each term begins with t^3: directions of small lambda may be left out, and count as normal.
 With H(t) = -pi t / sinh(pi t), the Fourier transform of (log sigma)'',
