@@ -18,8 +18,7 @@ class NormalBound(GaussianBound):
     """The mean log likelihood as if nu were normal: exact under Gaussian noise."""
 
     def __init__(self, joint: LogJoint) -> None:
-        super().__init__(joint)
-        self.certain = False
+        super().__init__(joint, with_laws=False)
 
 
 class JaakkolaBound(NormalBound):
