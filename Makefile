@@ -93,7 +93,7 @@ falsify: $(INSTALLED) ## what wrong number would change each verdict; after a ch
 	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
 
 lint: $(INSTALLED) ## ruff (rules and format) and mypy
-	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff check --no-cache .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 

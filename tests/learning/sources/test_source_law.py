@@ -38,9 +38,9 @@ def law_of(prior, m, root, x=X):
     squares, g = features @ P, (features @ prior.jacobian(m)) @ root
     mean = features @ prior.mean_coefficients(m, root)
     covariance = prior.covariance(m, root)
-    directions = torch.linalg.qr(root.T @ functionals(V, squares, prior.precision))[0]
+    turned = root.T @ functionals(V, squares, prior.precision)
     variance = ((features @ covariance) * features).sum(dim=1)
-    return SourceLaw.of((mean, variance), g, squares, V @ root, directions)
+    return SourceLaw.of((mean, variance), g, squares, V @ root, turned)
 
 
 def one(l, lam, mean, rest=0.0):

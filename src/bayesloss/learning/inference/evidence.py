@@ -129,7 +129,8 @@ def evidence_gradient(
         # q makes the bound stationary: the partial derivative is the whole one.
         with torch.no_grad():
             moments = joint.moments(q.mode, q.root, joint.slopes(q.mode))
-        bound = GaussianBound(joint).fit(*moments) - joint.divergence(q.mode, q.root)
+        fit = GaussianBound(joint, with_laws=False).fit(*moments)  # labels' has no slope in theta
+        bound = fit - joint.divergence(q.mode, q.root)
         (slope,) = torch.autograd.grad(bound, theta)
         return q.log_evidence, slope, mode
     Gamma = mode.Gamma.detach().requires_grad_()

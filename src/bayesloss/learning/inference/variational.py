@@ -141,10 +141,9 @@ class GaussianBound:
         fit = data.weights @ (normal.value - zeros * mean)  # log sigma(-nu) = log sigma(nu) - nu
         s, w = data.weights * (normal.by_mean - zeros), -2 * data.weights * normal.by_variance
         rows, weight = self.rows, self.row_weights
-        G, J, directions = self.joint.squares[rows], slopes[rows], root.T @ self.functionals
-        directions = torch.linalg.qr(directions)[0]
-        law = SourceLaw.of((mean[rows], variance[rows]), J @ root, G, V @ root, directions)
-        found = law.expected_log_sigmoid()
+        G, J, moments = self.joint.squares[rows], slopes[rows], (mean[rows], variance[rows])
+        law = SourceLaw.of(moments, J @ root, G, V @ root, root.T @ self.functionals)
+        found, directions = law.expected_log_sigmoid(), law.directions
         fit = fit + weight @ (found.value - normal.value[rows])
         s = s.index_add(0, rows, weight * (found.by_mean - normal.by_mean[rows]))
         w = w.index_add(0, rows, -2 * weight * (found.by_variance - normal.by_variance[rows]))
@@ -251,9 +250,9 @@ def variational(
     return posterior
 
 
-def nearest(joint: LogJoint, mode: Mode) -> tuple[Posterior, str]:
+def nearest(joint: LogJoint, mode: Mode, *, with_laws: bool = True) -> tuple[Posterior, str]:
     """The Gaussian nearest to the posterior, and any failure."""
-    return maximise_bound(GaussianBound(joint), mode)
+    return maximise_bound(GaussianBound(joint, with_laws=with_laws), mode)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.inference.posterior_draws import ordered_root
-from bayesloss.learning.inference.variational import GaussianBound, maximise_bound
+from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.links.prior_choice import choose_prior
 from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, table_nodes
 from bayesloss.learning.sources.priors import SourcePrior
@@ -91,7 +91,7 @@ class Link:
         self.Gamma, self.found = mode.Gamma, mode.converged
         if by_nearest and mode.converged and self.prior.n_twins > 1:
             # Wide inputs take hundreds of such fits: by normal laws, in a third of the time.
-            self.posterior = maximise_bound(GaussianBound(joint, with_laws=False), mode)[0]
+            self.posterior = nearest(joint, mode, with_laws=False)[0]
         else:
             self.posterior = approximate(joint, mode, with_bound=False)  # q(nu | beta), section 4.2
         evidence = self.posterior.log_evidence / n

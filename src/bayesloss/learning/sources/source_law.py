@@ -79,9 +79,13 @@ class SourceLaw:
         g: Float[Tensor, "n D"],
         squares: Float[Tensor, "n T"],
         spread: Float[Tensor, "T D"],
-        directions: Float[Tensor, "D r"],
+        turned: Float[Tensor, "D r"],
     ) -> "SourceLaw":
-        """From mean and variance, g and the G and V R of M = (V R)^T diag(G_n) V R."""
+        """From mean and variance, g, the G and V R of M = (V R)^T diag(G_n) V R, and R^T W.
+
+        W are the :func:`functionals`, whose directions among z are those of R^T W.
+        """
+        directions = torch.linalg.qr(turned)[0]
         within = spread @ directions
         size = within.shape[1]
         pairs = (within[:, :, None] * within[:, None]).flatten(1)

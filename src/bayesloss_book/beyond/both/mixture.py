@@ -12,6 +12,7 @@ What one pair loses by deciding with q where p is right is LHG's excess risk (10
 weights it is the proper loss's divergence.
 """
 
+import itertools
 from collections.abc import Callable
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import expit
+from scipy.special import expit, logit
 from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
@@ -33,16 +34,13 @@ def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
 
     By quadrature over the log odds of t, on one path Gamma (M + 1,); in nats.
     """
-    middle = _source(prior, Gamma, score)
 
     def cost(log_odds: float) -> float:
         yes = score > _turning_score(prior, Gamma, log_odds)
         t = float(expit(log_odds))
         return (t if yes else 0.0) if label == 0 else (0.0 if yes else 1 - t)
 
-    # The integrand jumps where the pair turns at the score itself.
-    parts = [(-_FAR, middle), (middle, _FAR)]
-    return sum(quad(cost, *part, epsabs=1e-11, epsrel=1e-11, limit=200)[0] for part in parts)
+    return _over_log_odds(cost, _source(prior, Gamma, score))  # where the pair turns at the score
 
 
 def by_scores(prior: ISGP, Gamma: Tensor, low: float, high: float, label: int) -> float:
@@ -64,9 +62,8 @@ def turning_scores(
     By linear interpolation of the log odds, for Gamma (K, M + 1), thresholds (T,) and a grid of
     scores (G,), both ascending; a pair that turns beyond the grid is put at its end.
     """
-    log_odds = np.log(thresholds / (1 - thresholds))
     nu = prior.source(grid, Gamma).numpy()
-    return np.array([np.interp(log_odds, row, grid.numpy()) for row in nu])
+    return np.array([np.interp(logit(thresholds), row, grid.numpy()) for row in nu])
 
 
 def excess_risks(p: Tensor, q: Tensor, thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -82,12 +79,11 @@ def excess_risks(p: Tensor, q: Tensor, thresholds: NDArray[np.float64]) -> NDArr
 def added_up(loss: ProperLoss, p: float, q: float) -> float:
     """The excess risks of one target, weighted by the loss and added up over thresholds."""
 
-    def density(log_odds: float) -> float:
-        t = np.array([expit(log_odds)])
-        excess = excess_risks(_one(p), _one(q), t)
-        return float(excess[0] * loss.weight(t)[0] * t[0] * (1 - t[0]))
+    def weight(log_odds: float) -> float:
+        t = float(expit(log_odds))
+        return float(loss.weight(t)) * t * (1 - t)
 
-    return _by_parts(density, p, q)
+    return _weighted_risks(weight, p, q)
 
 
 def drawn_divergences(prior: ISGP, Gamma: Tensor, p: float, q: float) -> tuple[float, float]:
@@ -99,25 +95,26 @@ def drawn_divergences(prior: ISGP, Gamma: Tensor, p: float, q: float) -> tuple[f
     def weight(log_odds: float) -> float:
         return float(prior.derivative(torch.tensor([log_odds], dtype=torch.float64), Gamma)[0])
 
-    def density(log_odds: float) -> float:
-        t = np.array([expit(log_odds)])
-        excess = excess_risks(_one(p), _one(q), t)
-        return float(excess[0]) * weight(log_odds)
-
-    ends = [float(np.log(each / (1 - each))) for each in (p, q)]
+    ends = logit([p, q])
     false_yes = quad(lambda z: expit(z) * weight(z), *ends, epsabs=1e-12)[0]
     missed = quad(lambda z: (expit(z) - 1) * weight(z), *ends, epsabs=1e-12)[0]
-    return _by_parts(density, p, q), (1 - p) * false_yes + p * missed
+    return _weighted_risks(weight, p, q), (1 - p) * false_yes + p * missed
 
 
-def _one(probability: float) -> Tensor:
-    return torch.tensor([probability], dtype=torch.float64)
+def _weighted_risks(weight: Callable[[float], float], p: float, q: float) -> float:
+    """The excess risks of one target, with a weight over log odds."""
+    truth, given = torch.tensor([[p], [q]], dtype=torch.float64).unbind()
+
+    def density(log_odds: float) -> float:
+        return float(excess_risks(truth, given, expit([log_odds]))[0]) * weight(log_odds)
+
+    return _over_log_odds(density, *logit([p, q]))
 
 
-def _by_parts(density: Callable[[float], float], p: float, q: float) -> float:
-    """The integral over log odds, which jumps at p and q."""
-    low, high = sorted(float(np.log(each / (1 - each))) for each in (p, q))
-    parts = [(-_FAR, low), (low, high), (high, _FAR)]
+def _over_log_odds(density: Callable[[float], float], *jumps: float) -> float:
+    """The integral over log odds of a function with jumps."""
+    ends = [-_FAR, *sorted(jumps), _FAR]
+    parts = itertools.pairwise(ends)
     return sum(quad(density, *part, epsabs=1e-12, epsrel=1e-12, limit=200)[0] for part in parts)
 
 

@@ -19,7 +19,7 @@ from bayesloss.learning.inference.importance import log_ratios
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
-from bayesloss.learning.inference.variational import maximise_bound
+from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.beyond.both.tilted import (
@@ -30,7 +30,6 @@ from bayesloss_book.beyond.both.tilted import (
     one_more_label,
     table_3,
 )
-from bayesloss_book.gaussian_bounds import NormalBound
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
@@ -135,7 +134,7 @@ def probabilities(given: Problem, joint: LogJoint, mode: Mode) -> tuple[dict[str
     """The probability of yes at the targets by each method that has one, and a draw's worth."""
     prior, noise = joint.prior, gaussian_noise()
     targets = prior.features(given.targets)
-    q, _ = maximise_bound(NormalBound(joint), mode)
+    q, _ = nearest(joint, mode, with_laws=False)
     weights = torch.softmax(log_ratios(joint, q, noise), dim=0)
     p = {
         "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),

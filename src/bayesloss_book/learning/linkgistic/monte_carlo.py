@@ -10,6 +10,7 @@ from matplotlib.pyplot import subplots
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
 from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss_book.figures import COLOURS
@@ -19,11 +20,11 @@ SIZES = (1, 4, 16, 64, 256, 1024, 4096)
 
 def expected_log_sigmoid(posterior: Posterior, x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
     """E_q log sigma(nu(x)) by the law of nu(x)."""
-    prior, m, root = posterior.prior, posterior.mode, posterior.root
-    features, (V, P, _) = prior.features(x), prior.quadratic_form()
-    squares, g = features @ P, (features @ prior.jacobian(m)) @ root
-    directions = torch.linalg.qr(root.T @ functionals(V, squares, prior.precision))[0]
-    law = SourceLaw.of(posterior.moments(x), g, squares, V @ root, directions)
+    prior, root, V = posterior.prior, posterior.root, posterior.prior.quadratic_form()[0]
+    joint = LogJoint.of(prior, posterior.likelihood, x, torch.ones_like(x))
+    turned = root.T @ functionals(V, joint.squares, prior.precision)
+    g = joint.slopes(posterior.mode) @ root
+    law = SourceLaw.of(posterior.moments(x), g, joint.squares, V @ root, turned)
     return law.expected_log_sigmoid().value
 
 
