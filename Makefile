@@ -39,7 +39,7 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench clean
+.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,8 +104,23 @@ format: $(INSTALLED) ## let ruff mend what it can
 bench: $(INSTALLED) ## the benchmarks, never part of the tests
 	$(BIN)/python -m pytest benchmarks
 
+# The examples of the docstrings, in an environment that holds the wheel and what it asks for; those
+# that draw are left out with matplotlib.
+EXAMPLES = import doctest, importlib, pkgutil, sys, bayesloss; \
+    names = [m.name for m in pkgutil.walk_packages(bayesloss.__path__, "bayesloss.")]; \
+    run = [doctest.testmod(importlib.import_module(n)) for n in names if "displays" not in n]; \
+    print(bayesloss.__file__, *map(sum, zip(*run)), "(failed, tried)"); sys.exit(any(f for f, _ in run))
+
+dist: $(INSTALLED) ## wheel and source archive into dist/; the wheel's examples run with nothing else
+	rm -rf dist build _build/wheel
+	$(BIN)/python -m pip wheel -q --no-deps --no-build-isolation -w dist .
+	$(BIN)/python -c 'from setuptools import build_meta; build_meta.build_sdist("dist")'
+	$(PYTHON) -m venv _build/wheel
+	_build/wheel/bin/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) dist/*.whl
+	cd _build/wheel && PYTHONPATH= bin/python -c '$(EXAMPLES)'
+
 clean: ## remove what was built; .venv stays (rm -rf .venv to start over)
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +
 
 # Every file must have a sum that a lock names. PyTorch comes as a CPU wheel where pip finds one

@@ -159,7 +159,7 @@ WORKFLOWS = {
 
 
 def test_actions_are_pinned_by_their_commits():
-    assert set(WORKFLOWS) == {"test", "versions"}
+    assert set(WORKFLOWS) == {"test", "versions", "release"}
     jobs = [job for flow in WORKFLOWS.values() for job in flow["jobs"].values()]
     steps = [step for job in jobs for step in job["steps"]]
     used = [step["uses"] for step in steps if "uses" in step]
@@ -174,9 +174,17 @@ def test_the_workflow_names_the_emulated_processors():
 
 def test_python_versions_agree():
     classifiers = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
-    for job, workflow in WORKFLOWS.items():
-        assert workflow["jobs"][job]["strategy"]["matrix"]["python"] == classifiers
+    for name in ("test", "versions"):
+        assert WORKFLOWS[name]["jobs"][name]["strategy"]["matrix"]["python"] == classifiers
     assert PROJECT["requires-python"] == f">={classifiers[0]}"
+
+
+def test_the_newest_entry_of_the_changelog_is_the_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    entries = re.findall(r"^## \[([\d.]+)\] - (.*)$", changelog, re.MULTILINE)
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert entries[0] == (bayesloss.__version__, str(cited["date-released"]))
+    assert cited["version"] == bayesloss.__version__
 
 
 SHA = f" \\\n    --hash=sha256:{64 * '0'}"

@@ -3,7 +3,7 @@
 They are Walder and Nock (2020), and Lacoste-Julien, Huszár and Ghahramani (2011).
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
