@@ -13,6 +13,7 @@ import bayesloss
 SHOWN_BY = {
     "EvidenceMaximum": "maximise_evidence",
     "FittedLink": "LinkgisticClassifier",
+    "JointDecision": "decide_together",
     "Posterior": "laplace",
     "WeightedDraws": "weigh_draws",
 }

@@ -6,6 +6,7 @@ They are Walder and Nock (2020), and Lacoste-Julien, Huszár and Ghahramani (201
 __version__ = "0.2.0"
 
 from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.calibrating.decide_together import JointDecision, decide_together
 from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
 from bayesloss.calibrating.gp_classification import GPClassifier, LossEMClassifier
 from bayesloss.calibrating.loss_em import linearised_loss_em, loss_em
@@ -50,6 +51,7 @@ __all__ = [
     "GPClassifier",
     "Gaussian",
     "ISGPRegressor",
+    "JointDecision",
     "Likelihood",
     "LinkCalibrator",
     "LinkDisplay",
@@ -73,6 +75,7 @@ __all__ = [
     "TrigonometricKernel",
     "WeightedDraws",
     "bayes_action",
+    "decide_together",
     "laplace",
     "linearised_loss_em",
     "loss_divergence",

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -129,6 +130,38 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
             # Both tails by themselves: 1 - p would lose the small one.
             return torch.special.ndtr(torch.cat([-margin, margin])).T.numpy()
         return torch.softmax(torch.special.log_ndtr(margin), 0).T.numpy()
+
+    def sample_labels(
+        self, X: ArrayLike, n_samples: int = 1000, random_state: Any = None
+    ) -> NDArray[Any]:
+        """Draw the labels of all rows of X together, as :func:`decide_together` takes them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        n_samples : int, default=1000
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            With entries of ``classes_``.
+
+        Raises
+        ------
+        ValueError
+            If there are more than two classes.
+        """
+        check_is_fitted(self)
+        if len(self.classes_) > 2:
+            raise ValueError(f"expected a fit of two classes, got {len(self.classes_)}")
+        new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
+        generator = torch.Generator()
+        generator.manual_seed(int(check_random_state(random_state).randint(2**31)))
+        q = self.posterior_
+        noise = torch.randn((1, n_samples, q.mean.shape[-1]), dtype=new.dtype, generator=generator)
+        z = q.mean[:, None] + noise @ torch.linalg.cholesky(q.covariance).mT
+        return self.classes_[self.prior_.draw_labels(z, new, generator)[0].numpy().astype(int)]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class that ``decision_function`` favours; X as for :meth:`predict_proba`."""

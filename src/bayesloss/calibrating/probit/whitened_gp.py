@@ -91,6 +91,18 @@ class WhitenedGP:
         left = (self.kernel.b - (features**2).sum(-1)).clamp(min=0.0)
         return features, (1 + left).sqrt()
 
+    def draw_labels(
+        self, z: Float[Tensor, "*m k r"], inputs: Tensor, generator: torch.Generator
+    ) -> Bool[Tensor, "*m k s"]:
+        """For each z, which of the labels at new inputs, drawn together, are +1."""
+        features, batch_dims = self.project(inputs)[0], self.features.ndim - 2
+        left = _gram(self.kernel, inputs, inputs, batch_dims) - features @ features.mT
+        values, vectors = torch.linalg.eigh(left)  # what z leaves open of f
+        root = vectors * values.clamp(min=0.0).sqrt()[..., None, :]
+        shape = (*z.shape[:-1], features.shape[-2])
+        normal, noise = (torch.randn(shape, dtype=z.dtype, generator=generator) for _ in range(2))
+        return z @ features.mT + normal @ root.mT + noise > 0
+
 
 @dataclass(frozen=True)
 class GaussianWeights:

@@ -1,0 +1,108 @@
+"""Choices judged together, beside all choices there are."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from bayesloss import GPClassifier, decide_together
+from bayesloss.calibrating.decide_together import f_measure
+
+UTILITIES = {
+    "f": f_measure,
+    "budget": lambda hits, chosen, positives: hits,
+    "costs": lambda hits, chosen, positives: -(chosen - hits) - 3.0 * (positives - hits),
+    "saturating": lambda hits, chosen, positives: -np.minimum(chosen + positives - 2 * hits, 3),
+    "any": lambda hits, chosen, positives: 1.0 * (chosen + positives == 2 * hits),
+}
+LINEAR = ("f", "budget", "costs")
+
+
+def labels(seed, m=8, n=60):
+    chance = np.random.default_rng(seed)
+    common = chance.normal(size=(n, 1)) * chance.choice([0, 1, 3])
+    p = 1 / (1 + np.exp(-(1.5 * chance.normal(size=m) + common)))
+    return (chance.random((n, m)) < p).astype(int), chance.random(n)
+
+
+def worth(draws, weight, utility, chosen):
+    return np.average(utility(draws[:, chosen].sum(1), chosen.sum(), draws.sum(1)), weights=weight)
+
+
+@pytest.mark.parametrize("k", [None, 3])
+@pytest.mark.parametrize("name", UTILITIES)
+def test_all_choices_are_no_better(name, k):
+    missed = []
+    for seed in range(12):
+        draws, weight = labels(seed)
+        found = decide_together(draws, UTILITIES[name], k=k, sample_weight=weight)
+        every = np.array(list(itertools.product([False, True], repeat=draws.shape[1])))
+        every = every if k is None else every[every.sum(1) == k]
+        best = max(worth(draws, weight, UTILITIES[name], chosen) for chosen in every)
+        own = worth(draws, weight, UTILITIES[name], found.chosen)
+        assert found.utility == pytest.approx(own, abs=1e-12)
+        assert found.bound >= best - 1e-12
+        assert k is None or found.chosen.sum() == k
+        missed.append(best - found.utility)
+    assert max(missed) < (1e-12 if name in LINEAR else 0.05)
+    assert np.mean(np.array(missed) < 1e-12) >= (1 if name in LINEAR else 0.75)
+
+
+def test_the_bound_is_reached_where_the_utility_is_linear():
+    draws, _ = labels(3, m=40, n=500)
+    for name in LINEAR:
+        found = decide_together(draws, UTILITIES[name], k=11 if name == "budget" else None)
+        assert found.bound == pytest.approx(found.utility, abs=1e-9)
+
+
+def test_independent_labels_of_one_probability():
+    """With P of 12 equal cases positive, k of them give 2 E[t / (k + P)], t hypergeometric."""
+    m, p = 12, 0.3
+    every = np.array(list(itertools.product([0, 1], repeat=m)))
+    weight = p ** every.sum(1) * (1 - p) ** (m - every.sum(1))
+    found, P = decide_together(every, sample_weight=weight), np.arange(m + 1)
+    by_k = [
+        binom.pmf(P, m, p) @ np.where(k + P > 0, 2 * k * P / m / np.maximum(k + P, 1), 1)
+        for k in range(m + 1)
+    ]
+    assert found.utility == pytest.approx(max(by_k), rel=1e-12)
+    assert found.chosen.sum() == np.argmax(by_k)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"draws": [[0, 2]]}, "labels 0 and 1"),
+        ({"draws": [0, 1]}, "of shape"),
+        ({"k": 9}, "k between 0 and the number of cases"),
+        ({"sample_weight": [0.0, 0.0]}, "a weight a draw"),
+        ({"sample_weight": [1.0, -1.0]}, "a weight a draw"),
+        ({"utility": lambda t, k, P: -((t - 1) ** 2) + 0 * k}, "linear or convex"),
+        ({"utility": lambda t, k, P: np.full(np.broadcast(t, k, P).shape, np.nan)}, "finite"),
+    ],
+)
+def test_bad_input(change, said):
+    given = {"draws": [[1, 0, 1, 0], [1, 1, 0, 1]], "utility": f_measure} | change
+    with pytest.raises(ValueError, match=said):
+        decide_together(**given)
+
+
+def test_sampled_labels_have_the_models_probabilities_and_go_together():
+    X = np.linspace(0, 1, 12)[:, None]
+    model = GPClassifier(length_scale=0.3, amplitude=2.0).fit(X, np.where(X[:, 0] > 0.5, "b", "a"))
+    new = np.array([[0.1], [0.55], [1.8], [1.85]])
+    drawn = model.sample_labels(new, 40_000, random_state=0) == "b"
+    p = model.predict_proba(new)[:, 1]
+    assert np.abs(drawn.mean(0) - p).max() < 4.5 * 0.5 / 200
+    # Far from the data neighbours have one f: by quadrature, E Phi(f)^2 with correlation exp(-r^2).
+    apart = np.corrcoef(drawn.T)
+    assert apart[2, 3] > 0.4
+    assert abs(apart[0, 3]) < 0.05
+
+
+@pytest.mark.filterwarnings("ignore:the fit tells nothing")
+def test_labels_of_three_classes_are_not_sampled():
+    model = GPClassifier(length_scale=1.0, amplitude=1.0).fit([[0.0], [1.0], [2.0]], [0, 1, 2])
+    with pytest.raises(ValueError, match="expected a fit of two classes, got 3"):
+        model.sample_labels([[0.5]])
