@@ -81,12 +81,12 @@ def decide_together(
     --------
     >>> import numpy as np
     >>> from bayesloss import decide_together
-    >>> draws = [[1, 1, 0], [1, 1, 0], [0, 0, 1]]  # the first two are positive together, or neither
+    >>> draws = [[1, 1, 0], [1, 1, 0], [1, 1, 0], [0, 0, 1]]  # the first two go together
     >>> decide_together(draws).chosen
     array([ True,  True, False])
     >>> saturating = lambda hits, chosen, positives: -np.minimum(chosen + positives - 2 * hits, 2)
     >>> round(decide_together(draws, saturating, k=1).utility, 3)
-    -1.333
+    -1.25
     """
     labels, weight = _read(draws, sample_weight)
     m = labels.shape[1]
