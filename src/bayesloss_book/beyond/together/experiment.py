@@ -212,3 +212,19 @@ def cells(n_repetitions: int = 2) -> list[dict[str, Any]]:
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
     """All kernels; resumable."""
     run_cells(measure, cells(), folder, "together", parameters=PAPER, n_jobs=n_jobs)
+
+
+def summary(stored: pd.DataFrame) -> pd.DataFrame:
+    """Mean regret and its standard error over cells, by utility, m, test and method; the mean gap.
+
+    A cell's mean over its data sets is one number, so that kernels differ within the error.
+    """
+    names = [name for name in stored if name.count("/") == 3]
+    index = pd.MultiIndex.from_tuples(
+        [(*name.split("/")[1:], name.split("/")[0]) for name in names],
+        names=["utility", "m", "test", "method"],
+    )
+    values = stored[names].set_axis(index, axis=1)
+    gaps = stored[[f"{name}/gap" for name in names]].set_axis(index, axis=1)
+    found = {"mean": values.mean(), "error": values.sem(), "gap": gaps.mean()}
+    return pd.DataFrame(found).rename(index=int, level="m")

@@ -1,0 +1,142 @@
+"""The figures on decisions that are judged together, and the live example."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from matplotlib.figure import Figure
+from matplotlib.pyplot import subplots
+from numpy.typing import NDArray
+
+from bayesloss import decide_together
+from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
+from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
+from bayesloss_book.beyond.together.experiment import (
+    INPUTS,
+    KERNELS,
+    METHODS,
+    SIZES,
+    UTILITIES,
+    weighted_draws,
+)
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.probit_references import TESTS, draw_data
+
+_STYLES = {
+    "laplace": (COLOURS["Linear"], "v"),
+    "ep": (COLOURS["GP"], "o"),
+    "ep_alone": (COLOURS["GP"], "x"),
+    "exact": (COLOURS["ISGP"], "s"),
+    "exact_alone": (COLOURS["ISGP"], "+"),
+    "loss_em": (COLOURS["PAVA"], "^"),
+}
+
+
+@dataclass(frozen=True)
+class Live:
+    """A data set of Table 4, targets in order, and joint draws of their labels."""
+
+    inputs: NDArray
+    labels: NDArray
+    x: NDArray
+    together: NDArray  # draws of the labels, of shape (n, m)
+    alone: NDArray  # the same columns, each in an order of its own
+
+
+def live(n_sets: int, m: int, n_draws: int, seed: int) -> Live:
+    """The first data set on which decisions by the F-measure differ most with the dependence."""
+    prior, y, unit = draw_data(*KERNELS[0], n_sets, m, seed)
+    x = (unit[0] + TESTS["u_05_15"]).sort().values
+    z = weighted_draws(prior, y, expectation_propagation(prior.features, y), n_draws, seed)
+    generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+    found, most = None, -1
+    for j in range(n_sets):
+        one = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
+        together = one.draw_labels(z[j], x, generator).numpy().astype(int)
+        alone = chance.permuted(together, axis=0)
+        both = [decide_together(draws).chosen for draws in (together, alone)]
+        if (differ := int((both[0] != both[1]).sum())) > most:
+            most = differ
+            found = Live(prior.inputs[j].numpy(), y[j].numpy(), x.numpy(), together, alone)
+    if found is None:
+        raise ValueError(f"expected at least one data set, got n_sets={n_sets}")
+    return found
+
+
+def draw_example(here: Live) -> Figure:
+    """The probability of +1, some joint draws, and what is chosen with and without them."""
+    figure, (upper, lower) = subplots(
+        2, 1, figsize=(6.6, 4.6), sharex=True, height_ratios=[2.2, 1], layout="constrained"
+    )
+    upper.plot(here.x, here.together.mean(axis=0), color="black", label="probability of +1")
+    for label, marker in ((1, "^"), (-1, "v")):
+        at = here.inputs[(here.labels == label) & (here.inputs >= here.x[0])]
+        upper.plot(at, np.full(len(at), 0.03), marker, color=COLOURS["data"], markersize=7)
+    upper.set(ylabel="probability of +1", ylim=(0, 1))
+    rows = {"one by one": (here.alone, "GP"), "together": (here.together, "ISGP")}
+    for place, (draws, colour) in enumerate(rows.values()):
+        chosen = decide_together(draws).chosen
+        lower.fill_between(
+            here.x,
+            place + 0.15,
+            place + 0.85,
+            where=chosen,
+            color=COLOURS[colour],
+            linewidth=0,
+            step="mid",
+        )
+    lower.set_yticks([0.5, 1.5], list(rows))
+    lower.set(xlabel="input $x$", title="chosen for the largest expected F-measure", ylim=(2, 0))
+    lower.grid(visible=False)
+    return figure
+
+
+def draw_counts(here: Live) -> Figure:
+    """How many of the targets are positive: by joint draws, and target by target."""
+    figure, axis = subplots(figsize=(6.6, 3.0))
+    m = here.together.shape[1]
+    for name, draws, colour in (
+        ("together", here.together, "ISGP"),
+        ("one by one", here.alone, "GP"),
+    ):
+        axis.hist(
+            draws.sum(axis=1),
+            bins=np.linspace(0, m, 41),
+            density=True,
+            histtype="step",
+            linewidth=2,
+            color=COLOURS[colour],
+            label=name,
+        )
+    axis.set(xlabel=f"how many of {m} targets are positive", ylabel="density", xlim=(0, m))
+    axis.legend()
+    return figure
+
+
+def draw_regrets(found: pd.DataFrame) -> Figure:
+    """Mean regret by utility, number of targets and test, with standard errors over cells."""
+    shown = [(u, t) for u in UTILITIES for t in INPUTS]
+    figure, panels = subplots(2, 1, figsize=(6.6, 7.6), sharex=True, layout="constrained")
+    for axis, test in zip(panels, INPUTS, strict=True):
+        rows = [(u, m) for u, t in shown if t == test for m in SIZES]
+        rows = [(u, m) for u, m in rows if (u, m, test, "ep") in found.index]
+        for i, (method, (colour, marker)) in enumerate(_STYLES.items()):
+            part = [found.loc[(u, m, test, method)] for u, m in rows]
+            axis.errorbar(
+                [1e3 * row["mean"] for row in part],
+                np.arange(len(rows)) + 0.11 * (i - 2.5),
+                xerr=[1e3 * row["error"] for row in part],
+                color=colour,
+                marker=marker,
+                markersize=6,
+                linestyle="",
+                label=METHODS[method],
+            )
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_yticks(range(len(rows)), [f"{UTILITIES[u]}, {m:,}" for u, m in rows])
+        axis.set(title=f"targets {INPUTS[test]}")
+        axis.invert_yaxis()
+    panels[-1].set(xlabel="utility lost, in thousandths of its range")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    return figure
