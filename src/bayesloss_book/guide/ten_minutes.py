@@ -1,6 +1,7 @@
 """The pictures of the findings in ten minutes, each made from what is stored or was found."""
 
 from collections.abc import Mapping
+from textwrap import fill
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -40,12 +41,13 @@ def readings(finding: Finding) -> pd.Series:
 
 def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
     """Draw the result under each reading, beside the printed one."""
-    figure, axes = subplots(figsize=(4.8, 0.42 * len(found) + 1.0))
+    figure, axes = subplots(figsize=(6.0, 0.5 * len(found) + 1.0))
     axes.axvline(0, color=COLOURS["data"], linewidth=1)
     axes.axvline(printed, color=COLOURS["data"], linestyle="--", label="printed")
     axes.plot(found, range(len(found)), "o", color=COLOURS["ISGP"], markersize=9, label="measured")
-    axes.set_yticks(range(len(found)), list(found.index))
+    axes.set_yticks(range(len(found)), [fill(name, 28) for name in found.index])
     axes.invert_yaxis()
+    axes.margins(x=0.1)
     axes.set(xlabel=label)
     figure.legend(loc="outside upper center", ncols=2)
     return figure

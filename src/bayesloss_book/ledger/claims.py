@@ -6,6 +6,7 @@ page a claim is checked by a function of :mod:`bayesloss_book.ledger.checks`, wh
 scorecard and the tests read back from the executed notebook.
 """
 
+import ast
 import html
 import json
 from collections.abc import Iterator, Mapping
@@ -169,6 +170,17 @@ def findings_in(notebook: Path) -> Iterator[Finding]:
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
                 yield Finding(**output["data"][MIME])
+
+
+def numbers_in(notebook: Path) -> dict[str, int | float | str]:
+    """The numbers that an executed notebook gives to its text by ``glue``, as they stand there."""
+    content = json.loads(notebook.read_text("utf-8"))
+    outputs = [output for cell in content["cells"] for output in cell.get("outputs", [])]
+    return {
+        output["metadata"]["scrapbook"]["name"]: ast.literal_eval("".join(texts))
+        for output in outputs
+        if (texts := output.get("data", {}).get("application/papermill.record/text/plain"))
+    }
 
 
 def badge(verdict: str, correction: str = "") -> str:

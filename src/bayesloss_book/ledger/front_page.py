@@ -1,4 +1,4 @@
-"""The front page's picture and table, made from the ledger and from what the pages found."""
+"""The scorecard's picture and table of headlines, made from the ledger and what pages found."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,16 +12,16 @@ from bayesloss_book.ledger.claims import Finding, badge, ledger
 from bayesloss_book.ledger.scorecard import Found, link
 from bayesloss_book.ledger.under_specified import sway
 
-# Colour and shape: either alone tells the verdicts apart.
+# The colours are those of the chips, in style.css; the shape alone tells the verdicts apart.
 MARKS = {
-    "holds": ("#009E73", "o"),
-    "holds as corrected": ("#0072B2", "^"),
-    "reproduced": ("#009E73", "D"),
-    "reproduced in pattern": ("#56B4E9", "s"),
-    "under-specified": ("#E69F00", "P"),
-    "not reproduced": ("#D55E00", "X"),
-    "fails": ("#000000", "v"),
-    "not yet treated": ("#7F7F7F", "."),
+    "holds": ("#006b4f", "o"),
+    "holds as corrected": ("#005f99", "^"),
+    "reproduced": ("#006b4f", "D"),
+    "reproduced in pattern": ("#4a4fa0", "s"),
+    "under-specified": ("#785800", "P"),
+    "not reproduced": ("#a83c00", "X"),
+    "fails": ("#a3123a", "v"),
+    "not yet treated": ("#5b6470", "."),
 }
 
 

@@ -19,6 +19,7 @@ from bayesloss_book.ledger.claims import (
     Finding,
     findings_in,
     ledger,
+    numbers_in,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -176,6 +177,20 @@ def test_finding_survives_the_notebook(tmp_path):
     assert list(findings_in(book / "part/page.ipynb")) == [
         Finding("wn-table-1", "holds", [_row("$a < b$", True)], "so")
     ]
+
+
+def test_numbers_are_read_as_they_were_glued(tmp_path):
+    told = {"n": "3", "mean": "'1.5 ± 0.2'"}
+    outputs = [
+        {
+            "data": {"application/papermill.record/text/plain": text},
+            "metadata": {"scrapbook": {"name": name}},
+        }
+        for name, text in told.items()
+    ]
+    cells = [{"outputs": [*outputs, {"text": "printed"}]}, {"source": "# Text"}]
+    (tmp_path / "page.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
+    assert numbers_in(tmp_path / "page.ipynb") == {"n": 3, "mean": "1.5 ± 0.2"}
 
 
 def test_finding_shows_itself():

@@ -1,5 +1,6 @@
 """The front page's picture and table say what the ledger and the findings say."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +19,16 @@ def test_every_verdict_has_its_own_colour_and_shape():
     assert set(MARKS) == set(VERDICTS)
     assert len(set(MARKS.values())) == len(VERDICTS)
     assert len({shape for _, shape in MARKS.values()}) == len(VERDICTS)
+
+
+def test_a_verdict_has_one_colour_on_the_figure_and_on_chips():
+    style = (BOOK / "_static" / "style.css").read_text("utf-8")
+    for verdict, (colour, _) in MARKS.items():
+        chip = verdict.replace(" ", "-")
+        name = re.search(
+            rf"\.claim-{chip}(?:, [^{{]*)? {{ --verdict: var\((--verdict-\w+)\)", style
+        )[1]
+        assert re.search(rf"{name}: (#\w+);", style)[1] == colour
 
 
 def test_one_mark_a_claim():

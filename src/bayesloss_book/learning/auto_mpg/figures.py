@@ -1,4 +1,4 @@
-"""The figures of Table 1's page, and the one on the front page."""
+"""The figures of Table 1's page."""
 
 import numpy as np
 import pandas as pd
@@ -78,20 +78,6 @@ def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
     lower.axvline(PERIOD_FRACTION, color=COLOURS["bound"], label="our setting")
     lower.set(xlabel="part of the period that the inputs cover", ylabel="saved in Small, per cent")
     lower.legend()
-    return figure
-
-
-def draw_samples(n_samples: int, seed: int) -> Figure:
-    """Monotone curves from the posterior of miles per gallon given horsepower, and their mean."""
-    x, y = rows_of("power")
-    model = fit("ISGP", x, y, 64, PERIOD_FRACTION)
-    grid = np.linspace(x.min(), x.max(), 200)
-    curves = model.sample_source(grid[:, None], n_samples, random_state=seed)
-    figure, axis = subplots(figsize=(7.2, 4.0))
-    axis.plot(x, y, ".", color=COLOURS["data"], markersize=4, alpha=0.4)
-    axis.plot(grid, curves, color=COLOURS["ISGP"], linewidth=0.6, alpha=0.45)
-    axis.plot(grid, model.predict(grid[:, None]), color="black", linewidth=1.8)
-    axis.set(xlabel="horsepower", ylabel="miles per gallon")
     return figure
 
 

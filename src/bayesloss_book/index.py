@@ -1,0 +1,198 @@
+"""The front page's slider: two costs put a cut into a learned curve, and errors are counted.
+
+The page carries cut and errors at every ratio of costs; a short script shows one of them. A case is
+taken for positive if its probability is above one in one plus the ratio.
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from bayesloss import LinkCalibrator
+from bayesloss_book.figures import COLOURS
+from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, framed, legend, marks, slider
+
+RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs
+_WIDTH, _HEIGHT, _BELOW, _REACH = 600, 170, 80, 3  # of the pictures, and of scores
+_GRID = np.linspace(-_REACH, _REACH, 601)
+_SPAN = (0, len(RATIOS) - 1, 1)  # of the slider, over ratios
+_CASES = 10_000 * np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()  # at each score
+_NAMES = {"link": "learned curve", "sigmoid": "sigmoid", "truth": "true curve"}
+_LINES = {"link": COLOURS["ISGP"], "sigmoid": COLOURS["GP"]}
+_LEGEND = [
+    (f"3px solid {_LINES['link']}", "learned curve and its cut; band: 95 %"),
+    (f"3px dotted {_LINES['sigmoid']}", "sigmoid and its cut"),
+    ("2px dashed currentColor", "true curve"),
+    ("1px solid currentColor", "the probability from which on to say yes"),
+    (f"8px solid {COLOURS['accent']}", "positive cases; filled: missed"),
+    (f"8px solid {COLOURS['Linear']}", "negative cases; filled: false alarms"),
+]
+_SCRIPT = """
+(() => {
+  const box = document.getElementById("cost-slider"), input = box.querySelector("input");
+  const shown = JSON.parse(box.dataset.shown), find = s => box.querySelector(s);
+  const set = (s, names) => { for (const n in names) find(s).setAttribute(n, names[n]); };
+  const draw = () => {
+    const [ratio, level, rows] = shown[+input.value], [x] = rows.link;
+    find("[data-value=ratio]").textContent = ratio;
+    set("[data-line=level]", {y1: level, y2: level});
+    for (const n of ["link", "sigmoid"]) set(`[data-line=${n}]`, {x1: rows[n][0], x2: rows[n][0]});
+    set("#cost-missed rect", {width: x});
+    set("#cost-alarms rect", {x: x, width: +box.dataset.width - x});
+    set("[data-line=below]", {x1: x, x2: x});
+    for (const name in rows) rows[name].slice(1).forEach((value, i) => {
+      find(`[data-row=${name}] td:nth-of-type(${i + 1})`).textContent = value;
+    });
+    input.setAttribute("aria-valuetext", `a missed case costs ${ratio} false alarms`);
+  };
+  input.addEventListener("input", draw);
+  draw();
+})();
+"""
+
+
+def truth(score: np.ndarray) -> np.ndarray:
+    """The probability of a case, by its score: nearly flat below 0.3, steep above."""
+    return expit(-1.5 + np.where(score > 0.3, 5, 0.7) * (score - 0.3))
+
+
+def fits(n: int, seed: int) -> dict[str, np.ndarray]:
+    """What n labelled scores teach: each curve's probabilities on the grid, and the band's ends."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(size=n)
+    y = (rng.random(n) < truth(scores)).astype(float)
+    link = LinkCalibrator().fit(scores, y)
+    sigmoid = LogisticRegression(C=np.inf).fit(scores[:, None], y)
+    low, high = link.predict_interval(_GRID)
+    return {
+        "link": link.predict_proba(_GRID)[:, 1],
+        "sigmoid": sigmoid.predict_proba(_GRID[:, None])[:, 1],
+        "truth": truth(_GRID),
+        "low": low,
+        "high": high,
+    }
+
+
+def errors(curve: np.ndarray, ratio: int) -> tuple[int, int, int]:
+    """Of 10,000 cases: how many are missed, how many are false alarms, and what both cost."""
+    yes, positive = curve > 1 / (1 + ratio), _CASES * truth(_GRID)
+    missed, alarms = round(positive[~yes].sum()), round((_CASES - positive)[yes].sum())
+    return missed, alarms, ratio * missed + alarms
+
+
+def savings(n: int, n_draws: int) -> pd.DataFrame:
+    """The sigmoid's costs less the learned curve's over draws: a row a ratio, mean and error."""
+    found = []
+    for seed in range(1, n_draws + 1):
+        given = fits(n, seed)
+        costs = {name: [errors(given[name], ratio)[2] for ratio in RATIOS] for name in _LINES}
+        found.append(np.subtract(costs["sigmoid"], costs["link"]))
+    table = pd.DataFrame(found, columns=list(RATIOS))
+    return pd.DataFrame({"mean": table.mean(), "error": table.sem()})
+
+
+def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
+    """A learned curve with its band, the cut that costs put into it, and whom it decides wrongly.
+
+    The slider starts at the ratio ``start``, one of `RATIOS`.
+    """
+    given = fits(n, seed)
+    shown = [(r, f"{_HEIGHT * (1 - 1 / (1 + r)):.1f}", _rows(given, r)) for r in RATIOS]
+    _, level, rows = shown[RATIOS.index(start)]
+    cuts = {name: rows[name][0] for name in _LINES}
+    body = "".join(
+        f"<tr data-row='{name}'><th scope='row'>{words}</th>"
+        + "".join(f"<td>{value}</td>" for value in rows[name][1:])
+        + "</tr>"
+        for name, words in _NAMES.items()
+    )
+    heads = "".join(
+        f"<th scope='col'>{head}</th>" for head in ("decides by", "missed", "false alarms", "cost")
+    )
+    content = (
+        f"<div id='cost-slider' data-shown='{json.dumps(shown)}' data-width='{_WIDTH}'>"
+        + slider("ratio", "false alarms that one missed case costs", _SPAN, RATIOS.index(start))
+        + framed(
+            "cost-above",
+            _curves(given, cuts, level),
+            (_WIDTH, _HEIGHT),
+            "Probability against score: the learned curve with its band, the sigmoid, the true "
+            "curve, and where each crosses the level from which on a case is taken for positive",
+            Axis("", -_REACH, _REACH, []),
+            Axis("probability", 0, 1, [0, 1]),
+        )
+        + framed(
+            "cost-below",
+            _tails(given["truth"], cuts["link"]),
+            (_WIDTH, _BELOW),
+            "Positive and negative cases by score; filled: decided wrongly by the learned curve",
+            Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1)),
+            Axis("cases", 0, 1, []),
+        )
+        + legend(_LEGEND)
+        + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
+        f"{heads}</tr></thead><tbody aria-live='polite'>{body}</tbody></table>"
+        "<noscript>The slider needs JavaScript; the picture shows one ratio of costs.</noscript>"
+        f"</div><script>{_SCRIPT}</script>"
+    )
+    told = "; ".join(
+        f"{ratio}: " + ", ".join(f"{words} {by[name][3]}" for name, words in _NAMES.items())
+        for ratio, _, by in shown
+    )
+    return HTMLTable(content, f"A slider for the ratio of costs. What 10,000 cases cost: {told}.")
+
+
+def _curves(given: dict[str, np.ndarray], cuts: dict[str, str], level: str) -> str:
+    """The curves, the band, the level and the cuts."""
+    ends = _points(given["low"]) + _points(given["high"])[::-1]
+    return (
+        f'<path d="M{"L".join(ends)}Z" fill="{_LINES["link"]}" opacity="0.25"/>'
+        + curve(_points(given["truth"]), DASHED)
+        + "".join(curve(_points(given[name]), _stroke(name, 2.5)) for name in _LINES)
+        + f'<line data-line="level" x1="0" x2="{_WIDTH}" y1="{level}" y2="{level}" '
+        'stroke="currentColor" stroke-width="0.8"/>'
+        + "".join(_upright(name, _stroke(name, 1.5), x, _HEIGHT) for name, x in cuts.items())
+    )
+
+
+def _tails(positive: np.ndarray, cut: str) -> str:
+    """How many cases of either kind there are, filled where they are decided wrongly."""
+    density, drawn = 0.9 * _CASES / _CASES.max(), ""
+    for name, share, colour, place in (
+        ("missed", positive, COLOURS["accent"], f'x="0" width="{cut}"'),
+        ("alarms", 1 - positive, COLOURS["Linear"], f'x="{cut}" width="{_WIDTH}"'),
+    ):
+        points = _points(density * share, _BELOW)
+        drawn += (
+            f"<clipPath id='cost-{name}'><rect y='0' height='{_BELOW}' {place}/></clipPath>"
+            f'<path d="M{"L".join(points)}Z" fill="{colour}" opacity="0.8" '
+            f"clip-path='url(#cost-{name})'/>"
+            + curve(points, f'stroke="{colour}" stroke-width="2"')
+        )
+    return drawn + _upright("below", _stroke("link", 1.5), cut, _BELOW)
+
+
+def _stroke(name: str, width: float) -> str:
+    dashes = "none" if name == "link" else "3 4"
+    return f'stroke="{_LINES[name]}" stroke-width="{width}" stroke-dasharray="{dashes}"'
+
+
+def _upright(name: str, style: str, x: str, height: int) -> str:
+    return f'<line data-line="{name}" x1="{x}" x2="{x}" y1="0" y2="{height}" {style}/>'
+
+
+def _rows(given: dict[str, np.ndarray], ratio: int) -> dict[str, list[str]]:
+    """By curve: where its cut is in the picture, its errors, and what they cost."""
+    found = {}
+    for name in _NAMES:
+        cut = float(np.interp(1 / (1 + ratio), given[name], _GRID))
+        counts = [f"{count:,}" for count in errors(given[name], ratio)]
+        found[name] = [f"{_WIDTH * (cut + _REACH) / (2 * _REACH):.1f}", *counts]
+    return found
+
+
+def _points(height: np.ndarray, tall: int = _HEIGHT) -> list[str]:
+    return marks(np.linspace(0, _WIDTH, len(_GRID))[::5], tall * (1 - height[::5]))

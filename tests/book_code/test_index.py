@@ -1,0 +1,63 @@
+"""The front page's slider counts what it shows, and the better curve costs less."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm
+
+from bayesloss_book import index
+
+
+@pytest.mark.parametrize("ratio", [1, 8, 30])
+def test_errors_are_those_of_the_cut(ratio):
+    """The probabilities of the two errors are integrals over scores."""
+    curve = expit(2 * index._GRID)
+    cut = np.log(1 / ratio) / 2
+
+    def share(low, high, positive):
+        def density(s):
+            p = index.truth(np.asarray(s))
+            return norm.pdf(s) * (p if positive else 1 - p)
+
+        return 10_000 * quad(density, low, high, points=[0.3] if low < 0.3 < high else None)[0]
+
+    whole = norm.cdf(3) - norm.cdf(-3)  # of scores that the picture shows
+    missed, alarms = share(-3, cut, True) / whole, share(cut, 3, False) / whole
+    found = index.errors(curve, ratio)
+    assert found[:2] == pytest.approx((missed, alarms), abs=25)  # half a step of the grid
+    assert found[2] == ratio * found[0] + found[1]
+
+
+def test_nothing_costs_less_than_the_truth():
+    given = index.fits(300, 0)
+    for ratio in index.RATIOS:
+        costs = {name: index.errors(given[name], ratio)[2] for name in ("link", "sigmoid", "truth")}
+        assert costs["truth"] <= min(costs.values()) + ratio  # counts are whole
+    held = (given["low"] <= given["truth"]) & (given["truth"] <= given["high"])
+    assert held.mean() > 0.8
+
+
+def test_savings_are_means_over_draws_with_their_error():
+    found = index.savings(300, 2)
+    costs = {}
+    for seed in (1, 2):
+        given = index.fits(300, seed)
+        costs[seed] = index.errors(given["sigmoid"], 20)[2] - index.errors(given["link"], 20)[2]
+    assert found.loc[20, "mean"] == pytest.approx(np.mean(list(costs.values())))
+    assert found.loc[20, "error"] == pytest.approx(abs(costs[1] - costs[2]) / 2)
+
+
+def test_the_slider_shows_what_is_counted():
+    shown = index.cost_slider(300, 0, 20)
+    page = shown._repr_html_()
+    rows = json.loads(re.search("data-shown='([^']*)'", page)[1])
+    assert [ratio for ratio, _, _ in rows] == list(index.RATIOS)
+    cuts = [float(by["link"][0]) for _, _, by in rows]
+    assert cuts == sorted(cuts, reverse=True)  # the dearer a miss, the lower the cut
+    cost = index.errors(index.fits(300, 0)["link"], 20)[2]
+    assert f"20: learned curve {cost:,}" in repr(shown)
+    assert f"<td>{cost:,}</td>" in page
