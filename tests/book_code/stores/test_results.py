@@ -254,8 +254,8 @@ run_cells(measure, **json.loads(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_loses_only_the_running_cells(tmp_path, monkeypatch, kill):
+def test_an_interrupted_run_loses_only_the_running_cells(tmp_path, monkeypatch):
+    """With workers. Of killed runs see `test_lock.py` and `test_orphans.py`."""
     (tmp_path / "experiment.py").write_text(EXPERIMENT)
     calls = tmp_path / "calls"
     calls.mkdir()
@@ -274,11 +274,8 @@ def test_a_killed_run_loses_only_the_running_cells(tmp_path, monkeypatch, kill):
         while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
-        if kill == signal.SIGINT:
-            os.killpg(process.pid, kill)  # as a terminal does, to the workers too
-        else:
-            process.send_signal(kill)
-        assert process.wait(20) == -kill
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
+        assert process.wait(20) == -signal.SIGINT
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
