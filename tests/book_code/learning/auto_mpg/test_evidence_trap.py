@@ -51,7 +51,7 @@ def test_a_small_cell_can_be_measured():
 
 
 def test_a_free_intercept_closes_the_band():
-    table = evidence_trap.free_intercept(n_basis=8)
+    table = evidence_trap.free_intercept(n_basis=4)
     limited, free = (
         table[f"sd at the centre, {kind}"].astype(float) for kind in ("limited", "free")
     )

@@ -54,15 +54,14 @@ def test_calibration_error_by_hand():
     assert found == pytest.approx((expected + 0.8) / 10, abs=1e-9)
 
 
-def test_a_learned_link_is_measured_at_its_own_period_and_at_others():
+def test_a_learned_link_is_measured_at_its_own_period_and_at_another():
     cell = {"data": "digits", "size": 150, "method": "ISGP", "seed": 0}
     plain = learning_curves.measure(**cell, **SETTING | {"budget": "short"})
-    wide = learning_curves.measure(**cell, **SETTING | {"budget": "short", "c_factor": 0.5})
     narrow = learning_curves.measure(**cell, **SETTING | {"budget": "short", "c_factor": 4.0})
-    assert plain["outside"] == wide["outside"] == 0
+    assert plain["outside"] == 0
     assert narrow["outside"] > 0.01  # the training scores reach beyond that period
-    assert wide["log_loss"] != plain["log_loss"]
-    assert plain["accuracy"] > 0.8 and wide["accuracy"] > 0.8
+    assert narrow["log_loss"] != plain["log_loss"]
+    assert plain["accuracy"] > 0.8
     assert plain["train_log_loss"] < plain["log_loss"]
 
 
