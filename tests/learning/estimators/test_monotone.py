@@ -116,7 +116,7 @@ class TestFit:
         grid = np.linspace(-6, 6, 300)[:, None]
         for sign in (1, -1):
             X, y = simulate(noise=0.5)
-            model = fit(X, sign * y)
+            model = fit(X, sign * y, average_hyperparameters=True)
             with pytest.warns(UserWarning, match="lie outside"):
                 mean = model.predict(grid)
             with pytest.warns(UserWarning, match="lie outside"):
@@ -129,7 +129,11 @@ class TestFit:
     def test_sampled_sources_have_the_predicted_moments(self):
         """Within four standard errors at ten points."""
         X, y = simulate()
-        model, grid, n = fit(X, 3 - 2 * y), np.linspace(-1, 1, 10)[:, None], 5000
+        model, grid, n = (
+            fit(X, 3 - 2 * y, average_hyperparameters=True),
+            np.linspace(-1, 1, 10)[:, None],
+            5000,
+        )
         mean, std = model.predict(grid, return_std=True)
         paths = model.sample_source(grid, n, random_state=1)
         assert np.all(np.abs(paths.mean(axis=1) - mean) < 4 * std / math.sqrt(n))
@@ -180,7 +184,7 @@ class TestFit:
             x = generator.uniform(-1, 1, 61)
             truth = np.interp(x, fine, source)
             y = truth[:60] + 0.2 * generator.normal(size=60)
-            model = fit(x[:60, None], y, increasing=True, n_basis=4)
+            model = fit(x[:60, None], y, increasing=True, n_basis=4, average_hyperparameters=True)
             mean, std = model.predict(x[60:, None], return_std=True)
             hits += abs(truth[60] - mean[0]) < 1.96 * std[0]
             widths.append(std[0])
@@ -191,7 +195,7 @@ class TestFit:
     def test_new_data_fall_where_they_should(self, prior):
         """95 % within 1.96 standard deviations of nu and noise together, given one fit."""
         X, y = simulate(1300, seed=11)
-        model = fit(X[:300], y[:300], prior=prior)
+        model = fit(X[:300], y[:300], prior=prior, average_hyperparameters=True)
         mean, std = model.predict(X[300:], return_std=True)
         deviation = np.abs(y[300:] - mean) / np.sqrt(std**2 + model.noise_variance_)
         # Binomial for the thousand, and a relative error of 4 % in the one noise estimate, which
@@ -201,7 +205,7 @@ class TestFit:
     def test_gp_is_scikit_learns_at_the_same_hyper_parameters(self):
         """`prior="gp"` against GaussianProcessRegressor with the Mercer sum as its kernel."""
         X, y = simulate(50, seed=7)
-        model = fit(3 + 2 * X, 5 * y - 1, prior="gp", average_hyperparameters=False)
+        model = fit(3 + 2 * X, 5 * y - 1, prior="gp")
         prior = model.posterior_.prior
         theta = (prior.kernel.a, prior.kernel.b, prior.gamma, prior.mu)
         a, b, gamma, mu = (float(value) for value in theta)
@@ -260,7 +264,7 @@ class TestFit:
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
     def test_two_points_are_enough(self, prior):
-        model = fit([[0.0], [1.0]], [0.0, 1.0], prior=prior)
+        model = fit([[0.0], [1.0]], [0.0, 1.0], prior=prior, average_hyperparameters=True)
         mean, std = model.predict([[0.0], [1.0]], return_std=True)
         assert np.all(np.isfinite([mean, std]))
         assert mean[0] <= mean[1]
@@ -274,7 +278,7 @@ class TestFit:
         y = np.exp(5 * X[:, 0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model = fit(X, y)
+            model = fit(X, y, average_hyperparameters=True)
         assert model.posterior_.n_iter < 50
         np.testing.assert_allclose(model.predict(X), y, atol=0.01 * np.ptp(y))
 
@@ -303,94 +307,13 @@ class TestFit:
             assert kernel.n_basis == 8
 
 
-class TestRange:
-    """The fit in heavy-tailed inputs against the fit where they are well-spread."""
-
-    @pytest.mark.parametrize("least", [5e-324, 1e-310])
-    def test_inputs_of_which_half_are_hardly_numbers(self, least):
-        """A bulk whose width has few digits, or none, stays as it is: near zero, all the same."""
-        X, y = np.linspace(0, 1, 40)[:, None], np.linspace(0, 1, 40) ** 2
-        y += 0.05 * np.random.default_rng(0).normal(size=40)
-        X[:21] = least * np.arange(21)[:, None]
-        found = fit(X, y).predict(X)
-        zero = X.copy()
-        zero[:21] = 0
-        np.testing.assert_allclose(found, fit(zero, y).predict(zero), **SAME)
-
-    @pytest.mark.parametrize("sigma", [1, 3])
-    def test_log_normal_inputs(self, sigma):
-        """The error at new inputs is within a quarter of the fit on log x: one data set."""
-        generator = np.random.default_rng(3)
-        log, new = generator.normal(size=(100, 1)), np.linspace(-2, 2, 101)[:, None]
-        y = np.tanh(2 * log[:, 0]) + 0.2 * generator.normal(size=100)
-        truth, settings = np.tanh(2 * new[:, 0]), {"n_basis": 16, "average_hyperparameters": False}
-        model = fit(np.exp(sigma * log), y, **settings)
-        assert not model.range_map_.is_identity
-        error = model.predict(np.exp(sigma * new)) - truth
-        expected = fit(log, y, **settings).predict(new) - truth
-        assert np.mean(error**2) ** 0.5 < 1.25 * np.mean(expected**2) ** 0.5
-
-    def test_an_outlier(self):
-        """One x of 100 among 100 in [0, 1]: unmapped, the error was seven times as large."""
-        generator = np.random.default_rng(1)
-        X, new = generator.uniform(size=(100, 1)), np.linspace(0, 1, 101)[:, None]
-        y = np.sqrt(X[:, 0]) + 0.1 * generator.normal(size=100)
-        clean = fit(X, y, n_basis=16)
-        assert clean.range_map_.is_identity
-        X[0] = 100.0
-        error = fit(X, y, n_basis=16).predict(new) - np.sqrt(new[:, 0])
-        expected = clean.predict(new) - np.sqrt(new[:, 0])
-        assert np.mean(error**2) ** 0.5 < 1.25 * np.mean(expected**2) ** 0.5
-
-    def test_beyond_the_data(self):
-        """Log-normal x, up to far beyond the largest, where tanh has levelled out.
-
-        The paper's staircase, on the range as it is, is off by 3,000 already at the first point.
-        """
-        generator = np.random.default_rng(5)
-        X = np.exp(2 * generator.normal(size=(100, 1)))
-        y = np.tanh(np.log(X[:, 0])) + 0.1 * generator.normal(size=100)
-        model = fit(X, y, n_basis=16)
-        far = X.max() * np.array([[1.5], [4.0], [100.0]])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            error = model.predict(far) - np.tanh(np.log(far[:, 0]))
-            low, high = model.predict_interval(far)
-        assert np.abs(error).max() < 0.4  # four standard deviations of the noise
-        assert np.all(np.diff(high - low) > 0)
-
-    def test_the_papers_curve_has_no_straight_ends(self):
-        """With the range as it is, the posterior of the plain ISGP predicts everywhere."""
-        X, y = simulate()
-        model = fit(X, y, robust_range=False, average_hyperparameters=False)
-        assert model.mixture_.components[0] is model.posterior_
-        assert type(model.posterior_.prior).__name__ == "ISGP"
-        far, _ = model.standardise(np.array([1.5, 2.5]), np.zeros(2))
-        expected = y.mean() + y.std() * model.posterior_.mean(far).numpy()
-        np.testing.assert_array_equal(model.predict([[1.5], [2.5]]), expected)
-        straight = usual(average_hyperparameters=False).predict([[2.5]])
-        assert abs(straight[0] - expected[1]) > 0.01
-
-    def test_monotone_far_out(self):
-        """Also beyond the data, where the map is logarithmic."""
-        generator = np.random.default_rng(2)
-        X = np.exp(3 * generator.normal(size=(60, 1)))
-        model = fit(X, -np.log(X[:, 0]) + generator.normal(size=60))
-        grid = np.sort(np.concatenate([X[:, 0], np.geomspace(1e-9, 1e9, 100)]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            mean, paths = model.predict(grid[:, None]), model.sample_source(grid[:, None], 5, 0)
-        assert np.diff(mean).max() <= 1e-12 * np.abs(mean).max()
-        assert np.diff(paths, axis=0).max() <= 1e-12 * np.abs(paths).max()
-
-
 class TestAverage:
     X, y = simulate()
     grid = np.linspace(-0.9, 0.9, 7)[:, None]  # within the inputs: beyond them lines go on straight
 
     def test_plugged_in_hyper_parameters(self):
         """Without the average the posterior alone predicts, and its bands are narrower."""
-        plain, averaged = usual(average_hyperparameters=False), usual()
+        plain, averaged = usual(), usual(average_hyperparameters=True)
         x, _ = plain.standardise(self.grid[:, 0], self.grid[:, 0])
         mean, variance = plain.posterior_.moments(x)
         got, std = plain.predict(self.grid, return_std=True)
@@ -404,14 +327,14 @@ class TestAverage:
     @pytest.mark.parametrize("sign", [1, -1])
     def test_intervals(self, sign):
         """Of the plug-in: mean and normal quantiles; of the mixture: nested, low below high."""
-        plain = usual(sign, average_hyperparameters=False)
+        plain = usual(sign)
         mean, std = plain.predict(self.grid, return_std=True)
         for of, extra in (("curve", 0.0), ("observation", plain.noise_variance_)):
             low, high = plain.predict_interval(self.grid, 0.9, of)
             half = norm.ppf(0.95) * np.sqrt(std**2 + extra)
             np.testing.assert_allclose(low, mean - half, rtol=1e-9)
             np.testing.assert_allclose(high, mean + half, rtol=1e-9)
-        averaged = usual(sign)
+        averaged = usual(sign, average_hyperparameters=True)
         ends = [averaged.predict_interval(self.grid, level) for level in (0.5, 0.95)]
         ordered = np.stack([ends[1][0], ends[0][0], ends[0][1], ends[1][1]])
         assert np.all(np.diff(ordered, axis=0) > 0)
