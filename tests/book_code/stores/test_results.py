@@ -634,13 +634,14 @@ STORES = sorted((Path(__file__).resolve().parents[3] / "data" / "results").glob(
 
 
 @pytest.mark.parametrize("table", STORES, ids=lambda table: table.stem)
-def test_a_store_knows_its_function(table):
+def test_a_store_knows_its_function_and_was_measured_from_a_clean_tree(table):
     """Where it is today, and where it was at the commits that the rows were measured at."""
     stored = load_provenance(table.parent, table.stem)
     module, _, function = stored["function"].partition(":")
     assert module.startswith("bayesloss_book.")
     assert callable(getattr(importlib.import_module(module), function))
     assert all(run.get("function", stored["function"]) for run in stored["runs"])
+    assert all(run["commit"] and "dirty" not in run["commit"] for run in stored["runs"])
 
 
 def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path):
