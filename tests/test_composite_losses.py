@@ -17,7 +17,7 @@ LOSSES = [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)]
 PROBABILITIES = np.array([0.02, 0.3, 0.5, 0.81, 0.97])
 
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
-many = settings(max_examples=1000, derandomize=True, deadline=None)
+many = settings(max_examples=200, derandomize=True, deadline=None)
 
 
 def bumpy(x, start=0.5, slope=1.0, bump=0.8):

@@ -13,7 +13,7 @@ from sklearn.isotonic import isotonic_regression
 
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
 
-many = settings(max_examples=1000, deadline=None, derandomize=True)
+many = settings(max_examples=200, deadline=None, derandomize=True)
 
 # The method ends with products of slack and multiplier of 1e-18. Where a constraint just touches,
 # both are 1e-9 or so: that is how far a value may be off, times the number of such neighbours.
@@ -126,7 +126,7 @@ class TestSquaredError:
 
 
 class TestBregman:
-    @settings(many, max_examples=300)
+    @many
     @given(problem=problems())
     def test_is_optimal_for_the_log_loss(self, problem):
         z, image, lower, upper = problem

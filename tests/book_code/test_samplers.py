@@ -182,7 +182,7 @@ def test_slice_sampling_twin_modes_against_quadrature():
         return toys.log_density_of_weights(prior, likelihood, x, y, z * scale) - log_prior
 
     z = elliptical_slice_sampling(
-        log_likelihood, 2, n_chains=16, n_draws=1500, n_burn_in=200, seed=2
+        log_likelihood, 2, n_chains=16, n_draws=700, n_burn_in=200, seed=2
     )
     rise = torch.einsum("...i,ij,...j->...", z * scale, psi, z * scale).numpy()
     axis = torch.linspace(-7, 7, 301, dtype=torch.float64)

@@ -184,7 +184,7 @@ def test_linearised_loss_em_ends_at_the_least_kl(M):
     torch.testing.assert_close(m, sparse_mean_kl(model, SUPPORT), rtol=0, atol=1e-6)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1))
 def test_price_of_an_imperfect_target(seed):
     """d* <= d_L <= d* + mean squared error of the target."""

@@ -11,7 +11,7 @@ from bayesloss import bayes_action, loss_divergence, posterior_risk
 from bayesloss_book.decision_references import optimal_actions
 
 EXACT = 1e-12  # sums of a few products of numbers near one, in double precision
-many = settings(max_examples=1000, deadline=None, derandomize=True)
+many = settings(max_examples=200, deadline=None, derandomize=True)
 
 
 def masses(rng, *shape):

@@ -22,7 +22,7 @@ from bayesloss_book.decision_references import (
 )
 from bayesloss_book.families import Family
 
-many = settings(max_examples=1000, deadline=None, derandomize=True)
+many = settings(max_examples=200, deadline=None, derandomize=True)
 ROUNDING = 1e-10  # the measure asked for; sums of some dozen terms of size one err by 1e-14
 
 

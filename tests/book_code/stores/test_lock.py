@@ -1,22 +1,18 @@
 """One writer at a time, with processes of their own."""
 
 import os
-import signal
-import subprocess
-import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from forked import Forked
 
 from bayesloss_book.stores.lock import lock_of, writing
-from bayesloss_book.stores.results import load_provenance, load_results
+from bayesloss_book.stores.results import load_provenance, load_results, run_cells
 
-EXPERIMENT = """
-import os, tempfile, time
-from bayesloss_book.stores.results import run_cells
 
 def measure(seed):
     os.close(tempfile.mkstemp(dir="calls", prefix=f"{seed}-")[0])
@@ -25,45 +21,26 @@ def measure(seed):
     time.sleep(0.02)
     return {"value": seed / 7}
 
+
 def run():
-    return run_cells(measure, [{"seed": seed} for seed in range(10)], ".", "test")
-"""
-
-
-def start(folder, command="print(len(experiment.run()))"):
-    return subprocess.Popen(
-        [sys.executable, "-c", f"import experiment; {command}"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(condition, process):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.01)
+    return len(run_cells(measure, [{"seed": seed} for seed in range(10)], ".", "test"))
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "experiment.py").write_text(EXPERIMENT)
     (tmp_path / "calls").mkdir()
     return tmp_path
 
 
 def test_three_runs_on_one_store_measure_every_cell_once(folder):
-    first = start(folder)
-    wait_for(lambda: (folder / "test.csv").exists(), first)
-    others = [start(folder), start(folder)]
+    first = Forked(run, folder)
+    first.wait_for((folder / "test.csv").exists)
+    others = [Forked(run, folder), Forked(run, folder)]
     waiting = f"{lock_of(Path('test.csv'))} is held by another run: waiting for it to end"
-    assert others[0].stderr and others[0].stderr.readline().strip() == waiting
+    others[0].wait_for(lambda: others[0].err.strip() == waiting)
     (folder / "go").touch()
     for process in (first, *others):
-        out, err = process.communicate(timeout=300)
-        assert (process.returncode, out) == (0, "10\n"), err
+        assert process.end() == (0, "10\n"), process.err
     calls = Counter(path.name.partition("-")[0] for path in (folder / "calls").iterdir())
     assert calls == Counter(map(str, range(10)))
     assert sum(run["cells"] for run in load_provenance(folder, "test")["runs"]) == 10
@@ -71,29 +48,29 @@ def test_three_runs_on_one_store_measure_every_cell_once(folder):
 
 
 def test_who_waits_goes_on_where_a_killed_run_stopped(folder):
-    first = start(folder)
-    wait_for(lambda: len(list((folder / "calls").iterdir())) == 4, first)
-    second = start(folder)
-    assert second.stderr and "waiting" in second.stderr.readline()
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
+    first = Forked(run, folder)
+    first.wait_for(lambda: len(list((folder / "calls").iterdir())) == 4)
+    second = Forked(run, folder)
+    second.wait_for(lambda: "waiting" in second.err)
+    first.process.kill()
+    first.process.join()
+    assert load_results(folder, "test")["seed"].tolist() == [0, 1, 2]
     (folder / "go").touch()
-    out, err = second.communicate(timeout=300)
-    assert (second.returncode, out) == (0, "10\n"), err
+    assert second.end() == (0, "10\n"), second.err
     assert [run["cells"] for run in load_provenance(folder, "test")["runs"]] == [3, 7]
     assert not lock_of(folder / "test.csv").exists()
 
 
 def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder):
     (folder / "go").touch()
-    process = start(folder)
+    process = Forked(run, folder)
     sizes = []
-    while process.poll() is None:
+    while process.process.is_alive():
         try:
             sizes.append(len(load_results(folder, "test")))
         except FileNotFoundError:
             assert not sizes
-    assert process.communicate()[0] == "10\n"
+    assert process.end() == (0, "10\n")
     assert sizes == sorted(sizes) and len(set(sizes)) > 3
 
 

@@ -254,8 +254,8 @@ run_cells(measure, **json.loads(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_run_loses_only_the_running_cells(tmp_path, monkeypatch, kill):
+def test_an_interrupted_run_loses_only_the_running_cells(tmp_path, monkeypatch):
+    """With workers. Of killed runs see `test_lock.py` and `test_orphans.py`."""
     (tmp_path / "experiment.py").write_text(EXPERIMENT)
     calls = tmp_path / "calls"
     calls.mkdir()
@@ -274,11 +274,8 @@ def test_a_killed_run_loses_only_the_running_cells(tmp_path, monkeypatch, kill):
         while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.01)
-        if kill == signal.SIGINT:
-            os.killpg(process.pid, kill)  # as a terminal does, to the workers too
-        else:
-            process.send_signal(kill)
-        assert process.wait(20) == -kill
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
+        assert process.wait(20) == -signal.SIGINT
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
@@ -637,13 +634,14 @@ STORES = sorted((Path(__file__).resolve().parents[3] / "data" / "results").glob(
 
 
 @pytest.mark.parametrize("table", STORES, ids=lambda table: table.stem)
-def test_a_store_knows_its_function(table):
+def test_a_store_knows_its_function_and_was_measured_from_a_clean_tree(table):
     """Where it is today, and where it was at the commits that the rows were measured at."""
     stored = load_provenance(table.parent, table.stem)
     module, _, function = stored["function"].partition(":")
     assert module.startswith("bayesloss_book.")
     assert callable(getattr(importlib.import_module(module), function))
     assert all(run.get("function", stored["function"]) for run in stored["runs"])
+    assert all(run["commit"] and "dirty" not in run["commit"] for run in stored["runs"])
 
 
 def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path):

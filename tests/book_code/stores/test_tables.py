@@ -3,12 +3,13 @@
 import hashlib
 import json
 import random
+import resource
 import shutil
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
+from forked import Forked
 
 from bayesloss_book.stores.results import load_provenance, load_results, run_cells
 
@@ -59,33 +60,25 @@ def test_a_provenance_that_is_none_is_refused(table, text):
         load_results(table.parent, "test")
 
 
-FULL = """
-import json, resource, signal, sys
-from bayesloss_book.stores.results import run_cells
+def fill(room):
+    """Measure eight cells, and from the fifth on no file can grow beyond what there is room for."""
 
-def measure(seed):
-    if seed == 4:  # from here on no file can grow beyond what is there
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
-    return {"value": seed / 7}
+    def measure(seed):
+        if seed == 4:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (room,) * 2)
+        return {"value": seed / 7}
 
-if __name__ == "__main__":
     run_cells(measure, [{"seed": seed} for seed in range(8)], ".", "test")
-"""
 
 
 @pytest.mark.parametrize("room", [100, 700])  # neither file fits; the table does
 def test_a_full_disk_costs_a_row_and_miscounts_none(tmp_path, room):
-    (tmp_path / "full.py").write_text(FULL)
-    done = subprocess.run(
-        [sys.executable, "full.py", str(room)], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 1 and "OSError" in done.stderr
+    full = Forked(fill, tmp_path, room)
+    assert full.end()[0] == 1
     assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
     assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [4]
     left = sorted(path.name for path in tmp_path.glob("*test*"))
     assert left == ["test.csv", "test.provenance.json"]
-    subprocess.run(
-        [sys.executable, "full.py", str(2**20)], cwd=tmp_path, check=True, capture_output=True
-    )
+    assert Forked(fill, tmp_path, 2**20).end()[0] == 0
     assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [4, 4]

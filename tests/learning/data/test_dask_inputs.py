@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -139,23 +136,6 @@ def test_memory_that_runs_out_says_what_to_do():
     with pytest.raises(RuntimeError, match="smaller blocks.*no room"):
         model.fit(DX, y)
     assert not [name for name in vars(model) if name.endswith("_")]
-
-
-def test_dask_is_not_imported_where_none_comes_in():
-    script = """
-    import sys
-    import numpy as np
-    from bayesloss import LinkgisticClassifier
-    LinkgisticClassifier(a=2.0, max_iter=1).fit(np.arange(20.0)[:, None], np.arange(20) % 3 > 0)
-    print("dask" in sys.modules)
-    """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["False"]
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from link_fits import fit, kinked
 from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
@@ -31,25 +32,11 @@ from bayesloss.learning.links.em import fit_links
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
 
-@parametrize_with_checks([LinkgisticClassifier(n_basis=16, max_iter=5, random_state=0)])
+@parametrize_with_checks([LinkgisticClassifier(n_basis=4, max_iter=2, random_state=0)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
-
-
-def kinked(n, seed=0, d=4):
-    """Log odds that rise slowly below zero and steeply above: far from any straight link."""
-    generator = np.random.default_rng(seed)
-    X = generator.normal(size=(n, d)) + 5
-    x = 2 * (X - 5) @ np.array([1.0, -1.0, 0.5, 0.0])[:d]
-    odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
-    return X, (generator.random(n) < expit(odds)).astype(int), odds
-
-
-def fit(X, y, prior="isgp", **options):
-    options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
-    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
 
 
 class TestLearnedLink:

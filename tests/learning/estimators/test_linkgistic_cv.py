@@ -20,7 +20,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 
 
-@parametrize_with_checks([LinkgisticClassifierCV(Cs=3, n_basis=16, max_iter=5)])
+@parametrize_with_checks([LinkgisticClassifierCV(Cs=2, n_basis=4, max_iter=2)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
@@ -43,7 +43,7 @@ def test_scores_are_those_of_refits_without_each_datum():
     X, y = few()
     model = LinkgisticClassifierCV(Cs=CS[:3]).fit(X, y)
     for C, score in zip(CS[:3], model.scores_, strict=True):
-        usual = LogisticRegression(C=C, tol=1e-8, max_iter=1000)
+        usual = LogisticRegression(C=C, tol=1e-8, max_iter=1000, warm_start=True)
         x = np.empty(len(X))
         for i in range(len(X)):
             rest = np.arange(len(X)) != i
@@ -137,7 +137,7 @@ def test_joint_scores_are_near_those_of_refits():
     refitted = []
     for C in Cs:
         seen = np.empty((3, 150))
-        usual = LogisticRegression(C=C, tol=1e-6, max_iter=1000)
+        usual = LogisticRegression(C=C, tol=1e-6, max_iter=1000, warm_start=True)
         for i in range(150):
             rest = np.arange(150) != i
             seen[:, i] = usual.fit(X[rest], y[rest]).decision_function(X[i : i + 1])[0]

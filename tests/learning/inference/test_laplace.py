@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, multivariate_normal
 from sklearn.exceptions import ConvergenceWarning
-from torch.distributions import Normal
+from textbook_joint import log_joint, nu_of, prior_of, simulate
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
 from bayesloss.learning.inference.laplace import approximate
@@ -27,35 +27,8 @@ from bayesloss.learning.inference.newton import Mode, find_mode
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
 
-def prior_of(kind, *, a=1.6, b=0.9, c=0.5, n_basis=6, mu=0.4, gamma=2.5):
-    return kind(TrigonometricKernel(a=a, c=c, n_basis=n_basis, b=b), mu=mu, gamma=gamma)
-
-
-def simulate(n=40, noise=0.2, seed=0):
-    generator = np.random.default_rng(seed)
-    x = generator.uniform(-1, 1, n)
-    y = np.tanh(2 * x) + noise * generator.normal(size=n)
-    return torch.from_numpy(x), torch.from_numpy(y)
-
-
 def seeded(seed):
     return torch.Generator().manual_seed(seed)
-
-
-def nu_of(prior, x, Gamma):
-    """Eqs. (8) and (9) for one Gamma, or many: (S, M + 1) to (S, n)."""
-    w, nu_0 = Gamma[..., :-1], Gamma[..., -1:]
-    if isinstance(prior, GP):
-        return nu_0 + w @ prior.kernel.basis(x).T
-    return nu_0 + torch.einsum("...i,nij,...j->...n", w, prior.kernel.psi(x), w)
-
-
-def log_joint(prior, alpha, x, y, Gamma):
-    """log p(D | nu) + log p(Gamma), datum by datum, all constants included."""
-    kernel = prior.kernel
-    fit = Normal(nu_of(prior, x, Gamma), alpha**-0.5).log_prob(y).sum(dim=-1)
-    w = Normal(0.0, kernel.eigenvalues.sqrt()).log_prob(Gamma[..., :-1]).sum(dim=-1)
-    return fit + w + Normal(prior.mu, prior.gamma**-0.5).log_prob(Gamma[..., -1])
 
 
 def exact(prior, alpha, x, y, x_new):

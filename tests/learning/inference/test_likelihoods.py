@@ -224,7 +224,7 @@ class TestBernoulli:
             )
         )
 
-    @settings(max_examples=1000, deadline=None, derandomize=True)
+    @settings(max_examples=200, deadline=None, derandomize=True)
     @given(
         st.lists(st.tuples(st.floats(-30, 30), st.floats(0.01, 1)), min_size=1, max_size=6),
         st.sampled_from([0.0, 1.0]),

@@ -198,9 +198,9 @@ class TestAverageHyperparameters:
             assert bool(((mean - plain_mean).abs() < plain_variance.sqrt()).all())
             return
         found, weights = [], []
-        variances = float(prior.kernel.variance) * np.exp(np.linspace(-3.5, 5, 14))
-        alphas = float(best.likelihood.alpha) * np.exp(np.linspace(-0.8, 0.8, 7))
-        for ratio in (np.arange(12) + 0.5) / 12:
+        variances = float(prior.kernel.variance) * np.exp(np.linspace(-3.5, 5, 9))
+        alphas = float(best.likelihood.alpha) * np.exp(np.linspace(-0.8, 0.8, 5))
+        for ratio in (np.arange(8) + 0.5) / 8:
             for k in variances:
                 kernel = TrigonometricKernel(a=1 / ratio, c=0.25, n_basis=6).scaled(k)
                 there = GP(kernel, mu=prior.mu, gamma=prior.gamma)

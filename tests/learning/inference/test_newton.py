@@ -7,24 +7,14 @@ import numpy as np
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from textbook_joint import prior_of, simulate
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
+from bayesloss import GP, ISGP, Gaussian, laplace
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode, find_modes
 
 # torch.func compiles a helper by torch.jit, which recent releases deprecate.
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-
-
-def prior_of(kind, *, a=1.6, b=0.9, c=0.5, n_basis=6, mu=0.4, gamma=2.5):
-    return kind(TrigonometricKernel(a=a, c=c, n_basis=n_basis, b=b), mu=mu, gamma=gamma)
-
-
-def simulate(n=40, noise=0.2, seed=0):
-    generator = np.random.default_rng(seed)
-    x = generator.uniform(-1, 1, n)
-    y = np.tanh(2 * x) + noise * generator.normal(size=n)
-    return torch.from_numpy(x), torch.from_numpy(y)
 
 
 @pytest.fixture(params=[ISGP, GP], ids=["ISGP", "GP"])

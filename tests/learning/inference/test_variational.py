@@ -216,7 +216,7 @@ class TestBound:
             for sign in (np.ones(7), flip)
         ]
         log_q = logsumexp(np.stack(parts), axis=0) - math.log(2)
-        values = torch.stack([joint(Gamma) for Gamma in draws]).numpy() - log_q
+        values = torch.func.vmap(joint)(draws).numpy() - log_q
         error = values.std() / math.sqrt(n)
         assert posterior.log_evidence <= values.mean() + 4 * error
         # Where twins overlap, only what w tells of the half counts: all but a few hundredths.

@@ -9,8 +9,8 @@ from bayesloss_book.beyond.both import mixture
 from bayesloss_book.beyond.both.problems import make_prior
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_cost_pairs_add_up_to_the_log_loss(label):
+@pytest.mark.parametrize(("label", "place"), [(0, -20.0), (1, 12.0)])
+def test_cost_pairs_add_up_to_the_log_loss(label, place):
     prior = make_prior()
     Gamma = prior.sample(1, torch.Generator().manual_seed(4))[0]
 
@@ -18,8 +18,8 @@ def test_cost_pairs_add_up_to_the_log_loss(label):
         nu = float(prior.source(torch.tensor([x], dtype=torch.float64), Gamma)[0])
         return float(np.logaddexp(0, nu if label == 0 else -nu))
 
-    for x in (-20.0, 12.0):
-        assert mixture.by_decisions(prior, Gamma, x, label) == pytest.approx(loss(x), abs=1e-9)
+    found = mixture.by_decisions(prior, Gamma, place, label)
+    assert found == pytest.approx(loss(place), abs=1e-9)
     change = mixture.by_scores(prior, Gamma, -20.0, 12.0, label)
     assert change == pytest.approx(loss(12.0) - loss(-20.0), abs=1e-9)
 

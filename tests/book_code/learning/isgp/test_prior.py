@@ -15,7 +15,7 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.learning.isgp import prior as isgp
 
-TRIALS = settings(max_examples=1000, deadline=None, derandomize=True)
+TRIALS = settings(max_examples=200, deadline=None, derandomize=True)
 
 
 def drawn(prior, n, seed=0):

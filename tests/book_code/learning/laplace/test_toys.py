@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal
 
 from bayesloss.learning.inference.laplace import laplace
@@ -31,15 +30,15 @@ def test_density_of_weights_is_a_multivariate_normal():
 
 
 def test_true_evidence_is_an_integral():
-    """Against SciPy's adaptive quadrature, whose own tolerance is the limit."""
+    """Against Gauss and Legendre's quadrature of the density; its nodes are 0.08 apart at most."""
     prior = toys.small_prior()
     x, y, likelihood = toys.regression(3, seed=2)
 
-    def density(second, first):
-        w = torch.tensor([[first, second]], dtype=torch.float64)
-        return math.exp(float(toys.log_density_of_weights(prior, likelihood, x, y, w)))
-
-    integral, _ = dblquad(density, -5, 5, -5, 5, epsabs=1e-5, epsrel=1e-4)
+    nodes, weights = (torch.from_numpy(5 * each) for each in np.polynomial.legendre.leggauss(200))
+    log_density = toys.log_density_of_weights(
+        prior, likelihood, x, y, torch.cartesian_prod(nodes, nodes)
+    )
+    integral = float(torch.outer(weights, weights).flatten() @ log_density.exp())
     found = toys.true_log_evidence(prior, likelihood, x, y)
     assert found == pytest.approx(math.log(integral), abs=1e-4)
 
@@ -64,7 +63,7 @@ def test_bound_is_below_the_truth_and_laplace_tends_to_it(seed):
     assert table["as printed"].iloc[-1] == pytest.approx(-lack, abs=0.05)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(
     values=st.lists(
         st.tuples(st.floats(-20, 20), st.floats(-20, 20), st.sampled_from([-1, 1])),

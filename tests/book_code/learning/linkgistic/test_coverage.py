@@ -9,7 +9,7 @@ import torch
 
 from bayesloss_book.learning.linkgistic import coverage
 from bayesloss_book.learning.linkgistic.rounds import kinked, learn
-from bayesloss_book.stores.results import load_provenance, load_results
+from bayesloss_book.stores.results import load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 SMALL = kinked(200, 0, n_test=400)
@@ -44,5 +44,3 @@ def test_looks_at_the_same_data_three_times():
 def test_stored_results_are_whole():
     stored = load_results(RESULTS, "link_coverage")
     assert stored["seed"].tolist() == list(range(100))
-    runs = load_provenance(RESULTS, "link_coverage")["runs"]
-    assert not any("dirty" in run["commit"] for run in runs)

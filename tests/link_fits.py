@@ -1,0 +1,20 @@
+"""Links that no straight one comes near, and fits to them, for several files of tests."""
+
+import numpy as np
+from scipy.special import expit
+
+from bayesloss import LinkgisticClassifier
+
+
+def kinked(n, seed=0, d=4):
+    """Log odds that rise slowly below zero and steeply above: far from any straight link."""
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(n, d)) + 5
+    x = 2 * (X - 5) @ np.array([1.0, -1.0, 0.5, 0.0])[:d]
+    odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
+    return X, (generator.random(n) < expit(odds)).astype(int), odds
+
+
+def fit(X, y, prior="isgp", **options):
+    options = {"n_basis": 32, "C": 1e3, "random_state": 0, **options}
+    return LinkgisticClassifier(prior=prior, **options).fit(X, y)
