@@ -98,7 +98,9 @@ def link_slider(
         )
         + "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>",
         _SCRIPT,
-        across=Axis("score less its mean, in standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
+        across=Axis(
+            "score less its mean, in standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]
+        ),
         up=Axis("probability", 0, 1, [0, 0.5, 1]),
     )
     text = "A slider for the rounds of EM; log loss on new data: " + ", ".join(

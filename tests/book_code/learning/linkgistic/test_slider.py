@@ -28,7 +28,9 @@ def rounds():
 
 @pytest.fixture(scope="module")
 def text(rounds):
-    return link_slider(rounds, SHOWN, SMALL.X_test @ KINKED / 3, SMALL.odds, **NUMBERS)._repr_html_()
+    return link_slider(
+        rounds, SHOWN, SMALL.X_test @ KINKED / 3, SMALL.odds, **NUMBERS
+    )._repr_html_()
 
 
 def test_frames_are_the_rounds(text):
