@@ -162,7 +162,7 @@ def draw_tilts(
     for (M, q), dashes, colour in lines:
         axis.plot(states, q / width, dashes, color=COLOURS[colour], label=f"M = {M:,}")
     axis.axvline(critical, color="black", linewidth=0.8)
-    axis.text(critical - 3, 0.009, "critical\ntemperature", ha="right")
+    axis.text(critical + 3, 0.014, "critical\ntemperature")
     axis.set(xlim=(220, 400), ylim=(0, None), xlabel="temperature in °C", ylabel="density")
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure
@@ -250,7 +250,7 @@ def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
             colour = COLOURS[colours[algorithm]]
             faces = np.where(table.index <= 1, "none", colour)
             axis.plot(x, y, style[1:], color=colour)
-            axis.scatter(x, y, s=25, marker=style[0], facecolors=faces, edgecolors=colour)
+            axis.scatter(x, y, 25, marker=style[0], fc=faces, ec=colour, clip_on=False)
             axis.plot([], [], style, markersize=5, color=colour, label=algorithm)
             axis.set(xscale="log", ylabel="share of bad ends", title=title, ylim=(0, 0.7))
             axis.set_xticks([1, 2, 5, 20, 100], ["1", "2", "5", "20", "100"])

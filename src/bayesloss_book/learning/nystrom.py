@@ -234,8 +234,8 @@ def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Fig
         left.plot(x, truth[:, i], "--", color=colour, linewidth=1.2)
         left.plot(x, sign * functions[:, i], color=colour, label=f"$\\varphi_{i + 1}$")
     left.plot(points.numpy(), np.full(n_points, -2.4), "|", color=COLOURS["data"], markersize=8)
-    left.set(xlabel="$x$", ylabel="eigenfunction", ylim=(-2.5, 2.5))
-    left.legend(ncols=4, loc="upper center")
+    left.set(xlabel="$x$", ylabel="eigenfunction", ylim=(-2.6, 2.6))
+    left.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     index = np.arange(1, n_points + 1)
     right.plot(index, exact.eigenvalues, "--", color="black", linewidth=1.2, label="exact")
     for jitter, colour in ((1e-4, COLOURS["GP"]), (1e-8, COLOURS["ISGP"])):

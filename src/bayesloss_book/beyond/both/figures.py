@@ -62,7 +62,7 @@ def live(data: str, n: int, seed: int, n_chains: int, n_draws: int) -> Live:
 
 def draw_links(here: Live, threshold: float) -> Figure:
     """The probability of yes by five methods, and the score above which each says yes."""
-    figure, axis = subplots(figsize=(6.6, 4.8))
+    figure, axis = subplots(figsize=(5.6, 4.8))
     x, costs = here.given.targets, costs_at(threshold)
     for name in ("chains", "laplace", "one_label", "variational", "weighted"):
         p = here.p[name]
@@ -88,7 +88,7 @@ def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
 
     Over log odds the log loss weighs all thresholds alike, so that the area is the KL divergence.
     """
-    figure, axes = subplots(2, 1, figsize=(6.6, 5.6), sharex=True, height_ratios=(3, 2))
+    figure, axes = subplots(2, 1, figsize=(5.6, 5.6), sharex=True, height_ratios=(3, 2))
     log_odds = np.linspace(-6, 6, 1201)
     t = 1 / (1 + np.exp(-log_odds))
     excess = 1000 * excess_risks(p, q, t)
@@ -134,7 +134,7 @@ def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
 
 def draw_risk(found: pd.DataFrame) -> Figure:
     """The risk curves, with the lowest point of each."""
-    figure, axis = subplots(figsize=(6.6, 4.0))
+    figure, axis = subplots(figsize=(5.6, 4.0))
     names = {"chains": "long chains", "laplace": "Laplace's Gaussian", "tilted": "two evidences"}
     for name, label in names.items():
         colour, marker, line = STYLES[name]
@@ -150,7 +150,7 @@ def draw_risk(found: pd.DataFrame) -> Figure:
 def draw_regrets(stored: pd.DataFrame) -> Figure:
     """Mean regrets by cost ratio for few and for many labels, with standard errors over draws."""
     sizes = sorted(stored["n"].unique())
-    figure, panels = subplots(len(sizes), 1, figsize=(6.6, 4.0 * len(sizes)), sharex=True)
+    figure, panels = subplots(len(sizes), 1, figsize=(5.6, 4.0 * len(sizes)), sharex=True)
     places = np.arange(len(RATIOS))
     # Table 3 lies on Laplace, and the tilted bound nearly on the bound.
     shown = [name for name in METHODS if name not in ("table_3", "tilted_variational")]
@@ -190,7 +190,7 @@ def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Fig
         turning_scores(here.prior, Gamma, np.array(thresholds), grid), [0.025, 0.5, 0.975], axis=0
     )
     slopes = here.prior.derivative(grid, Gamma).quantile(levels, dim=0)
-    figure, (upper, lower) = subplots(2, 1, figsize=(6.6, 7.0), sharex=True, height_ratios=[1.4, 1])
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 7.0), sharex=True, height_ratios=[1.4, 1])
     colour = COLOURS["ISGP"]
     upper.fill_between(grid, low, high, color=colour, alpha=0.2, linewidth=0)
     upper.plot(grid, middle, color=colour, linewidth=2)

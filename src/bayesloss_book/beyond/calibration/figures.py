@@ -53,8 +53,10 @@ def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
             axis.plot(grid, curve(grid), color=colour, linestyle=line, label=_label(method))
         truth = expit(CURVES[data].log_odds(grid))
         axis.plot(grid, truth, color="black", linewidth=1.0, label="truth")
-        shown = cases.scores[:400], cases.y[:400]
-        axis.plot(*shown, "|", color=COLOURS["data"], alpha=0.4, markersize=7)
+        shown = np.flatnonzero((cases.scores > low) & (cases.scores < high))[:400]
+        axis.plot(
+            cases.scores[shown], cases.y[shown], "|", color=COLOURS["data"], alpha=0.4, markersize=7
+        )
         axis.set(title=f"{n:,} cases", ylabel="probability", xlim=(low, high))
     axes[-1].set(xlabel="score")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)

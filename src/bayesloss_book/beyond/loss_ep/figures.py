@@ -102,7 +102,7 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
     }
     lines = {"the posterior": "-", "Table 3, exact": "-", "loss-EP": "--"}
     figure, (upper, lower) = subplots(
-        2, 1, figsize=(6.6, 5.4), sharex=True, height_ratios=[3.2, 1], layout="constrained"
+        2, 1, figsize=(5.6, 5.4), sharex=True, height_ratios=[3.2, 1], layout="constrained"
     )
     for place, (name, p) in enumerate(belief.items()):
         upper.plot(here.x, p, lines[name], color=colours[name], label=name, linewidth=2)
@@ -116,7 +116,8 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
             step="mid",
         )
     upper.axhline(threshold, color="black", linewidth=0.8, linestyle=":")
-    upper.annotate("above this line: decide +1", (float(here.x[0]), threshold + 0.015), fontsize=10)
+    where = (float(here.x.mean()), threshold + 0.015)
+    upper.annotate("above this line: decide +1", where, fontsize=10, ha="center")
     inside = here.prior.inputs[i]
     for label, marker in ((1, "^"), (-1, "v")):
         at = inside[(here.y[i] == label) & (inside >= float(here.x[0]))]
@@ -137,7 +138,7 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
 
 def draw_regrets(summary: pd.DataFrame) -> Figure:
     """Mean regrets by cost, a panel a test; bars are standard errors over repetitions."""
-    figure, panels = subplots(3, 1, figsize=(6.6, 9.4), sharex=True, sharey=True)
+    figure, panels = subplots(3, 1, figsize=(5.6, 9.4), sharex=True, sharey=True)
     places = np.arange(len(THRESHOLDS))
     for axis, test in zip(panels, TESTS, strict=True):
         part = summary.xs(test, level="test").reindex(list(THRESHOLDS))
@@ -163,7 +164,7 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
 
 def draw_saved(summary: pd.DataFrame) -> Figure:
     """What part of EP's regret two methods save, with standard errors over repetitions."""
-    figure, axis = subplots(figsize=(6.6, 6.2))
+    figure, axis = subplots(figsize=(5.6, 6.2))
     cells = [(row, test) for test in TESTS for row in THRESHOLDS]
     places = {cell: i + i // len(THRESHOLDS) for i, cell in enumerate(cells)}
     for name, shift in (("loss_ep", -0.15), ("one_label", 0.15)):
@@ -194,7 +195,7 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
 def draw_kernels(regrets: pd.DataFrame) -> Figure:
     """Mean regret over tests and costs at each kernel of the map."""
     by_kernel = regrets.groupby(["length_scale", "amplitude"]).mean()
-    figure, axis = subplots(figsize=(6.6, 9.0))
+    figure, axis = subplots(figsize=(5.6, 9.0))
     for name, (colour, marker, _) in _STYLES.items():
         axis.plot(
             by_kernel[name],
@@ -236,7 +237,7 @@ def by_max_loss(here: Live, threshold: float, multiples: Sequence[float]) -> pd.
 def draw_bumps(amplitude: float, multiples: Sequence[float]) -> Figure:
     """One label +1 and a decision -1 at one input: prior, likelihood and utility as one density."""
     f = torch.linspace(-2 * amplitude, 2 * amplitude, 4001, dtype=torch.float64)
-    figure, axis = subplots(figsize=(6.6, 3.6))
+    figure, axis = subplots(figsize=(5.6, 3.6))
     colours = (COLOURS["ISGP"], COLOURS["GP"], COLOURS["PAVA"])
     for M, colour, line in zip(multiples, colours, ("-", "-", "--"), strict=True):
         prior = torch.exp(-0.5 * (f / amplitude) ** 2)

@@ -19,12 +19,12 @@ STYLES = {  # colour and marker
     "sources": (COLOURS["held out"], "s"),
     "joint": (COLOURS["ISGP"], "o"),
 }
-_FONT = 12  # readable where the page is narrow
+_FONT = 10  # readable where the page is narrow
 
 
 def draw_sources(model: LinkgisticClassifier, shown: Sequence[int]) -> Figure:
     """nu_k(x) - nu_k(0) - x over the range of the scores; three classes with their 95 % bands."""
-    figure, axis = subplots(figsize=(7.2, 4.8))
+    figure, axis = subplots(figsize=(5.6, 4.2))
     colours = (COLOURS["ISGP"], COLOURS["GP"], COLOURS["PAVA"])
     for k, link in enumerate(model.links_):
         x = np.linspace(link.low, link.high, 200)
@@ -47,7 +47,7 @@ def draw_sources(model: LinkgisticClassifier, shown: Sequence[int]) -> Figure:
 def draw_losses(rows: pd.DataFrame) -> Figure:
     """Log loss relative to the temperature's: a row a setting, a mark a method."""
     found = 100 * summary.differences(rows).div(summary.losses(rows)["temperature"], axis=0)
-    figure, axis = subplots(figsize=(7.2, 0.8 + 0.42 * len(found)))
+    figure, axis = subplots(figsize=(5.6, 0.8 + 0.36 * len(found)))
     for j, (method, (colour, marker)) in enumerate(STYLES.items()):
         places = np.arange(len(found)) + 0.13 * (j - 2)
         axis.errorbar(
@@ -66,7 +66,7 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
     axis.set_yticks(range(len(found)), names, fontsize=_FONT)
     axis.invert_yaxis()
     axis.set_xscale("symlog", linthresh=10)
-    axis.set_xticks([-50, -20, -10, -5, 0, 5, 10, 20, 50, 100])
+    axis.set_xticks([-50, -20, -5, 0, 5, 20, 100])
     axis.xaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()
     axis.set_xlabel("log loss above that of the temperature (%)", fontsize=_FONT)
@@ -77,7 +77,7 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
 
 def draw_curl(kinds: Sequence[str]) -> Figure:
     """The curl of the inverse link on the plane of three scores, a panel a kind of sources."""
-    figure, axes = subplots(2, 2, figsize=(7.2, 6.6), sharex=True, sharey=True)
+    figure, axes = subplots(2, 2, figsize=(5.6, 5.4), sharex=True, sharey=True)
     grid = np.linspace(-4, 4, 161)
     x = grid[None, :, None] * PLANE[0] + grid[:, None, None] * PLANE[1]
     for axis, kind in zip(axes.flat, kinds, strict=True):
@@ -98,7 +98,7 @@ def draw_curl(kinds: Sequence[str]) -> Figure:
 
 def draw_rounds(evidence: Sequence[float], loss: Sequence[float], lines: float) -> Figure:
     """Held-out evidence and test loss, round by round."""
-    figure, (top, bottom) = subplots(2, 1, figsize=(7.2, 5.4), sharex=True)
+    figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 4.8), sharex=True)
     rounds = np.arange(1, len(evidence) + 1)
     top.plot(rounds, evidence, "o-", color=COLOURS["ISGP"])
     top.set_ylabel("log evidence of\nheld-out labels (nats)", fontsize=_FONT)

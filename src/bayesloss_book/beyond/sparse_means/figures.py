@@ -20,7 +20,7 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-_LARGE = 12  # points
+_LARGE = 10  # points
 _STYLES = {
     "posterior mean": ("black", "-"),
     "least KL": (COLOURS["GP"], "--"),
@@ -50,7 +50,7 @@ def draw_places(problem: Problem, shift: float) -> Figure:
     }
     x = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64)
     floor = -2.6
-    figure, axes = subplots(2, 1, figsize=(7.2, 8.6), sharex=True)
+    figure, axes = subplots(2, 1, figsize=(5.6, 7.6), sharex=True)
     for axis, (title, means) in zip(axes, rows.items(), strict=True):
         density = norm.pdf(x.numpy(), shift, DEVIATION)
         axis.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
@@ -64,10 +64,11 @@ def draw_places(problem: Problem, shift: float) -> Figure:
                 x, model.action(x, mean, inputs), dashes, color=colour, label=label, linewidth=2
             )
         places = next(iter(means.values()))[0]
-        axis.plot(places, torch.full_like(places, floor), "|", color="black", markersize=16)
-        axis.set_title(title, fontsize=_LARGE + 1)
-        axis.set(ylim=(floor, 3.6), ylabel="prediction")
-        axis.legend(fontsize=_LARGE - 1, loc="upper left", ncols=2)
+        axis.plot(places, torch.full_like(places, floor + 0.25), "|", color="black", markersize=12)
+        axis.set(ylim=(floor, 2.6), ylabel="prediction")
+        axis.legend(
+            fontsize=_LARGE, title=title, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2
+        )
         _enlarge(axis)
     axes[1].set_xlabel("input x", fontsize=_LARGE)
     return figure
@@ -81,7 +82,7 @@ def draw_discount(problem: Problem, shift: float, k: int) -> Figure:
     inverse = torch.linalg.pinv(model.kernel(places, places), hermitian=True, rtol=1e-10)
     unexplained = (model.kernel.b - ((cross @ inverse) * cross).sum(dim=1)).clamp(min=0)
     belief = 1 / (1 + unexplained / model.noise_variance)
-    figure, axis = subplots(figsize=(7.2, 4.2))
+    figure, axis = subplots(figsize=(5.6, 3.6))
     grid = np.linspace(-3.6, 4.0, 300)
     hill = norm.pdf(grid, shift, DEVIATION)
     axis.fill_between(grid, 0, hill, color=COLOURS["bound"], alpha=0.4, linewidth=0)
@@ -98,7 +99,7 @@ def draw_benchmark(
     ratios: pd.DataFrame, methods: Sequence[str], settings: Sequence[tuple[str, float, int]]
 ) -> Figure:
     """d_L as a part of the least KL's: a row a method, a marker a problem."""
-    figure, axis = subplots(figsize=(7.2, 1.2 + 0.62 * len(methods)))
+    figure, axis = subplots(figsize=(5.6, 1.2 + 0.5 * len(methods)))
     colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent", "data")]
     for j, (setting, colour, marker) in enumerate(zip(settings, colours, _MARKERS, strict=False)):
         part = ratios.loc[setting]
@@ -127,7 +128,7 @@ def draw_benchmark(
 
 def draw_sizes(losses: pd.DataFrame) -> Figure:
     """Geometric mean of d_L against k: an index of k, a column a method."""
-    figure, axis = subplots(figsize=(7.2, 5.0))
+    figure, axis = subplots(figsize=(5.6, 4.4))
     colours = [COLOURS[name] for name in ("GP", "PAVA", "accent", "held out", "ISGP")]
     for name, colour, marker in zip(losses, colours, _MARKERS, strict=False):
         axis.plot(losses.index, losses[name], marker=marker, color=colour, markersize=8, label=name)
@@ -141,7 +142,7 @@ def draw_sizes(losses: pd.DataFrame) -> Figure:
 
 def draw_cost(counted: pd.DataFrame, stored: pd.DataFrame) -> Figure:
     """Multiplications counted, and stored seconds, the fastest of each: against N."""
-    figure, (above, below) = subplots(2, 1, figsize=(7.2, 8.0))
+    figure, (above, below) = subplots(2, 1, figsize=(5.6, 6.8))
     styles = {
         "posterior mean": ("PAVA", "o"),
         "targeted": ("ISGP", "s"),

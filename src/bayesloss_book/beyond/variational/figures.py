@@ -16,12 +16,12 @@ STYLES = {
     "normal": (COLOURS["PAVA"], "^", "-."),
     "bound": (COLOURS["bound"], "D", ":"),
 }
-_SMALL = 12  # points of text: to be read on a phone
+_SMALL = 10  # points of text: to be read on a phone
 
 
 def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Figure:
     """Exact band of nu, and mean and band by Laplace and by variation, for both tasks."""
-    figure, axes = subplots(2, 1, figsize=(7.2, 8.0))
+    figure, axes = subplots(2, 1, figsize=(5.6, 6.8))
     x = grid().numpy()
     names = range(len(x))
     for axis, task in zip(axes, TASKS, strict=True):
@@ -53,7 +53,7 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
 
 def draw_evidence(table: pd.DataFrame) -> Figure:
     """How far below the exact log evidence each method's value lies, problem by problem."""
-    figure, axes = subplots(2, 1, figsize=(7.2, 7.2), sharex=True)
+    figure, axes = subplots(2, 1, figsize=(5.6, 6.2), sharex=True)
     for axis, task in zip(axes, TASKS, strict=True):
         part = table.loc[task]
         _dots(axis, part, "laplace", "gap_bound", "Laplace's bound", COLOURS["accent"], "X", -0.16)
@@ -80,7 +80,7 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
 
 def draw_errors(table: pd.DataFrame) -> Figure:
     """Errors of the mean and of the width of nu, in exact standard deviations."""
-    figure, axes = subplots(2, 2, figsize=(7.2, 6.6), sharex=True, sharey="row")
+    figure, axes = subplots(2, 2, figsize=(5.6, 5.8), sharex=True, sharey="row")
     for column, task in zip(axes.T, TASKS, strict=True):
         part = table.loc[task]
         for axis, measure in zip(column, ("shift", "width"), strict=True):
@@ -108,7 +108,7 @@ def draw_errors(table: pd.DataFrame) -> Figure:
 
 def draw_ranks(ranks: pd.DataFrame) -> Figure:
     """Where the truth stands among 99 draws of nu, at both ends, over simulated data sets."""
-    figure, axes = subplots(2, 2, figsize=(7.2, 6.0), sharex=True, sharey=True)
+    figure, axes = subplots(2, 2, figsize=(5.6, 5.2), sharex=True, sharey=True)
     edges = np.linspace(0, 100, 11)
     for row, task in zip(axes, TASKS, strict=True):
         for axis, side in zip(row, ("left", "right"), strict=True):

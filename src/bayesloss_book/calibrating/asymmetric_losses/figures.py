@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
@@ -88,7 +89,8 @@ def draw_map(mapped: pd.DataFrame, chosen: tuple[float, float]) -> Figure:
             light = shown[i, j] > np.log(3)
             axis.text(j, i, text, ha="center", va="center", color="white" if light else "black")
     i, j = list(factor.index).index(chosen[0]), list(factor.columns).index(chosen[1])
-    axis.plot(j, i, "s", markersize=26, markerfacecolor="none", color=COLOURS["GP"])
+    frame = Rectangle((j - 0.48, i - 0.48), 0.96, 0.96, fill=False, color=COLOURS["GP"], lw=2)
+    axis.add_patch(frame)
     axis.set(xlabel="amplitude", ylabel="length scale")
     bar = figure.colorbar(image, ax=axis, ticks=np.log([1.5, 2, 3, 4, 6, 8]))
     bar.ax.set_yticklabels(["1.5", "2", "3", "4", "6", "8"])

@@ -38,7 +38,7 @@ def draw_figure_1(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Fi
     bottom.text(222, 1 - plant.shutdown / plant.meltdown + 0.015, "above: stay on")
     bottom.text(plant.critical + 1.5, 0.05, "critical\ntemperature")
     top.set(ylabel="density")
-    top.legend()
+    top.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     bottom.set(xlabel="temperature θ in °C", ylabel="probability below θ")
     return figure
 

@@ -59,7 +59,8 @@ def draw_sweep(table: pd.DataFrame) -> Figure:
     figure, axis = subplots(figsize=(5.6, 3.8))
     for name in ("min KL", "min d_L"):
         colour, dashes = STYLES[name]
-        axis.plot(table.index, table[name], dashes, marker="o", color=colour, label=name)
+        style = {"marker": "o", "color": colour, "clip_on": False}
+        axis.plot(table.index, table[name], dashes, label=name, **style)
     axis.set(xlabel="mean of the test inputs", ylabel="excess risk $d_L$", ylim=(0, None))
     axis.legend()
     return figure

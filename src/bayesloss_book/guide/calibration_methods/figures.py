@@ -66,7 +66,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     real = results[results["data"].map(KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
     problems = list(table.index.droplevel("method").unique())
-    figure, axis = subplots(figsize=(6.0, 9.0))
+    figure, axis = subplots(figsize=(5.6, 9.0))
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
         rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
@@ -101,13 +101,20 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
         raise ValueError(f"expected a link of {LINKS}, got {link!r}")
     score = found.X_test[:n_points] @ found.weights
     low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
-    grid = np.linspace(low, high, 200)
+    inside, grid = (score > low) & (score < high), np.linspace(low, high, 200)
     truth = expit(log_odds(link, grid)[0])
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)
-        axis.plot(score, p[:n_points], ".", color=STYLES[method][0], markersize=3, alpha=0.6)
+        axis.plot(
+            score[inside],
+            p[:n_points][inside],
+            ".",
+            color=STYLES[method][0],
+            markersize=3,
+            alpha=0.6,
+        )
         axis.plot(grid, truth, color="black", linewidth=1.4)
-        axis.set(title=method, ylabel="probability", xlim=(low, high))
+        axis.set(title=method, ylabel="probability", xlim=(low - 0.1, high + 0.1))
     axes[-1].set(xlabel="true score")
     return figure

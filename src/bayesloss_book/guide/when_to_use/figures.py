@@ -23,7 +23,7 @@ STYLES = {  # colour, marker
 def draw_probabilities(results: pd.DataFrame) -> Figure:
     """The classifiers' log losses less that of logistic regression, a row a table."""
     losses = averages(results, "log_loss")
-    figure, axis = subplots(figsize=(7.2, 8.4))
+    figure, axis = subplots(figsize=(5.6, 8.4))
     gaps = 1e3 * losses.sub(losses["logistic CV"], axis=0)
     _draw(axis, gaps.drop(columns="logistic CV"), at=0)
     axis.set_xscale("symlog", linthresh=10)
@@ -35,7 +35,7 @@ def draw_probabilities(results: pd.DataFrame) -> Figure:
 def draw_curves(results: pd.DataFrame) -> Figure:
     """The regressors' errors over isotonic regression's, a row a table."""
     errors = averages(results, "rmse")
-    figure, axis = subplots(figsize=(7.2, 6.4))
+    figure, axis = subplots(figsize=(5.6, 6.4))
     _draw(axis, errors.div(errors["isotonic"], axis=0).drop(columns="isotonic"), at=1)
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter("{x:g}")
@@ -45,7 +45,7 @@ def draw_curves(results: pd.DataFrame) -> Figure:
 
 def draw_seconds(results: pd.DataFrame) -> Figure:
     """How long a fit and its predictions take, over the rows that it was trained on."""
-    figure, axes = subplots(2, 1, figsize=(7.2, 7.0))
+    figure, axes = subplots(2, 1, figsize=(5.6, 7.0))
     for axis, task in zip(axes, ("classification", "regression"), strict=True):
         chosen = results[results["task"] == task]
         for method, taken in chosen.groupby("method", sort=False):
@@ -53,10 +53,10 @@ def draw_seconds(results: pd.DataFrame) -> Figure:
                 colour, marker = STYLES[method]
                 median = taken.groupby("rows")["seconds"].median()
                 axis.plot(median, marker, color=colour, markersize=5, alpha=0.85, label=method)
-        axis.set(title=task, xscale="log", yscale="log", ylabel="seconds")
+        axis.set(xscale="log", yscale="log", ylabel=f"seconds, {task}")
         axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.xaxis.set_minor_formatter("")
-        axis.legend(fontsize=9, ncols=3)
+        axis.legend(fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axes[-1].set(xlabel="training rows")
     return figure
 

@@ -70,8 +70,8 @@ def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
         )
     upper.set_yticks(np.arange(len(INPUTS))[::-1], list(INPUTS.values()))
     upper.axvline(0, color="black", lw=0.8)
-    upper.set(xlabel="ISGP over GP: squared error saved, per cent", ylim=(-0.5, 4.3))
-    upper.legend(ncols=2, loc="upper center")
+    upper.set(xlabel="ISGP over GP: squared error saved, per cent", ylim=(-0.5, 3.5))
+    upper.legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     column = varied["ISGP over GP, Small, %"]
     lower.plot(column.index, column, "o-", color=COLOURS["ISGP"])
     lower.axhline(0, color="black", lw=0.8)

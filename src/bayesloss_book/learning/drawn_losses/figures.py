@@ -37,7 +37,7 @@ def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:
 
 def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
     """How often G o nu^-1 is not calibrated, as the prior of the intercept gets narrower."""
-    figure, axis = subplots(figsize=(6.2, 4.0))
+    figure, axis = subplots(figsize=(5.6, 4.0))
     gammas = np.geomspace(1e-3, 1e2, 31)
     for a, colour, dashes in ((1.2, "ISGP", "-"), (8.0, "GP", "--")):
         exact = [failure_probability(make_prior(a=a, gamma=gamma), turn) for gamma in gammas]
@@ -45,7 +45,7 @@ def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
         for number, gamma in enumerate(gammas[::6]):
             prior = make_prior(a=a, gamma=gamma)
             share, _ = failure_frequency(prior, turn, n_paths, seed + number)
-            axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5)
+            axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5, clip_on=False)
     axis.axvline(0.01, color="black", linewidth=0.8, linestyle=":")
     axis.set(
         xscale="log",
@@ -60,7 +60,7 @@ def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
 def draw_slack(table: pd.DataFrame) -> Figure:
     """Both sides of theorem 4 on the breast-cancer data, for each loss and each gamma."""
     names = list(LOSSES)
-    figure, axes = subplots(1, len(names), figsize=(6.4, 3.4))
+    figure, axes = subplots(1, len(names), figsize=(5.6, 3.4))
     for axis, name in zip(axes, names, strict=True):
         rows = table.loc[name]
         place = np.arange(len(rows))

@@ -34,15 +34,19 @@ def draw_paths(
     n_paths: int = 4,
     n_basis: int = 64,
 ) -> Figure:
-    """Sample paths of f, f^2 and nu, a column for each setting of a, c and gamma."""
-    figure, axes = subplots(3, len(settings), figsize=(6.2, 6.2), sharex=True, sharey="row")
+    """A column for each setting of a, c and gamma: one draw of f, f^2, and nu among others."""
+    figure, axes = subplots(3, len(settings), figsize=(5.6, 6.2), sharex=True, sharey="row")
     x = torch.linspace(-1, 1, 801, dtype=torch.float64)
     for column, (a, c, gamma) in zip(axes.T, settings, strict=True):
         prior = make_prior(a=a, c=c, n_basis=n_basis, gamma=gamma)
         Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
         draws = (prior.root(x, Gamma), prior.derivative(x, Gamma), prior.source(x, Gamma))
         for axis, values in zip(column, draws, strict=True):
-            axis.plot(x, values.T, linewidth=1.0)
+            if axis is column[2]:
+                axis.plot(x, values[1:].T, color=COLOURS["Linear"], linewidth=0.8)
+            axis.plot(x, values[0], color=COLOURS["ISGP"])
+        crossed = np.flatnonzero(np.diff(np.sign(draws[0][0])))
+        column[2].plot(x[crossed], draws[2][0][crossed], "o", color=COLOURS["GP"], markersize=4)
         column[0].set_title(f"$a$ = {a:g}, $c$ = {c:g}, $\\gamma$ = {gamma:g}")
         column[0].axhline(0, color="black", linewidth=0.6)
         column[2].plot(x, prior.mean(x), "--", color="black", linewidth=1)
@@ -82,7 +86,7 @@ def draw_cost(
 ) -> Figure:
     """What f near 1 costs on a part of the period, without and with a constant basis function."""
     fractions = np.linspace(0.02, 1.0, 50)
-    figure, axis = subplots(figsize=(6.2, 4.4))
+    figure, axis = subplots(figsize=(5.6, 4.4))
     for a, colour in zip(smoothness, ("ISGP", "GP", "PAVA"), strict=False):
         kernel = make_prior(a=a, n_basis=n_basis).kernel
         for share, dashes in ((0.0, "-"), (constant, "--")):
@@ -127,7 +131,7 @@ def draw_universality(
     slope: Callable[[Array], Array], *, reach: float, sizes: Sequence[int]
 ) -> Figure:
     """How fast nu comes near a target on [-reach, reach], by three routes."""
-    figure, axis = subplots(figsize=(6.2, 4.2))
+    figure, axis = subplots(figsize=(5.6, 4.2))
     kernels = {
         rho: [make_prior(c=rho / reach, n_basis=M).kernel for M in sizes] for rho in (0.5, 1.0)
     }

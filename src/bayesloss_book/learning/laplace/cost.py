@@ -99,5 +99,5 @@ def draw_cost(results: pd.DataFrame) -> Figure:
     left.set(title="M = 64", xlabel="number of points N")
     right.set(title="N = 10,000", xlabel="number of basis functions M")
     right.set_xscale("log", base=2)
-    left.legend(fontsize=8)
+    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3)
     return figure

@@ -1,7 +1,5 @@
 """Figures and tables: Theorem 8, Laplace's approximation against long runs, and calibration."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 import torch
@@ -15,7 +13,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
-from bayesloss_book.learning.laplace.toys import classification, losses, small_prior
+from bayesloss_book.learning.laplace.toys import classification, small_prior
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import (
     TASKS,
@@ -28,51 +26,45 @@ from bayesloss_book.source_problems import (
 )
 
 
-def draw_averaging(sizes: Sequence[int], seed: int) -> Figure:
-    """Jensen's inequality under a posterior: for one label, and for all labels of some data sets.
+def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
+    """Jensen's inequality for two sources, and under posteriors of many data sets.
 
-    The one label is a 1 at the input where averaging costs most, under the smallest data set.
+    Above, two sources at an input with the label 1: the ends of the central 95 % of nu(-1/2), given
+    ten labels. Below, the means of :func:`compare_losses` over its data sets.
     """
-    figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 6.6), height_ratios=(1.25, 1))
-    prior, table = small_prior(), {}
-    for n in sizes:
-        x, y, likelihood = classification(n, seed)
-        posterior = laplace(prior, likelihood, x, y)
-        table[f"{n} labels"] = losses(posterior, x, y, 20_000, seed)
-        if n == min(sizes):
-            Gamma = posterior.sample(400, torch.Generator().manual_seed(seed))
-            z = prior.source(torch.linspace(-1, 1, 41, dtype=torch.float64), Gamma)
-            costs = torch.nn.functional.softplus(-z)
-            gaps = costs.mean(dim=0) - torch.nn.functional.softplus(-z.mean(dim=0))
-            z, costs = z[:, gaps.argmax()].numpy(), costs[:, gaps.argmax()].numpy()
-    line = np.linspace(z.min(), z.max(), 200)
-    upper.plot(line, np.logaddexp(0, -line), color=COLOURS["data"], lw=1, label="log loss")
-    shown = slice(0, 60)
-    upper.plot(
-        z[shown], costs[shown], "o", color=COLOURS["data"], ms=4, alpha=0.4, label="posterior draws"
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 7.2), height_ratios=(1.2, 1))
+    x, y, likelihood = classification(10, seed)
+    draws = laplace(prior := small_prior(), likelihood, x, y).sample(
+        4000, torch.Generator().manual_seed(seed)
     )
-    centre = z.mean()
-    averaged, of_mean = costs.mean(), np.logaddexp(0, -centre)
-    upper.plot([centre, centre], [of_mean, averaged], color="black", lw=1)
-    upper.plot(centre, averaged, "s", color=COLOURS["GP"], ms=9, label="average of the losses")
-    upper.plot(centre, of_mean, "D", color=COLOURS["ISGP"], ms=9, label="loss of the average")
-    upper.set(xlabel=r"$\nu(x)$ at an input with the label 1", ylabel="loss in nats")
-    upper.legend()
+    nu = prior.source(torch.tensor([-0.5], dtype=torch.float64), draws)[:, 0]
+    ends = np.quantile(nu, [0.025, 0.975])
+    costs, centre = np.logaddexp(0, -ends), ends.mean()
+    line = np.linspace(ends[0] - 0.8, ends[1] + 0.8, 200)
+    upper.plot(line, np.logaddexp(0, -line), color=COLOURS["data"], label="log loss")
+    upper.plot(ends, costs, "--", marker="o", color=COLOURS["accent"], lw=1, label="two sources")
+    pair = [np.logaddexp(0, -centre), costs.mean()]
+    upper.plot([centre, centre], pair, color="black", lw=1, zorder=1)
     styles = {
         "averaged over sources": ("s", "GP", "average of the losses"),
         "of the averaged probability": ("o", "PAVA", "loss of the averaged probability"),
-        "of the mean source": ("D", "ISGP", "loss of the average"),
+        "of the mean source": ("D", "ISGP", "loss of the average source"),
     }
-    rows = pd.DataFrame(table).T
+    places = (pair[1], None, pair[0])
+    rows = comparison.groupby("n").mean()
     heights = np.arange(len(rows))[::-1]
-    lower.hlines(
-        heights, rows[list(styles)].min(axis=1), rows[list(styles)].max(axis=1), color="black", lw=1
-    )
-    for name, (marker, colour, label) in styles.items():
-        lower.plot(rows[name], heights, marker, color=COLOURS[colour], ms=9, label=label)
-    lower.set_yticks(heights, rows.index)
-    lower.set(xlabel="log loss, nats a label", ylim=(-0.5, len(rows) - 0.2))
-    lower.legend(loc="lower left")
+    for step, place, (name, (marker, colour, label)) in zip(
+        (0.22, 0, -0.22), places, styles.items(), strict=True
+    ):
+        style = {"marker": marker, "color": COLOURS[colour], "ms": 8, "ls": "none", "label": label}
+        if place is not None:
+            upper.plot(centre, place, **style)
+        lower.plot(rows[name], heights + step, **style)
+    upper.set(xlabel=r"$\nu(x)$ at an input with the label 1", ylabel="loss in nats")
+    upper.legend()
+    lower.set_yticks(heights, [f"{n} labels" for n in rows.index])
+    lower.set(xlabel="log loss on new labels, nats a label", ylim=(-0.5, len(rows) - 0.5))
+    lower.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 

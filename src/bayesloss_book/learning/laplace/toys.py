@@ -152,11 +152,12 @@ def draw_posterior(n: int, seed: int) -> Figure:
 def compare_losses(
     prior: ISGP, sizes: Sequence[int], seeds: Iterable[int], n_samples: int
 ) -> pd.DataFrame:
-    """:func:`losses` on the training labels of :func:`classification`; a row a size and a seed."""
+    """:func:`losses` on 1,000 new labels of :func:`classification`; a row a size and a seed."""
+    x_new, y_new, _ = classification(1000, 10_000)
     rows = {}
     for n, seed in product(sizes, seeds):
         x, y, likelihood = classification(n, seed)
-        rows[n, seed] = losses(laplace(prior, likelihood, x, y), x, y, n_samples, seed)
+        rows[n, seed] = losses(laplace(prior, likelihood, x, y), x_new, y_new, n_samples, seed)
     return pd.DataFrame(rows).T.rename_axis(["n", "seed"])
 
 

@@ -11,6 +11,7 @@ from bayesloss_book.learning.learned_losses.summary import columns, paths, print
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS
 
 _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
+_LEAST = 93  # per cent; the AUC at which the picture of the paths begins
 _STYLES = dict(
     zip(
         TASKS,
@@ -72,6 +73,7 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
             ITERATIONS,
             row.iloc[:-1],
             marker=marker,
+            markevery=list(np.flatnonzero(row.iloc[:-1] >= _LEAST)),
             color=colour,
             ms=5,
             ls="-" if penalty else ":",
@@ -88,7 +90,7 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
     ticks = [*ITERATIONS, last]
     axis.set_xticks(ticks, [*map(str, ITERATIONS), "converged"])
     axis.minorticks_off()
-    axis.set_ylim(93, 100.2)
+    axis.set_ylim(_LEAST, 100.2)
     figure.legend(loc="outside upper center", ncols=2, fontsize="small")
     return figure
 
@@ -96,18 +98,14 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
 def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
     """ISGP less logistic regression, equal tolerance and penalty, with two standard errors."""
     figure, axes = subplots(len(reading), 1, figsize=(5.6, 6.0), sharex=True)
-    pair = "ISGP − logistic"
-    table = table[table["pair"] == pair]
-    there = set(zip(table["penalty"], table["budget"], strict=True))
-    rows = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
-    rows = [row for row in rows if row in there]
-    places = np.arange(len(rows))[::-1]
+    table = table[table["pair"] == "ISGP − logistic"]
+    order = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
     for axis, (data, task) in zip(np.atleast_1d(axes), reading.items(), strict=True):
         chosen = table[(table["data"] == data) & (table["task"] == task)]
         chosen = chosen.set_index(["penalty", "budget"])
+        rows = [row for row in order if row in chosen.index]
+        places = np.arange(len(rows))[::-1]
         for place, row in zip(places, rows, strict=True):
-            if row not in chosen.index:
-                continue
             found = chosen.loc[row]
             axis.errorbar(
                 found["gap"], place, xerr=2 * found["error"], fmt="o", color=COLOURS["ISGP"], ms=5
@@ -124,11 +122,10 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
                 fontsize="small",
             )
         axis.set(title=f"{_TITLES[data]}, {task}", ylim=(-0.6, len(rows) - 0.1))
-    names = [
-        f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
-        for penalty, budget in rows
-    ]
-    for axis in np.atleast_1d(axes):
+        names = [
+            f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
+            for penalty, budget in rows
+        ]
         axis.set_yticks(places, names)
     axis.set(xlabel="ISGP − logistic, points of AUC")
     return figure

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
+from scipy.special import expit, logit, xlogy
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.isotonic import isotonic_regression
 from sklearn.metrics import log_loss
@@ -31,6 +31,7 @@ from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
 
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
+STEP = np.array([1.0, -1.0])
 
 _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 
@@ -53,6 +54,15 @@ def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
     X = generator.normal(size=(n + n_test, 3))
     x = X @ KINKED
     odds = np.where(x < 0, 0.3 * x, 2.5 * x) - 0.5
+    y = (generator.random(n + n_test) < expit(odds)).astype(np.int64)
+    return Task(X[:n], y[:n], X[n:], y[n:], odds[n:])
+
+
+def step(n: int, seed: int, n_test: int = 5000) -> Task:
+    """Two skewed (exponential) inputs; the probability climbs a step, from 0.03 to 0.88."""
+    generator = np.random.default_rng(seed)
+    X = generator.exponential(size=(n + n_test, 2))
+    odds = logit(0.03 + 0.85 * expit(6 * (X @ STEP + 0.8)))
     y = (generator.random(n + n_test) < expit(odds)).astype(np.int64)
     return Task(X[:n], y[:n], X[n:], y[n:], odds[n:])
 
@@ -183,6 +193,12 @@ def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
     counts, ones = np.bincount(place), np.bincount(place, y)
     share = isotonic_regression(ones / counts, sample_weight=counts)
     return float((xlogy(ones, share) + xlogy(counts - ones, 1 - share)).sum())
+
+
+def degrees(beta: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+    """The angle between two vectors of weights."""
+    cosine = beta @ truth / (np.linalg.norm(beta) * np.linalg.norm(truth))
+    return float(np.degrees(np.arccos(min(cosine, 1.0))))
 
 
 def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:

@@ -26,11 +26,11 @@ _SCRIPT = """
   const show = () => {
     const k = +slider.value, data = frames[k].dataset;
     frames.forEach((g, i) => { g.style.display = i === k ? "" : "none"; });
-    for (const name of ["round", "loss", "value"]) {
+    for (const name of ["round", "loss", "angle"]) {
       box.querySelector(`[data-value=${name}]`).textContent = data[name];
     }
     slider.setAttribute("aria-valuetext",
-      `round ${data.round}, log loss on new data ${data.loss}, log evidence ${data.value} nats`);
+      `round ${data.round}, log loss on new data ${data.loss}, weights ${data.angle} degrees off`);
   };
   const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
   const step = () => {
@@ -53,37 +53,40 @@ _SCRIPT = """
 def link_slider(
     rounds: Sequence[Round],
     shown: Sequence[int],
-    x: ArrayLike,
+    t: ArrayLike,
     odds: ArrayLike,
     *,
     fixed: tuple[float, float],
     losses: Sequence[float],
+    angles: Sequence[float],
     others: tuple[float, float],
 ) -> HTMLTable:
     """The learned inverse link after some rounds, with its 95 % band, a fixed link, and the truth.
 
-    Scores are shown in units of their standard deviation, because their scale is not identified.
-    ``fixed`` is logistic regression's log odds at zero, and their rise by a standard deviation; the
-    losses on new data, in nats, are one for each round shown, and ``others`` those of logistic
-    regression and of the true probabilities.
+    All curves are over scores less their mean, in units of their standard deviation, because
+    neither is identified; ``odds`` are the true log odds at such scores ``t``. ``fixed`` is
+    logistic regression's log odds at zero, and their rise by a standard deviation; the losses on
+    new data, in nats, and the angles between learned and true weights, in degrees, are one for
+    each round shown, and ``others`` the losses of logistic regression and of the true
+    probabilities.
     """
-    t = np.linspace(-_REACH, _REACH, 81)
+    line = np.linspace(-_REACH, _REACH, 121)
     frames = "".join(
-        _frame(rounds[k], k, loss, t, first=k == shown[0])
-        for k, loss in zip(shown, losses, strict=True)
+        _frame(rounds[k], (k, loss, angle), line, first=k == shown[0])
+        for k, loss, angle in zip(shown, losses, angles, strict=True)
     )
-    x, odds = np.asarray(x, dtype=float), np.asarray(odds, dtype=float)
-    order = np.argsort(x)
-    truth = expit(np.interp(t, x[order], odds[order]))
-    logistic = curve(_points(t, expit(fixed[0] + fixed[1] * t)), _DOTTED)
+    t, odds = np.asarray(t, dtype=float), np.asarray(odds, dtype=float)
+    order = np.argsort(t)
+    truth = expit(np.interp(line, t[order], odds[order]))
+    logistic = curve(_points(line, expit(fixed[0] + fixed[1] * line)), _DOTTED)
     content = picture(
         "link-slider",
         "<label>round of EM: <span data-value='round'></span>"
         f"<input type='range' min='0' max='{len(shown) - 1}' step='1' value='0' "
         "style='width:100%'></label><p><button type='button'>Play</button> Log loss on new data "
         f"<output data-value='loss'></output> nats; logistic regression {others[0]:.3f}, truth "
-        f"{others[1]:.3f}. Log evidence <output data-value='value'></output> nats.</p>",
-        f"{logistic}{frames}{curve(_points(t, truth), DASHED)}",
+        f"{others[1]:.3f}. The weights are <output data-value='angle'></output>° off.</p>",
+        f"{logistic}{frames}{curve(_points(line, truth), DASHED)}",
         (_WIDTH, _HEIGHT),
         "The learned inverse link with its band, the true one, dashed, and the sigmoid, dotted",
         legend(
@@ -95,7 +98,9 @@ def link_slider(
         )
         + "<noscript>The slider needs JavaScript; the picture shows the first round.</noscript>",
         _SCRIPT,
-        across=Axis("score, in its standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
+        across=Axis(
+            "score less its mean, in standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]
+        ),
         up=Axis("probability", 0, 1, [0, 0.5, 1]),
     )
     text = "A slider for the rounds of EM; log loss on new data: " + ", ".join(
@@ -104,19 +109,27 @@ def link_slider(
     return HTMLTable(content, text)
 
 
-def _frame(found: Round, number: int, loss: float, t: NDArray[np.float64], *, first: bool) -> str:
+def band(found: Round, t: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The learned probability at standardised scores: 2.5 % quantile, mean and 97.5 % quantile."""
     x = torch.from_numpy(t) * found.scores.std()
     draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
     u = expit(found.posterior.prior.source(x, draws).numpy())
     low, high = np.quantile(u, [0.025, 0.975], axis=0)
-    band = "L".join(_points(t, low) + _points(t, high)[::-1])
+    return np.stack([low, u.mean(axis=0), high])
+
+
+def _frame(
+    found: Round, says: tuple[int, float, float], t: NDArray[np.float64], *, first: bool
+) -> str:
+    low, mean, high = band(found, t)
+    area = "L".join(_points(t, low) + _points(t, high)[::-1])
     colour = COLOURS["ISGP"]
     # Coordinates in double quotes: what compares pages knows them by these.
     return (
-        f"<g data-frame='{number}' data-round='{number}' data-value='{found.value:.1f}' "
-        f"data-loss='{loss:.3f}'{'' if first else ' style=display:none'}>"
-        f'<path d="M{band}Z" fill="{colour}" opacity="0.3"/>'
-        + curve(_points(t, u.mean(axis=0)), f'stroke="{colour}" stroke-width="2"')
+        f"<g data-frame='{says[0]}' data-round='{says[0]}' data-loss='{says[1]:.3f}' "
+        f"data-angle='{says[2]:.0f}'{'' if first else ' style=display:none'}>"
+        f'<path d="M{area}Z" fill="{colour}" opacity="0.3"/>'
+        + curve(_points(t, mean), f'stroke="{colour}" stroke-width="2"')
         + "</g>"
     )
 

@@ -20,7 +20,7 @@ _LINES = dict(zip(_STYLES, ("ISGP", "PAVA", "data", "GP"), strict=True))
 
 def draw_losses() -> Figure:
     """The four losses through four windows: the charge, the link, the weight and the Bayes risk."""
-    figure, axes = subplots(2, 2, figsize=(6.2, 6.4), sharex=True)
+    figure, axes = subplots(2, 2, figsize=(5.6, 6.4), sharex=True)
     u = torch.linspace(0.004, 0.996, 249, dtype=torch.float64)
     panels = {
         "charge if $y = 1$": (lambda loss: loss.loss(1, u), (0, 4)),
@@ -79,7 +79,7 @@ def draw_bounded_link() -> Figure:
 
 def draw_stationary_points(pi: float) -> Figure:
     """Conditional risks of four margin losses; dots where equation (2) puts the probability pi."""
-    figure, axes = subplots(2, 2, figsize=(6.0, 5.2), sharex=True)
+    figure, axes = subplots(2, 2, figsize=(5.6, 5.2), sharex=True)
     x = np.linspace(-3, 3, 241)
     ratio = math.log(pi / (1 - pi))
     panels = {
@@ -108,7 +108,7 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     x = composite.link(u)
     by_source = composite.source(x)
     direct = composite.canonical.canonical_link(u)
-    figure, axis = subplots(figsize=(6.2, 3.9))
+    figure, axis = subplots(figsize=(5.6, 3.9))
     axis.set(xlim=(0, 10), ylim=(0, 6))
     axis.axis("off")
     _node(axis, (1.7, 1.0), "probability $u$", u)

@@ -13,20 +13,22 @@ from bayesloss_book.html import Axis, HTMLTable, curve, legend, marks, picture, 
 from bayesloss_book.learning.proper_losses.examples import LOSSES
 
 _WIDTH, _HEIGHT, _MOST = 540, 210, 1.2  # of the picture, and the highest cost in it
+_MARGIN = 0.03  # beside the numbers 0 and 1, for the dots
 _LINES = {"distance": ("GP", "8 5"), "square": ("PAVA", "2 4"), "log": ("ISGP", "none")}
 _BORDERS = {"8 5": "dashed", "2 4": "dotted", "none": "solid"}
 _SCRIPT = """
 (() => {
   const box = document.getElementById("forecast-slider");
   const bills = JSON.parse(box.dataset.bills), input = box.querySelector("input");
-  const [W, H, most] = JSON.parse(box.dataset.shape);
+  const [W, H, most, margin] = JSON.parse(box.dataset.shape);
   const draw = () => {
     const pi = +input.value, said = [];
     for (const name in bills) {
       const [rain, dry] = bills[name];
       const cost = rain.map((v, i) => pi * v + (1 - pi) * dry[i]);
       const down = v => (H * (1 - Math.min(v / most, 1.5))).toFixed(1);
-      const at = cost.map((v, i) => (W * i / (cost.length - 1)).toFixed(1) + " " + down(v));
+      const across = i => (W * (margin + i / (cost.length - 1)) / (1 + 2 * margin)).toFixed(1);
+      const at = cost.map((v, i) => across(i) + " " + down(v));
       box.querySelector(`[data-curve="${name}"] path`).setAttribute("d", "M" + at.join("L"));
       const best = cost.indexOf(Math.min(...cost));
       const dot = box.querySelector(`[data-curve="${name}"] circle`), [x, y] = at[best].split(" ");
@@ -64,7 +66,8 @@ def forecast_slider(chance: float = 0.7) -> HTMLTable:
         lowest = int(cost.argmin())
         best[name] = lowest / (len(cost) - 1)
         points = marks(
-            torch.linspace(0, _WIDTH, len(cost)), _HEIGHT * (1 - (cost / _MOST).clamp(max=1.5))
+            _WIDTH * (torch.linspace(0, 1, len(cost)) + _MARGIN) / (1 + 2 * _MARGIN),
+            _HEIGHT * (1 - (cost / _MOST).clamp(max=1.5)),
         )
         style = f'stroke="{COLOURS[colour]}" stroke-width="3" stroke-dasharray="{dashes}"'
         dot = '<circle cx="{}" cy="{}" r="7" fill="{}"/>'.format(
@@ -87,8 +90,8 @@ def forecast_slider(chance: float = 0.7) -> HTMLTable:
         )
         + "<noscript>The slider needs JavaScript; the picture shows one chance.</noscript>",
         _SCRIPT,
-        f" data-bills='{json.dumps(charged)}' data-shape='{[_WIDTH, _HEIGHT, _MOST]}'",
-        Axis("the number you name", 0, 1, [0, 0.25, 0.5, 0.75, 1]),
+        f" data-bills='{json.dumps(charged)}' data-shape='{[_WIDTH, _HEIGHT, _MOST, _MARGIN]}'",
+        Axis("the number you name", -_MARGIN, 1 + _MARGIN, [0, 0.25, 0.5, 0.75, 1]),
         Axis("cost", 0, _MOST, [0, 0.5, 1]),
     )
     said = f"A slider for the chance of rain; at {chance:g} the best numbers are: {told}."

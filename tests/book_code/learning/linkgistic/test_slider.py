@@ -8,12 +8,17 @@ import torch
 from bs4 import BeautifulSoup
 from scipy.special import expit
 
-from bayesloss_book.learning.linkgistic.rounds import kinked, learn
-from bayesloss_book.learning.linkgistic.slider import link_slider
+from bayesloss_book.learning.linkgistic.rounds import KINKED, degrees, kinked, learn
+from bayesloss_book.learning.linkgistic.slider import band, link_slider
 
 SMALL = kinked(300, 0, n_test=200)
 SHOWN = (0, 1, 3)
-NUMBERS = {"fixed": (-0.5, 2.0), "losses": (0.5, 0.4, 0.3), "others": (0.61, 0.25)}
+NUMBERS = {
+    "fixed": (-0.5, 2.0),
+    "losses": (0.5, 0.4, 0.3),
+    "angles": (20.4, 5.0, 1.6),
+    "others": (0.61, 0.25),
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +28,17 @@ def rounds():
 
 @pytest.fixture(scope="module")
 def text(rounds):
-    x = SMALL.X_test @ np.array([2.0, -2.0, 1.0]) / 3
-    return link_slider(rounds, SHOWN, x, SMALL.odds, **NUMBERS)._repr_html_()
+    return link_slider(
+        rounds, SHOWN, SMALL.X_test @ KINKED / 3, SMALL.odds, **NUMBERS
+    )._repr_html_()
 
 
-def test_frames_are_the_rounds(rounds, text):
+def test_frames_are_the_rounds(text):
     frames = BeautifulSoup(text, "html.parser").find_all(attrs={"data-frame": True})
     assert [int(values["data-round"]) for values in frames] == list(SHOWN)
     assert [values["data-loss"] for values in frames] == ["0.500", "0.400", "0.300"]
     assert "logistic regression 0.610, truth 0.250" in text
-    for values, k in zip(frames, SHOWN, strict=True):
-        assert float(values["data-value"]) == pytest.approx(rounds[k].value, abs=0.051)
+    assert [values["data-angle"] for values in frames] == ["20", "5", "2"]
 
 
 def test_curves_are_drawn_to_scale(rounds, text):
@@ -53,6 +58,22 @@ def test_curves_are_drawn_to_scale(rounds, text):
     odds = np.where(t < 0, 0.9 * t, 7.5 * t) - 0.5  # the true score is three times t
     inner = np.abs(t) < 1.5
     np.testing.assert_allclose(1 - truth[inner, 1] / 300, expit(odds[inner]), atol=0.03)
+
+
+def test_the_band_holds_the_mean_and_is_where_the_picture_has_it(rounds, text):
+    frame = BeautifulSoup(text, "html.parser").find(attrs={"data-frame": "3"})
+    points = frame.path["d"].removeprefix("M").removesuffix("Z").split("L")
+    drawn = np.array([[float(v) for v in point.split()] for point in points])
+    n = len(drawn) // 2
+    low, mean, high = band(rounds[3], drawn[:n, 0] / 600 * 5 - 2.5)
+    assert (low < mean).all() and (mean < high).all()
+    np.testing.assert_allclose(1 - drawn[:n, 1] / 300, low, atol=0.002)
+    np.testing.assert_allclose(1 - drawn[n:, 1][::-1] / 300, high, atol=0.002)
+
+
+def test_angles_between_weights():
+    assert degrees(np.array([1.0, 1.0]), np.array([0.0, 3.0])) == pytest.approx(45)
+    assert degrees(7 * KINKED, KINKED) == 0
 
 
 def test_script_shows_one_frame_and_plays(shown, text):
