@@ -18,7 +18,6 @@ from bayesloss.learning.calibration.reliability import Reliability, reliability
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.estimators.displays import LinkDisplay, MonotoneDisplay, ReliabilityDisplay
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss.learning.estimators.linkgistic_cv import LinkgisticClassifierCV
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.inference.evidence import EvidenceMaximum, maximise_evidence
 from bayesloss.learning.inference.importance import WeightedDraws, weigh_draws
@@ -56,7 +55,6 @@ __all__ = [
     "LinkCalibrator",
     "LinkDisplay",
     "LinkgisticClassifier",
-    "LinkgisticClassifierCV",
     "LogLoss",
     "LossEMClassifier",
     "MatsushitaLoss",

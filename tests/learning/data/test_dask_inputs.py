@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
+from bayesloss import LinkgisticClassifier
 from bayesloss.learning.data.dask_inputs import DaskInputs
 from bayesloss.learning.data.inputs import DenseInputs
 
@@ -84,9 +84,9 @@ def test_a_fit_is_that_of_the_data_in_memory(classes):
 
 def test_the_penalty_is_that_of_the_data_in_memory():
     X, y = drawn(n=150)
-    how = {"Cs": [0.1, 1.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}
-    one = LinkgisticClassifierCV(**how).fit(X, y)
-    many = LinkgisticClassifierCV(**how).fit(da.from_array(X, chunks=40), y)
+    how = {"C": [0.1, 1.0, 10.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}
+    one = LinkgisticClassifier(**how).fit(X, y)
+    many = LinkgisticClassifier(**how).fit(da.from_array(X, chunks=40), y)
     np.testing.assert_allclose(many.scores_, one.scores_, atol=1e-8)
     np.testing.assert_allclose(many.coef_, one.coef_, rtol=1e-6)
 

@@ -29,6 +29,7 @@ from bayesloss.learning.estimators.linkgistic_fit import (
     fit_problems,
     read_problems,
 )
+from bayesloss.learning.estimators.penalty_path import held_out_losses, strengths
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.warnings import warn_caller
@@ -75,8 +76,10 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         Whether more than two classes are one model (:mod:`bayesloss.learning.links.joint`), or each
         is fitted against the rest, as in the paper, and as always under "gp" or other losses.
     class_weight : dict, "balanced" or None, default=None
-    C : float, default=1.0
+    C : float, "auto" or array-like of float, default=1.0
         Inverse strength of the L2 penalty, as in scikit-learn; ``inf`` for none, as in the paper.
+        Of several values that of the least approximate leave-one-out log loss, without refits;
+        "auto" has ten, evenly spaced in logarithm from 1e-4 to 1e4. Warns if it is the last of all.
     tol : float, default=1e-4
         EM ends when a round changes the penalised log evidence by less, in nats per case; the
         logistic regression before it, when derivatives of the mean log likelihood are less.
@@ -95,6 +98,12 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         Weights on the scale of a logistic regression: nu has mean slope 1 over the training data.
+    C_ : float
+        The value of C, for all classes.
+    Cs_, scores_ : ndarray of shape (n_Cs,)
+        All values, ascending, and minus the leave-one-out log loss of each, in nats per case,
+        averaged over one-vs-rest classes; NaN if not tried, since two in a row were no better, or
+        only one was given.
     centre_, intercept_ : ndarray of shape (n_features,), and (1,) or (n_classes,)
         The mean of the training inputs, and ``-coef_ @ centre_``: scores are ``X @ coef_.T +
         intercept_``. A logistic regression's intercept is this plus nu(0), ``link_.source(0.0)``.
@@ -120,6 +129,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     >>> low, high = model.link_.inverse_link_band([-1.0, 0.0, 1.0], level=0.9)
     >>> bool(model.score(scale(X), y) > 0.98), bool((low < high).all())
     (True, True)
+    >>> LinkgisticClassifier(C=[1e-4, 0.1, 100]).fit(scale(X), y).C_
+    0.1
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -133,7 +144,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         "leave_one_out": ["boolean"],
         "multi_class": [StrOptions({"joint", "ovr"})],
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "C": [Interval(Real, 0, None, closed="right")],
+        "C": [Interval(Real, 0, None, closed="right"), StrOptions({"auto"}), "array-like"],
         "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "n_samples": [None, Interval(Integral, 1, None, closed="left")],
@@ -155,7 +166,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         leave_one_out: bool = True,
         multi_class: str = "joint",
         class_weight: dict[Any, float] | str | None = None,
-        C: float = 1.0,
+        C: float | str | ArrayLike = 1.0,
         tol: float = 1e-4,
         max_iter: int = 30,
         n_samples: int | None = None,
@@ -216,7 +227,13 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            self._fit_at(self._read(X, y, sample_weight, groups), self.C)
+            self.Cs_ = strengths(self.C)
+            problems, losses = self._read(X, y, sample_weight, groups), np.array([np.nan])
+            if len(self.Cs_) > 1:
+                losses = held_out_losses(problems, self.Cs_, self.joint_, Settings.of(self))
+            self.scores_ = -losses
+            self.C_ = float(self.Cs_[0 if len(losses) == 1 else np.nanargmin(losses)])
+            self._fit_at(problems, self.C_)
         return self
 
     def _read(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Problems:

@@ -10,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bayesloss import LinkgisticClassifier, LinkgisticClassifierCV
+from bayesloss import LinkgisticClassifier
 from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import fit_links
@@ -20,7 +20,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 
 
-@parametrize_with_checks([LinkgisticClassifierCV(Cs=2, n_basis=4, max_iter=2)])
+@parametrize_with_checks([LinkgisticClassifier(C=[0.1, 1.0], n_basis=4, max_iter=2)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
@@ -41,7 +41,7 @@ CS = [1e-3, 0.03, 1.0, 30.0]
 def test_scores_are_those_of_refits_without_each_datum():
     """Weights refitted n times, and one link fitted to the scores that these give."""
     X, y = few()
-    model = LinkgisticClassifierCV(Cs=CS[:3]).fit(X, y)
+    model = LinkgisticClassifier(C=CS[:3]).fit(X, y)
     for C, score in zip(CS[:3], model.scores_, strict=True):
         usual = LogisticRegression(C=C, tol=1e-8, max_iter=1000, warm_start=True)
         x = np.empty(len(X))
@@ -87,7 +87,7 @@ def _prior(X, y, C):
 
 def test_the_fit_is_that_of_the_c_chosen():
     X, y = few()
-    model = LinkgisticClassifierCV(Cs=CS).fit(X, y)
+    model = LinkgisticClassifier(C=CS).fit(X, y)
     assert model.C_ == model.Cs_[np.nanargmax(model.scores_)] == 1.0
     same = LinkgisticClassifier(C=model.C_).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), same.predict_proba(X))
@@ -95,7 +95,7 @@ def test_the_fit_is_that_of_the_c_chosen():
 
 def test_the_path_ends_when_weaker_penalties_are_no_better():
     X, y = few()
-    model = LinkgisticClassifierCV(Cs=10).fit(X, y)
+    model = LinkgisticClassifier(C="auto").fit(X, y)
     np.testing.assert_allclose(model.Cs_, np.geomspace(1e-4, 1e4, 10))
     best = int(np.nanargmax(model.scores_))
     tried = min(best + 3, 10)
@@ -108,9 +108,9 @@ def test_groups_are_held_out_whole():
     generator = np.random.default_rng(1)
     thrice = np.repeat(X, 3, axis=0) + 0.01 * generator.normal(size=(360, 25))
     groups = np.repeat(np.arange(120), 3)
-    plain = LinkgisticClassifierCV(Cs=CS).fit(X, y)
-    each = LinkgisticClassifierCV(Cs=CS).fit(thrice, np.repeat(y, 3))
-    whole = LinkgisticClassifierCV(Cs=np.array(CS) / 3).fit(thrice, np.repeat(y, 3), groups=groups)
+    plain = LinkgisticClassifier(C=CS).fit(X, y)
+    each = LinkgisticClassifier(C=CS).fit(thrice, np.repeat(y, 3))
+    whole = LinkgisticClassifier(C=np.array(CS) / 3).fit(thrice, np.repeat(y, 3), groups=groups)
     # Counts are data for the link: under the strongest penalty it gets farther from its prior.
     assert whole.scores_[1:3] == pytest.approx(plain.scores_[1:3], abs=0.02)
     assert np.nanmax(each.scores_) > np.nanmax(plain.scores_) + 0.05
@@ -121,7 +121,7 @@ def test_many_classes(multi_class):
     X, y = load_iris(return_X_y=True)
     generator = np.random.default_rng(0)
     X = np.hstack([X + generator.normal(size=X.shape), generator.normal(size=(150, 40))])
-    model = LinkgisticClassifierCV(Cs=6, multi_class=multi_class).fit(X, y)
+    model = LinkgisticClassifier(C=np.geomspace(1e-4, 1e4, 6), multi_class=multi_class).fit(X, y)
     same = LinkgisticClassifier(C=model.C_, multi_class=multi_class).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), same.predict_proba(X))
     assert model.Cs_[0] < model.C_ < model.Cs_[-1]
@@ -132,7 +132,7 @@ def test_joint_scores_are_near_those_of_refits():
     X, y = load_iris(return_X_y=True)
     X = X + np.random.default_rng(0).normal(size=X.shape)
     Cs = [0.01, 0.3, 10.0]
-    model = LinkgisticClassifierCV(Cs=Cs).fit(X, y)
+    model = LinkgisticClassifier(C=Cs).fit(X, y)
     labels = torch.from_numpy(np.eye(3)[y].T)
     refitted = []
     for C in Cs:
@@ -150,7 +150,13 @@ def test_joint_scores_are_near_those_of_refits():
     assert model.scores_ == pytest.approx(refitted, abs=0.04)
 
 
+@pytest.mark.parametrize(("Cs", "end"), [([1e-4, 1e-3], "weakest"), ([1e3, 1e4], "strongest")])
+def test_a_best_penalty_at_the_end_is_told(Cs, end):
+    with pytest.warns(UserWarning, match=f"is the {end}"):
+        LinkgisticClassifier(C=Cs).fit(*few())
+
+
 @pytest.mark.parametrize("Cs", [[], [0.0, 1.0], [-1.0], [[1.0]]])
 def test_penalties_that_are_none(Cs):
-    with pytest.raises(ValueError, match="expected a number of Cs, or positive values of C, got"):
-        LinkgisticClassifierCV(Cs=Cs).fit(*few())
+    with pytest.raises(ValueError, match="expected positive values of C, got"):
+        LinkgisticClassifier(C=Cs).fit(*few())
