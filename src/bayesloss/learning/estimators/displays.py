@@ -327,7 +327,7 @@ class ReliabilityDisplay:
             mean, rate = total[full] / count[full], positive[full] / count[full]
             ax.plot(mean, rate, "o", color=color, label=f"{n_bins} bins")
         ax.set(ylabel="probability of the positive label", xlim=(0, 1), ylim=(0, 1))
-        ax.legend(loc="upper left")
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1))
         below = ax.child_axes[-1] if another else ax.inset_axes([0, -0.28, 1, 0.2], sharex=ax)
         alpha = 0.5 if another else 1.0
         below.hist(self.y_prob, 50, range=(0, 1), weights=weight, color=color, alpha=alpha)

@@ -197,7 +197,8 @@ def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Fig
     for i, t in enumerate(thresholds):
         upper.plot(turning[[0, 2], i], [t, t], color=COLOURS["GP"], linewidth=5, alpha=0.5)
         upper.plot(turning[1, i], t, "o", color=COLOURS["GP"], markersize=7)
-        upper.annotate(f"$t$ = {t:g}", (51, t), fontsize=10, va="center", annotation_clip=False)
+        place = (51, t if t > 0.03 else t - 0.02)  # below its neighbour
+        upper.annotate(f"$t$ = {t:g}", place, fontsize=10, va="center", annotation_clip=False)
     upper.set(ylabel="probability of yes", ylim=(0, 1), xlim=(-50, 50))
     lower.fill_between(grid, slopes[0], slopes[2], color=colour, alpha=0.2, linewidth=0)
     lower.plot(grid, slopes[1], color=colour, linewidth=2)

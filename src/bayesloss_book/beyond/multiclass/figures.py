@@ -66,6 +66,8 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
     axis.set_yticks(range(len(found)), names, fontsize=_FONT)
     axis.invert_yaxis()
     axis.set_xscale("symlog", linthresh=10)
+    means = found.xs("mean", axis=1, level=1)
+    axis.set_xlim(1.6 * means.min(axis=None), 1.6 * means.max(axis=None))
     axis.set_xticks([-50, -20, -5, 0, 5, 20, 100])
     axis.xaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()

@@ -35,7 +35,9 @@ def draw_paths(
     n_basis: int = 64,
 ) -> Figure:
     """A column for each setting of a, c and gamma: one draw of f, f^2, and nu among others."""
-    figure, axes = subplots(3, len(settings), figsize=(5.6, 6.2), sharex=True, sharey="row")
+    figure, axes = subplots(
+        3, len(settings), figsize=(5.6, 7.6), sharex=True, sharey="row", height_ratios=(1, 1, 2)
+    )
     x = torch.linspace(-1, 1, 801, dtype=torch.float64)
     for column, (a, c, gamma) in zip(axes.T, settings, strict=True):
         prior = make_prior(a=a, c=c, n_basis=n_basis, gamma=gamma)
@@ -45,8 +47,8 @@ def draw_paths(
             if axis is column[2]:
                 axis.plot(x, values[1:].T, color=COLOURS["Linear"], linewidth=0.8)
             axis.plot(x, values[0], color=COLOURS["ISGP"])
-        crossed = np.flatnonzero(np.diff(np.sign(draws[0][0])))
-        column[2].plot(x[crossed], draws[2][0][crossed], "o", color=COLOURS["GP"], markersize=4)
+        crossed = draws[0][0].sign().diff().nonzero()[:, 0]
+        column[2].plot(x[crossed], draws[2][0][crossed], "o", color=COLOURS["GP"], markersize=3.5)
         column[0].set_title(f"$a$ = {a:g}, $c$ = {c:g}, $\\gamma$ = {gamma:g}")
         column[0].axhline(0, color="black", linewidth=0.6)
         column[2].plot(x, prior.mean(x), "--", color="black", linewidth=1)

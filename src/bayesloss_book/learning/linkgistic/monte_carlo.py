@@ -55,7 +55,7 @@ def errors(
 
 def draw_errors(table: pd.DataFrame) -> Figure:
     """Both errors against the number of draws, on logarithmic axes."""
-    figure, axis = subplots(figsize=(6.4, 3.6))
+    figure, axis = subplots(figsize=(5.6, 3.6))
     names = {"random": "random draws, as in (13)", "even": "evenly spread ones, as the library"}
     styles = ((COLOURS["GP"], "s", "--"), (COLOURS["ISGP"], "o", "-"))
     for (name, label), (colour, marker, line) in zip(names.items(), styles, strict=True):

@@ -198,7 +198,7 @@ def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
 def degrees(beta: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
     """The angle between two vectors of weights."""
     cosine = beta @ truth / (np.linalg.norm(beta) * np.linalg.norm(truth))
-    return float(np.degrees(np.arccos(min(cosine, 1.0))))
+    return float(np.degrees(np.arccos(min(float(cosine), 1.0))))
 
 
 def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:

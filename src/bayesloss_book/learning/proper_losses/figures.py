@@ -120,10 +120,10 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     _arrow(axis, (5.8, 4.3), (7.8, 1.7), r"source $\nu$", (7.8, 3.2), "GP")
     _arrow(
         axis,
-        (3.4, 1.0),
-        (6.4, 1.0),
+        (3.0, 1.0),
+        (5.8, 1.0),
         r"canonical link $-\underline{L}^{\prime}$",
-        (4.9, 0.4),
+        (4.3, 0.4),
         "PAVA",
     )
     return figure
