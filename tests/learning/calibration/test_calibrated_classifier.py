@@ -1,9 +1,12 @@
 """Tests of the calibrated classifier: scikit-learn's checks, and what is held out."""
 
+import pickle
+
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
@@ -21,7 +24,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 
 from bayesloss import CalibratedClassifier, LinkCalibrator, SoftmaxCalibrator
@@ -38,8 +41,9 @@ EXPECTED = {
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_checks_pass():
-    model = CalibratedClassifier(LogisticRegression(C=1), cv=2)
+@pytest.mark.parametrize("ensemble", ["auto", False])
+def test_scikit_learns_checks_pass(ensemble):
+    model = CalibratedClassifier(LogisticRegression(C=1), cv=2, ensemble=ensemble)
     results = check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
     failed = [
         r["check_name"] + ": " + str(r["exception"])[:300]
@@ -50,15 +54,67 @@ def test_scikit_learns_checks_pass():
 
 
 def test_the_calibrator_sees_scores_of_cases_held_out():
-    """By hand: scikit-learn's cross-validation, then the calibrator."""
-    model = CalibratedClassifier(LinearSVC(random_state=0)).fit(X, Y)
-    held_out = cross_val_predict(
-        LinearSVC(random_state=0), X, Y, cv=StratifiedKFold(5), method="decision_function"
-    )
-    final = LinearSVC(random_state=0).fit(X, Y).decision_function(X)
+    """By hand: scikit-learn's cross-validation, then the calibrator of one score or a mean."""
+    svc, cv = LinearSVC(random_state=0), StratifiedKFold(5)
+    held_out = cross_val_predict(svc, X, Y, cv=cv, method="decision_function")
     by_hand = LinkCalibrator(scale="real").fit(held_out, Y)
-    np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(final))
-    np.testing.assert_array_equal(model.predict_interval(X), by_hand.predict_interval(final))
+    of_folds = [clone(svc).fit(X[rows], Y[rows]).decision_function(X) for rows, _ in cv.split(X, Y)]
+    for ensemble, n_models, score in (
+        ("auto", 5, np.mean(of_folds, axis=0)),
+        (True, 5, np.mean(of_folds, axis=0)),
+        (False, 1, clone(svc).fit(X, Y).decision_function(X)),
+    ):
+        model = CalibratedClassifier(svc, ensemble=ensemble).fit(X, Y)
+        assert len(model.calibrated_classifiers_) == n_models
+        np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(score))
+        np.testing.assert_array_equal(model.predict_interval(X), by_hand.predict_interval(score))
+    np.testing.assert_array_equal(
+        CalibratedClassifier(svc).fit(X, Y).calibrated_classifiers_[2].predict_proba(X),
+        by_hand.predict_proba(of_folds[2]),
+    )
+    with pytest.raises(ValueError, match="'ensemble' parameter"):
+        CalibratedClassifier(svc, ensemble="always").fit(X, Y)
+
+
+def test_cases_held_out_thrice_count_once():
+    """Three times the same folds are as once: fifteen classifiers, the same mean and band."""
+    model = LogisticRegression()
+    folds = list(StratifiedKFold(5).split(X, Y))
+    once, thrice = (CalibratedClassifier(model, cv=cv).fit(X, Y) for cv in (folds, folds * 3))
+    assert len(thrice.calibrated_classifiers_) == 15
+    for a, b in zip(once.predict_interval(X), thrice.predict_interval(X), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_an_ensemble_is_pickled_with_one_calibrator():
+    """Five small classifiers, and the 50 kB of one calibrator."""
+    model = CalibratedClassifier(LogisticRegression()).fit(X, Y)
+    packed = pickle.dumps(model)
+    assert len(packed) < len(pickle.dumps(model.calibrator_)) + 10_000
+    again = pickle.loads(packed)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert all(each.calibrator is again.calibrator_ for each in again.calibrated_classifiers_)
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_frames_and_the_names_of_columns(ensemble):
+    frame = pd.DataFrame(X, columns=list("abcdef"), index=np.arange(400) * 7)
+    model = CalibratedClassifier(LogisticRegression(), ensemble=ensemble).fit(frame, Y)
+    assert model.feature_names_in_.tolist() == list("abcdef")
+    assert model.n_features_in_ == 6
+    plain = CalibratedClassifier(LogisticRegression(), ensemble=ensemble).fit(X, Y)
+    np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(X), rtol=1e-9)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict_proba(frame[list("bacdef")])
+
+
+def test_a_kernel_is_cut_to_rows_and_columns_of_a_fold():
+    precomputed, linear = (
+        CalibratedClassifier(SVC(kernel=kernel), ensemble=False)
+        for kernel in ("precomputed", "linear")
+    )
+    found = precomputed.fit(X @ X.T, Y).predict_proba(X @ X.T)
+    np.testing.assert_allclose(found, linear.fit(X, Y).predict_proba(X), atol=1e-3)
 
 
 def test_a_frozen_classifier_is_not_fitted_again():
@@ -137,7 +193,8 @@ def test_folds_that_leave_a_class_out_are_refused():
 def test_weights_reach_the_classifier_and_the_calibrator():
     weight = np.random.default_rng(0).integers(1, 4, 400).astype(float)
     cv = KFold(4)
-    model = CalibratedClassifier(LogisticRegression(), cv=cv).fit(X, Y, sample_weight=weight)
+    model = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=False)
+    model.fit(X, Y, sample_weight=weight)
     held_out = cross_val_predict(
         LogisticRegression(),
         X,
@@ -162,9 +219,11 @@ class WithoutPredict(BaseEstimator):
         return self.model_.predict_proba(X)
 
 
-def test_a_classifier_without_predict_is_refused_before_it_is_fitted():
-    with pytest.raises(ValueError, match=r"expected a classifier with predict .* WithoutPredict"):
-        CalibratedClassifier(WithoutPredict()).fit(X, Y)
+def test_a_classifier_needs_no_predict():
+    np.testing.assert_array_equal(
+        CalibratedClassifier(WithoutPredict()).fit(X, Y).predict_proba(X),
+        CalibratedClassifier(GaussianNB()).fit(X, Y).predict_proba(X),
+    )
     frozen = FrozenEstimator(WithoutPredict().fit(X, Y))
     by_hand = LinkCalibrator().fit(frozen.predict_proba(X)[:, 1], Y)
     np.testing.assert_array_equal(
@@ -206,7 +265,16 @@ def test_metadata_is_routed_to_who_asked_for_it():
         inner = Demanding().set_fit_request(colour=True, sample_weight=False)
         model = CalibratedClassifier(inner, cv=GroupKFold(3))
         model.fit(X, Y, sample_weight=np.ones(400), groups=np.arange(400) // 2, colour="red")
-        assert (model.estimator_.colour_, model.estimator_.weighted_) == ("red", False)
+        for each in model.calibrated_classifiers_:
+            assert (each.estimator.colour_, each.estimator.weighted_) == ("red", False)
+
+
+def test_parameters_of_fit_are_cut_to_the_rows_of_a_fold():
+    model = CalibratedClassifier(Demanding()).fit(X, Y, colour=np.arange(400))
+    for each, (rows, _) in zip(
+        model.calibrated_classifiers_, StratifiedKFold(5).split(X, Y), strict=True
+    ):
+        np.testing.assert_array_equal(each.estimator.colour_, rows)
 
 
 @pytest.mark.parametrize(

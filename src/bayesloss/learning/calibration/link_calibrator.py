@@ -74,6 +74,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     logarithmically: n cases make nothing certain. The fit is deterministic; it averages over 256
     curves, which are not those of mirrored scores and labels: probabilities differ by 0.0005 or so.
 
+    Few cases may do harm. Of 199 stored sets of scores with 200 cases each, the log loss was higher
+    than that of Platt's sigmoid on 33 % (by 3.0 millinats on average, at most 26.7) and higher than
+    without calibration on 29 % (8.2, at most 45.1); with 1,000 cases on 25 % (0.7, at most 4.8) and
+    on 14 % (3.2, at most 24.1).
+
     Parameters
     ----------
     scale : {"auto", "probability", "real"}, default="auto"

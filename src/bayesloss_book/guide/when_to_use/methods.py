@@ -119,7 +119,7 @@ def classifier(method: str, seed: int) -> Pipeline:
         ),
         "sigmoid": CalibratedClassifierCV(logistic, method="sigmoid"),
         "isotonic": CalibratedClassifierCV(logistic, method="isotonic"),
-        "our calibrator": CalibratedClassifier(logistic),
+        "our calibrator": CalibratedClassifier(logistic, ensemble=False),
         "boosting": HistGradientBoostingClassifier(random_state=seed),
     }
     return make_pipeline(StandardScaler(), models[method])

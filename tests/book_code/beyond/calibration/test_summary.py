@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from bayesloss import LinkCalibrator
 from bayesloss_book.beyond.calibration import summary
 
 
@@ -149,3 +150,24 @@ def test_the_readme_says_what_is_stored():
         f"{sets.min()} to {sets.max()} sets of scores a size, from {rows['data'].nunique()} data"
     )
     assert counts in said
+
+
+def test_the_harm_that_is_told_is_what_is_stored():
+    """On how many sets ours is worse, and by how much there, in the docstring and the README."""
+    root = Path(__file__).resolve().parents[4]
+    excess = 1e3 * summary.excess(summary.everything(root / "data" / "results"))
+    told = " ".join(LinkCalibrator.__doc__.split())
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    for n in (200, 1_000):
+        at = excess.xs(n, level="n")
+        for rival in ("sigmoid", "none"):
+            gap = at["link"] - at[rival]
+            worse = gap[gap > 0]
+            part = f"{len(worse) / len(gap):.0%}".replace("%", " %")
+            by = f"{worse.mean():.1f}", f"at most {worse.max():.1f}"
+            assert re.search(rf"on {part} \((by )?{by[0]}( millinats on average)?, {by[1]}\)", told)
+            if n == 200:
+                assert f"Of {len(gap)} stored sets" in told
+                assert re.search(
+                    rf"{part} .{{,60}}{by[0]}( thousandths on average)?, {by[1]}", readme
+                )
