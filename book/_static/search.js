@@ -7,6 +7,9 @@
   const TITLE = 8; // how much more a word in a title says than one in the text
   // What titles abbreviate and readers may write in full.
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
+  // What newcomers type: words that say nothing of the place, and others for those of the book.
+  const STOP = new Set("a an and can do does for how i in is it my of on our the their to use using what when with your".split(" "));
+  const MEANT = { glossary: "notation", rerun: "run", symbols: "notation", xgboost: "boosting" };
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");
@@ -17,7 +20,11 @@
   // GPClassifier.fit is found as "gpclassifier", "classifier" and "fit".
   const apart = (name) =>
     name.replace(/(\p{Ll})(\p{Lu})/gu, "$1 $2").replace(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2");
+  const telling = (words) => words.filter((word) => !STOP.has(word));
   const whole = (words) => words.replace(/\b(ep|gp)\b/g, (short) => `${short} ${WHOLE[short]}`);
+  // With a space before each, as asWords has them; all of them where none tells anything.
+  const told = (words) => ["", ...telling(words.split(" ").slice(1))].join(" ") || words;
+  const stems = (words) => words.split(" ").map((word) => word && elasticlunr.stemmer(word)).join(" ");
   const prose = (text) => text.replace(/\$[^$]*\$/g, " ");
 
   elasticlunr.tokenizer.setSeperator(/ +/);
@@ -37,9 +44,8 @@
       known.set(word, (known.get(word) ?? 0) + 1);
     }
     // "W&N, Section 5, Table 2" bears the name "Table 2"; "Theorem 8: which way?" what stands first.
-    const names = whole(
-      asWords(entry.kind === "claim" ? entry.title.split(",").pop() : entry.title.split(/:| \(/)[0]),
-    );
+    const name = entry.kind === "api" ? apart(entry.title.split(".").pop()) : entry.title.split(/:| \(/)[0];
+    const names = stems(told(whole(asWords(entry.kind === "claim" ? entry.title.split(",").pop() : name))));
     return { ...entry, id, names, words: `${long}${asWords(entry.where)}${text}` };
   });
 
@@ -74,22 +80,23 @@
 
   // More than a sum over words: what bears the words as its name comes first, the shorter the rest
   // of the name the better, and a page before its sections. The package comes last, unless asked
-  // for as code is written; so do the errata, which repeat what a chapter shows.
+  // for as code is written; so do errata and bibliography, which repeat what a chapter shows.
   function weigh(entry, score, wanted, query) {
     const code = /[\p{Ll}_.][\p{Lu}_.]/u.test(query) && entry.title.split(".").includes(query.trim());
-    if (entry.kind === "api" && !code) return score / 20;
-    if (`${entry.names} `.includes(`${wanted} `)) {
+    const named = /^\p{Lu}/u.test(entry.title.split(".").pop()) && entry.names === stems(wanted); // a class
+    if (entry.kind === "api" && !code) return named ? 100 : score / 20;
+    if (`${entry.names} `.includes(`${stems(wanted)} `)) {
       if (entry.kind === "claim") score = 30; // equal names are equally good
-      score += 50 + (100 * wanted.length) / entry.names.length + (entry.where ? 0 : 40);
+      score += 50 + (100 * stems(wanted).length) / entry.names.length + (entry.where ? 0 : 80);
     }
     score += 5 * Math.log2(`${entry.words} `.split(`${wanted} `).length);
-    return entry.url.includes("/errata") ? score / 4 : score;
+    return /\/(errata|bibliography)/.test(entry.url) ? score / 4 : score;
   }
 
   function find(query) {
     const quoted = /^\s*["“].+["”]\s*$/.test(query);
-    const typed = asWords(query).split(" ").slice(1);
-    const meant = typed.map(corrected);
+    const typed = (quoted ? asWords(query) : told(asWords(query))).split(" ").slice(1);
+    const meant = typed.map((word) => MEANT[word] ?? corrected(word));
     const wanted = ` ${meant.join(" ")}`;
     const ask = (bool) =>
       index.search(meant.join(" "), {
@@ -98,7 +105,7 @@
         expand: true,
       });
     let hits = ask("AND");
-    if (hits.length === 0) hits = ask("OR");
+    if (!hits.some(({ ref }) => entries[ref].kind !== "api")) hits = ask("OR");
     let found = hits.map(({ ref, score }) => ({
       entry: entries[ref],
       score: weigh(entries[ref], score, wanted, query),
@@ -109,8 +116,8 @@
       ({ entry }) =>
         (!kind.value || entry.kind === kind.value) && (!verdict.value || entry.verdict === verdict.value),
     );
-    // What is nearly as good goes by the order of the ledger and of the book.
-    found.sort((a, b) => Math.round(b.score / 10) - Math.round(a.score / 10) || a.entry.id - b.entry.id);
+    // What is equally good goes by the order of the ledger and of the book.
+    found.sort((a, b) => b.score - a.score || a.entry.id - b.entry.id);
     return { found: found.map(({ entry }) => entry), meant, typed };
   }
 

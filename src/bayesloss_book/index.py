@@ -7,7 +7,6 @@ taken for positive if its probability is above one in one plus the ratio.
 import json
 
 import numpy as np
-import pandas as pd
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
@@ -81,17 +80,6 @@ def errors(curve: np.ndarray, ratio: int) -> tuple[int, int, int]:
     yes, positive = curve > 1 / (1 + ratio), _CASES * truth(_GRID)
     missed, alarms = round(positive[~yes].sum()), round((_CASES - positive)[yes].sum())
     return missed, alarms, ratio * missed + alarms
-
-
-def savings(n: int, n_draws: int) -> pd.DataFrame:
-    """The sigmoid's costs less the learned curve's over draws: a row a ratio, mean and error."""
-    found = []
-    for seed in range(1, n_draws + 1):
-        given = fits(n, seed)
-        costs = {name: [errors(given[name], ratio)[2] for ratio in RATIOS] for name in _LINES}
-        found.append(np.subtract(costs["sigmoid"], costs["link"]))
-    table = pd.DataFrame(found, columns=list(RATIOS))
-    return pd.DataFrame({"mean": table.mean(), "error": table.sem()})
 
 
 def cost_slider(n: int, seed: int, start: int) -> HTMLTable:

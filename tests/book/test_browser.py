@@ -315,6 +315,17 @@ SEARCHES = {
     "linkgistc": "learning/linkgistic.html",
     "plant": "calibrating/decision_theory.html#.*plant",
     "Nystrom": "learning/nystrom.html",
+    # what a newcomer types
+    "how do I use my own data": "guide/your_own_data.html",
+    "cost matrix": "reference/api.*CostMatrix",
+    "install": "guide/install.html",
+    "rerun notebook": "guide/install.html#run-a-notebook-again",
+    "xgboost": "(guide/(your_own_data|when_to_use)|beyond/calibration).html.*",
+    "glossary": "reference/notation.html",
+    "cite": "reference/cite.html",
+    "calibration": "(beyond/calibration|guide/calibration_methods).html",
+    "when to use": "guide/when_to_use.html",
+    "save model": "guide/your_own_data.html#save-and-load-again",
 }
 
 
