@@ -16,6 +16,7 @@ that said. The seconds are of processor time, for one fault; one that takes more
 import argparse
 import ast
 import copy
+import functools
 import json
 import os
 import random
@@ -127,12 +128,9 @@ def draw(root: Path, n: int, seed: int) -> list[Fault]:
     return [generator.choice(lines[key]) for key in generator.sample(sorted(lines), len(lines))[:n]]
 
 
-def test_files(root: Path, module: str) -> list[str]:
-    """The tests that should see a fault in a module: its own, then those nearest to it.
-
-    Near is a file that imports it, then one that imports that. Those of the library's modules come
-    before those of the book's.
-    """
+@functools.cache
+def _users(root: Path) -> dict[str, list[str]]:
+    """Files of the library, the book and the tests, and those that import each of them."""
     sources = [path.relative_to(root) for path in (root / "src").rglob("*.py")]
     names = {".".join(path.with_suffix("").parts[1:]): path.as_posix() for path in sources}
     tests = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
@@ -142,6 +140,16 @@ def test_files(root: Path, module: str) -> list[str]:
             if isinstance(node, ast.ImportFrom):
                 for name in [f"{node.module}.{name.name}" for name in node.names] + [node.module]:
                     users.setdefault(names.get(name or "", ""), []).append(path.as_posix())
+    return users
+
+
+def test_files(root: Path, module: str) -> list[str]:
+    """The tests that should see a fault in a module: its own, then those nearest to it.
+
+    Near is a file that imports it, then one that imports that. Those of the library's modules come
+    before those of the book's.
+    """
+    users = _users(root)
     ring, met = [module], list[str]()
     for file in ring:
         ring += [user for user in dict.fromkeys(users.get(file, ())) if user not in ring]

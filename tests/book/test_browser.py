@@ -35,10 +35,10 @@ DESKTOP = {"width": 1300, "height": 900}
 class Visit:
     """One page in a tab, and what was requested and said since it was opened."""
 
-    def __init__(self, browser, path: Path, query: str = "") -> None:
+    def __init__(self, context, path: Path, query: str = "") -> None:
         self.requests: list[str] = []
         self.messages: list[str] = []  # errors and warnings
-        self.tab = browser.new_page(viewport=DESKTOP, offline=True, color_scheme="light")
+        self.tab = context.new_page()
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.on("websocket", lambda socket: self.requests.append(socket.url))
         self.tab.on("pageerror", lambda error: self._hear("error", f"uncaught: {error}"))
@@ -49,6 +49,11 @@ class Visit:
     def _hear(self, kind: str, text: str) -> None:
         if kind in ("error", "warning"):
             self.messages.append(text)
+
+    def leave(self) -> None:
+        """Close the tab, and forget what the page remembers, such as that one checks."""
+        self.tab.evaluate("localStorage.clear()")
+        self.tab.close()
 
 
 def requests_that_leave(visit: Visit) -> list[str]:
@@ -266,14 +271,22 @@ def everything(visit: Visit) -> list[str]:
 # ------------------------------------------------------------------------------------ the book
 
 
+@pytest.fixture(scope="module")
+def context(browser):
+    """What all tabs share: a process that has compiled the scripts, as long as one is open."""
+    with browser.new_context(viewport=DESKTOP, offline=True, color_scheme="light") as context:
+        context.new_page().goto((HTML / "genindex.html").as_uri())
+        yield context
+
+
 @pytest.fixture
-def visit(browser):
+def visit(context):
     """Open a page; it is closed when the test ends."""
     with contextlib.ExitStack() as tabs:
 
         def go(path, query=""):
-            visit = Visit(browser, path, query)
-            tabs.callback(visit.tab.close)
+            visit = Visit(context, path, query)
+            tabs.callback(visit.leave)
             return visit
 
         yield go
@@ -330,11 +343,11 @@ SEARCHES = {
 
 
 @pytest.fixture(scope="module")
-def search(browser):
+def search(context):
     """The search page, which searches as one types."""
-    visit = Visit(browser, HTML / "search.html")
+    visit = Visit(context, HTML / "search.html")
     yield visit.tab
-    visit.tab.close()
+    visit.leave()
     assert not requests_that_leave(visit) + visit.messages
 
 

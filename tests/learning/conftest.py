@@ -1,7 +1,5 @@
 """One thread of torch for the tests of `bayesloss.learning`, and a device where there is none."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import torch
@@ -11,21 +9,6 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 
 from bayesloss.learning.weights.linear_scores import LinearScores
 
-# What shows the host values, or needs some to go on. Products, sums and sorts are only queued.
-_WAITING = (
-    "_local_scalar_dense",  # float(), int(), bool(), item()
-    "nonzero",
-    "masked_select",
-    "equal",
-    "bincount",
-    "histc",
-    "_unique2",
-    "unique_dim",
-    "unique_consecutive",
-    "_linalg_check_errors",  # of a Cholesky factor, a solution
-    "_linalg_eigh",
-    "_linalg_svd",
-)
 _INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_")
 
 
@@ -51,13 +34,8 @@ class _There(torch.Tensor):
 class _Lists(TorchFunctionMode):
     """Lists of numbers on their way to and from the device, which PyTorch moves by itself."""
 
-    def __init__(self, counts):
-        super().__init__()
-        self.counts = counts
-
     def __torch_function__(self, function, types, args=(), kwargs=None):
         if function is torch.Tensor.tolist and isinstance(args[0], _There):
-            self.counts["to the host"] += 1
             return args[0].held.tolist()
         if function is torch.Tensor.new_tensor and isinstance(args[0], _There):
             return torch.tensor(args[1], dtype=args[0].dtype).to(SecondDevice.device)
@@ -74,18 +52,15 @@ class SecondDevice(TorchDispatchMode):
 
     Attributes
     ----------
-    waits : Counter of str
-        How often the host waited for the device, and how often tensors were sent there.
-    sizes : list of int
-        How many numbers came with each tensor that was sent to the host.
+    used : int
+        How many operations it has done.
     """
 
     device = torch.device("meta")  # the one kind that every build of PyTorch has a place for
 
     def __init__(self):
         super().__init__()
-        self.waits, self.sizes = Counter(), []
-        self._lists = _Lists(self.waits)
+        self.used, self._lists = 0, _Lists()
 
     def __enter__(self):
         self._lists.__enter__()
@@ -109,27 +84,14 @@ class SecondDevice(TorchDispatchMode):
             kwargs["device"] = torch.device("cpu")
         elif name == "copy_":
             there = isinstance(args[0], _There)
-        if name in ("_to_copy", "copy_"):
-            if there and mixed:
-                self.waits["to the device"] += 1
-            elif inside and not there:
-                self.waits["to the host"] += 1
-                self.sizes.append(given[-1].numel())
-        elif inside and mixed:
-            if name not in _INDEXING or not isinstance(args[0], _There):
-                raise RuntimeError(f"expected all tensors on one device, got two: {function}")
-            self.waits["to the device"] += 1
-        if inside and (name in _WAITING or (name in _INDEXING and _by_mask(args[1]))):
-            self.waits[name] += 1
+        indexing = name in _INDEXING and isinstance(args[0], _There)
+        if inside and mixed and not indexing and name not in ("_to_copy", "copy_"):
+            raise RuntimeError(f"expected all tensors on one device, got two: {function}")
+        self.used += inside
         args, kwargs = tree_map_only(_There, lambda each: each.held, (args, kwargs))
         out = function(*args, **kwargs)
         scalar = name == "_local_scalar_dense"
         return tree_map_only(torch.Tensor, _There, out) if there and not scalar else out
-
-
-def _by_mask(indices):
-    """Whether how many are chosen depends on values."""
-    return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in indices)
 
 
 @pytest.fixture

@@ -106,13 +106,16 @@ def test_the_range_map_of_few_points_is_that_of_all(df):
     torch.testing.assert_close(maps[0](at), maps[1](at), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("how", [{}, {"prior": "gp", "robust_range": False}])
+PLAIN = {"n_basis": 8, "average_hyperparameters": False}
+
+
+@pytest.mark.parametrize("how", [{"n_basis": 8}, PLAIN | {"prior": "gp", "robust_range": False}])
 def test_a_regression_is_that_of_the_data_in_memory(how):
     x, y, _, weight = drawn()
     X, y = x[:, None], -y
     DX, Dy, Dw = in_blocks(X, y, weight)
-    one = ISGPRegressor(n_basis=16, **how).fit(X, y, weight)
-    many = ISGPRegressor(n_basis=16, **how).fit(DX, Dy, Dw)
+    one = ISGPRegressor(**how).fit(X, y, weight)
+    many = ISGPRegressor(**how).fit(DX, Dy, Dw)
     assert not many.increasing_
     assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     asked = {"predict": {"return_std": True}, "predict_interval": {"level": 0.9}}
@@ -151,8 +154,8 @@ def test_a_calibration_is_that_of_the_data_in_memory(kind):
 def test_labels_and_targets_may_be_in_memory():
     x, y, labels, _ = drawn(n=300)
     (DX,) = in_blocks(x[:, None], size=90)
-    one = ISGPRegressor(n_basis=8).fit(x[:, None], y)
-    many = ISGPRegressor(n_basis=8).fit(DX, list(y))
+    one = ISGPRegressor(**PLAIN).fit(x[:, None], y)
+    many = ISGPRegressor(**PLAIN).fit(DX, list(y))
     assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     proba = LinkCalibrator().fit(DX, labels).predict_proba(x)
     np.testing.assert_allclose(proba, LinkCalibrator().fit(x, labels).predict_proba(x), rtol=1e-6)
@@ -163,7 +166,7 @@ def test_a_data_frame_stays_where_it_is():
     x, y, labels, _ = drawn(n=120)
     frame = dd.from_pandas(pd.DataFrame({"a": x}), npartitions=3)
     Dy, Dlabels = (dd.from_pandas(pd.Series(each), npartitions=3) for each in (y, labels))
-    many, one = ISGPRegressor(n_basis=8).fit(frame, Dy), ISGPRegressor(n_basis=8)
+    many, one = ISGPRegressor(**PLAIN).fit(frame, Dy), ISGPRegressor(**PLAIN)
     assert many.feature_names_in_.tolist() == ["a"]
     expected = one.fit(x[:, None], y).predict(x[:, None])
     np.testing.assert_allclose(many.predict(frame).compute(), expected, rtol=1e-6)

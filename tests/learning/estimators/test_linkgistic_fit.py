@@ -183,7 +183,7 @@ class TestAnotherDevice:
         with second_device() as device:
             model = LinkgisticClassifier(device=str(device.device), **options)
             there = model.fit(X, y, sample_weight=weight)
-        assert device.waits["to the host"]
+        assert device.used
         p = here.predict_proba(X)
         atol = self.of_the_search(X, y, weight, p) if options.get("C") == np.inf else 1e-9
         np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=atol)

@@ -197,46 +197,27 @@ def test_rounds_send_nothing_of_the_size_of_the_data():
     assert large[0] == large[1]
 
 
-class TestAnotherDevice:
-    """A device that is none, see conftest: what would be waited for is counted."""
+# Rows that weigh 2 are held out whole; so with more columns than the sketch has; groups of 4.
+@pytest.mark.parametrize(("n", "d", "size"), [(300, 3, 0), (400, 70, 0), (300, 3, 4)])
+def test_rounds_on_another_device_are_those_of_the_processor(n, d, size, second_device):
+    def fit(device):
+        data = data_of(n=n, d=d)
+        given = (each.to(device) for each in (data.inputs.Z, data.labels, data.weight))
+        data = LinearScores.of(*given, 1.0)
+        fixed, _ = fit_fixed_link(data, LogLoss(), 1e-3)
+        groups = (torch.arange(n) // size).to(device) if size else None
+        model = model_of(family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)])
+        em = LinkEM(data, model, fixed, 1e-4, LeaveOneOut(data, 0, groups))
+        assert len(list(em.rounds(2))) == 3
+        return em.result()
 
-    @staticmethod
-    def run(second_device, n, d, size, copies):
-        """Two problems, so many times each, on the processor and there."""
-
-        def fit(device):
-            data = data_of(n=n, d=d)
-            labels = data.labels.repeat(copies, 1)
-            given = (each.to(device) for each in (data.inputs.Z, labels, data.weight))
-            data = LinearScores.of(*given, 1.0)
-            fixed, _ = fit_fixed_link(data, LogLoss(), 1e-3)
-            groups = (torch.arange(n) // size).to(device) if size else None
-            held_out, waited = LeaveOneOut(data, 0, groups), []
-            before = (sum(there.waits.values()), len(there.sizes))
-            model = model_of(family=lambda prior: [at_smoothness(prior, a) for a in (1.2, 2.0)])
-            em = LinkEM(data, model, fixed, 1e-4, held_out)
-            for _ in em.rounds(2):
-                waited.append(sum(there.waits.values()) - before[0])
-            return em.result(), waited, there.sizes[before[1] :]
-
-        there = second_device()
-        with there:
-            found = fit(second_device.device)
-        here = fit("cpu")[0] if copies == 1 else found[0]
-        for name in ("beta", "seen", "scores"):
-            got = getattr(found[0], name).held
-            torch.testing.assert_close(got, getattr(here, name), rtol=1e-9, atol=1e-9)
-        return found
-
-    # Rows that weigh 2 are held out whole; so with more columns than the sketch has; groups of 4.
-    @pytest.mark.parametrize(("n", "d", "size"), [(300, 3, 0), (400, 70, 0), (300, 3, 4)])
-    def test_the_host_waits_as_often_for_eight_problems_as_for_two(self, n, d, size, second_device):
-        """Copies of two problems go the same way."""
-        found, two, sizes = self.run(second_device, n, d, size, 1)
-        _, eight, _ = self.run(second_device, n, d, size, 4)
-        assert two == eight
-        assert len(two) == len(found.history["log_evidence"]) == 3
-        assert sizes.count(2 * n) == 1  # scores before the rounds, and counts on grids in them
+    with second_device() as device:
+        there = fit(device.device)
+    here = fit("cpu")
+    assert device.used
+    for name in ("beta", "seen", "scores"):
+        got = getattr(there, name).held
+        torch.testing.assert_close(got, getattr(here, name), rtol=1e-9, atol=1e-9)
 
 
 def test_held_out_scores_keep_their_size():
