@@ -369,7 +369,7 @@ class TestBadInput:
     def test_c_too_large(self):
         message = "period ends at 1/c = 1: lower c to 0.0[0-9]+, or leave it out"
         with pytest.warns(UserWarning, match=message) as caught:
-            LinkgisticClassifier(c=1.0, max_iter=1).fit(self.X, self.y)
+            LinkgisticClassifier(C=1e3, c=1.0).fit(self.X, self.y)
         assert caught[0].filename == __file__
 
     def test_too_many_basis_functions(self):

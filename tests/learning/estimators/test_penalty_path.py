@@ -24,6 +24,8 @@ from bayesloss.learning.weights.weight_search import fit_fixed_link
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
+    if check.func.__name__ == "check_estimator_sparse_matrix":
+        pytest.skip("the way of sparse arrays, which are checked")
     check(estimator)
 
 
