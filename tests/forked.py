@@ -24,7 +24,7 @@ class Forked:
         self._said = [folder / f"said.{Forked._count}.{name}" for name in ("out", "err")]
         for file in self._said:
             file.touch()
-        self.process = _FORK.Process(target=self._run, args=(work, folder, given))
+        self.process = _FORK.Process(target=self._run, args=(work, folder, given), daemon=True)
         self.process.start()
 
     def _run(self, work: Callable[..., Any], folder: Path, given: tuple[Any, ...]) -> None:
@@ -44,7 +44,7 @@ class Forked:
 
     def wait_for(self, condition: Callable[[], Any]) -> None:
         """Wait until something is so, as long as the process runs."""
-        deadline = time.monotonic() + 300  # only what hangs takes longer, on any machine
+        deadline = time.monotonic() + 60  # a fork begins at once; only what hangs takes longer
         while not condition():
             assert time.monotonic() < deadline and self.process.is_alive(), self.err
             time.sleep(0.01)
