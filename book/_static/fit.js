@@ -3,7 +3,7 @@
 (() => {
   const LEAST = 0.62; // of its own size
   const SCROLLED = 0.85;
-  const WIDE = 580; // pixels; a figure whose words would be too small on a phone
+  const WIDE = 600; // pixels; a figure whose words would be too small on a phone
   const FORMULA = "mjx-container";
   const BOX = ".text_html, .pst-scrollable-table-container, .table-wrapper, .claim, pre";
   const boxes = "mjx-container, div.math, .drawing, .output, .cell_output, " + BOX;

@@ -27,6 +27,16 @@ def rounds():
 
 
 class TestProblems:
+    def test_labels_of_a_step_climb_from_its_foot_to_its_top(self):
+        problem = em.step(10, 1, n_test=40_000)
+        score = problem.X_test[:, 0] - problem.X_test[:, 1]
+        for part, share in ((score < -2, 0.03), (score > 0.5, 0.88)):
+            n = part.sum()
+            assert abs(problem.y_test[part].mean() - share) < 4 * (share * (1 - share) / n) ** 0.5
+        assert problem.y_test[(score > -0.9) & (score < -0.7)].mean() == pytest.approx(
+            0.455, abs=0.05
+        )
+
     def test_kinked_labels_follow_the_odds(self):
         """Within four standard errors, on both sides of the kink."""
         problem = em.kinked(10, 1, n_test=40_000)
