@@ -56,12 +56,13 @@ test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compar
 # What the lock cannot show: whether the unit tests pass with what a user may have. The tests of the
 # lock and of the built book are left out, for they are about .venv.
 test-newest: RESOLUTION := highest
-test-newest: _build/newest/.venv ## the unit tests with the newest of everything
+test-newest: _build/newest/.venv ## the unit tests, and scikit-learn's of ours, with the newest of everything
 test-lowest: RESOLUTION := lowest-direct
 test-lowest: _build/lowest/.venv ## the unit tests with the lowest versions that pyproject.toml allows
 test-newest test-lowest:
 	$</bin/python -m pytest -n 2 --dist worksteal --benchmark-disable -p no:cacheprovider tests \
 	    --ignore tests/book -m 'not slow and not locked'
+	$(if $(filter highest,$(RESOLUTION)),$</bin/python tests/peers/adapter.py -q)
 
 # Made anew each time: what is newest changes.
 .PHONY: _build/newest/.venv _build/lowest/.venv

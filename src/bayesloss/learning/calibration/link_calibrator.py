@@ -72,7 +72,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     the ROC curve. Scores may be tied, or infinite log odds; unseen probabilities of 0 or 1 count as
     the numbers that their float format rounds to these. Far beyond the fitted scores log odds grow
     logarithmically: n cases make nothing certain. The fit is deterministic; it averages over 256
-    curves, which are not those of mirrored scores and labels: probabilities differ by 0.0005 or so.
+    curves, which are not those of mirrored scores and labels: probabilities differ by 0.0005 or so,
+    with 100 cases by up to 0.004.
 
     Few cases may do harm. Of 199 stored sets of scores with 200 cases each, the log loss was higher
     than that of Platt's sigmoid on 33 % (by 3.0 millinats on average, at most 26.7) and higher than
