@@ -42,7 +42,7 @@ def f_measure(hits: Any, chosen: Any, positives: Any) -> Any:
 
 def decide_together(
     draws: ArrayLike,
-    utility: Utility = f_measure,
+    utility: Utility | None = None,
     *,
     k: int | None = None,
     sample_weight: ArrayLike | None = None,
@@ -55,10 +55,11 @@ def decide_together(
         Labels 0 and 1 of all cases, drawn *jointly* from their posterior predictive distribution,
         such as by ``GPClassifier.sample_labels``. Columns drawn one by one would lose how errors
         go together.
-    utility : callable, default=the F-measure
+    utility : callable, optional
         ``utility(hits, chosen, positives)`` of integer arrays that broadcast: of the ``chosen``
         cases ``hits`` are positive, of all cases ``positives`` are. Linear or convex in ``hits``.
-        With a budget of k cases, for instance, ``lambda hits, chosen, positives: hits``.
+        With a budget of k cases, for instance, ``lambda hits, chosen, positives: hits``; the
+        F-measure if None.
     k : int, optional
         How many cases are to be chosen; any number if None.
     sample_weight : array-like of shape (n_draws,), optional
@@ -89,6 +90,7 @@ def decide_together(
     -1.25
     """
     labels, weight = _read(draws, sample_weight)
+    utility = utility or f_measure
     m = labels.shape[1]
     if k is not None and not 0 <= k <= m:
         raise ValueError(f"expected k between 0 and the number of cases, {m}, got {k}")
