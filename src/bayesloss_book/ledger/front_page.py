@@ -31,7 +31,7 @@ def draw_verdicts(titles: Mapping[str, str]) -> Figure:
     if missing := {claim.page for claim in claims} - set(titles):
         raise ValueError(f"expected a title for every page with claims, none for {missing}")
     pages = [page for page in titles if any(claim.page == page for claim in claims)]
-    figure, axes = plt.subplots(figsize=(7.2, 0.27 * len(pages) + 1.1))
+    figure, axes = plt.subplots(figsize=(5.8, 0.27 * len(pages) + 1.1))
     order = list(MARKS)
     for row, page in enumerate(pages):
         verdicts = sorted((c.verdict for c in claims if c.page == page), key=order.index)

@@ -67,7 +67,7 @@ def live(n_sets: int, m: int, n_draws: int, seed: int) -> Live:
 def draw_example(here: Live) -> Figure:
     """The probability of +1, some joint draws, and what is chosen with and without them."""
     figure, (upper, lower) = subplots(
-        2, 1, figsize=(6.6, 4.6), sharex=True, height_ratios=[2.2, 1], layout="constrained"
+        2, 1, figsize=(5.8, 4.6), sharex=True, height_ratios=[2.2, 1], layout="constrained"
     )
     upper.plot(here.x, here.together.mean(axis=0), color="black", label="probability of +1")
     for label, marker in ((1, "^"), (-1, "v")):
@@ -94,7 +94,7 @@ def draw_example(here: Live) -> Figure:
 
 def draw_counts(here: Live) -> Figure:
     """How many of the targets are positive: by joint draws, and target by target."""
-    figure, axis = subplots(figsize=(6.6, 3.0))
+    figure, axis = subplots(figsize=(5.8, 3.0))
     m = here.together.shape[1]
     for name, draws, colour in (
         ("together", here.together, "ISGP"),
@@ -117,7 +117,7 @@ def draw_counts(here: Live) -> Figure:
 def draw_regrets(found: pd.DataFrame) -> Figure:
     """Mean regret by utility, number of targets and test, with standard errors over cells."""
     shown = [(u, t) for u in UTILITIES for t in INPUTS]
-    figure, panels = subplots(2, 1, figsize=(6.6, 7.6), sharex=True, layout="constrained")
+    figure, panels = subplots(2, 1, figsize=(5.8, 7.6), sharex=True, layout="constrained")
     for axis, test in zip(panels, INPUTS, strict=True):
         rows = [(u, m) for u, t in shown if t == test for m in SIZES]
         rows = [(u, m) for u, m in rows if (u, m, test, "ep") in found.index]

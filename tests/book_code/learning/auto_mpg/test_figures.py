@@ -26,9 +26,3 @@ def test_fits_show_four_methods_for_four_inputs():
         for method in ("PAVA", "ISGP"):
             steps = np.diff(lines[method].get_ydata()) * np.sign(slope)
             assert (steps >= -1e-9).all()
-
-
-def test_samples_are_monotone():
-    figure = auto_mpg_figures.draw_samples(n_samples=5, seed=1)
-    curves = [line.get_ydata() for line in figure.axes[0].lines[1:6]]
-    assert all((np.diff(curve) <= 1e-9).all() for curve in curves)
