@@ -70,6 +70,7 @@ def test_units_at_the_ends_of_the_numbers(unit):
 
 
 @pytest.mark.parametrize("length_scale", [1e-160, 1e-300, 1e160])
+@pytest.mark.filterwarnings("ignore:the fit tells nothing")
 def test_length_scales_at_the_ends_of_the_numbers(length_scale):
     """Rows that have nothing to do with each other, or are all the same; in any case a number."""
     X, y = toy()
@@ -127,6 +128,7 @@ def test_far_away_the_prior_is_left():
     assert (model.predict(far) == "b").all()
 
 
+@pytest.mark.filterwarnings("ignore:the fit tells nothing")
 def test_duplicate_inputs():
     """A singular kernel matrix: as two data at one place, which is what they are."""
     X, y = [[0.0], [0.0], [1.0], [1.0], [1.0]], [0, 0, 1, 1, 0]

@@ -41,6 +41,7 @@ def test_cases_of_weight_zero_are_left_out_with_their_groups(model, X, y):
 
 @pytest.mark.parametrize(("model", "X", "y"), PROBLEMS)
 @pytest.mark.parametrize("level", [0, 1, 95])
+@pytest.mark.filterwarnings("ignore:scores run the wrong way")
 def test_levels_outside_zero_and_one_are_refused(model, X, y, level):
     with pytest.raises(ValueError, match=r"a level in \(0, 1\), got"):
         model.fit(X, y).predict_interval(X, level=level)

@@ -83,6 +83,7 @@ def test_a_fit_is_that_of_the_dense_matrix(form):
         np.testing.assert_allclose(model.scores(form(X)), model.scores(X), atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:the best penalty of those tried")
 def test_many_classes_and_the_path_of_penalties():
     X, _ = drawn(n=90, d=8, density=0.4)
     y = np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5])

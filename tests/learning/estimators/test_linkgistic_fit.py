@@ -174,6 +174,7 @@ class TestAnotherDevice:
         ],
     )
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+    @pytest.mark.filterwarnings("ignore:the best penalty of those tried")
     def test_the_fit_is_the_processors(self, options, second_device):
         X, y = load_iris(return_X_y=True)
         X = X + np.random.default_rng(0).normal(size=X.shape)

@@ -19,6 +19,8 @@ from bayesloss.learning.links.multinomial import common_scale
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 
+pytestmark = pytest.mark.filterwarnings("ignore:the best penalty of those tried")
+
 
 @parametrize_with_checks([LinkgisticClassifier(C=[0.1, 1.0], n_basis=4, max_iter=2)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -77,7 +77,7 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     else:
         belief = _by_estimator(x, y, n_basis, method == "mixture", seed)
     ranks = {
-        f"rank_{name}": int((belief.draws < truth)[:, int(np.argmin(np.abs(grid() - at)))].sum())
+        f"rank_{name}": int((belief.draws < truth)[:, int((grid() - at).abs().argmin())].sum())
         for name, at in PLACES.items()
     }
     miss = np.abs(truth - belief.mean) / belief.std

@@ -54,6 +54,7 @@ def test_calibration_error_by_hand():
     assert found == pytest.approx((expected + 0.8) / 10, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:scores reach", "ignore:.*inputs have a score")
 def test_a_learned_link_is_measured_at_its_own_period_and_at_another():
     cell = {"data": "digits", "size": 150, "method": "ISGP", "seed": 0}
     plain = learning_curves.measure(**cell, **SETTING | {"budget": "short"})
