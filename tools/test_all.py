@@ -17,19 +17,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PYTEST = [sys.executable, "-m", "pytest", "--benchmark-disable"]
+PYTEST = [sys.executable, "-m", "pytest", "-n", "2", "--benchmark-disable"]
 
 # Part, and its command. Tests that wait for each other's worker are handed over: the browser's lie
-# side by side. `loadfile` keeps the cells of one notebook with one kernel. Two pages at a time used
-# 606 processor seconds in 461: a third of two cores was idle.
+# side by side. `loadfile` keeps the cells of one notebook with one kernel.
 PARTS = {
     "rules": [sys.executable, "-m", "ruff", "check", "--no-cache", "."],
     "format": [sys.executable, "-m", "ruff", "format", "--check", "."],
     "types": [sys.executable, "-m", "mypy"],
     "book": ["make", "--no-print-directory", "book"],
-    "unit tests": [*PYTEST, "-n", "2", "--dist", "worksteal", "tests"],
+    "unit tests": [*PYTEST, "--dist", "worksteal", "tests"],
     "notebooks": [
-        *(*PYTEST, "-n", "3", "--dist", "loadfile", "--nbval", "--nbval-current-env"),
+        *(*PYTEST, "--dist", "loadfile", "--nbval", "--nbval-current-env"),
         *("--nbval-sanitize-with", "tools/nbval_sanitize.cfg", "book"),
     ],
 }
