@@ -158,9 +158,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
         generator = torch.Generator()
         generator.manual_seed(int(check_random_state(random_state).randint(2**31)))
-        q = self.posterior_
-        noise = torch.randn((1, n_samples, q.mean.shape[-1]), dtype=new.dtype, generator=generator)
-        z = q.mean[:, None] + noise @ torch.linalg.cholesky(q.covariance).mT
+        z = self.posterior_.sample(n_samples, generator)
         return self.classes_[self.prior_.draw_labels(z, new, generator)[0].numpy().astype(int)]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:

@@ -3,21 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from monotone_fits import SAME, simulate
 
 from bayesloss import ISGPRegressor
 from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.estimators.standard_units import StandardUnits
-
-# The search for the hyper-parameters stops where the evidence is flat to 1e-3 nats a unit. Rounding
-# errors in the data may end it elsewhere on that flat top, where predictions differ in the fifth
-# digit or so; everything else would show in the first.
-SAME = {"rtol": 1e-3, "atol": 1e-4}
-
-
-def simulate(n=60, noise=0.2, seed=0):
-    generator = np.random.default_rng(seed)
-    x = generator.uniform(-1, 1, n)
-    return x[:, None], np.tanh(2 * x) + noise * generator.normal(size=n)
 
 
 def fit(X, y, sample_weight=None, **settings):

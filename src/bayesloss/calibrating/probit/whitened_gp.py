@@ -121,6 +121,12 @@ class GaussianWeights:
         variance = ((features @ self.covariance) * features).sum(-1)
         return mean, variance
 
+    def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "*m n r"]:
+        """Draw n weights of each data set."""
+        shape = (*self.mean.shape[:-1], n, self.mean.shape[-1])
+        noise = torch.randn(shape, dtype=self.mean.dtype, generator=generator)
+        return self.mean[..., None, :] + noise @ torch.linalg.cholesky(self.covariance).mT
+
     def margin(self, features: Tensor, noise: Tensor) -> Float[Tensor, "*m s"]:
         """The argument of Phi in LHG (25), at new inputs."""
         mean, variance = self.latent(features)

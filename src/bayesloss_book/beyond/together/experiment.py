@@ -70,14 +70,6 @@ def cases(m: int) -> list[str]:
     return [name for name in UTILITIES if name != "any" or m == min(SIZES)]
 
 
-def gaussian_draws(q: GaussianWeights, n: int, generator: torch.Generator) -> Tensor:
-    """Draws (sets, n, r) of the weights under a Gaussian of each data set."""
-    noise = torch.randn(
-        (len(q.mean), n, q.mean.shape[-1]), dtype=torch.float64, generator=generator
-    )
-    return q.mean[:, None] + noise @ torch.linalg.cholesky(q.covariance).mT
-
-
 def weighted_draws(prior: WhitenedGP, y: Tensor, ep: GaussianWeights, n: int, seed: int) -> Tensor:
     """Draws (sets, n, r) from the posterior: weighted points, resampled evenly."""
     z, share = importance_points(prior, y, ep, n_draws=16 * n, seed=seed)
@@ -138,8 +130,8 @@ def measure(
     long = chains(prior, y, laplace, n_draws, repetition)
     half = [long[i : i + 2].flatten(0, 1).transpose(0, 1) for i in (0, 2)]
     z = {
-        "laplace": gaussian_draws(laplace, n_draws, generator),
-        "ep": gaussian_draws(ep, n_draws, generator),
+        "laplace": laplace.sample(n_draws, generator),
+        "ep": ep.sample(n_draws, generator),
         "exact": weighted_draws(prior, y, ep, n_draws, repetition),
         "own": half[0],
         "judge": half[1],

@@ -116,11 +116,10 @@ def draw_counts(here: Live) -> Figure:
 
 def draw_regrets(found: pd.DataFrame) -> Figure:
     """Mean regret by utility, number of targets and test, with standard errors over cells."""
-    shown = [(u, t) for u in UTILITIES for t in INPUTS]
     figure, panels = subplots(2, 1, figsize=(5.8, 7.6), sharex=True, layout="constrained")
     for axis, test in zip(panels, INPUTS, strict=True):
-        rows = [(u, m) for u, t in shown if t == test for m in SIZES]
-        rows = [(u, m) for u, m in rows if (u, m, test, "ep") in found.index]
+        every = [(u, m) for u in UTILITIES for m in SIZES]
+        rows = [(u, m) for u, m in every if (u, m, test, "ep") in found.index]
         for i, (method, (colour, marker)) in enumerate(_STYLES.items()):
             part = [found.loc[(u, m, test, method)] for u, m in rows]
             axis.errorbar(

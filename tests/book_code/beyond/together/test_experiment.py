@@ -64,7 +64,7 @@ def test_drawn_labels_have_the_predictive_probabilities():
     prior, y, unit = draw_data(0.3, 3.0, 1, 40, 2)
     q = expectation_propagation(prior.features, y)
     generator = torch.Generator().manual_seed(0)
-    z = experiment.gaussian_draws(q, 20_000, generator)
+    z = q.sample(20_000, generator)
     drawn = prior.draw_labels(z, unit[:1], generator)[0].double().mean(0)
     exact = predictive(q, *prior.project(unit[:1]))[0]
     assert (drawn - exact).abs().max() < 4.5 * 0.5 / 20_000**0.5
