@@ -29,6 +29,7 @@ PARTS = {
     "unit tests": [*PYTEST, "--dist", "worksteal", "tests"],
     "notebooks": [
         *(*PYTEST, "--dist", "loadfile", "--nbval", "--nbval-current-env"),
+        *("-p", "tools.forked_kernels"),
         *("--nbval-sanitize-with", "tools/nbval_sanitize.cfg", "book"),
     ],
 }

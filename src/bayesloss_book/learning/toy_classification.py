@@ -7,7 +7,6 @@ import functools
 import math
 import warnings
 from collections.abc import Sequence
-from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -115,7 +114,7 @@ def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
     there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
     """
     rows = {}
-    for objective in get_args(Objective):
+    for objective in ("bound", "laplace"):
         for start in starts:
             with warnings.catch_warnings():
                 # Where Laplace's evidence is chased to infinity there is no convergence.
@@ -175,8 +174,8 @@ def draw_slack(means: Sequence[float] = (0.0, 1.5, 3.0)) -> Figure:
 
 def draw_searches(ends: pd.DataFrame, floor: float = -200.0) -> Figure:
     """Where :func:`searches` ended: both objectives there; what is below the floor is an arrow."""
-    figure, axis = subplots(figsize=(5.4, 4.2))
-    names = {"laplace": "Laplace's", "bound": "the bound", "variational": "variational"}
+    figure, axis = subplots(figsize=(5.4, 3.2))
+    names = {"laplace": "Laplace's", "bound": "the bound"}
     for height, (_, end) in enumerate(ends[::-1].iterrows()):
         low = max(end["bound"], floor)
         axis.plot([low, end["laplace"]], [height, height], color="black", lw=1, zorder=0)
