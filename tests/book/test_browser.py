@@ -216,7 +216,9 @@ LOOKS = """passed => {
 # Of the words of code, those with such a text.
 KEEP = """looks => {
   const kept = new Set(looks.flat().map(([, element]) => element));
-  for (const e of document.querySelectorAll("pre span")) if (!kept.has(e)) e.replaceWith(...e.children);
+  for (const e of document.querySelectorAll("pre span")) {
+    if (!kept.has(e)) e.replaceWith(...e.children);
+  }
 }"""
 AXE = """async ([looks, rules]) => {
   const options = {preload: false, resultTypes: ["violations"], ...rules};
