@@ -30,7 +30,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, colu
 
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.data.estimator_base import check_weights
+from bayesloss.learning.data.rows import check_weights
 
 Array = NDArray[np.float64]
 Calibrator = LinkCalibrator | SoftmaxCalibrator

@@ -39,9 +39,9 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, checked_rows
-from bayesloss.learning.calibration.composite_power import composite_power
+from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
 from bayesloss.learning.data.estimator_base import check_level
+from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
@@ -122,7 +122,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         values = check_array(scores, dtype=np.float64)
-        rows = checked_rows(values, y, sample_weight, groups)
+        rows = Rows.of(values, y, sample_weight, groups)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
             weighted = " with a weight above zero" if len(rows.y) < len(values) else ""

@@ -153,16 +153,7 @@ def _distribution(
     x: Tensor, weight: Tensor | None
 ) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
     """The distinct points, ascending, and the part of the data below each, with half of ties."""
-    x = as_points(x).detach()
-    if not torch.isfinite(x).all():
-        raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
-    if weight is not None:
-        weight = as_points(weight, "weight").detach()
-        if weight.shape != x.shape or not (torch.isfinite(weight) & (weight >= 0)).all():
-            raise ValueError(
-                f"expected {len(x)} weights, finite and at least 0, got {len(weight)} of which "
-                f"{int((~(weight >= 0) | weight.isinf()).sum())} are not"
-            )
+    x = x.detach().double()
     if weight is None or bool((weight == weight.max()).all()):
         found, counts = np.unique(x.numpy(), return_counts=True)
         points, mass = torch.from_numpy(found), torch.from_numpy(counts).to(x.dtype)

@@ -16,7 +16,8 @@ from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.estimator_base import axes_or_new, check_weights
+from bayesloss.learning.data.estimator_base import axes_or_new
+from bayesloss.learning.data.rows import check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.links.fitted_link import FittedLink

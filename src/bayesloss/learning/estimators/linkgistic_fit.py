@@ -23,11 +23,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from bayesloss.learning.data.dask_inputs import DaskInputs, is_dask, on_client
+from bayesloss.learning.data.dask_inputs import DaskInputs, on_client
 from bayesloss.learning.data.duplicates import merge_duplicates
-from bayesloss.learning.data.estimator_base import check_weights, remember_columns
+from bayesloss.learning.data.estimator_base import remember_columns
 from bayesloss.learning.data.inputs import DenseInputs, Inputs, SparseInputs, canonical
-from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.data.rows import Rows, check_weights, is_dask
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.posterior_draws import even_normals

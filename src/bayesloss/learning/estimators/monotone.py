@@ -23,15 +23,13 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.learning.data.dask_inputs import array_of, is_dask
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
     by_blocks,
     check_level,
-    check_weights,
     remember_columns,
 )
-from bayesloss.learning.data.rows import DaskRows, Rows
+from bayesloss.learning.data.rows import DaskRows, Rows, array_of, check_weights, is_dask
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.evidence import maximise_evidence
@@ -254,9 +252,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if is_dask(X):
             x = self._one_feature(array_of(X, "X"))
             remember_columns(self, X)
-            return DaskRows.of(x, y, sample_weight, "X").map(
-                y=partial(np.asarray, dtype=np.float64)
-            )
+            rows = DaskRows.in_blocks(x, y, sample_weight, "X")
+            return rows.map(y=partial(np.asarray, dtype=np.float64))
         features, target = validate_data(
             self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
