@@ -7,13 +7,13 @@ probability exceeds :math:`c_+ / (c_- + c_+)`.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
-
-from bayesloss.calibrating.cost_scorer import CostScorer
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 
 _SUM = 1e-6  # probabilities in single precision pass, slips do not
 
@@ -240,7 +240,7 @@ class CostMatrix:
             )
         return np.arange(len(labels))
 
-    def scorer(self) -> CostScorer:
+    def scorer(self) -> "CostScorer":
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
         Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
@@ -327,6 +327,35 @@ class CostMatrix:
         if self.decisions.tolist() != self.classes.tolist():
             what += [f"decisions={self.decisions.tolist()}"]
         return f"{made}({', '.join(what)})"
+
+
+class CostScorer(BaseEstimator):
+    """Minus the mean cost under a cost matrix; see :meth:`CostMatrix.scorer`."""
+
+    __metadata_request__score: ClassVar = {"estimator": UNUSED}
+
+    def __init__(self, matrix: CostMatrix) -> None:
+        self.matrix = matrix
+
+    def __repr__(self, **shown: Any) -> str:
+        return f"{self.matrix!r}.scorer()"
+
+    def score(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, costs: Any = None
+    ) -> float:
+        """Minus the mean cost of the decisions made from the estimator's probabilities."""
+        found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
+        matrix = type(self.matrix).from_array(
+            self.matrix.costs if costs is None else costs,
+            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
+        )
+        p = np.zeros((len(found), len(matrix.classes)))
+        p[:, columns] = found
+        paid = matrix.cost(y, matrix.decide(p))
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        return -float(np.average(paid, weights=weights))
+
+    __call__ = score
 
 
 def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:

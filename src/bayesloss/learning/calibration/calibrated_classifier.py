@@ -1,7 +1,8 @@
 """A classifier whose probabilities are calibrated on cases that it was not trained on.
 
 One calibrator learns from the cross-validated scores of all cases. It is then asked for the mean
-score of the classifiers that the folds trained, or for the score of one trained on all cases.
+score of the classifiers that the folds trained, or for the score of one trained on all cases. What
+scikit-learn's calibrator does with its classifier, this one does, too.
 """
 
 import inspect
@@ -11,18 +12,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
-from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
@@ -48,7 +44,7 @@ class CalibratedPair:
         return self.calibrator.predict_proba(_scores(self.estimator, X))
 
 
-class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class CalibratedClassifier(CalibratedClassifierCV):
     """Any classifier, with calibrated probabilities and intervals for them.
 
     On 20 real tables, by default and in millinats of log loss, around gradient boosting 2.0 +- 1.1,
@@ -195,33 +191,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.calibrator_.predict_proba(self._mean_scores(X))
 
-    def predict(self, X: Any) -> NDArray:
-        """The most probable class, of shape (n,)."""
-        check_is_fitted(self)
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes."""
         check_is_fitted(self)
         return self.calibrator_.predict_interval(self._mean_scores(X), level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Who receives which parameters of :meth:`fit`; see scikit-learn's metadata routing."""
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                estimator=self._get_estimator(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-            .add(
-                splitter=check_cv(self.cv, classifier=True),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
-
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super(CalibratedClassifierCV, self).__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._get_estimator()).input_tags.sparse
         return tags
 
@@ -229,12 +205,6 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.mean(
             [_scores(each.estimator, X) for each in self.calibrated_classifiers_], axis=0
         )
-
-    def _get_estimator(self) -> Any:
-        if self.estimator is not None:
-            return self.estimator
-        estimator = LinearSVC(random_state=0)
-        return estimator.set_fit_request(sample_weight=True) if _routing_enabled() else estimator
 
     def _splits(
         self, X: Any, labels: NDArray, counts: NDArray, for_split: dict[str, Any]
