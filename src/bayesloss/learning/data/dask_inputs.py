@@ -5,8 +5,6 @@ row and problem, and a few sampled rows travel; never the d columns of all rows.
 order, whatever the workers. Each of some dozens of passes reads all blocks: ``persist`` them.
 """
 
-# ruff: noqa: D102  # Inputs documents the operations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -57,7 +55,6 @@ class DaskInputs(Inputs):
         return self.shape[0] * self.shape[1]
 
     def largest(self) -> float:
-        """The largest of all numbers, in absolute value; NaN or infinite if one is."""
         return float(np.max(computed(self._calls(DenseInputs.largest))))
 
     def sum(self, weight: PerRow) -> PerColumn:
@@ -80,7 +77,6 @@ class DaskInputs(Inputs):
         return self._gathered(calls, 1)
 
     def rows(self, chosen: Tensor | slice) -> "DaskInputs":
-        """Some of the rows, by different numbers, mask or slice, as inputs of the same kind."""
         numbers = torch.arange(len(self))[chosen]
         if self._order is not None:
             numbers = self._order[numbers]
@@ -98,7 +94,6 @@ class DaskInputs(Inputs):
         return some._gathered(some._blocks, 0)[back]
 
     def equal(self) -> Int[np.ndarray, " n"]:
-        """Numbers that are equal where the 64-bit hashes of rows are."""
         plain, mixed = self._gathered(self._calls(_hashes), 1)
         codes, others = (each.unique(return_inverse=True)[1] for each in (plain, mixed))
         # Those of rows in memory, unless different rows have one.

@@ -6,8 +6,6 @@ for variances, without cancellation, by
     sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n).
 """
 
-# ruff: noqa: D102  # Inputs documents the operations
-
 from abc import ABC, abstractmethod
 from typing import Any
 

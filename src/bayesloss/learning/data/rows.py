@@ -95,15 +95,12 @@ class DaskRows(Rows):
         return cls([delayed(_weighted_rows)(*block) for block in blocks])
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
-        """The merged results of a function of ``(x, y, weight, *args)``, block by block."""
         return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
 
     def map(self, x: Callable | None = None, y: Callable | None = None) -> "DaskRows":
-        """Rows with functions of x, or of y, in their place; lazily."""
         return DaskRows([rows.map(x, y) for rows in self._blocks])
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
-        """Points and their weights, exact near the levels ``depths`` and ``1 - depths``."""
         return points_at(self.fold, depths)
 
 

@@ -138,12 +138,10 @@ class LogJoint(LogDensity):
         return mean, ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
 
     def log_likelihood(self, Gamma: Vector) -> Scalar:
-        """The log density log p(D | Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         return self.likelihood.log_density(nu, self.data)
 
     def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
-        """The gradient and H, eq. (11), by the chain rule through nu = features u(Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
         slopes, bend = self.slopes(Gamma), self.prior.curvature(self.data.features.T @ first)

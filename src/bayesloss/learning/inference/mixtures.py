@@ -72,7 +72,6 @@ class NormalBernoulli(Bernoulli):
     """The Bernoulli likelihood averaged over normal nu, as its bound penalises rough posteriors."""
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log probability."""
         return normal_average(self, mean, variance, data, 15)
 
 

@@ -52,7 +52,6 @@ class DampedSteps(FullSteps):
     _ahead: Tensor | None = None  # no way as yet
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go towards the fit of a round; return the factor of its weights."""
         scores = some_rows(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)

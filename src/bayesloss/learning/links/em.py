@@ -171,7 +171,6 @@ class LinkEM(EM):
         ]
 
     def settled(self) -> bool:
-        """Whether all problems have settled."""
         return not self.active
 
     def m_step(self, number: int) -> None:

@@ -114,7 +114,6 @@ class JointEM(EM):
         self.best.look(self.found.log_evidence, lambda: self.found)
 
     def settled(self) -> bool:
-        """Whether the evidence has not risen for some rounds."""
         return self.best.n_worse == _PATIENCE
 
     def m_step(self, number: int) -> None:

@@ -63,11 +63,9 @@ class SoftmaxJoint(LogDensity):
         return nu - nu.logsumexp(0)
 
     def log_likelihood(self, Gamma: Tensor) -> Tensor:
-        """The log probability of all labels, as a scalar."""
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
     def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The derivative in Gamma, (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)

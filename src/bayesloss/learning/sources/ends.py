@@ -26,28 +26,23 @@ class StraightEnds(SourcePrior[Basis]):
         self.location, self.precision, self.n_twins = prior.location, prior.precision, prior.n_twins
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """That of the prior."""
         return self.prior.quadratic_form()
 
     def features(self, x: Tensor) -> Tensor:
-        """The functions h(x), continued, and 1."""
         return self._continued(self.prior.features, x)
 
     def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu(x)."""
         some = Gamma.reshape(-1, Gamma.shape[-1])
         values = self._continued(lambda at: self.prior.source(at, some).T, x)
         return values.T.reshape(*Gamma.shape[:-1], len(x))
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values nu'(x), or the mean slope of the stretch."""
         inside = x.clamp(-self.edge, self.edge)
         slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
         within = self.prior.derivative(inside, Gamma)
         return torch.where(inside == x, within, slopes.clamp_min(0)[..., (x > 0).long()])
 
     def start(self, x: Tensor) -> Tensor:
-        """Where a search under the prior may begin."""
         return self.prior.start(x.clamp(-self.edge, self.edge))
 
     def _continued(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

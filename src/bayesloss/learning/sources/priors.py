@@ -169,11 +169,9 @@ class ISGP(SourcePrior[B]):
         return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The kernel's squares of w, and nu_0, the coefficient of 1."""
         return _with_intercept(*self.kernel.squares())
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values f(x)^2, eq. (13)."""
         return self.root(x, Gamma) ** 2  # eq. (13)
 
     def root(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -216,11 +214,9 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
         self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The ISGP's, with the level w_0 added to f."""
         return _with_intercept(*self.kernel.squares(), level=True)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values f(x)^2."""
         return (Gamma[..., :-2] @ self.kernel.basis(x).T + Gamma[..., -2:-1]) ** 2
 
 
@@ -239,15 +235,12 @@ class GP(SourcePrior[B]):
     """
 
     def features(self, x: Tensor) -> Tensor:
-        """The basis functions, and 1: of shape (n, M + 1)."""
         return torch.cat([self.kernel.basis(self._held(x)), x.new_ones((len(x), 1))], dim=1)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """No squares: the coefficients are Gamma itself."""
         return _linear(len(self.location), self.location.device)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The derivative of w^T phi(x), zero beyond the kernel's edge."""
         held = self._held(x)
         return (Gamma[..., :-1] @ self.kernel.slopes(held).T) * (held == x)
 
