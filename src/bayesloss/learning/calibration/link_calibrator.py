@@ -112,7 +112,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})],
+        "scale": [StrOptions({"auto", "probability", "real"})]
     }
 
     def __init__(self, *, scale: str = "auto") -> None:

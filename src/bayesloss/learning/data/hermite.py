@@ -13,10 +13,7 @@ class HermiteTable:
     """Cubics with given values and slopes at equally spaced nodes; straight lines outside."""
 
     def __init__(
-        self,
-        nodes: Float[Tensor, " t"],
-        values: Float[Tensor, "r t"],
-        slopes: Float[Tensor, "r t"],
+        self, nodes: Float[Tensor, " t"], values: Float[Tensor, "r t"], slopes: Float[Tensor, "r t"]
     ) -> None:
         self.low, self.high = float(nodes[0]), float(nodes[-1])
         self.end = math.inf

@@ -201,10 +201,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     @by_blocks
     def predict_interval(
-        self,
-        X: ArrayLike,
-        level: float = 0.95,
-        of: str = "curve",
+        self, X: ArrayLike, level: float = 0.95, of: str = "curve"
     ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 
@@ -280,7 +277,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
                 "kernel's period ends: the fit says nothing there"
-                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else ""),
+                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else "")
             )
         return x
 
@@ -299,7 +296,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if moments.direction_in_doubt:
             warn_caller(
                 f"the correlation of target and input, {moments.correlation:.2g}, may be an "
-                'accident of sampling: set increasing to True or False instead of "auto"',
+                'accident of sampling: set increasing to True or False instead of "auto"'
             )
         return moments.correlation >= 0
 

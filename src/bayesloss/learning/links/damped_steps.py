@@ -25,10 +25,7 @@ class FullSteps:
     """Weights, a row a problem, that go all the way to where each M-step ends, as in the paper."""
 
     def __init__(
-        self,
-        beta: Float[Tensor, "k d"],
-        scores: Float[Tensor, "k n"],
-        weight: Float[Tensor, " n"],
+        self, beta: Float[Tensor, "k d"], scores: Float[Tensor, "k n"], weight: Float[Tensor, " n"]
     ) -> None:
         self.beta, self.scores, self._weight = beta, scores, weight
         self.strength = torch.ones_like(beta[:, 0])  # factors of the penalties

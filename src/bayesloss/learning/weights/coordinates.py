@@ -88,10 +88,7 @@ class Coordinates:
         """The coordinates of some of the rows."""
         own = {}
         if self.vectors is not None and self.vectors.ndim == 3:
-            own = {
-                "vectors": self.vectors[rows],
-                "offset_coupling": self.offset_coupling[rows],
-            }
+            own = {"vectors": self.vectors[rows], "offset_coupling": self.offset_coupling[rows]}
         return replace(
             self, class_scale=self.class_scale[rows], offset_scale=self.offset_scale[rows], **own
         )
