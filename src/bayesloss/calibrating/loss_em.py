@@ -17,7 +17,7 @@ The first two never lower E_q[tilt] - KL(q || p); the mixed form, which
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -25,13 +25,6 @@ from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
-
-
-class Family(Protocol):
-    """Distributions over K states, to one of which q is restricted."""
-
-    def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Any:
-        """The member of least KL(q || target): its masses ``q`` and its ``parameters``."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ def loss_em(
     M: float,
     *,
     start: int,
-    family: Family | None = None,
+    family: Any = None,
     max_iter: int = 100,
 ) -> LossEM:
     """Loss-EM, LHG Table 1: coordinate ascent on a lower bound of the log gain.
@@ -102,7 +95,7 @@ def linearised_loss_em(
     M: float,
     *,
     start: int,
-    family: Family | None = None,
+    family: Any = None,
     max_iter: int = 100,
 ) -> LossEM:
     """Linearised loss-EM, LHG Table 2: coordinate ascent on E_q[-L/M] - KL(q || p).
@@ -125,7 +118,7 @@ def linearised_loss_em(
 
 
 def alternate(
-    p: Tensor, tilt: Tensor, score: Tensor, start: int, family: Family | None, max_iter: int
+    p: Tensor, tilt: Tensor, score: Tensor, start: int, family: Any, max_iter: int
 ) -> LossEM:
     """E-steps and M-steps in turn, until the action stays; tilt and score are of shape (K, A)."""
     p = checked_masses(p)

@@ -24,7 +24,14 @@ from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import fit_sites
 from bayesloss.calibrating.probit.laplace import find_mode
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
+from bayesloss.calibrating.probit.whitened_gp import (
+    Features,
+    GaussianWeights,
+    Labels,
+    Pair,
+    WhitenedGP,
+    skewness,
+)
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
 
@@ -54,7 +61,7 @@ def kernel_evidence(
     amplitude: float,
     *,
     inference: str,
-    start: tuple[Tensor, Tensor] | None = None,
+    start: Pair | None = None,
 ) -> KernelEvidence:
     """Log evidence of EP or Laplace at inputs in units of the length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
@@ -67,9 +74,7 @@ def kernel_evidence(
     return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
 
 
-def _pull(
-    features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], q: GaussianWeights, inference: str
-) -> Float[Tensor, "n n"]:
+def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> Tensor:
     """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
@@ -133,7 +138,7 @@ class _Search:
     ) -> None:
         self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
         self.inference, self.amplitude = inference, amplitude
-        self.sites: tuple[Tensor, Tensor] | None = None
+        self.sites: Pair | None = None
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
         values = torch.from_numpy(np.exp(free.numpy()))
@@ -156,9 +161,8 @@ class _Search:
         slopes = by_length if len(lengths) > 1 else by_length.sum(0, keepdim=True)
         usual = torch.full_like(free, math.log(_USUAL_LENGTH))
         if self.amplitude is None:
-            slopes = torch.cat(
-                [slopes[: len(free) - 1], slopes.new_tensor([found.by_log_amplitude])]
-            )
+            by_amplitude = slopes.new_tensor([found.by_log_amplitude])
+            slopes = torch.cat([slopes[: len(free) - 1], by_amplitude])
             usual[-1] = math.log(_USUAL_AMPLITUDE)
         off = (free - usual) / _LOG_SD
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes

@@ -24,11 +24,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.data.rows import check_weights
 
-Array = NDArray[np.float64]
 Calibrator = LinkCalibrator | SoftmaxCalibrator
 
 
@@ -144,10 +144,8 @@ class CalibratedClassifier(CalibratedClassifierCV):
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
             raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
         if len(weightless := np.setdiff1d(self.classes_, labels[weight > 0])):
-            raise ValueError(
-                "expected cases of weight above zero of every class, got none of "
-                f"{weightless[0]}: leave its cases out"
-            )
+            got = f"none of {weightless[0]}: leave its cases out"
+            raise ValueError(f"expected cases of weight above zero of every class, got {got}")
         estimator = self._get_estimator()
         given = None if sample_weight is None else weight
         params, for_split = self._routed(estimator, given, groups, fit_params)
@@ -167,10 +165,7 @@ class CalibratedClassifier(CalibratedClassifierCV):
                 models = [clone(estimator).fit(X, labels, **params)]
         known = np.asarray(getattr(models[0], "classes_", self.classes_))
         if not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"expected cases of the classes that the classifier knows, {known}, got "
-                f"{self.classes_}"
-            )
+            raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
         kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
         scale = "real" if _method(models[0]) == "decision_function" else "probability"
         self.calibrator_: Calibrator = kind(scale=scale)
@@ -221,10 +216,8 @@ class CalibratedClassifier(CalibratedClassifierCV):
         splits = list(cv.split(X, labels, **for_split))
         for number, (train, _) in enumerate(splits, 1):
             if len(unseen := np.setdiff1d(self.classes_, labels[train])):
-                raise ValueError(
-                    f"expected cases of every class to train on, got none of {unseen[0]} "
-                    f"without fold {number} of {len(splits)}"
-                )
+                got = f"none of {unseen[0]} without fold {number} of {len(splits)}"
+                raise ValueError(f"expected cases of every class to train on, got {got}")
         return splits
 
     def _routed(

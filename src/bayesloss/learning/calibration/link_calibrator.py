@@ -28,13 +28,13 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.special import expit
 from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
@@ -43,9 +43,7 @@ from bayesloss.learning.inference.mixtures import NormalBernoulli, average_prior
 from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.sources.priors import CentredISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 _N_BASIS = 32
 _FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
@@ -260,10 +258,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self.average_ = average_priors(priors, likelihood, data, start=priors[-1].location)
         self.converged_ = self.average_.converged
         if not self.converged_:
-            warn_caller(
+            warn_unconverged(
                 "Newton's method found no mode of the posterior to full precision; look at "
-                "average_.components before you rely on the band",
-                ConvergenceWarning,
+                "average_.components before you rely on the band"
             )
         self._tabulate()
         doubt = math.log1p(self.power_ * total)

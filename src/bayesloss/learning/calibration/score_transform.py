@@ -21,13 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
-from sklearn.exceptions import ConvergenceWarning
 
+from bayesloss.arrays import Array
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_unconverged
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
 _DEPTHS = np.append(DEPTHS.numpy(), _TAIL)  # what steps 1 and 2 ask of the scores, at either end
@@ -125,10 +123,9 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
             fraction /= 2
         theta, (value, gradient, hessian) = theta + fraction * step, new
     else:
-        warn_caller(
+        warn_unconverged(
             f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
-            "to gain; the scores' tails may be too long for it",
-            ConvergenceWarning,
+            "to gain; the scores' tails may be too long for it"
         )
     error = 1 / (unit * math.sqrt(total * rate * (1 - rate)))
     return PlattSigmoid(middle, float(theta[0]), float(theta[1]) / unit, error, -value)

@@ -34,11 +34,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
@@ -46,9 +46,7 @@ from bayesloss.learning.sources.ends import StraightEnds
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_unconverged
 
 _TEMPERATURES = (1e-4, 1e4)
 _N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
@@ -145,10 +143,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         if self.sources:
             self.converged_ &= self._fit_sources(self._mixed(logits), loss)
         if not self.converged_:
-            warn_caller(
+            warn_unconverged(
                 f"a search did not converge in {_SEARCH['maxiter']} steps; "
-                "more cases a class would help",
-                ConvergenceWarning,
+                "more cases a class would help"
             )
         return self
 
@@ -255,9 +252,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         values: NDArray = check_array(scores, dtype=[np.float64, np.float32])
         if values.shape[1] != len(self.classes_):
-            raise ValueError(
-                f"expected a column a class, {len(self.classes_)} of them, got {values.shape[1]}"
-            )
+            K = len(self.classes_)
+            raise ValueError(f"expected a column a class, {K} of them, got {values.shape[1]}")
         return values
 
     def _logits(self, scores: NDArray) -> Array:

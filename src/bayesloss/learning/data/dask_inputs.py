@@ -34,10 +34,7 @@ class DaskInputs(Inputs):
         """From a finite Dask array or DataFrame of shape (n, d) in blocks of known sizes."""
         X = array_of(X, "X")
         if X.ndim != 2:
-            raise ValueError(
-                "expected a Dask array or DataFrame of shape (n, n_features), got one of "
-                f"{X.ndim} dimensions"
-            )
+            raise ValueError(f"expected X of shape (n, n_features), got {X.ndim} dimensions")
         X = X.rechunk({1: -1}).astype(np.float64)
         inputs = cls(list(X.to_delayed().ravel()), X.chunks[0], X.shape[1], None)
         if not np.isfinite(largest := inputs.largest()):

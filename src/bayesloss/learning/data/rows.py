@@ -20,7 +20,8 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-Array = NDArray[np.float64]
+from bayesloss.arrays import Array
+
 # Of each cell the least key, and the weight and the number of its rows.
 Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
 
@@ -135,9 +136,7 @@ def array_of(values: Any, name: str) -> Any:
     if hasattr(values, "to_dask_array"):
         values = values.to_dask_array(lengths=True)
     if not hasattr(values, "chunks"):
-        raise ValueError(
-            f"expected {name} to be a Dask array or DataFrame, got {type(values).__name__}"
-        )
+        raise ValueError(f"expected {name} as an array or DataFrame, got {type(values).__name__}")
     if np.isnan(sum(map(sum, values.chunks))):
         raise ValueError(
             f"expected {name} in blocks of known sizes, got unknown ones: call "

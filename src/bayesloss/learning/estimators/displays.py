@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
 from bayesloss.learning.data.estimator_base import axes_or_new
 from bayesloss.learning.data.rows import check_weights
@@ -25,7 +26,6 @@ from bayesloss.learning.links.fitted_link import FittedLink
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 _POINTS = 300  # of a curve that is drawn,
 _RELIABILITY_POINTS = 201  # or of a reliability curve
@@ -169,10 +169,8 @@ class MonotoneDisplay:
         check_is_fitted(estimator)
         inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != 1 or targets.shape != (len(inputs),):
-            raise ValueError(
-                f"expected X of shape (n, 1) and y of shape (n,), got {inputs.shape} and "
-                f"{targets.shape}"
-            )
+            found = f"{inputs.shape} and {targets.shape}"
+            raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {found}")
         # Evenly spaced where the fit is: far-away inputs would leave the bulk few points.
         low, high = estimator.range_map_(torch.tensor([inputs.min(), inputs.max()])).tolist()
         even = torch.linspace(low, high, n_points, dtype=torch.float64)

@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -40,7 +39,7 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
@@ -93,9 +92,8 @@ def read_problems(
     rows = _read_rows(model, X, y, sample_weight, groups)
     classes, codes = np.unique(rows.y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(
-            f"{type(model).__name__} needs at least two classes, got one class only: {classes[0]}"
-        )
+        who = type(model).__name__
+        raise ValueError(f"{who} needs at least two classes, got one class only: {classes[0]}")
     if model.class_weight is not None:
         rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
     rows.y = codes
@@ -275,10 +273,9 @@ def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
         # Rounds have no part in the fit with the fixed link.
         without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
         rounds = "" if without else f"raise max_iter={model.max_iter}, "
-        warn_caller(
+        warn_unconverged(
             f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
-            "or lower C",
-            ConvergenceWarning,
+            "or lower C"
         )
     if data.ridge:
         return
@@ -288,9 +285,8 @@ def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
     ]
     apart = torch.stack(below).tolist()
     if any(apart):
-        warn_caller(
+        warn_unconverged(
             f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
             f"likelihood is largest at infinite weights, and what tol={model.tol} stopped at is "
-            "no maximum. A finite C has one",
-            ConvergenceWarning,
+            "no maximum. A finite C has one"
         )

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from bayesloss.arrays import Array
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
     by_blocks,
@@ -46,8 +47,6 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
-
-Array = NDArray[np.float64]
 
 
 class ISGPRegressor(RegressorMixin, BaseEstimator):
@@ -262,9 +261,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
-            raise ValueError(
-                f"{type(self).__name__} expects X with one feature, of shape (n, 1), got {X.shape}"
-            )
+            raise ValueError(f"expected X with one feature, of shape (n, 1), got {X.shape}")
         return X[:, 0]
 
     def _new_input(self, X: ArrayLike) -> Tensor:

@@ -18,9 +18,10 @@ exact if all classes are alike. The loss is that of a softmax on the best common
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
+from bayesloss.arrays import Array
 from bayesloss.learning.data.hermite import moved
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
@@ -37,7 +38,7 @@ _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 
-def strengths(C: float | str | ArrayLike) -> NDArray[np.float64]:
+def strengths(C: float | str | ArrayLike) -> Array:
     """The values of C to choose from, ascending, or the one that is given."""
     values = np.geomspace(*_RANGE, _MANY) if isinstance(C, str) else np.sort(np.atleast_1d(C))
     values = values.astype(np.float64)
@@ -46,9 +47,7 @@ def strengths(C: float | str | ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def held_out_losses(
-    problems: Problems, Cs: NDArray[np.float64], joint: bool, settings: Settings
-) -> NDArray[np.float64]:
+def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settings) -> Array:
     """The mean held-out log loss at each C, NaN if not tried since two in a row were no better."""
     losses_of, fit = _joint_losses if joint else _losses, None
     means = np.full(len(Cs), np.nan)

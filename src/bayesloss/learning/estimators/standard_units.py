@@ -12,14 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
+from bayesloss.arrays import Array, as_float64
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest, size
-
-Array = NDArray[np.float64]
 
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 _TINY = np.finfo(np.float64).tiny
@@ -60,10 +57,8 @@ class StandardUnits:
             range_map = RangeMap.fit(points, weight)
         low, high = range_map(torch.from_numpy(x_ends)).numpy() / 2
         if high - low < _TINY:
-            raise ValueError(
-                f"expected inputs that vary by more than {2 * _TINY:.3g}, got "
-                f"{2 * (high - low):.3g}: rescale them"
-            )
+            found = f"{2 * (high - low):.3g}: rescale them"
+            raise ValueError(f"expected inputs that vary by more than {2 * _TINY:.3g}, got {found}")
         total, target = rows.fold(_sums).tolist()
         # As yet a power of two near the scale keeps squares and products in floating point's range.
         rough = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
@@ -99,12 +94,10 @@ def _check_ends(x: Array, y: Array, rows: Rows) -> None:
         raise ValueError(f"expected at least 2 distinct inputs, got {int(x[0] == x[1])}")
     if y[0] == y[1]:
         raise ValueError(f"expected a target that varies, got {rows.fold(size)} times {y[0]}")
-    spread = y[1] / 2 - y[0] / 2
-    if not _SPREADS[0] < spread < _SPREADS[1]:
-        raise ValueError(
-            f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
-            f"{2 * spread:.3g}: rescale it"
-        )
+    spread, (least, most) = y[1] / 2 - y[0] / 2, _SPREADS
+    if not least < spread < most:
+        found = f"{2 * spread:.3g}: rescale it"
+        raise ValueError(f"expected a target that varies by {least:g} to {most:g}, got {found}")
 
 
 def _sums(x: Array, y: Array, weight: Array) -> Array:

@@ -8,14 +8,13 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 
 @dataclass(frozen=True)
@@ -122,10 +121,9 @@ def laplace(
     joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
-        warn_caller(
+        warn_unconverged(
             f"Newton's method reached no mode in {mode.n_iter} steps (least curvature "
-            f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere",
-            ConvergenceWarning,
+            f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere"
         )
     return approximate(joint, mode)
 

@@ -173,10 +173,7 @@ def average_priors(
     parts = [approximate(joints[i], found[i]) for i in sorted(found)]
     bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
     if bounds.isnan().any():
-        raise ValueError(
-            "expected a likelihood with a bound on the evidence (Gaussian, or Bernoulli with "
-            f"the log loss), got {likelihood!r}"
-        )
+        raise ValueError(f"expected a likelihood with a bound on the evidence, got {likelihood!r}")
     return PosteriorMixture(parts, torch.softmax(bounds, dim=0))
 
 

@@ -32,7 +32,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy.interpolate import make_interp_spline
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
@@ -44,7 +43,7 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss.proper_losses import LogLoss
 from bayesloss.quadrature import gauss_hermite
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 _SETTLED = 1e-6  # nats that the next step would gain
 _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
@@ -246,7 +245,7 @@ def variational(
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     posterior, trouble = maximise_bound(GaussianBound(joint), mode, max_iter)
     if trouble:
-        warn_caller(f"{trouble}; raise max_iter={max_iter} or begin elsewhere", ConvergenceWarning)
+        warn_unconverged(f"{trouble}; raise max_iter={max_iter} or begin elsewhere")
     return posterior
 
 

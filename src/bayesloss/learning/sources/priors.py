@@ -62,10 +62,7 @@ class SourcePrior(ABC, Generic[B]):
 
     def __init__(self, kernel: B, *, mu: float | Tensor = 0.0, gamma: float | Tensor = 1.0) -> None:
         if not isinstance(kernel, Basis):
-            raise TypeError(
-                "expected a Basis, which has n_basis, eigenvalues, basis(x) and psi(x), such as "
-                f"TrigonometricKernel and NystromBasis, got {kernel!r}"
-            )
+            raise TypeError(f"expected a Basis, such as a TrigonometricKernel, got {kernel!r}")
         if not math.isfinite(as_number(mu)):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
         self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_positive(gamma, "gamma")
@@ -202,11 +199,11 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
     ) -> None:
         super().__init__(kernel, mu=mu, gamma=gamma)
         self.tau = float(tau)
-        rest = 1 - as_number(kernel.variance) - self.tau**2
+        variance = as_number(kernel.variance)
+        rest = 1 - variance - self.tau**2
         if not (rest > 0 and self.tau > 0):
             raise ValueError(
-                "expected tau > 0 and kernel.variance + tau^2 < 1, got "
-                f"{as_number(kernel.variance):.4g} and tau={tau}"
+                f"expected tau > 0, variance + tau^2 < 1, got {tau} and {variance:.4g}"
             )
         level = self.mu.new_tensor([math.sqrt(rest)])
         spread = self.mu.new_tensor([self.tau**-2])

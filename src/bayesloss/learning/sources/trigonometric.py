@@ -122,7 +122,7 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9): appendix E, with sin(m..) sin(n..) for sin(m..) sin(m..)."""
+        """The matrix psi(x), eq. (9): appendix E, with sin(m..) sin(n..) for sin(m..) sin(m..)."""
         V, P = self.squares()
         return V.T @ ((self.integrals(x) @ P)[:, :, None] * V)
 

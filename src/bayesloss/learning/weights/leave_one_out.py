@@ -83,11 +83,10 @@ class LeaveOneOut:
         few = n <= _FEW and n * d <= _CELLS
         self._wide = data.wide and not few and not isinstance(data.inputs, DenseInputs)
         if self._wide and not (groups is None and isinstance(data.inputs, SparseInputs)):
+            what = "rows of blocks" if groups is None else "groups"
             raise ValueError(
-                "expected fewer columns where "
-                + ("groups are" if groups is not None else "rows of blocks are")
-                + f" held out, got {d}: bring them to a few hundred (TruncatedSVD), or set "
-                "leave_one_out=False"
+                f"expected fewer columns where {what} are held out, got {d}: bring them to a few "
+                "hundred (TruncatedSVD), or set leave_one_out=False"
             )
         if d > n and not self._wide:  # as many coordinates as data will do
             every = data.inputs.dense(torch.arange(n, device=data.centre.device))
