@@ -9,7 +9,7 @@ the sigmoid is the prior guess, and the data may bend it; how far and how sharpl
 by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
 
 Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period on
-either side of the data they go on straight (:mod:`bayesloss.learning.sources.ends`). Beyond three
+either side of the data they go on straight (:mod:`bayesloss.learning.sources.priors`). Beyond three
 half periods, or ``log(1 + n)`` if that is farther, as n cases tell of log odds up to there, x grows
 only as the logarithm of the distance: no score makes anything certain.
 """
@@ -40,8 +40,7 @@ from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransf
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, as_scores, read_scores
 from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import CentredISGP, grid_size
+from bayesloss.learning.sources.priors import CentredISGP, StraightEnds, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller, warn_unconverged
 

@@ -42,8 +42,7 @@ from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP, StraightEnds
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
 from bayesloss.warnings import warn_unconverged

@@ -27,9 +27,8 @@ from bayesloss.learning.data.duplicates import merge_duplicates
 from bayesloss.learning.data.estimator_base import remember_columns
 from bayesloss.learning.data.inputs import DenseInputs, Inputs, SparseInputs, canonical
 from bayesloss.learning.data.rows import Rows, check_weights, is_dask
-from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.laplace import Posterior, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss.learning.links.joint import SOFTMAX, fit_joint_links

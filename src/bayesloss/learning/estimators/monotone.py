@@ -4,7 +4,7 @@ W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussia
 standard units. Before the fit, a monotone map learned without the targets brings far-away inputs
 near (:mod:`bayesloss.learning.data.range_map`); after it, predictions average over hyper-parameters
 (:mod:`bayesloss.learning.inference.mixtures`), and the curve continues straight beyond the training
-inputs (:mod:`bayesloss.learning.sources.ends`).
+inputs (:mod:`bayesloss.learning.sources.priors`).
 """
 
 import math

@@ -22,12 +22,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bayesloss.arrays import Array
-from bayesloss.learning.data.hermite import moved
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.multinomial import common_scale, fit_softmax
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link

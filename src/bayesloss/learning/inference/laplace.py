@@ -2,12 +2,18 @@
 
 Newton's method finds a mode of the log joint density of the data and Gamma = (w, nu_0). The Hessian
 there, eq. (11), gives a Gaussian with covariance H^-1, and the evidence of appendix D.
+
+Few deterministic draws represent it. Let F = U S V^T be the derivative of nu at points x by z, with
+Gamma = mode + R z. The first coordinates of V^T z, standard normal too, move nu most, and Sobol's
+points are most even in these: 64 give E_q u(nu(x)) as exactly as thousands of random draws.
 """
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.learning.inference.likelihoods import Likelihood
@@ -15,6 +21,8 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.warnings import warn_unconverged
+
+_POINTS = 64  # at which the derivative is taken
 
 
 @dataclass(frozen=True)
@@ -146,3 +154,24 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
         converged=mode.converged,
         n_iter=mode.n_iter,
     )
+
+
+@lru_cache(maxsize=8)
+def even_normals(n: int, width: int) -> Float[Tensor, "{n} {width}"]:
+    """Standard normal points of low discrepancy; the same at each call."""
+    engine = torch.quasirandom.SobolEngine(width, scramble=True, seed=0)
+    points = engine.draw(n, dtype=torch.float64)
+    least = 2.0**-31  # half of the points' resolution: 0 would be infinite
+    return torch.special.ndtri(points.clamp(least, 1 - least))
+
+
+def ordered_root(posterior: Posterior, low: float, high: float) -> Float[Tensor, "p p"]:
+    """A root R V of the covariance; its first columns move nu on [low, high] most, and upwards."""
+    prior, mode, root = posterior.prior, posterior.mode, posterior.root
+    x = torch.linspace(low, high, _POINTS, dtype=mode.dtype)
+    slopes = prior.features(x) @ (prior.jacobian(mode) @ root)
+    left, _, right = torch.linalg.svd(slopes, full_matrices=True)
+    most = left.abs().argmax(dim=0)
+    signs = left[most, torch.arange(len(most))].sign()
+    right[: len(signs)] *= signs[: len(right), None]
+    return root @ right.T

@@ -33,7 +33,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import (
     Bernoulli,
     Gaussian,
@@ -43,9 +43,7 @@ from bayesloss.learning.inference.likelihoods import (
 )
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
-from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import ISGP, SourcePrior
+from bayesloss.learning.sources.priors import ISGP, SourcePrior, StraightEnds
 from bayesloss.threads import fixed_threads
 
 J = TypeVar("J", bound=LogJoint)

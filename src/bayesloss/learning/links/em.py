@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps, some_rows
 from bayesloss.learning.links.link_model import Link, LinkModel
+from bayesloss.learning.links.tables import HermiteTable, moved
 from bayesloss.learning.sources.priors import grid_size
 from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts

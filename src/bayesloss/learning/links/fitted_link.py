@@ -16,10 +16,8 @@ from torch import Tensor
 
 from bayesloss.arrays import Array, as_float64, as_points
 from bayesloss.learning.data.estimator_base import check_level
-from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
-from bayesloss.learning.links.tables import predictive_log_odds
+from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
+from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance

@@ -24,14 +24,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.data.range_map import robust_reach
 from bayesloss.learning.inference.newton import choose_prior
 from bayesloss.learning.links.damped_steps import BestRound
 from bayesloss.learning.links.em import EM
 from bayesloss.learning.links.multinomial import FoldedFits, Sources, common_scale, folds_of
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
-from bayesloss.learning.links.tables import table_nodes
+from bayesloss.learning.links.tables import HermiteTable, moved, table_nodes
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
