@@ -5,7 +5,7 @@ LHG section 4.2, E-step of Table 3; for the plain one Rasmussen and Williams (20
 start decides which is found (LHG's conjugate gradients may end at another).
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -50,17 +50,10 @@ def log_joint(
     return value if term is None else value + term.value(z)
 
 
-def laplace_probit(
-    features: Features,
-    y: Labels,
-    *,
-    term: LogTerm | None = None,
-    start: Weights | None = None,
-    max_iter: int = 100,
-) -> GaussianWeights:
-    """A mode of each data set's posterior and the Gaussian there, or a ConvergenceWarning."""
-    q = find_mode(features, y, term, start, max_iter)
-    within = f"was not found in {max_iter} iterations, or is a saddle"
+def laplace_probit(features: Features, y: Labels, **how: Any) -> GaussianWeights:
+    """What :func:`find_mode` finds; a ConvergenceWarning tells of what it does not."""
+    q = find_mode(features, y, **how)
+    within = f"was not found in {q.n_iterations} iterations, or is a saddle"
     warn_if_unsettled(q, "mode", within, "another start")
     return q
 
@@ -72,7 +65,7 @@ def find_mode(
     start: Weights | None = None,
     max_iter: int = 100,
 ) -> GaussianWeights:
-    """:func:`laplace_probit` without a warning: for searches that call it often."""
+    """A mode of each data set's posterior and the Gaussian there, found or not."""
     z = features.new_zeros(len(y), features.shape[-1]) if start is None else start.clone()
     active = torch.arange(len(y), device=y.device)
     for iteration in range(max_iter + 1):

@@ -11,8 +11,10 @@ Ventura 2011). The trace is the same in any parameters: for two classes log odds
 """
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from numpy.typing import NDArray
 from scipy.special import softmax
+
+from bayesloss.arrays import Array
 
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.
@@ -20,13 +22,8 @@ WIDER = 1.2
 _NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
 
 
-def composite_power(
-    logits: Float[np.ndarray, "n K"],
-    codes: Int[np.ndarray, " n"],
-    weight: Float[np.ndarray, " n"],
-    groups: Shaped[np.ndarray, " n"],
-) -> float:
-    """The power of the likelihood, at most 1, at the logits of a calibrated classifier."""
+def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArray) -> float:
+    """The power of the likelihood, at most 1, at the (n, K) logits of a calibrated classifier."""
     K = logits.shape[1]
     centred = logits - logits.mean(axis=1, keepdims=True)
     p = softmax(centred, axis=1)

@@ -254,7 +254,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
         shares = self.power_ * rows.fold(_shares, self.centre_, nodes)
         data = likelihood.on_grid(priors[0].features, nodes, shares)
-        self.average_ = average_priors(priors, likelihood, data, start=priors[-1].location)
+        self.average_ = average_priors(priors, likelihood, data, priors[-1].location)
         self.converged_ = self.average_.converged
         if not self.converged_:
             warn_unconverged(

@@ -6,8 +6,7 @@ for variances, without cancellation, by
     sum_n w_n (z_nj - m_j)^2 = sum_{stored} w_n (z_nj - m_j)^2 + m_j^2 (W - sum_{stored} w_n).
 """
 
-from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,7 +27,8 @@ PerColumn = Float[Tensor, " d"]
 Directions = Float[Tensor, "d k"]
 
 
-class Inputs(ABC):
+@runtime_checkable
+class Inputs(Protocol):
     """Rows z_n of a matrix of shape (n, d); what comes out are tensors on ``device``."""
 
     shape: tuple[int, int]
@@ -42,31 +42,24 @@ class Inputs(ABC):
         return self.rows(torch.from_numpy(chosen))
 
     @property
-    @abstractmethod
     def stored(self) -> int:
         """How many numbers the matrix takes."""
 
-    @abstractmethod
     def largest(self) -> float:
         """The largest of all numbers, in absolute value."""
 
-    @abstractmethod
     def sum(self, weight: PerRow) -> PerColumn:
         """Weighted sums of the columns."""
 
-    @abstractmethod
     def squares_about(self, centre: PerColumn, weight: PerRow) -> PerColumn:
         """Weighted sums of the columns' squared distances from a centre."""
 
-    @abstractmethod
     def scores(self, beta: Float[Tensor, "K d"]) -> Float[Tensor, "K n"]:
         """The scores beta . z_n."""
 
-    @abstractmethod
     def pull_back(self, slopes: Float[Tensor, "K n"]) -> Float[Tensor, "K d"]:
         """Sums of slopes times rows."""
 
-    @abstractmethod
     def along(self, directions: Directions, centre: PerColumn) -> Float[Tensor, "n k"]:
         """(z_n - centre) . directions, dense ones in these' precision."""
 
@@ -79,15 +72,12 @@ class Inputs(ABC):
             out[:, at] = along.square_().unflatten(1, shape).sum(2).T
         return out
 
-    @abstractmethod
     def rows(self, chosen: Tensor | slice) -> "Inputs":
         """Some of the rows, by number, mask or slice, as inputs of the same kind."""
 
-    @abstractmethod
     def dense(self, chosen: Int[Tensor, " m"]) -> Float[Tensor, "m d"]:
         """Some of the rows, by number, as a new tensor: for few."""
 
-    @abstractmethod
     def equal(self) -> Int[np.ndarray, " n"]:
         """Numbers that are equal where rows are."""
 

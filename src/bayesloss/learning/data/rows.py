@@ -263,8 +263,3 @@ def extremes(x: Array, y: Array, weight: Array) -> Array:
 def largest(parts: list[Array]) -> Array:
     """Elementwise; NaN where one is."""
     return np.maximum.reduce(parts)
-
-
-def size(x: Array, y: NDArray, weight: Array) -> int:
-    """How many rows there are."""
-    return len(x)

@@ -8,7 +8,6 @@ inputs (:mod:`bayesloss.learning.sources.priors`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -162,7 +161,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         prior, likelihood = self._beginning(moments)
         ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
         with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
-            folded = rows.fold(_triangle, self._units, prior.features, merge=joined)
+            folded = rows.fold(_triangle, prior.features, self._units, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
             found = maximise_evidence(
                 prior, likelihood, ends, data, bounds=SEARCH_RANGES, max_iter=self.max_iter
@@ -308,11 +307,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
 
 def _as_column(X: Any) -> Any:
-    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    return np.asarray(X)[:, None] if len(shape) == 1 else X
+    return np.asarray(X)[:, None] if np.ndim(X) == 1 else X
 
 
-def _triangle(
-    x: Array, y: Array, weight: Array, units: StandardUnits, features: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _triangle(x: Array, y: Array, weight: Array, features: Any, units: StandardUnits) -> Tensor:
     return triangle(features, units.inputs(x), units.targets(y), torch.from_numpy(weight))

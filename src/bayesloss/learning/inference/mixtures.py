@@ -63,6 +63,7 @@ _DRAWS = 128  # half of them mirror images
 _NEGLIGIBLE = 1e-4  # components of less weight only cost time
 _FORGOTTEN = 1e-3  # and need not have converged
 _AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
+_NEWTON_STEPS = 100  # to the mode under each prior
 _CLIMB = 30  # steps to a node's maximum at most
 
 
@@ -161,13 +162,11 @@ def average_priors(
     priors: Sequence[SourcePrior],
     likelihood: Likelihood,
     data: Observations,
-    *,
     start: Float[Tensor, " p"],
-    max_iter: int = 100,
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighted by their evidence bounds."""
     joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}
-    found = find_modes(joints, start, max_iter=max_iter)
+    found = find_modes(joints, start, max_iter=_NEWTON_STEPS)
     parts = [approximate(joints[i], found[i]) for i in sorted(found)]
     bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
     if bounds.isnan().any():

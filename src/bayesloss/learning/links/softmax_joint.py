@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.learning.weights.hessian_roots import gram
+from bayesloss.learning.weights.coordinates import gram
 
 _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from bayesloss.learning.data.duplicates import agreement
 from bayesloss.learning.data.inputs import DenseInputs, SparseInputs
-from bayesloss.learning.weights.hessian_roots import factor_of, inverse_root, sampled_hessian
+from bayesloss.learning.weights.coordinates import factor_of, inverse_root, sampled_hessian
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_curvature
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
@@ -57,6 +57,7 @@ _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in whi
 
 # For groups of each size m: their members, (B, m), and G, (B, m, r).
 GroupFactors = list[tuple[Tensor, Tensor]]
+ByProblem = Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -186,10 +187,7 @@ class LeaveOneOut:
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
     def _form(
-        self,
-        curvatures: Mapping[int, Tensor],
-        totals: Mapping[int, float],
-        copies: Mapping[int, Tensor],
+        self, curvatures: ByProblem, totals: Mapping[int, float], copies: ByProblem
     ) -> dict[int, Influence]:
         roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
         shares = {k: self._ridge * root.square().sum() / len(root) for k, root in roots.items()}
@@ -224,10 +222,7 @@ class LeaveOneOut:
         }
 
     def _form_wide(
-        self,
-        curvatures: Mapping[int, Tensor],
-        totals: Mapping[int, float],
-        copies: Mapping[int, Tensor],
+        self, curvatures: ByProblem, totals: Mapping[int, float], copies: ByProblem
     ) -> dict[int, Influence]:
         inputs, found = self._inputs, {}
         if not isinstance(inputs, SparseInputs):
