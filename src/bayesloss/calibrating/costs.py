@@ -347,8 +347,7 @@ class CostScorer(BaseEstimator):
         p = np.zeros((len(found), len(matrix.classes)))
         p[:, columns] = found
         paid = matrix.cost(y, matrix.decide(p))
-        weights = None if sample_weight is None else np.asarray(sample_weight)
-        return -float(np.average(paid, weights=weights))
+        return -float(np.average(paid, weights=sample_weight))
 
     __call__ = score
 

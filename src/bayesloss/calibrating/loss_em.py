@@ -15,16 +15,15 @@ The first two never lower E_q[tilt] - KL(q || p); the mixed form, which
 :mod:`bayesloss.calibrating.loss_em_probit` has for classification, may.
 """
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
+from bayesloss.warnings import warn_unconverged
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def alternate(
         reached += objective(q, p, tilt)[actions[-2:]].tolist()
         if actions[-1] == h:  # LHG Table 3, line 7
             return LossEM(h, q, tuple(actions), tuple(reached), True)
-    warnings.warn(f"no fixed point within {max_iter} rounds", ConvergenceWarning, stacklevel=3)
+    warn_unconverged(f"no fixed point within {max_iter} rounds")
     return LossEM(actions[-1], q, tuple(actions), tuple(reached), False)
 
 

@@ -93,15 +93,11 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         held_out = torch.special.log_ndtr(signs * mean / (1 + variance).sqrt())  # LHG (25)
         if float(held_out.mean()) >= math.log(0.5) + _TOLD:
             return
-        why = "No kernel explains them better than chance"
-        if not isinstance(self.length_scale, str) or self.amplitude is not None:
-            why = (
-                "Is the given length scale too short for the distances between rows, or the "
-                "amplitude wrong? Leave them out, and the evidence chooses"
-            )
+        given = not isinstance(self.length_scale, str) or self.amplitude is not None
+        hint = "Leave out length_scale and amplitude, and the evidence chooses"
         warn_caller(
             "the fit tells nothing: held out, the training labels are no more probable than by the "
-            f"toss of a coin. {why}"
+            f"toss of a coin. {hint if given else 'No kernel explains them better than chance'}"
         )
 
     def _margin(self, X: ArrayLike) -> Array:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss.learning.data import duplicates as copies
-from bayesloss.learning.data.duplicates import agreement, equal_rows, merge_duplicates
+from bayesloss.learning.data.inputs import agreement, equal_rows, merge_duplicates
 
 
 @pytest.mark.parametrize("d", [1, 3, 400])

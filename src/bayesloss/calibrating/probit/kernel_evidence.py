@@ -56,14 +56,9 @@ class KernelEvidence:
 
 
 def kernel_evidence(
-    inputs: Float[Tensor, "n D"],
-    y: Float[Tensor, "m n"],
-    amplitude: float,
-    *,
-    inference: str,
-    start: Pair | None = None,
+    inputs: Tensor, y: Labels, amplitude: float, *, inference: str, start: Pair | None = None
 ) -> KernelEvidence:
-    """Log evidence of EP or Laplace at inputs in units of the length scales, and its slopes."""
+    """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
     prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
     features = prior.features.expand(len(y), -1, -1)

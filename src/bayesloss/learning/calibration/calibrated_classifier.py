@@ -6,7 +6,6 @@ scikit-learn's calibrator does with its classifier, this one does, too.
 """
 
 import inspect
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -28,6 +27,7 @@ from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss.learning.data.rows import check_weights
+from bayesloss.warnings import warn_caller
 
 Calibrator = LinkCalibrator | SoftmaxCalibrator
 
@@ -169,12 +169,9 @@ class CalibratedClassifier(CalibratedClassifierCV):
         kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
         scale = "real" if _method(models[0]) == "decision_function" else "probability"
         self.calibrator_: Calibrator = kind(scale=scale)
-        self.calibrator_.fit(
-            scores,
-            labels[rows],
-            weight[rows] / np.bincount(rows)[rows],
-            None if groups is None else _safe_indexing(groups, rows),
-        )
+        weight = weight[rows] / np.bincount(rows)[rows]
+        groups = None if groups is None else _safe_indexing(groups, rows)
+        self.calibrator_.fit(scores, labels[rows], weight, groups)
         self.calibrated_classifiers_ = [CalibratedPair(model, self.calibrator_) for model in models]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(models[0], name):
@@ -239,12 +236,8 @@ class CalibratedClassifier(CalibratedClassifierCV):
             if "sample_weight" in inspect.signature(estimator.fit).parameters:
                 params["sample_weight"] = weight
             else:
-                warnings.warn(
-                    f"{type(estimator).__name__}.fit takes no sample_weight: weights count in the "
-                    "calibration only",
-                    UserWarning,
-                    stacklevel=3,
-                )
+                who = type(estimator).__name__
+                warn_caller(f"{who}.fit takes no sample_weight: weights count in calibration only")
         return params, {} if groups is None else {"groups": groups}
 
 

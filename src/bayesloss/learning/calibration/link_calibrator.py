@@ -239,16 +239,13 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self.centre_ = float(ends.sum() / 2)
         half = float(ends[1] - ends[0]) / 2
         c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)
-        priors = [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance),
-                tau=_LEVEL_SPREAD,
-                mu=self.centre_,
-                gamma=_GAMMA,
-            )
+        kernels = [
+            TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance)
             for variance in reversed(_VARIANCES)
             for a in _SMOOTHNESS
         ]
+        how = {"tau": _LEVEL_SPREAD, "mu": self.centre_, "gamma": _GAMMA}
+        priors = [CentredISGP(kernel, **how) for kernel in kernels]
         likelihood = NormalBernoulli()
         size = grid_size(priors[0], 2 * edge, total)
         nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)

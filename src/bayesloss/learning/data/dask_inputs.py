@@ -15,8 +15,14 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.learning.data.duplicates import row_hashes
-from bayesloss.learning.data.inputs import DenseInputs, Directions, Inputs, PerColumn, PerRow
+from bayesloss.learning.data.inputs import (
+    DenseInputs,
+    Directions,
+    Inputs,
+    PerColumn,
+    PerRow,
+    row_hashes,
+)
 from bayesloss.learning.data.rows import aligned, array_of, computed, folded, is_dask
 
 

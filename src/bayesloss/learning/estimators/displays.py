@@ -290,14 +290,8 @@ class ReliabilityDisplay:
         name, ax : str and matplotlib Axes, optional
             The classifier's name for the legend, and where to draw.
         """
-        found = reliability(
-            y_true,
-            y_prob,
-            sample_weight=sample_weight,
-            groups=groups,
-            pos_label=pos_label,
-            level=level,
-        )
+        how = {"groups": groups, "pos_label": pos_label, "level": level}
+        found = reliability(y_true, y_prob, sample_weight=sample_weight, **how)
         positive = positive_labels(y_true, pos_label).astype(np.float64)
         p, weight = np.asarray(y_prob, dtype=np.float64), check_weights(sample_weight, positive)
         return cls(found, positive, p, name, weight).plot(ax=ax, n_bins=n_bins)

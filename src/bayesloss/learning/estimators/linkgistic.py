@@ -229,22 +229,18 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self._validate_params()
         with all_or_nothing(self):
             self.Cs_ = strengths(self.C)
-            problems, losses = self._read(X, y, sample_weight, groups), np.array([np.nan])
+            Bernoulli(self.loss)  # refuses bounded links
+            self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
+            usual = self.loss is None or isinstance(self.loss, LogLoss)
+            several = len(self.classes_) > 2 and self.multi_class == "joint"
+            self.joint_ = several and self.prior == "isgp" and usual
+            losses = np.array([np.nan])
             if len(self.Cs_) > 1:
                 losses = held_out_losses(problems, self.Cs_, self.joint_, Settings.of(self))
             self.scores_ = -losses
             self.C_ = float(self.Cs_[0 if len(losses) == 1 else np.nanargmin(losses)])
             self._fit_at(problems, self.C_)
         return self
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Problems:
-        """Check the data, and learn the classes and whether they make one model."""
-        Bernoulli(self.loss)  # refuses bounded links
-        self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
-        usual = self.loss is None or isinstance(self.loss, LogLoss)
-        several = len(self.classes_) > 2 and self.multi_class == "joint"
-        self.joint_ = several and self.prior == "isgp" and usual
-        return problems
 
     def _fit_at(self, problems: Problems, C: float) -> None:
         fit, centre, self.links_ = fit_problems(problems, C, self.joint_, Settings.of(self))

@@ -16,6 +16,8 @@ differences of the classes' weights matter, so the others take back a share 1/K 
 exact if all classes are alike. The loss is that of a softmax on the best common scale.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
@@ -73,12 +75,8 @@ def _losses(
     weight, priors, loss = data.weight.cpu(), settings.priors, settings.likelihood.loss
     tol = settings.model.tol
     fixed, _ = fit_fixed_link(data, loss, tol, before)
-    model = LinkModel(
-        settings.likelihood,
-        lambda x: priors.first(x, weight, member=_STIFF),
-        settings.noise,
-        ordered=not settings.chance,
-    )
+    prior_of = partial(priors.first, weight=weight, member=_STIFF)
+    model = LinkModel(settings.likelihood, prior_of, settings.noise, not settings.chance)
     out = LeaveOneOut(data, settings.seed, groups)
     fit = fit_links(data, model, tol=tol, max_iter=0, leave_one_out=out, fixed=fixed)
     losses = torch.zeros_like(data.weight)

@@ -95,14 +95,8 @@ def _interpolated(
 
 
 def _spread(
-    triangles: dict[int, Tensor],
-    smooth: Bool[Tensor, " cells"],
-    low: float,
-    high: float,
-    x: Data,
-    y: Data,
-    weight: Data,
-) -> tuple[Float[Tensor, " rough"], Float[Tensor, " rough"], Float[Tensor, " rough"]]:
+    triangles: dict, smooth: Tensor, low: float, high: float, x: Data, y: Data, weight: Data
+) -> tuple[Data, Data, Data]:
     """Fold data into their cells' triangles; return those of cells where this is inexact."""
     position = (x - low) * (len(smooth) / (high - low))
     cell = position.to(torch.int64).clamp_(0, len(smooth) - 1)

@@ -111,10 +111,7 @@ def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
 
 
 def evidence_gradient(
-    theta: Float[Tensor, " p"],
-    joint_of: Callable[[Tensor], LogJoint],
-    start: Float[Tensor, " q"],
-    objective: Objective,
+    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
 ) -> tuple[float, Float[Tensor, " p"], Mode]:
     """The objective in nats, its total derivative and the mode; -inf and 0 without one."""
     theta = theta.detach().requires_grad_()

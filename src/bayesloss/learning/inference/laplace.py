@@ -143,17 +143,10 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
             "expected a mode, where the Hessian is positive definite, got a least curvature of "
             f"{mode.least_curvature:.3g}: the search ended at a saddle point; begin elsewhere"
         )
-    return Posterior(
-        prior=joint.prior,
-        likelihood=joint.likelihood,
-        mode=mode.Gamma,
-        root=joint.root(mode.curvature),
-        log_evidence=float(joint.log_evidence(mode.Gamma, mode.curvature)),
-        evidence_bound=float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan,
-        least_curvature=mode.least_curvature,
-        converged=mode.converged,
-        n_iter=mode.n_iter,
-    )
+    evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
+    bound = float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan
+    facts = evidence, bound, mode.least_curvature, mode.converged, mode.n_iter
+    return Posterior(joint.prior, joint.likelihood, mode.Gamma, joint.root(mode.curvature), *facts)
 
 
 @lru_cache(maxsize=8)

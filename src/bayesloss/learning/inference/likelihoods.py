@@ -152,11 +152,8 @@ class Gaussian(Likelihood):
         explained = left.T @ folded[:, size]
         residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
         targets = torch.cat([explained, residual[None]])
-        return Observations(
-            features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),
-            targets=targets,
-            weights=torch.full_like(targets, total / len(targets)),
-        )
+        features = torch.cat([values[:, None] * right, right.new_zeros((1, size))])
+        return Observations(features, targets, torch.full_like(targets, total / len(targets)))
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
         squares = ((nu - data.targets) ** 2).sum(dim=-1)

@@ -144,14 +144,12 @@ class PosteriorMixture:
         return out
 
     def with_straight_ends(self) -> "PosteriorMixture":
-        """The mixture with ISGPs that go on straight beyond [-1, 1]; other priors stay."""
-        parts = [
-            replace(part, prior=StraightEnds(part.prior, 1.0, _STRETCH))
-            if isinstance(part.prior, ISGP)
-            else part
-            for part in self.components
-        ]
-        return replace(self, components=parts)
+        """The mixture of ISGPs that go on straight beyond [-1, 1]; one of other priors stays."""
+        if not isinstance(self.best.prior, ISGP):
+            return self
+        priors = [StraightEnds(part.prior, 1.0, _STRETCH) for part in self.components]
+        parts = zip(self.components, priors, strict=True)
+        return replace(self, components=[replace(part, prior=prior) for part, prior in parts])
 
     def _component_moments(self, x: Tensor) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
         means, variances = zip(*(part.moments(x) for part in self.components), strict=True)
@@ -159,10 +157,7 @@ class PosteriorMixture:
 
 
 def average_priors(
-    priors: Sequence[SourcePrior],
-    likelihood: Likelihood,
-    data: Observations,
-    start: Float[Tensor, " p"],
+    priors: Sequence[SourcePrior], likelihood: Likelihood, data: Observations, start: Tensor
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighted by their evidence bounds."""
     joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}

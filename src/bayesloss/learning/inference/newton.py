@@ -56,13 +56,8 @@ def find_mode(
     values = torch.linalg.eigvalsh(curvature)
     # What is smaller than rounding errors of the largest is none.
     definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
-    return Mode(
-        Gamma=Gamma,
-        curvature=curvature,
-        least_curvature=float(values[0]),
-        converged=definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
-        n_iter=n_iter,
-    )
+    converged = definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value)))
+    return Mode(Gamma, curvature, float(values[0]), converged, n_iter)
 
 
 def find_modes(

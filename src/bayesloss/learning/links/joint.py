@@ -35,6 +35,8 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 
+Family = Callable[[float], Sequence[SourcePrior]]
+
 SOFTMAX = "the multinomial regression"  # in the list of what did not settle
 
 _PATIENCE = 3  # rounds in turn without a rise: one may be worse, since sources see held-out scores
@@ -58,7 +60,7 @@ class JointFit:
 
 def fit_joint_links(
     data: LinearScores,
-    family: Callable[[float], Sequence[SourcePrior]],
+    family: Family,
     *,
     tol: float,
     max_iter: int = 30,
@@ -83,13 +85,7 @@ def fit_joint_links(
 class JointEM(EM):
     """EM for one model of K classes; ``family`` makes its possible priors, the stiffest last."""
 
-    def __init__(
-        self,
-        data: LinearScores,
-        fits: FoldedFits,
-        family: Callable[[float], Sequence[SourcePrior]],
-        tol: float,
-    ) -> None:
+    def __init__(self, data: LinearScores, fits: FoldedFits, family: Family, tol: float) -> None:
         self.data, self.fits, self.family = data, fits, family
         self.level, self.scale = fits.level, 1.0  # of the sources, and of the scores they take
         self.modes: dict[int, Tensor] = {}  # of priors, by their places

@@ -9,7 +9,6 @@ r_nk = w_n (y_nk - p_nk), J_k and nu_k'' the first two derivatives of nu_k(x_nk)
     H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k'').
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,17 +40,12 @@ class SoftmaxJoint(LogDensity):
 
     @classmethod
     def of(
-        cls,
-        prior: SourcePrior,
-        intercepts: Tensor,
-        features: Sequence[Tensor],
-        labels: Tensor,
-        weight: Tensor,
+        cls, prior: SourcePrior, level: Tensor, features: list, labels: Tensor, weight: Tensor
     ) -> "SoftmaxJoint":
         """From the prior of a source, the means of nu_0, the features of scores, and the labels."""
         K = len(labels)
         location = prior.location.repeat(K, 1)
-        location[:, -1] = intercepts
+        location[:, -1] = level
         together = _Product(location.flatten(), prior.precision.repeat(K))
         return cls(together, prior, tuple(features), labels.to(weight.dtype), weight)
 

@@ -21,6 +21,8 @@ from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import ProperLoss
 
+Prior = SourcePrior[TrigonometricKernel]
+
 _PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
 _NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
 
@@ -75,9 +77,7 @@ def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteT
     return others
 
 
-def table_nodes(
-    prior: SourcePrior[TrigonometricKernel], reach: float = math.inf, n_half: int = _NODES
-) -> Tensor:
+def table_nodes(prior: Prior, reach: float = math.inf, n_half: int = _NODES) -> Tensor:
     """Equal steps, 800 a period, for scores up to `reach`, at most three periods."""
     edge = trigonometric(prior, "whose periods the table covers").edge
     periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
@@ -85,16 +85,13 @@ def table_nodes(
     return torch.linspace(-end, end, steps + 1, dtype=torch.float64)
 
 
-def enough_nodes(prior: SourcePrior[TrigonometricKernel], reach: float = math.inf) -> Tensor:
+def enough_nodes(prior: Prior, reach: float = math.inf) -> Tensor:
     """The same periods with nodes for M: twelve per wave of the highest harmonic."""
     return table_nodes(prior, reach, 6 * prior.kernel.n_basis)
 
 
 def expected_log_probabilities(
-    prior: SourcePrior[TrigonometricKernel],
-    loss: ProperLoss,
-    Gamma: Float[Tensor, "s m"],
-    nodes: Float[Tensor, " t"] | None = None,
+    prior: Prior, loss: ProperLoss, Gamma: Float[Tensor, "s m"], nodes: Tensor | None = None
 ) -> HermiteTable:
     """The means over draws of log(1 - u(nu(x))), row 0, and log u(nu(x)), row 1, at nodes."""
     nodes = table_nodes(prior) if nodes is None else nodes
@@ -104,7 +101,7 @@ def expected_log_probabilities(
 
 
 def predictive_log_odds(
-    prior: SourcePrior[TrigonometricKernel], loss: ProperLoss, Gamma: Float[Tensor, "s m"]
+    prior: Prior, loss: ProperLoss, Gamma: Float[Tensor, "s m"]
 ) -> HermiteTable:
     """The log odds of the mean of u(nu(x)) over draws; tails would round to 0 or 1 but for logs."""
     nodes = table_nodes(prior)

@@ -74,14 +74,9 @@ class SourceLaw:
 
     @classmethod
     def of(
-        cls,
-        moments: tuple[Float[Tensor, " n"], Float[Tensor, " n"]],
-        g: Float[Tensor, "n D"],
-        squares: Float[Tensor, "n T"],
-        spread: Float[Tensor, "T D"],
-        turned: Float[Tensor, "D r"],
+        cls, moments: tuple[Tensor, ...], g: Tensor, squares: Tensor, spread: Tensor, turned: Tensor
     ) -> "SourceLaw":
-        """From mean and variance, g, the G and V R of M = (V R)^T diag(G_n) V R, and R^T W.
+        """From moments, g (n, D), G (n, T) and V R (T, D) of M = (V R)^T diag(G_n) V R, and R^T W.
 
         W are the :func:`functionals`, whose directions among z are those of R^T W.
         """

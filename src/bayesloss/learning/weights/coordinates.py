@@ -63,14 +63,10 @@ class Coordinates:
             curvature.diagonal()[curvature.diagonal() < 0.1] += 1
             values, vectors = torch.linalg.eigh(curvature)
             vectors *= values.clamp_min(1e-12 * float(values[-1])).rsqrt()
+        class_scale, offset_scale = (levels.mean() / levels).sqrt(), levels.rsqrt()
+        coupling = torch.zeros_like(centre)
         return cls(
-            scale=scale,
-            vectors=vectors,
-            class_scale=(levels.mean() / levels).sqrt()[:, None],
-            offset_scale=levels.rsqrt()[:, None],
-            offset_coupling=torch.zeros_like(centre),
-            level=level,
-            damping=damping,
+            scale, vectors, class_scale[:, None], offset_scale[:, None], coupling, level, damping
         )
 
     def turned(self, roots: Float[Tensor, "r d1 d1"]) -> "Coordinates":

@@ -15,7 +15,7 @@ than they vary: the link would lose the base rate. (What the others' slopes feel
 move, by x_n / (n - 1), is neglected.)
 
 A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
-:mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
+:mod:`bayesloss.learning.data.inputs`, but of rows that are alike by nature only
 1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
 matrices of its weights and weighted curvatures, and H_g = Z_g H^-1 Z_g^T, its scores become
 
@@ -35,8 +35,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bayesloss.learning.data.duplicates import agreement
-from bayesloss.learning.data.inputs import DenseInputs, SparseInputs
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, agreement
 from bayesloss.learning.weights.coordinates import factor_of, inverse_root, sampled_hessian
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_curvature
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages

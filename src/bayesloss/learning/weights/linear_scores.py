@@ -132,16 +132,9 @@ class LinearScores:
     def _root(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
         scale, damping = self.coordinates.scale, self.coordinates.damping
-        H = sampled_hessian(
-            self.inputs,
-            self.centre,
-            self.weight * curvature,
-            _HESSIAN,
-            preference,
-            scale=scale,
-            offset=True,
-            total=self.total,
-        )
+        how = {"scale": scale, "offset": True, "total": self.total}
+        mass = self.weight * curvature
+        H = sampled_hessian(self.inputs, self.centre, mass, _HESSIAN, preference, **how)
         diagonal = H.diagonal()
         # Columns that vary, but not in the sample, have a curvature that varies as the others'.
         usual = diagonal[-1] / self.coordinates.level * (1 - damping * scale**2)
