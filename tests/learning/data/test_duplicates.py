@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning.data import duplicates as copies
+from bayesloss.learning.data import inputs as copies
 from bayesloss.learning.data.inputs import agreement, equal_rows, merge_duplicates
 
 

@@ -80,13 +80,13 @@ class SourceLaw:
 
         W are the :func:`functionals`, whose directions among z are those of R^T W.
         """
-        directions = torch.linalg.qr(turned)[0]
+        (mean, variance), directions = moments, torch.linalg.qr(turned)[0]
         within = spread @ directions
         size = within.shape[1]
         pairs = (within[:, :, None] * within[:, None]).flatten(1)
         eigenvalues, axes = torch.linalg.eigh((squares @ pairs).view(len(g), size, size))
         l = ((g @ directions)[:, None] @ axes)[:, 0]
-        return cls(*moments, directions, axes, l, eigenvalues)
+        return cls(mean, variance, directions, axes, l, eigenvalues)
 
     def expected_log_sigmoid(self) -> Expectation:
         """E log sigma(nu) and its derivatives, to 1e-8 at each point."""
