@@ -234,8 +234,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         self.power_ = 1.0
         if rows.groups is not None:
             logits = np.stack([np.zeros_like(rows.x), rows.x], axis=1)
-            codes = rows.y.astype(np.int64)
-            self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
+            self.power_ = composite_power(logits, rows.y.astype(int), rows.weight, rows.groups)
         self.centre_ = float(ends.sum() / 2)
         half = float(ends[1] - ends[0]) / 2
         c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)

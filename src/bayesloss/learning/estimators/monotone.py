@@ -307,7 +307,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
 
 def _as_column(X: Any) -> Any:
-    return np.asarray(X)[:, None] if np.ndim(X) == 1 else X
+    shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
+    return np.asarray(X)[:, None] if len(shape) == 1 else X
 
 
 def _triangle(x: Array, y: Array, weight: Array, features: Any, units: StandardUnits) -> Tensor:
