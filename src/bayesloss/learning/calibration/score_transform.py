@@ -222,7 +222,7 @@ class LogTails:
     def __call__(self, values: Array) -> Array:
         """The values, those beyond low and high brought nearer."""
         inside = values.clip(self.low, self.high)
-        beyond = values - inside
-        if not beyond.any():
-            return values
-        return inside + np.copysign(self.width * np.log1p(np.abs(beyond) / self.width), beyond)
+        far = np.flatnonzero(values != inside)
+        beyond = values[far] - inside[far]
+        inside[far] += np.copysign(self.width * np.log1p(np.abs(beyond) / self.width), beyond)
+        return inside
