@@ -29,13 +29,7 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.nystrom import NystromBasis
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    ProperLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SkewedLogLoss, SquareLoss
 
 __all__ = [
     "GP",

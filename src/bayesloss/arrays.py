@@ -1,11 +1,13 @@
-"""Conversions to float64 tensors."""
+"""Arrays of float64, and conversions to tensors of it."""
 
 import math
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+
+Array = NDArray[np.float64]
 
 
 def as_float64(values: ArrayLike | Tensor) -> Tensor:

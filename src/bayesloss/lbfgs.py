@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Each = Float[Tensor, " k"]  # a number a problem
+
 _PAIRS = 10  # steps that are remembered
 _TRIALS = 30  # of a step's length
 _FAIR = 1e-4  # part of the rise promised by the slope that a step has to bring
@@ -55,11 +57,7 @@ class Memory:
         return (gamma * (g - Y.mT @ a) + S.mT @ b)[:, :, 0]
 
 
-def step_sizes(
-    along: Callable[[Tensor], tuple[Tensor, Tensor]],
-    value: Float[Tensor, " k"],
-    slope: Float[Tensor, " k"],
-) -> Float[Tensor, " k"]:
+def step_sizes(along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Each, slope: Each) -> Each:
     """Steps by the strong Wolfe conditions, or zero where none is found.
 
     ``along`` takes steps to values and slopes: ``value`` and ``slope`` at zero, last of all those

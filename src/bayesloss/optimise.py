@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
+
+from bayesloss.arrays import Array
 
 Evaluation = Callable[[Tensor], tuple[float, Tensor]]  # a point's value and the gradient there
 
@@ -37,7 +38,7 @@ def minimise(
 ) -> OptimizeResult:
     """SciPy's L-BFGS-B from one start, with its options and its result."""
 
-    def numbers(vector: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def numbers(vector: Array) -> tuple[float, Array]:
         value, gradient = evaluate(torch.from_numpy(vector.copy()))
         if not math.isfinite(value):
             return _MOUNTAIN, np.zeros_like(vector)

@@ -3,6 +3,8 @@
 import sys
 import warnings
 
+from sklearn.exceptions import ConvergenceWarning
+
 # Whose lines stand between a user's call and ours: decorators, pipelines, cross-validation.
 _BETWEEN = ("bayesloss.", "beartype.", "contextlib", "jaxtyping.", "joblib.", "sklearn.", "torch.")
 
@@ -13,3 +15,8 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_BETWEEN):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_unconverged(message: str) -> None:
+    """Warn of a search that did not end where it should, by scikit-learn's ConvergenceWarning."""
+    warn_caller(message, ConvergenceWarning)

@@ -6,12 +6,13 @@ The notation is that of :mod:`bayesloss.calibrating.decision_theory`: masses p a
 
 import itertools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_losses, checked_masses, posterior_risk
-from bayesloss.calibrating.loss_em import Family, LossEM, alternate, objective, tilted
+from bayesloss.calibrating.loss_em import LossEM, alternate, objective, tilted
 from bayesloss.calibrating.utility import utility
 
 
@@ -100,7 +101,7 @@ def mixed_loss_em(
     M: float,
     *,
     start: int,
-    family: Family | None = None,
+    family: Any = None,
     max_iter: int = 100,
 ) -> LossEM:
     """The E-step of Table 1 with the M-step of Table 2, as in LHG Table 3.

@@ -111,7 +111,7 @@ good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])
         (torch.tensor([]), bad, "at least one state"),
         (good, torch.tensor([[0.0, np.inf], [1.0, 0.0]]), "expected finite losses, got inf"),
         (good, torch.tensor([[0.0, np.nan], [1.0, 0.0]]), "expected finite losses, got nan"),
-        (good, torch.zeros(2, 0), "at least one state and one action"),
+        (good, torch.zeros(2, 0), "K, A > 0"),
         (good, torch.zeros(2), r"of shape \(K, A\)"),
         (good, torch.zeros(3, 2), "masses of 3 states, got 2"),
     ],

@@ -79,5 +79,5 @@ def test_the_largest_loss_may_be_reached_but_not_exceeded():
             utility(losses, M)
     assert check_max_loss(None, CostMatrix(0.2, 1)) == 1
     for M in (0.9, float("inf"), float("nan")):
-        with pytest.raises(ValueError, match="at least the larger cost"):
+        with pytest.raises(ValueError, match=">= the larger cost"):
             check_max_loss(M, CostMatrix(0.2, 1))

@@ -7,8 +7,8 @@ from scipy import sparse
 from scipy.integrate import quad_vec
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
-from bayesloss.learning.data.dask_inputs import folded
 from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, centred_scores
+from bayesloss.learning.data.rows import folded
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import mean_slope
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
@@ -23,7 +23,7 @@ CLOSE = {"rtol": 1e-11, "atol": 1e-12}
 def blocks(request, monkeypatch):
     """Rows in a block, or about as many numbers, wherever the library cuts data."""
     for name in (
-        "data.dask_inputs._MERGED",
+        "data.rows._MERGED",
         "links.fitted_link._ROWS",
         "links.fitted_link._TABULATED",
         "data.inputs._BLOCK",

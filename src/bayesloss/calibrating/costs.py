@@ -7,13 +7,15 @@ probability exceeds :math:`c_+ / (c_- + c_+)`.
 """
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
+from sklearn.base import BaseEstimator
+from sklearn.utils.metadata_routing import UNUSED
 
-from bayesloss.calibrating.cost_scorer import CostScorer
+from bayesloss.arrays import Array
 
 _SUM = 1e-6  # probabilities in single precision pass, slips do not
 
@@ -54,7 +56,7 @@ class CostMatrix:
     (array([2.]), array([1.]))
     """
 
-    costs: NDArray[np.float64]
+    costs: Array
     classes: NDArray[Any]
     decisions: NDArray[Any]
     _told: bool  # whether its classes were given
@@ -106,8 +108,8 @@ class CostMatrix:
         table = _real(costs, "costs")
         if table.ndim not in (2, 3) or min(table.shape[-2:]) < 2:
             raise ValueError(
-                "expected costs of shape (n_decisions, n_classes) or (n, n_decisions, n_classes) "
-                f"with two decisions and two classes at least, got {table.shape}"
+                "expected costs of shape (n_decisions, n_classes) or (n, n_decisions, n_classes), "
+                f"of two decisions and two classes at least, got {table.shape}"
             )
         if not np.isfinite(table).all():
             raise ValueError(f"expected finite costs, got {table[~np.isfinite(table)][0]}")
@@ -152,12 +154,11 @@ class CostMatrix:
     def _two_errors(self) -> tuple[float, float]:
         if not self._only_errors_cost:
             raise AttributeError(
-                "expected the costs of two errors, both positive, where right decisions are free; "
-                f"got {self!r}"
+                f"expected positive costs of two errors, with right decisions free; got {self!r}"
             )
         return float(self.costs[1, 0]), float(self.costs[0, 1])
 
-    def risk(self, probabilities: ArrayLike) -> NDArray[np.float64]:
+    def risk(self, probabilities: ArrayLike) -> Array:
         """The expected cost of each decision, LHG (2); for two classes (35).
 
         Parameters
@@ -186,7 +187,7 @@ class CostMatrix:
         """
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
-    def cost(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
+    def cost(self, y: ArrayLike, decisions: ArrayLike) -> Array:
         """What each decision cost, once the label is known.
 
         Parameters
@@ -205,7 +206,7 @@ class CostMatrix:
         rows, k, d = self._codes(y, decisions)
         return self.costs[(*rows, d, k)]
 
-    def regret(self, y: ArrayLike, decisions: ArrayLike) -> NDArray[np.float64]:
+    def regret(self, y: ArrayLike, decisions: ArrayLike) -> Array:
         """What each decision cost beyond the best one for the label, never negative.
 
         Parameters, results and errors are those of :meth:`cost`.
@@ -240,7 +241,7 @@ class CostMatrix:
             )
         return np.arange(len(labels))
 
-    def scorer(self) -> CostScorer:
+    def scorer(self) -> "CostScorer":
         """A scorer for ``GridSearchCV`` and ``cross_validate``: minus the mean cost.
 
         Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
@@ -271,7 +272,7 @@ class CostMatrix:
         labels, taken = np.asarray(y), np.asarray(decisions)
         if labels.ndim != 1 or labels.shape != taken.shape:
             raise ValueError(
-                f"expected y and decisions of shape (n,), got {labels.shape} and {taken.shape}"
+                f"expected y, decisions of shape (n,), got {labels.shape}, {taken.shape}"
             )
         self._check_rows(len(labels), "labels")
         rows = [np.arange(len(labels))] if self.costs.ndim == 3 else []
@@ -282,28 +283,22 @@ class CostMatrix:
         if self.costs.ndim == 3 and n != len(self.costs):
             raise ValueError(f"expected {what} of the {len(self.costs)} rows with costs, got {n}")
 
-    def _checked(self, probabilities: ArrayLike) -> NDArray[np.float64]:
+    def _checked(self, probabilities: ArrayLike) -> Array:
         p = _real(probabilities, "probabilities")
         n_classes = self.costs.shape[-1]
         one = p.ndim == 1 and n_classes == 2  # the second class alone
         if p.shape[1:] != (n_classes,) and not one:
-            also = "(n,) or " if n_classes == 2 else ""
-            raise ValueError(
-                f"expected probabilities of shape {also}(n, {n_classes}), got {p.shape}"
-            )
-        bad = ~((p >= 0) & (p <= 1))
-        if bad.any():
-            at = np.argwhere(bad)[0]
+            shape = f"{'(n,) or ' if n_classes == 2 else ''}(n, {n_classes})"
+            raise ValueError(f"expected probabilities of shape {shape}, got {p.shape}")
+        if len(bad := np.argwhere(~((p >= 0) & (p <= 1)))):
+            at = bad[0]
             raise ValueError(f"expected probabilities in [0, 1], got {p[(*at,)]} in row {at[0]}")
         if one:
             return np.stack([1 - p, p], axis=1)
         total = p.sum(axis=1)
-        off = np.flatnonzero(np.abs(total - 1) > _SUM)
-        if len(off):
-            raise ValueError(
-                "expected rows of probabilities that sum to 1, got a sum of "
-                f"{total[off[0]]:.7g} in row {off[0]}"
-            )
+        if len(off := np.flatnonzero(np.abs(total - 1) > _SUM)):
+            found = f"a sum of {total[off[0]]:.7g} in row {off[0]}"
+            raise ValueError(f"expected rows of probabilities that sum to 1, got {found}")
         return p
 
     def _key(self) -> tuple[Any, ...]:
@@ -329,7 +324,35 @@ class CostMatrix:
         return f"{made}({', '.join(what)})"
 
 
-def _real(values: ArrayLike, what: str) -> NDArray[np.float64]:
+class CostScorer(BaseEstimator):
+    """Minus the mean cost under a cost matrix; see :meth:`CostMatrix.scorer`."""
+
+    __metadata_request__score: ClassVar = {"estimator": UNUSED}
+
+    def __init__(self, matrix: CostMatrix) -> None:
+        self.matrix = matrix
+
+    def __repr__(self, **shown: Any) -> str:
+        return f"{self.matrix!r}.scorer()"
+
+    def score(
+        self, estimator: Any, X: Any, y: Any, sample_weight: Any = None, costs: Any = None
+    ) -> float:
+        """Minus the mean cost of the decisions made from the estimator's probabilities."""
+        found, columns = estimator.predict_proba(X), self.matrix.columns_of(estimator.classes_)
+        matrix = type(self.matrix).from_array(
+            self.matrix.costs if costs is None else costs,
+            classes=self.matrix.classes if self.matrix._told else estimator.classes_,
+        )
+        p = np.zeros((len(found), len(matrix.classes)))
+        p[:, columns] = found
+        paid = matrix.cost(y, matrix.decide(p))
+        return -float(np.average(paid, weights=sample_weight))
+
+    __call__ = score
+
+
+def _real(values: ArrayLike, what: str) -> Array:
     array = np.asarray(values)
     try:
         if array.dtype.kind not in "biufO":  # complex parts, or text that reads like a number
@@ -352,7 +375,6 @@ def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[
     found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
     if (found < 0).any():
         row = int((found < 0).argmax())
-        raise ValueError(
-            f"expected {what} among {names.tolist()}, got {values[row]!r} in row {row}"
-        )
+        got = f"{values[row]!r} in row {row}"
+        raise ValueError(f"expected {what} among {names.tolist()}, got {got}")
     return found

@@ -116,7 +116,7 @@ def decide_together(
             reached, found = here, some
     bound = float(bounds.max())
     if reached < bound - room:
-        reached = _improve(found, labels, weight, positives, utility, k is None, reached, room)
+        reached = _improve(found, (labels, weight, positives), utility, k is None, reached, room)
     return JointDecision(found, reached, max(bound, reached))
 
 
@@ -151,16 +151,10 @@ def _chords(
 
 
 def _improve(
-    found: NDArray,
-    labels: NDArray,
-    weight: NDArray,
-    positives: NDArray,
-    utility: Utility,
-    free: bool,
-    reached: float,
-    room: float,
+    found: NDArray, data: Any, utility: Utility, free: bool, reached: float, room: float
 ) -> float:
     """Put cases in or out, one or a pair at a time, while that helps; changes ``found``."""
+    labels, weight, positives = data
 
     def flipped(now: NDArray) -> NDArray:
         """The expected utility with each case in turn put in or out."""

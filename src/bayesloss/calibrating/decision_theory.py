@@ -95,10 +95,7 @@ def checked_losses(losses: Tensor) -> Tensor:
     """Losses as float64 of shape (K, A), or a ValueError."""
     losses = torch.as_tensor(losses).to(torch.float64)
     if losses.ndim != 2 or 0 in losses.shape:
-        raise ValueError(
-            f"expected losses of shape (K, A), with at least one state and one action, "
-            f"got {tuple(losses.shape)}"
-        )
+        raise ValueError(f"expected losses of shape (K, A), K, A > 0, got {tuple(losses.shape)}")
     if not bool(torch.isfinite(losses).all()):
         raise ValueError("expected finite losses, got " + _worst(losses))
     return losses

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import _check_feature_names, check_array
+from sklearn.utils.validation import validate_data
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
@@ -186,12 +186,12 @@ class LossEMClassifier(ProbitClassifier):
         inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs
         if self.costs_.columns_of(self.classes_).tolist() != [0, 1]:
-            raise ValueError(
-                f"expected costs of the classes {self.classes_.tolist()} in this order, got "
-                f"{self.costs_!r}"
-            )
+            order = self.classes_.tolist()
+            raise ValueError(f"expected costs of the classes {order} in order, got {self.costs_!r}")
         self.max_loss_ = check_max_loss(self.max_loss, self.costs_)
-        target = inputs if X_target is None else self._read_target(X_target)
+        target = inputs
+        if X_target is not None:
+            target = validate_data(self, X_target, reset=False, dtype=np.float64)
         features = self._make_prior(inputs, signs)
         found = loss_em_probit(
             features,
@@ -208,16 +208,6 @@ class LossEMClassifier(ProbitClassifier):
         self.converged_ = bool(found.converged[0] and found.q.converged[0])
         self._say_if_nothing_was_learned(find_mode(features, signs), features, signs)
         return self
-
-    def _read_target(self, X_target: ArrayLike) -> NDArray[np.float64]:
-        _check_feature_names(self, X_target, reset=False)
-        target = check_array(X_target, dtype=np.float64, input_name="X_target")
-        if target.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"expected X_target with {self.n_features_in_} columns like X, got "
-                f"{target.shape[1]}"
-            )
-        return target
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """LHG (26): positive where the second class is decided under the costs, of shape (n,)."""

@@ -15,23 +15,15 @@ The first two never lower E_q[tilt] - KL(q || p); the mixed form, which
 :mod:`bayesloss.calibrating.loss_em_probit` has for classification, may.
 """
 
-import warnings
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.decision_theory import checked_masses
 from bayesloss.calibrating.utility import losses_below, utility
-
-
-class Family(Protocol):
-    """Distributions over K states, to one of which q is restricted."""
-
-    def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Any:
-        """The member of least KL(q || target): its masses ``q`` and its ``parameters``."""
+from bayesloss.warnings import warn_unconverged
 
 
 @dataclass(frozen=True)
@@ -51,7 +43,7 @@ def loss_em(
     M: float,
     *,
     start: int,
-    family: Family | None = None,
+    family: Any = None,
     max_iter: int = 100,
 ) -> LossEM:
     """Loss-EM, LHG Table 1: coordinate ascent on a lower bound of the log gain.
@@ -102,7 +94,7 @@ def linearised_loss_em(
     M: float,
     *,
     start: int,
-    family: Family | None = None,
+    family: Any = None,
     max_iter: int = 100,
 ) -> LossEM:
     """Linearised loss-EM, LHG Table 2: coordinate ascent on E_q[-L/M] - KL(q || p).
@@ -125,7 +117,7 @@ def linearised_loss_em(
 
 
 def alternate(
-    p: Tensor, tilt: Tensor, score: Tensor, start: int, family: Family | None, max_iter: int
+    p: Tensor, tilt: Tensor, score: Tensor, start: int, family: Any, max_iter: int
 ) -> LossEM:
     """E-steps and M-steps in turn, until the action stays; tilt and score are of shape (K, A)."""
     p = checked_masses(p)
@@ -150,7 +142,7 @@ def alternate(
         reached += objective(q, p, tilt)[actions[-2:]].tolist()
         if actions[-1] == h:  # LHG Table 3, line 7
             return LossEM(h, q, tuple(actions), tuple(reached), True)
-    warnings.warn(f"no fixed point within {max_iter} rounds", ConvergenceWarning, stacklevel=3)
+    warn_unconverged(f"no fixed point within {max_iter} rounds")
     return LossEM(actions[-1], q, tuple(actions), tuple(reached), False)
 
 

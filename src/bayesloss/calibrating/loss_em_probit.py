@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
@@ -17,7 +16,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, decide
 from bayesloss.calibrating.utility import LogUtility, check_max_loss
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,8 @@ def loss_em_probit(
     converged[active] = False
     q = replace(q, n_iterations=int(n_rounds.max()), sites=None)
     if len(active):
-        warn_caller(
+        warn_unconverged(
             f"the decisions of {len(active)} of {len(y)} data sets still changed after "
-            f"{q.n_iterations} rounds: use a larger max_iter, or a larger max_loss",
-            ConvergenceWarning,
+            f"{q.n_iterations} rounds: use a larger max_iter, or a larger max_loss"
         )
     return LossEMResult(q, decisions, n_rounds, converged)

@@ -8,17 +8,16 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import as_float64
+from bayesloss.arrays import Array, as_float64
 from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 _TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier
 
@@ -30,7 +29,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     length_scale: float | ArrayLike | str
     amplitude: float | None
     classes_: NDArray[Any]
-    length_scale_: NDArray[np.float64]
+    length_scale_: Array
     amplitude_: float
     prior_: WhitenedGP
     posterior_: GaussianWeights
@@ -47,7 +46,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def _read(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], torch.Tensor]:
+    def _read(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, torch.Tensor]:
         """Inputs, and the labels as +1 and -1: (1, n) for two classes, (K, n) for more."""
         self._validate_params()
         features, labels = validate_data(self, X, y, dtype=np.float64)
@@ -63,7 +62,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         positive = codes == (np.arange(K)[:, None] if K > 2 else 1)
         return features, torch.from_numpy(np.where(np.atleast_2d(positive), 1.0, -1.0))
 
-    def _make_prior(self, X: NDArray[np.float64], signs: torch.Tensor) -> torch.Tensor:
+    def _make_prior(self, X: Array, signs: torch.Tensor) -> torch.Tensor:
         given = self.length_scale
         found = choose_kernel(
             X,
@@ -75,16 +74,15 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         )
         self.length_scale_, self.amplitude_ = found.length_scales, found.amplitude
         if not found.converged:
-            warn_caller(
+            warn_unconverged(
                 "the search for the kernel ended before the evidence's slope vanished: give "
-                "length_scale and amplitude, or scale the columns",
-                ConvergenceWarning,
+                "length_scale and amplitude, or scale the columns"
             )
         kernel = SquaredExponential(a=1.0, b=self.amplitude_**2)
         self.prior_ = WhitenedGP.at(kernel, self._scaled(X), batch_dims=1)
         return self.prior_.features.expand(len(signs), -1, -1)
 
-    def _scaled(self, X: NDArray[np.float64]) -> torch.Tensor:
+    def _scaled(self, X: Array) -> torch.Tensor:
         with np.errstate(over="ignore", under="ignore"):  # infinitely far is far
             return as_float64(X / self.length_scale_)[None]
 
@@ -96,24 +94,19 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         if float(held_out.mean()) >= math.log(0.5) + _TOLD:
             return
         given = not isinstance(self.length_scale, str) or self.amplitude is not None
+        hint = "Leave out length_scale and amplitude, and the evidence chooses"
         warn_caller(
             "the fit tells nothing: held out, the training labels are no more probable than by the "
-            "toss of a coin. "
-            + (
-                "Is the given length scale too short for the distances between rows, or the "
-                "amplitude wrong? Leave them out, and the evidence chooses"
-                if given
-                else "No kernel explains them better than chance"
-            )
+            f"toss of a coin. {hint if given else 'No kernel explains them better than chance'}"
         )
 
-    def _margin(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _margin(self, X: ArrayLike) -> Array:
         """The argument of Phi in LHG (25), a row for each set of labels."""
         check_is_fitted(self)
         new = self._scaled(validate_data(self, X, reset=False, dtype=np.float64))
         return self.posterior_.margin(*self.prior_.project(new)).numpy()
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
 
         Parameters
@@ -166,7 +159,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         decided = self.decision_function(X)
         return self.classes_[(decided > 0).astype(int) if decided.ndim == 1 else decided.argmax(1)]
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> Array:
         """The margin in LHG (25), positive for the second class; X as for :meth:`predict_proba`.
 
         If there are more than two classes, its shape is (n, n_classes), and the largest decides.
@@ -175,13 +168,10 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         return margin[0] if len(margin) == 1 else margin.T
 
 
-def _checked_length_scales(given: ArrayLike, X: NDArray[np.float64]) -> NDArray[np.float64]:
+def _checked_length_scales(given: ArrayLike, X: Array) -> Array:
     scales, n_features = np.asarray(given, dtype=float), X.shape[1]
     if scales.ndim and scales.shape != (n_features,):
-        raise ValueError(
-            f"expected length_scale to be one number, or one for each of {n_features} columns, got "
-            f"shape {scales.shape}"
-        )
+        raise ValueError(f"expected one length_scale or {n_features}, got shape {scales.shape}")
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"expected length_scale > 0 and finite, got {scales.tolist()}")
     with np.errstate(over="ignore"):

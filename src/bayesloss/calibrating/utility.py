@@ -25,7 +25,7 @@ def utility(losses: Tensor, M: float) -> Tensor:
 def losses_below(losses: Tensor, M: float) -> Tensor:
     """Losses as float64 of shape (K, A), all at most a finite M, or a ValueError."""
     losses = checked_losses(losses)
-    if not (math.isfinite(M) and float(losses.max()) <= M):
+    if not float(losses.max()) <= M < math.inf:
         raise ValueError(
             f"expected a finite M of at least the largest loss {losses.max()}, got {M}"
         )
@@ -38,9 +38,7 @@ def check_max_loss(max_loss: float | None, costs: CostMatrix) -> float:
     if max_loss is None:
         return largest
     if not largest <= max_loss < torch.inf:
-        raise ValueError(
-            f"expected a finite max_loss of at least the larger cost {largest}, got {max_loss}"
-        )
+        raise ValueError(f"expected a finite max_loss >= the larger cost {largest}, got {max_loss}")
     return float(max_loss)
 
 

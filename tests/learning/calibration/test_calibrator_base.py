@@ -1,9 +1,14 @@
-"""What all calibrators refuse, and which cases count for them."""
+"""What all calibrators refuse, which cases count for them, and how much if they are grouped.
+
+The power is held against finite differences and the two-class form.
+"""
 
 import numpy as np
 import pytest
+from scipy.special import expit, log_softmax
 
 from bayesloss import CalibratedClassifier, LinkCalibrator, SoftmaxCalibrator
+from bayesloss.learning.calibration.calibrator_base import composite_power
 
 RNG = np.random.default_rng(0)
 Y = np.arange(60) % 3
@@ -45,3 +50,81 @@ def test_cases_of_weight_zero_are_left_out_with_their_groups(model, X, y):
 def test_levels_outside_zero_and_one_are_refused(model, X, y, level):
     with pytest.raises(ValueError, match=r"a level in \(0, 1\), got"):
         model.fit(X, y).predict_interval(X, level=level)
+
+
+@pytest.fixture
+def cases():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 1.5, (60, 3))
+    return logits, rng.integers(0, 3, 60), rng.uniform(0.5, 2, 60), np.repeat(np.arange(15), 4)
+
+
+def test_it_is_the_sandwich_of_the_log_likelihood(cases):
+    """H and the groups' scores by central differences in (b_1, b_2, t); b_0 stays 0."""
+    logits, codes, weight, groups = cases
+    codes = np.repeat(codes[::4], 4)  # groups agree, so that the power is below 1
+    group = np.eye(15)[groups]
+
+    def by_group(theta):
+        u = logits * theta[2] + np.array([0.0, theta[0], theta[1]])
+        return group.T @ (weight * log_softmax(u, axis=1)[np.arange(60), codes])
+
+    at, h = np.array([0.0, 0.0, 1.0]), 1e-4
+    e = h * np.eye(3)
+    slopes = np.stack([(by_group(at + d) - by_group(at - d)) / (2 * h) for d in e])
+    H = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            corners = (
+                s * t * by_group(at + s * e[i] + t * e[j]).sum() for s in (1, -1) for t in (1, -1)
+            )
+            H[i, j] = -sum(corners) / (4 * h**2)
+    expected = 3 / np.trace(np.linalg.solve(H, slopes @ slopes.T))
+    assert expected < 0.9
+    # Second differences are good to h^2 = 1e-8 and to rounding, 1e-14 / h^2 = 1e-6.
+    assert composite_power(logits, codes, weight, groups) == pytest.approx(expected, rel=1e-5)
+
+
+def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
+    _, codes, weight, groups = cases
+    x, y = np.linspace(-2, 3, 60), np.repeat(codes[::4] > 0, 4)
+    p = expit(x)
+    design = np.stack([np.ones_like(x), x])
+    H = (design * (weight * p * (1 - p))) @ design.T
+    sums = np.stack([np.bincount(groups, row * weight * (y - p)) for row in design])
+    expected = 2 / np.trace(np.linalg.solve(H, sums @ sums.T))
+    found = composite_power(np.stack([0 * x, x], axis=1), y.astype(int), weight, groups)
+    assert expected < 0.9
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_independent_cases_keep_their_likelihood():
+    """A power of 1 in expectation, cut off there: the mean of 40 is within 0.1 of it."""
+    rng = np.random.default_rng(1)
+    powers = []
+    for _ in range(40):
+        logits = rng.normal(0, 1, (400, 3))
+        codes = (logits + rng.gumbel(size=(400, 3))).argmax(axis=1)
+        powers.append(composite_power(logits, codes, np.ones(400), np.arange(400)))
+    assert 0.9 < np.mean(powers) <= 1
+
+
+def test_equal_logits_leave_the_base_rates(cases):
+    """Nothing is known of t: two parameters count."""
+    _, codes, _, groups = cases
+    power = composite_power(np.zeros((60, 3)), np.repeat(codes[::4], 4), np.ones(60), groups)
+    assert 0 < power < 1
+
+
+@pytest.mark.parametrize("K", [3, 5, 8])
+def test_scores_that_say_nothing_leave_the_offsets_alone(K):
+    """All logits equal: H has K - 1 equal curvatures W / K, and two that are rounding errors."""
+    rng = np.random.default_rng(0)
+    codes, groups = np.repeat(rng.integers(0, K, 30), 4), np.repeat(np.arange(30), 4)
+    weight = rng.uniform(0.5, 2, 120)
+    residual = weight[:, None] * (np.eye(K)[codes] - 1 / K)
+    sums = np.add.reduceat(residual, np.arange(0, 120, 4))
+    expected = (K - 1) / (K / weight.sum() * (sums**2).sum())
+    logits = np.repeat(rng.normal(size=(120, 1)), K, axis=1)
+    assert expected < 0.9
+    assert composite_power(logits, codes, weight, groups) == pytest.approx(expected, rel=1e-9)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesloss.learning.data import duplicates as copies
-from bayesloss.learning.data.duplicates import agreement, equal_rows, merge_duplicates
+from bayesloss.learning.data import inputs as copies
+from bayesloss.learning.data.inputs import agreement, equal_rows, merge_duplicates
 
 
 @pytest.mark.parametrize("d", [1, 3, 400])

@@ -8,8 +8,7 @@ import torch
 from scipy import sparse
 
 from bayesloss import LinkgisticClassifier
-from bayesloss.learning.data.duplicates import equal_rows
-from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, canonical
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, canonical, equal_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:not converged")
 FORMS = [sparse.csr_array, sparse.csc_matrix]

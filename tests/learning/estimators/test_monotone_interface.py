@@ -175,7 +175,7 @@ class TestErrors:
 
     def test_shapes(self):
         two = np.hstack([self.X, self.X])
-        message = r"ISGPRegressor expects X with one feature, of shape \(n, 1\), got \(20, 2\)"
+        message = r"expected X with one feature, of shape \(n, 1\), got \(20, 2\)"
         with pytest.raises(ValueError, match=message):
             fit(two, self.y)
         with pytest.raises(ValueError, match="Expected 2D array, got scalar array"):

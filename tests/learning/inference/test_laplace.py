@@ -376,8 +376,8 @@ class TestBadData:
     @pytest.mark.parametrize(
         ("weight", "message"),
         [
-            (good[:1] + 2, r"expected sample_weight of shape \(5,\), got \(1,\)"),
-            (good[:, None] + 2, r"expected sample_weight of shape \(5,\), got \(5, 1\)"),
+            (good[:1] + 2, r"expected x and sample_weight of one .* got \(5,\) and \(1,\)"),
+            (good[:, None] + 2, r"expected x and sample_weight of one .* got \(5,\) and \(5, 1\)"),
             (good, "expected positive finite sample_weight, got 3 of 5 that are not"),
             (1 / good.abs(), "expected positive finite sample_weight, got 1 of 5"),
         ],

@@ -28,7 +28,7 @@ from bayesloss.learning.inference.evidence import (
     theta_of,
 )
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import approximate
+from bayesloss.learning.inference.laplace import approximate, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.mixtures import (
@@ -37,7 +37,6 @@ from bayesloss.learning.inference.mixtures import (
     average_hyperparameters,
     average_priors,
 )
-from bayesloss.learning.inference.posterior_draws import even_normals
 
 GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
 VALUES = (1.3, 2.0, 6.0)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bayesloss import ISGP, TrigonometricKernel, laplace
+from bayesloss.learning.inference.laplace import even_normals, ordered_root
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
 
 
 @pytest.fixture(scope="module")

@@ -228,7 +228,7 @@ class TestRefusals:
     @pytest.mark.parametrize("kernel", [SquaredExponential(a=1.0), None, "trigonometric"])
     @KINDS
     def test_what_is_no_basis(self, kind, kernel):
-        said = r"expected a Basis, which has n_basis, eigenvalues, basis\(x\) and psi\(x\), .* got "
+        said = "expected a Basis, such as a TrigonometricKernel, got "
         with pytest.raises(TypeError, match=said):
             kind(kernel)
 

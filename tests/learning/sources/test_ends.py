@@ -6,8 +6,7 @@ import torch
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
 from bayesloss.learning.inference.mixtures import PosteriorMixture
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import CentredISGP
+from bayesloss.learning.sources.priors import CentredISGP, StraightEnds
 
 INSIDE = torch.linspace(-1, 1, 21, dtype=torch.float64)
 BEYOND = torch.tensor([-40, -3, -1.5, 1.5, 3, 40], dtype=torch.float64)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from bayesloss.learning.data.inputs import DenseInputs
-from bayesloss.learning.weights.hessian_roots import inverse_root, sampled, sampled_hessian
+from bayesloss.learning.weights.coordinates import inverse_root, sampled, sampled_hessian
 
 
 def test_rows_are_drawn_in_proportion_and_stand_for_all():

@@ -13,11 +13,14 @@ cycles; where that does not settle, site by site.
 from dataclasses import replace
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.calibrating.probit.whitened_gp import (
+    Features,
     GaussianWeights,
+    Labels,
+    Pair,
+    Weights,
     cavity,
     curvature,
     hazard,
@@ -30,11 +33,9 @@ _DEPTH = 3  # sweeps over which the extrapolation looks back
 # latent value's spread and the probit noise.
 _SETTLED = 1e-9
 
-_Pair = tuple[Tensor, Tensor]  # precision and shift, of sites or of a Gaussian of the weights
-
 
 def expectation_propagation(
-    features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], *, max_iter: int = 200
+    features: Features, y: Labels, *, max_iter: int = 200
 ) -> GaussianWeights:
     """Match the moments of all sites until none changes; a ConvergenceWarning if that fails."""
     q = fit_sites(features, y, max_iter=max_iter)
@@ -44,11 +45,11 @@ def expectation_propagation(
 
 
 def fit_sites(
-    features: Float[Tensor, "m n r"],
-    y: Float[Tensor, "m n"],
+    features: Features,
+    y: Labels,
     *,
-    start: _Pair | None = None,
-    factor: _Pair | None = None,
+    start: Pair | None = None,
+    factor: Pair | None = None,
     max_iter: int = 200,
 ) -> GaussianWeights:
     """EP from given sites, with a Gaussian ``factor`` beside the prior, and without a warning."""
@@ -73,27 +74,17 @@ def fit_sites(
     # GPML (3.65), its terms gathered: a site is scaled so that it has the mass of the likelihood
     # under its cavity.
     spread = 1 + precision * cavity_variance
-    mass_of_site = (
-        0.5
-        * (2 * shift * cavity_mean + shift**2 * cavity_variance - precision * cavity_mean**2)
-        / spread
-        - 0.5 * spread.log()
-    )
+    power = 2 * shift * cavity_mean + shift**2 * cavity_variance - precision * cavity_mean**2
+    mass_of_site = 0.5 * power / spread - 0.5 * spread.log()
     margin = y * cavity_mean / (1 + cavity_variance).sqrt()
-    log_evidence = (
-        (log_likelihood(margin) - mass_of_site).sum(-1)
-        + 0.5 * (shift * q.latent(features)[0]).sum(-1)
-        + 0.5 * (prior[1] * mean).sum(-1)
-        - 0.5 * log_det
-    )
+    log_evidence = (log_likelihood(margin) - mass_of_site).sum(-1) - 0.5 * log_det
+    log_evidence += 0.5 * ((shift * q.latent(features)[0]).sum(-1) + (prior[1] * mean).sum(-1))
     sound = ((cavity_variance >= 0) & torch.isfinite(cavity_variance)).all(-1)
     log_evidence = torch.where(sound, log_evidence, torch.nan)
     return replace(q, log_evidence=log_evidence, converged=converged & sound)
 
 
-def standard_normal(
-    features: Float[Tensor, "m n r"],
-) -> tuple[Float[Tensor, "m r r"], Float[Tensor, "m r"]]:
+def standard_normal(features: Features) -> Pair:
     """Precision and shift of the weights' prior."""
     m, _, r = features.shape
     unit = torch.eye(r, dtype=features.dtype, device=features.device)
@@ -101,11 +92,8 @@ def standard_normal(
 
 
 def combine_sites(
-    features: Float[Tensor, "m n r"],
-    precision: Float[Tensor, "m n"],
-    shift: Float[Tensor, "m n"],
-    prior: _Pair,
-) -> tuple[Float[Tensor, "m r"], Float[Tensor, "m r r"], Float[Tensor, " m"]]:
+    features: Features, precision: Labels, shift: Labels, prior: Pair
+) -> tuple[Weights, Tensor, Tensor]:
     """Mean and covariance of the weights by prior and sites; log determinant of the precision."""
     factor = _factor(features, precision, prior[0])
     covariance = torch.cholesky_inverse(factor)
@@ -114,12 +102,12 @@ def combine_sites(
 
 
 def _all_at_once(
-    features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
+    features: Tensor, y: Tensor, sites: Pair, prior: Pair, max_iter: int
 ) -> tuple[Tensor, int]:
     """Update every site in place from one posterior; return unsettled data sets and sweeps."""
     (precision, shift), n = sites, y.shape[-1]
     rows = torch.arange(len(y), device=y.device)  # what has not settled
-    history: list[_Pair] = []
+    history: list[Pair] = []
     sweep = 0
     while len(rows) and sweep < max_iter:
         sweep += 1
@@ -143,7 +131,7 @@ def _all_at_once(
 
 
 def _one_by_one(
-    features: Tensor, y: Tensor, sites: _Pair, prior: _Pair, max_iter: int
+    features: Tensor, y: Tensor, sites: Pair, prior: Pair, max_iter: int
 ) -> tuple[Tensor, int]:
     """GPML Algorithm 3.5: update one site, in every data set, and then the posterior."""
     precision, shift = sites
@@ -163,15 +151,14 @@ def _one_by_one(
             # Lines 10, 11: one site is one direction, a rank-one update of the posterior.
             gain = 1 / (1 + d_precision * moments[1])
             mean = mean + (gain * (d_shift - d_precision * moments[0]))[:, None] * along
-            covariance = covariance - (d_precision * gain)[:, None, None] * (
-                along[:, :, None] * along[:, None, :]
-            )
+            outer = along[:, :, None] * along[:, None, :]
+            covariance = covariance - (d_precision * gain)[:, None, None] * outer
         # Lines 13 to 15: rounding errors of the updates do not pile up over the sweeps.
         mean, covariance, _ = combine_sites(features, precision, shift, prior)
     return torch.nonzero(~(change < _SETTLED))[:, 0], sweep
 
 
-def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: _Pair) -> tuple[_Pair, Tensor]:
+def match_moments(y: Tensor, mean: Tensor, variance: Tensor, old: Pair) -> tuple[Pair, Tensor]:
     """The sites by GPML (3.58) and (3.59), and how much they change on the posterior's scale."""
     m, v = cavity(mean, variance, *old)
     usable = (v >= 0) & torch.isfinite(v) & torch.isfinite(m)

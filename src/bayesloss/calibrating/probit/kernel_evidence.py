@@ -24,7 +24,14 @@ from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import fit_sites
 from bayesloss.calibrating.probit.laplace import find_mode
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, skewness
+from bayesloss.calibrating.probit.whitened_gp import (
+    Features,
+    GaussianWeights,
+    Labels,
+    Pair,
+    WhitenedGP,
+    skewness,
+)
 from bayesloss.kernels import SquaredExponential
 from bayesloss.optimise import minimise
 
@@ -49,14 +56,9 @@ class KernelEvidence:
 
 
 def kernel_evidence(
-    inputs: Float[Tensor, "n D"],
-    y: Float[Tensor, "m n"],
-    amplitude: float,
-    *,
-    inference: str,
-    start: tuple[Tensor, Tensor] | None = None,
+    inputs: Tensor, y: Labels, amplitude: float, *, inference: str, start: Pair | None = None
 ) -> KernelEvidence:
-    """Log evidence of EP or Laplace at inputs in units of the length scales, and its slopes."""
+    """Log evidence of EP or Laplace at (n, D) inputs in units of length scales, and its slopes."""
     inputs = inputs - inputs.mean(0)  # nothing changes but rounding errors below
     prior = WhitenedGP.at(SquaredExponential(a=1.0, b=amplitude**2), inputs)
     features = prior.features.expand(len(y), -1, -1)
@@ -67,9 +69,7 @@ def kernel_evidence(
     return KernelEvidence(float(q.log_evidence.sum()), by_log_length, float(weighted.sum()), q)
 
 
-def _pull(
-    features: Float[Tensor, "m n r"], y: Float[Tensor, "m n"], q: GaussianWeights, inference: str
-) -> Float[Tensor, "n n"]:
+def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> Tensor:
     """G of the module's docstring, summed over the data sets."""
     precision, shift = q.label_sites()
     mean, variance = q.latent(features)
@@ -133,7 +133,7 @@ class _Search:
     ) -> None:
         self.inputs, self.y = torch.from_numpy(inputs), torch.from_numpy(y)
         self.inference, self.amplitude = inference, amplitude
-        self.sites: tuple[Tensor, Tensor] | None = None
+        self.sites: Pair | None = None
 
     def read(self, free: Tensor) -> tuple[Tensor, float]:
         values = torch.from_numpy(np.exp(free.numpy()))
@@ -156,9 +156,8 @@ class _Search:
         slopes = by_length if len(lengths) > 1 else by_length.sum(0, keepdim=True)
         usual = torch.full_like(free, math.log(_USUAL_LENGTH))
         if self.amplitude is None:
-            slopes = torch.cat(
-                [slopes[: len(free) - 1], slopes.new_tensor([found.by_log_amplitude])]
-            )
+            by_amplitude = slopes.new_tensor([found.by_log_amplitude])
+            slopes = torch.cat([slopes[: len(free) - 1], by_amplitude])
             usual[-1] = math.log(_USUAL_AMPLITUDE)
         off = (free - usual) / _LOG_SD
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes

@@ -5,14 +5,17 @@ LHG section 4.2, E-step of Table 3; for the plain one Rasmussen and Williams (20
 start decides which is found (LHG's conjugate gradients may end at another).
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.calibrating.probit.whitened_gp import (
+    Features,
     GaussianWeights,
+    Labels,
+    Weights,
     curvature,
     hazard,
     log_likelihood,
@@ -22,9 +25,8 @@ from bayesloss.calibrating.probit.whitened_gp import (
 _GRADIENT = 1e-9  # a mode is found when no entry of the gradient is larger
 
 
-@runtime_checkable
 class LogTerm(Protocol):
-    """A term that is added to the log posterior, such as the log utility of loss-EM."""
+    """A factor of the posterior, such as the utility of loss-EM: its logarithm at weights z."""
 
     def value(self, z: Tensor) -> Tensor:
         """At weights of shape (..., r), of shape (...)."""
@@ -32,15 +34,15 @@ class LogTerm(Protocol):
     def derivatives(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Gradient, minus the Hessian, and a positive semidefinite stand-in for the latter."""
 
+    def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The log of the factor's mean under a Gaussian; its gradient and Hessian by the mean."""
+
     def select(self, rows: Tensor) -> "LogTerm":
         """The same for some of the data sets."""
 
 
 def log_joint(
-    z: Float[Tensor, "*m r"],
-    features: Float[Tensor, "... n r"],
-    y: Float[Tensor, "... n"],
-    term: LogTerm | None = None,
+    z: Weights, features: Features, y: Labels, term: LogTerm | None = None
 ) -> Float[Tensor, "*m"]:
     """Log of likelihood x standard normal prior (without its constant), and of the term."""
     margin = y * (features @ z[..., None]).squeeze(-1)
@@ -48,29 +50,22 @@ def log_joint(
     return value if term is None else value + term.value(z)
 
 
-def laplace_probit(
-    features: Float[Tensor, "m n r"],
-    y: Float[Tensor, "m n"],
-    *,
-    term: LogTerm | None = None,
-    start: Float[Tensor, "m r"] | None = None,
-    max_iter: int = 100,
-) -> GaussianWeights:
-    """A mode of each data set's posterior and the Gaussian there, or a ConvergenceWarning."""
-    q = find_mode(features, y, term, start, max_iter)
-    within = f"was not found in {max_iter} iterations, or is a saddle"
+def laplace_probit(features: Features, y: Labels, **how: Any) -> GaussianWeights:
+    """What :func:`find_mode` finds; a ConvergenceWarning tells of what it does not."""
+    q = find_mode(features, y, **how)
+    within = f"was not found in {q.n_iterations} iterations, or is a saddle"
     warn_if_unsettled(q, "mode", within, "another start")
     return q
 
 
 def find_mode(
-    features: Float[Tensor, "m n r"],
-    y: Float[Tensor, "m n"],
+    features: Features,
+    y: Labels,
     term: LogTerm | None = None,
-    start: Float[Tensor, "m r"] | None = None,
+    start: Weights | None = None,
     max_iter: int = 100,
 ) -> GaussianWeights:
-    """:func:`laplace_probit` without a warning: for searches that call it often."""
+    """A mode of each data set's posterior and the Gaussian there, found or not."""
     z = features.new_zeros(len(y), features.shape[-1]) if start is None else start.clone()
     active = torch.arange(len(y), device=y.device)
     for iteration in range(max_iter + 1):
@@ -106,15 +101,14 @@ def find_mode(
 
 
 _Data = tuple[Tensor, Tensor, LogTerm | None]
+_Three = tuple[Tensor, Tensor, Tensor]
 
 
 def _some(features: Tensor, y: Tensor, term: LogTerm | None, rows: Tensor) -> _Data:
     return features[rows], y[rows], None if term is None else term.select(rows)
 
 
-def _derivatives(
-    z: Tensor, features: Tensor, y: Tensor, term: LogTerm | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _derivatives(z: Weights, features: Features, y: Labels, term: LogTerm | None) -> _Three:
     margin = y * (features @ z[..., None]).squeeze(-1)
     gradient = ((y * hazard(margin))[..., None, :] @ features).squeeze(-2) - z  # LHG eq. (27)
     weighted = features * curvature(margin)[..., None]

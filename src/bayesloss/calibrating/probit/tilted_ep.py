@@ -12,39 +12,27 @@ and Pillow (2022, arXiv:2201.03128) give each training label a site of its own f
 """
 
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from bayesloss.calibrating.probit.expectation_propagation import (
     combine_sites,
     fit_sites,
     standard_normal,
 )
-from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, warn_if_unsettled
+from bayesloss.calibrating.probit.laplace import LogTerm
+from bayesloss.calibrating.probit.whitened_gp import (
+    Features,
+    GaussianWeights,
+    Labels,
+    warn_if_unsettled,
+)
 
 _SETTLED = 1e-8  # the utility's site has settled when no entry changes by more
 
 
-@runtime_checkable
-class GaussianUtility(Protocol):
-    """A positive factor of the weights with a closed-form expectation under Gaussians."""
-
-    def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Log expectation (m,), its gradient (m, r) and its Hessian (m, r, r) by the mean."""
-
-    def select(self, rows: Tensor) -> "GaussianUtility":
-        """The same for some of the data sets."""
-
-
 def tilted_ep(
-    features: Float[Tensor, "m n r"],
-    y: Float[Tensor, "m n"],
-    utility: GaussianUtility,
-    *,
-    max_iter: int = 100,
+    features: Features, y: Labels, utility: LogTerm, *, max_iter: int = 100
 ) -> GaussianWeights:
     """Match the moments of the labels' and of the utility's sites in turn, until both stay."""
     prior = standard_normal(features)
@@ -63,9 +51,8 @@ def tilted_ep(
         P = -torch.linalg.solve(cavity[0] + H @ V, H)
         P = 0.5 * (P + P.mT)
         b = (P @ (mean + (V @ g[..., None]).squeeze(-1))[..., None]).squeeze(-1) + g
-        change = torch.maximum(
-            (P - precision[rows]).abs().amax((-2, -1)), (b - shift[rows]).abs().amax(-1)
-        )
+        moved = (P - precision[rows]).abs().amax((-2, -1))
+        change = torch.maximum(moved, (b - shift[rows]).abs().amax(-1))
         precision[rows], shift[rows] = P, b
         part = fit_sites(features[rows], y[rows], start=start, factor=(P, b))
         settled = change < _SETTLED

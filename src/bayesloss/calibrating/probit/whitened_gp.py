@@ -12,15 +12,21 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 # Directions of the prior whose variance is below this part of the largest are left out. What is
 # left out of k(x, x) is of the same size, far below the noise variance 1 that it is added to.
 _RANK_TOLERANCE = 1e-11
+
+
+# Of data sets, maybe: features of n inputs, labels +1 and -1, and whitened weights.
+Features = Float[Tensor, "*m n r"]
+Labels = Float[Tensor, "*m n"]
+Weights = Float[Tensor, "*m r"]
+Pair = tuple[Tensor, Tensor]  # mean and variance; or precision and shift, of sites or a Gaussian
 
 
 def log_likelihood(margin: Tensor) -> Tensor:
@@ -56,9 +62,7 @@ def skewness(margin: Tensor) -> Tensor:
     return torch.where(far, -2 / safe**3 * series, near)
 
 
-def cavity(
-    mean: Tensor, variance: Tensor, precision: Tensor, shift: Tensor
-) -> tuple[Tensor, Tensor]:
+def cavity(mean: Labels, variance: Labels, precision: Labels, shift: Labels) -> Pair:
     """GPML (3.56): mean and variance of a marginal without its own Gaussian factor."""
     left = 1 / (1 - precision * variance)
     return left * (mean - shift * variance), left * variance
@@ -70,8 +74,8 @@ class WhitenedGP:
 
     kernel: SquaredExponential
     inputs: Float[Tensor, "..."]
-    features: Float[Tensor, "*m n r"]
-    basis: Float[Tensor, "*m n r"]
+    features: Features
+    basis: Features
 
     @classmethod
     def at(cls, kernel: SquaredExponential, inputs: Tensor, *, batch_dims: int = 0) -> "WhitenedGP":
@@ -108,18 +112,17 @@ class WhitenedGP:
 class GaussianWeights:
     """A Gaussian approximation to the posterior of the whitened weights; loss-EM's has no sites."""
 
-    mean: Float[Tensor, "*m r"]
+    mean: Weights
     covariance: Float[Tensor, "*m r r"]
     log_evidence: Float[Tensor, "*m"]
     converged: Bool[Tensor, "*m"]
     n_iterations: int
-    sites: tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]] | None = None
+    sites: Pair | None = None
 
-    def latent(self, features: Tensor) -> tuple[Float[Tensor, "*m s"], Float[Tensor, "*m s"]]:
+    def latent(self, features: Features) -> Pair:
         """Mean and variance of features z."""
         mean = (features @ self.mean[..., None]).squeeze(-1)
-        variance = ((features @ self.covariance) * features).sum(-1)
-        return mean, variance
+        return mean, ((features @ self.covariance) * features).sum(-1)
 
     def sample(self, n: int, generator: torch.Generator) -> Float[Tensor, "*m n r"]:
         """Draw n weights of each data set."""
@@ -132,13 +135,13 @@ class GaussianWeights:
         mean, variance = self.latent(features)
         return mean / (noise**2 + variance).sqrt()
 
-    def label_sites(self) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
+    def label_sites(self) -> Pair:
         """The sites, or a ValueError if there are none."""
         if self.sites is None:
             raise ValueError("expected a Gaussian with sites, as EP and Laplace make them")
         return self.sites
 
-    def held_out(self, features: Tensor) -> tuple[Float[Tensor, "*m n"], Float[Tensor, "*m n"]]:
+    def held_out(self, features: Features) -> Pair:
         """Mean and variance of f at the training inputs, each without its own label."""
         return cavity(*self.latent(features), *self.label_sites())
 
@@ -157,9 +160,8 @@ def warn_if_unsettled(q: GaussianWeights, what: str, trouble: str, cure: str) ->
     if broken:
         trouble, advice = f"{trouble}; {broken} have cavities without variance", "use "
     if unsettled:
-        warn_caller(
-            f"the {what} of {unsettled} of {len(q.mean)} data sets {trouble}: {advice}{cure}",
-            ConvergenceWarning,
+        warn_unconverged(
+            f"the {what} of {unsettled} of {len(q.mean)} data sets {trouble}: {advice}{cure}"
         )
 
 
@@ -168,12 +170,10 @@ def predictive(q: GaussianWeights, features: Tensor, noise: Tensor) -> Float[Ten
     return torch.special.ndtr(q.margin(features, noise))
 
 
-def decide(
-    q: GaussianWeights, features: Tensor, noise: Tensor, probit_threshold: float
-) -> Float[Tensor, "*m s"]:
+def decide(q: GaussianWeights, features: Features, noise: Labels, threshold: float) -> Labels:
     """LHG (26): the decisions of least risk under q, +1 or -1."""
     mean, variance = q.latent(features)
-    positive = mean > probit_threshold * (noise**2 + variance).sqrt()
+    positive = mean > threshold * (noise**2 + variance).sqrt()
     return torch.where(positive, 1.0, -1.0).to(mean.dtype)
 
 

@@ -1,38 +1,34 @@
 """A classifier whose probabilities are calibrated on cases that it was not trained on.
 
 One calibrator learns from the cross-validated scores of all cases. It is then asked for the mean
-score of the classifiers that the folds trained, or for the score of one trained on all cases.
+score of the classifiers that the folds trained, or for the score of one trained on all cases. What
+scikit-learn's calibrator does with its classifier, this one does, too.
 """
 
 import inspect
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
-from sklearn.svm import LinearSVC
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils.metadata_routing import (
-    MetadataRouter,
-    MethodMapping,
-    _routing_enabled,
-    process_routing,
-)
+from sklearn.utils.metadata_routing import _routing_enabled, process_routing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, column_or_1d
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-from bayesloss.learning.data.estimator_base import check_weights
+from bayesloss.learning.data.rows import check_weights
+from bayesloss.warnings import warn_caller
 
-Array = NDArray[np.float64]
 Calibrator = LinkCalibrator | SoftmaxCalibrator
 
 
@@ -48,7 +44,7 @@ class CalibratedPair:
         return self.calibrator.predict_proba(_scores(self.estimator, X))
 
 
-class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
+class CalibratedClassifier(CalibratedClassifierCV):
     """Any classifier, with calibrated probabilities and intervals for them.
 
     On 20 real tables, by default and in millinats of log loss, around gradient boosting 2.0 +- 1.1,
@@ -148,10 +144,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             found = "no cases" if len(labels) == 0 else f"one class only: {self.classes_[0]}"
             raise ValueError(f"{type(self).__name__} needs at least two classes, got {found}")
         if len(weightless := np.setdiff1d(self.classes_, labels[weight > 0])):
-            raise ValueError(
-                "expected cases of weight above zero of every class, got none of "
-                f"{weightless[0]}: leave its cases out"
-            )
+            got = f"none of {weightless[0]}: leave its cases out"
+            raise ValueError(f"expected cases of weight above zero of every class, got {got}")
         estimator = self._get_estimator()
         given = None if sample_weight is None else weight
         params, for_split = self._routed(estimator, given, groups, fit_params)
@@ -171,19 +165,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 models = [clone(estimator).fit(X, labels, **params)]
         known = np.asarray(getattr(models[0], "classes_", self.classes_))
         if not np.array_equal(known, self.classes_):
-            raise ValueError(
-                f"expected cases of the classes that the classifier knows, {known}, got "
-                f"{self.classes_}"
-            )
+            raise ValueError(f"expected the classifier's classes {known}, got {self.classes_}")
         kind = LinkCalibrator if len(self.classes_) == 2 else SoftmaxCalibrator
         scale = "real" if _method(models[0]) == "decision_function" else "probability"
         self.calibrator_: Calibrator = kind(scale=scale)
-        self.calibrator_.fit(
-            scores,
-            labels[rows],
-            weight[rows] / np.bincount(rows)[rows],
-            None if groups is None else _safe_indexing(groups, rows),
-        )
+        weight = weight[rows] / np.bincount(rows)[rows]
+        groups = None if groups is None else _safe_indexing(groups, rows)
+        self.calibrator_.fit(scores, labels[rows], weight, groups)
         self.calibrated_classifiers_ = [CalibratedPair(model, self.calibrator_) for model in models]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(models[0], name):
@@ -195,33 +183,13 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self.calibrator_.predict_proba(self._mean_scores(X))
 
-    def predict(self, X: Any) -> NDArray:
-        """The most probable class, of shape (n,)."""
-        check_is_fitted(self)
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
-
     def predict_interval(self, X: Any, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper ends of intervals for ``classes_[1]``; for each of many classes."""
         check_is_fitted(self)
         return self.calibrator_.predict_interval(self._mean_scores(X), level)
 
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Who receives which parameters of :meth:`fit`; see scikit-learn's metadata routing."""
-        return (
-            MetadataRouter(owner=self)
-            .add_self_request(self)
-            .add(
-                estimator=self._get_estimator(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-            .add(
-                splitter=check_cv(self.cv, classifier=True),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
-
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+        tags = super(CalibratedClassifierCV, self).__sklearn_tags__()
         tags.input_tags.sparse = get_tags(self._get_estimator()).input_tags.sparse
         return tags
 
@@ -229,12 +197,6 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return np.mean(
             [_scores(each.estimator, X) for each in self.calibrated_classifiers_], axis=0
         )
-
-    def _get_estimator(self) -> Any:
-        if self.estimator is not None:
-            return self.estimator
-        estimator = LinearSVC(random_state=0)
-        return estimator.set_fit_request(sample_weight=True) if _routing_enabled() else estimator
 
     def _splits(
         self, X: Any, labels: NDArray, counts: NDArray, for_split: dict[str, Any]
@@ -251,10 +213,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         splits = list(cv.split(X, labels, **for_split))
         for number, (train, _) in enumerate(splits, 1):
             if len(unseen := np.setdiff1d(self.classes_, labels[train])):
-                raise ValueError(
-                    f"expected cases of every class to train on, got none of {unseen[0]} "
-                    f"without fold {number} of {len(splits)}"
-                )
+                got = f"none of {unseen[0]} without fold {number} of {len(splits)}"
+                raise ValueError(f"expected cases of every class to train on, got {got}")
         return splits
 
     def _routed(
@@ -276,12 +236,8 @@ class CalibratedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
             if "sample_weight" in inspect.signature(estimator.fit).parameters:
                 params["sample_weight"] = weight
             else:
-                warnings.warn(
-                    f"{type(estimator).__name__}.fit takes no sample_weight: weights count in the "
-                    "calibration only",
-                    UserWarning,
-                    stacklevel=3,
-                )
+                who = type(estimator).__name__
+                warn_caller(f"{who}.fit takes no sample_weight: weights count in calibration only")
         return params, {} if groups is None else {"groups": groups}
 
 

@@ -1,56 +1,44 @@
-"""What calibrators share: the cases that they learn from, and how wide their bands are."""
+r"""What calibrators share: how wide their bands are, and how much cases of a group count.
 
-from typing import Any
+With logits ``u = t l + b`` of K classes, H is the information of independent cases on (b, t), and J
+the covariance of their score vector summed over groups,
+
+    H = sum_n w_n A_n^T (diag p_n - p_n p_n^T) A_n,   A_n = (I, l_n),
+    J = sum_g s_g s_g^T,   s_g = sum_{n in g} w_n A_n^T (y_n - p_n).
+
+The likelihood to the power ``rank(H) / tr(H^+ J)`` has the right mean curvature (Pauli, Racugno and
+Ventura 2011). The trace is the same in any parameters: for two classes log odds would do.
+"""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from numpy.typing import NDArray
+from scipy.special import softmax
 
-from bayesloss.learning.data.dask_inputs import is_dask
-from bayesloss.learning.data.estimator_base import check_weights
-from bayesloss.learning.data.rows import DaskRows, Rows
+from bayesloss.arrays import Array
 
 # What the half widths of bands are multiplied by, on the scale of log odds: priors are smooth, and
 # where the truth has steps and corners the posterior is off by more than it knows.
 WIDER = 1.2
+_NULL = 1e-10  # the part of the largest eigenvalue of H below which one is rounding error
 
 
-def read_rows(scores: Any, y: Any, sample_weight: Any, groups: Any) -> Rows:
-    """The cases that count, of one score each, in memory or of Dask."""
-    if is_dask(scores):
-        if groups is not None:
-            raise ValueError(
-                "expected no groups where scores are a Dask collection, got some: compute the "
-                "scores, and give them as an array"
-            )
-        return DaskRows.of(scores, y, sample_weight, "scores")
-    scores = as_scores(scores).astype(np.float64, copy=False)
-    return checked_rows(scores, y, sample_weight, groups)
-
-
-def checked_rows(scores: NDArray, y: Any, sample_weight: ArrayLike | None, groups: Any) -> Rows:
-    """The cases whose weight is positive."""
-    y = column_or_1d(y, warn=True)
-    check_consistent_length(scores, y, groups)
-    check_classification_targets(y)
-    weight = check_weights(sample_weight, scores)
-    return Rows(scores, y, weight, groups).some(weight > 0)
-
-
-def as_scores(scores: ArrayLike) -> NDArray:
-    """Real scores of shape (n,) as floats of their own precision; never NaN."""
-    values = np.asarray(scores)
-    if np.iscomplexobj(values):
-        raise ValueError("expected real scores, got complex ones")
-    if values.dtype not in (np.float16, np.float32):
-        values = values.astype(np.float64)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or len(values) == 0:
-        two = values.ndim == 2 and values.shape[1] == 2
-        hint = ": of probabilities of two classes give the second column" if two else ""
-        raise ValueError(f"expected scores of shape (n,), got {values.shape}{hint}")
-    if np.isnan(values).any():
-        raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")
-    return values
+def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArray) -> float:
+    """The power of the likelihood, at most 1, at the (n, K) logits of a calibrated classifier."""
+    K = logits.shape[1]
+    centred = logits - logits.mean(axis=1, keepdims=True)
+    p = softmax(centred, axis=1)
+    mean = (p * centred).sum(axis=1)
+    # The columns of A^T (diag p - p p^T) A: those of b, and that of t.
+    edge = weight @ (p * (centred - mean[:, None]))
+    spread = weight @ ((p * centred**2).sum(axis=1) - mean**2)
+    inner = np.diag(weight @ p) - (p * weight[:, None]).T @ p
+    information = np.block([[inner, edge[:, None]], [edge[None], np.array([[spread]])]])
+    residual = weight[:, None] * (np.eye(K)[codes] - p)
+    scores = np.column_stack([residual, (residual * centred).sum(axis=1)])
+    _, group = np.unique(groups, return_inverse=True)
+    sums = np.stack([np.bincount(group, column) for column in scores.T])
+    values, vectors = np.linalg.eigh(information)
+    counted = values > _NULL * values[-1]  # equal b of all classes change nothing
+    along = (vectors.T @ sums)[counted]
+    trace = float(((along**2).sum(axis=1) / values[counted]).sum())
+    return min(1.0, float(counted.sum()) / trace) if trace > 0 else 1.0

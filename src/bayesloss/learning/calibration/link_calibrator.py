@@ -9,7 +9,7 @@ the sigmoid is the prior guess, and the data may bend it; how far and how sharpl
 by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
 
 Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period on
-either side of the data they go on straight (:mod:`bayesloss.learning.sources.ends`). Beyond three
+either side of the data they go on straight (:mod:`bayesloss.learning.sources.priors`). Beyond three
 half periods, or ``log(1 + n)`` if that is farther, as n cases tell of log odds up to there, x grows
 only as the logarithm of the distance: no score makes anything certain.
 """
@@ -18,7 +18,7 @@ import lzma
 import math
 import pickle
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,25 +28,21 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.special import expit
 from scipy.stats import norm, qmc
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, as_scores, read_rows
-from bayesloss.learning.calibration.composite_power import composite_power
-from bayesloss.learning.calibration.score_transform import ScoreTransform
+from bayesloss.arrays import Array
+from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
+from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
-from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.data.rows import Rows, as_scores, read_scores
 from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import CentredISGP, grid_size
+from bayesloss.learning.sources.priors import CentredISGP, StraightEnds, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 _N_BASIS = 32
 _FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
@@ -113,7 +109,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "scale": [StrOptions({"auto", "probability", "real"})],
+        "scale": [StrOptions({"auto", "probability", "real"})]
     }
 
     def __init__(self, *, scale: str = "auto") -> None:
@@ -138,7 +134,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             that sorts last of the two. Weights, optional, say how many times each case counts.
         groups : array-like of shape (n,), optional
             Which cases belong together, such as a patient's. The more their errors correlate, the
-            less they count (:mod:`bayesloss.learning.calibration.composite_power`).
+            less they count (:mod:`bayesloss.learning.calibration.calibrator_base`).
 
         Raises
         ------
@@ -149,14 +145,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         with all_or_nothing(self):
-            rows = read_rows(scores, y, sample_weight, groups)
+            rows = read_scores(scores, y, sample_weight, groups)
             self.classes_, (n, total, inside), ends = rows.fold(_survey, merge=_merged)
             if len(self.classes_) != 2:
-                found = (
-                    f"{len(self.classes_)}"
-                    if len(self.classes_) > 1
-                    else f"only {self.classes_[0]}"
-                )
+                several = len(self.classes_) > 1
+                found = f"{len(self.classes_)}" if several else f"only {self.classes_[0]}"
                 raise ValueError(f"expected cases of two classes, got {found}")
             check_classification_targets(self.classes_)
             if np.isnan(ends).any():
@@ -165,10 +158,11 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             in_unit = "probability" if inside == n else "real"
             self.scale_ = in_unit if self.scale == "auto" else self.scale
             self._check_scale(ends)
-            rows = rows.map(y=partial(_coded, one=self.classes_[1]))
+            one = self.classes_[1]
+            rows = rows.map(y=lambda y: (y == one).astype(np.float64))
             self.transform_ = ScoreTransform.fit(rows, int(n), self.scale_ == "probability")
             self._warn_of_direction()
-            self._fit_curve(rows, total, self.transform_(ends))
+            self._fit_curve(rows.map(self.transform_), total, self.transform_(ends))
         return self
 
     @by_blocks
@@ -236,44 +230,37 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             )
 
     def _fit_curve(self, rows: Rows, total: float, ends: Array) -> None:
-        """The posterior of nu, given the ends of the log odds of the scores."""
+        """The posterior of nu, given log odds and their ends."""
         self.power_ = 1.0
         if rows.groups is not None:
-            x = self.transform_(rows.x)
-            logits, codes = np.stack([np.zeros_like(x), x], axis=1), rows.y.astype(np.int64)
-            self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
+            logits = np.stack([np.zeros_like(rows.x), rows.x], axis=1)
+            self.power_ = composite_power(logits, rows.y.astype(int), rows.weight, rows.groups)
         self.centre_ = float(ends.sum() / 2)
         half = float(ends[1] - ends[0]) / 2
         c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)
-        priors = [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance),
-                tau=_LEVEL_SPREAD,
-                mu=self.centre_,
-                gamma=_GAMMA,
-            )
+        kernels = [
+            TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance)
             for variance in reversed(_VARIANCES)
             for a in _SMOOTHNESS
         ]
+        how = {"tau": _LEVEL_SPREAD, "mu": self.centre_, "gamma": _GAMMA}
+        priors = [CentredISGP(kernel, **how) for kernel in kernels]
         likelihood = NormalBernoulli()
         size = grid_size(priors[0], 2 * edge, total)
         nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
-        shares = self.power_ * rows.fold(_shares, self.transform_, self.centre_, nodes)
+        shares = self.power_ * rows.fold(_shares, self.centre_, nodes)
         data = likelihood.on_grid(priors[0].features, nodes, shares)
-        self.average_ = average_priors(priors, likelihood, data, start=priors[-1].location)
+        self.average_ = average_priors(priors, likelihood, data, priors[-1].location)
         self.converged_ = self.average_.converged
         if not self.converged_:
-            warn_caller(
+            warn_unconverged(
                 "Newton's method found no mode of the posterior to full precision; look at "
-                "average_.components before you rely on the band",
-                ConvergenceWarning,
+                "average_.components before you rely on the band"
             )
         self._tabulate()
         doubt = math.log1p(self.power_ * total)
-        self._trusted = (
-            min(self._nodes[0], -doubt - self.centre_),
-            max(self._nodes[-1], doubt - self.centre_),
-        )
+        low = min(self._nodes[0], -doubt - self.centre_)
+        self._trusted = LogTails(low, max(self._nodes[-1], doubt - self.centre_), 1.0)
 
     def _tabulate(self) -> None:
         """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
@@ -324,10 +311,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
                 f"{len(values)} scores look like probabilities: all of them lie in [0, 1], and of "
                 f"those that the calibrator was fitted to {self._in_unit_interval:.0%}"
             )
-        x = self.transform_(values) - self.centre_
-        inside = x.clip(*self._trusted)
-        beyond = x - inside
-        return inside + np.copysign(np.log1p(np.abs(beyond)), beyond) if beyond.any() else x
+        return self._trusted(self.transform_(values) - self.centre_)
 
     def _path(self, x: Array, values: Array) -> Array:
         """The probabilities of a path whose log odds at the nodes are given."""
@@ -360,15 +344,9 @@ def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, 
     )
 
 
-def _coded(y: NDArray, one: Any) -> Array:
-    return (y == one).astype(np.float64)
-
-
-def _shares(
-    scores: Array, y: Array, weight: Array, transform: ScoreTransform, centre: float, nodes: Tensor
-) -> Tensor:
-    x = torch.from_numpy(transform(scores) - centre)
-    return NormalBernoulli.shares(x, torch.from_numpy(y), torch.from_numpy(weight), nodes)
+def _shares(x: Array, y: Array, weight: Array, centre: float, nodes: Tensor) -> Tensor:
+    x, y, weight = map(torch.from_numpy, (x - centre, y, weight))
+    return NormalBernoulli.shares(x, y, weight, nodes)
 
 
 @lru_cache(maxsize=4)

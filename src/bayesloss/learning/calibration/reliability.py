@@ -19,9 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 from sklearn.utils.validation import _check_pos_label_consistency, column_or_1d
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.link_calibrator import LinkCalibrator
-
-Array = NDArray[np.float64]
 
 _CASES = 4096  # that functionals are averaged over; more are thinned evenly
 

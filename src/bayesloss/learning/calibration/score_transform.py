@@ -21,14 +21,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
-from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor
 
+from bayesloss.arrays import Array
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_unconverged
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
 _DEPTHS = np.append(DEPTHS.numpy(), _TAIL)  # what steps 1 and 2 ask of the scores, at either end
@@ -60,7 +57,7 @@ class ScoreTransform:
 
     probabilities: bool
     finite: "_FiniteEnds"
-    tails: "_LogTails | RangeMap"
+    tails: "Callable[[Array], Array]"
     sigmoid: PlattSigmoid
 
     @classmethod
@@ -70,20 +67,20 @@ class ScoreTransform:
         values, weight = rows.distribution(_DEPTHS)
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
+        every: list[Callable[[Array], Array]] = [LogTails.fit(values, weight)]
         learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
-        rows, ends = rows.map(finite), np.array([values.min(), values.max()])
-        fits = []
-        for tails in (_LogTails.fit(values, weight), learned):
-            if not (tails is learned and learned.is_identity):
-                z = partial(_drawn, tails)
-                fits.append(cls(probabilities, finite, tails, fit_platt(rows.map(z), z(ends))))
-        return max(fits, key=lambda transform: transform.sigmoid.log_likelihood)
+        if not learned.is_identity:
+            every.append(partial(_mapped, learned))
+        ends, rows = np.array([values.min(), values.max()]), rows.map(finite)
+        fits = [(fit_platt(rows.map(tails), tails(ends)), tails) for tails in every]
+        sigmoid, tails = max(fits, key=lambda fit: fit[0].log_likelihood)
+        return cls(probabilities, finite, tails, sigmoid)
 
     def __call__(self, scores: NDArray) -> Array:
         """The log odds of scores, finite ones: unseen 0 and 1 are read in their own precision."""
         values = _real(scores.astype(np.float64, copy=False), self.probabilities)
         limits = last_log_odds(scores.dtype) if self.probabilities else ()
-        z = _drawn(self.tails, self.finite(values, *limits))
+        z = self.tails(self.finite(values, *limits))
         return self.sigmoid.level + self.sigmoid.upward * (z - self.sigmoid.middle)
 
 
@@ -98,8 +95,7 @@ def last_log_odds(dtype: np.dtype) -> tuple[float, float]:
 def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
     """Platt scaling of z by Newton's method; the slope is 0 if all z are equal."""
     middle, unit = float(ends[0] / 2 + ends[1] / 2), float(ends[1] / 2 - ends[0] / 2) or 1.0
-    rows = rows.map(partial(_standard, middle=middle, unit=unit))  # squares of 1e200 are no numbers
-    total, positive, first, second = rows.fold(_moments)
+    total, positive, first, second = rows.fold(_moments, middle, unit)
     target = (1 / (total - positive + 2), (positive + 1) / (positive + 2))  # of labels 0 and 1
     rate = (positive * target[1] + (total - positive) * target[0]) / total
     level, mean = float(logit(rate)), first / total
@@ -109,7 +105,7 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
         entropy = -rate * math.log(rate) - (1 - rate) * math.log1p(-rate)
         return PlattSigmoid(middle, level, 0.0, math.inf, -total * entropy)
     unit *= spread
-    rows = rows.map(partial(_standard, middle=mean, unit=spread))
+    rows = rows.map(lambda z: (z - middle) / unit)
 
     def sums(theta: Array) -> tuple[float, Array, Array]:
         found = rows.fold(_loss, theta, target)
@@ -127,10 +123,9 @@ def fit_platt(rows: Rows, ends: Array) -> PlattSigmoid:
             fraction /= 2
         theta, (value, gradient, hessian) = theta + fraction * step, new
     else:
-        warn_caller(
+        warn_unconverged(
             f"the sigmoid did not converge in {_NEWTON_STEPS} Newton steps: {gain:.2g} nats still "
-            "to gain; the scores' tails may be too long for it",
-            ConvergenceWarning,
+            "to gain; the scores' tails may be too long for it"
         )
     error = 1 / (unit * math.sqrt(total * rate * (1 - rate)))
     return PlattSigmoid(middle, float(theta[0]), float(theta[1]) / unit, error, -value)
@@ -146,13 +141,10 @@ def _loss(u: Array, y: Array, weight: Array, theta: Array, target: tuple[float, 
     return np.array([value, pull.sum(), pull @ u, bend.sum(), bend @ u, bend @ u**2])
 
 
-def _moments(u: Array, y: Array, weight: Array) -> Array:
-    """The sums of 1, y, u and u^2."""
+def _moments(z: Array, y: Array, weight: Array, middle: float, unit: float) -> Array:
+    """The sums of 1, y, u and u^2, u = (z - middle) / unit: squares of 1e200 are no numbers."""
+    u = (z - middle) / unit
     return np.array([weight.sum(), weight @ y, weight @ u, weight @ u**2])
-
-
-def _standard(z: Array, middle: float, unit: float) -> Array:
-    return (z - middle) / unit
 
 
 def _real(scores: Array, probabilities: bool) -> Array:
@@ -162,8 +154,8 @@ def _real(scores: Array, probabilities: bool) -> Array:
         return np.log(scores) - np.log1p(-scores)
 
 
-def _drawn(tails: Callable[[Tensor], Tensor], values: Array) -> Array:
-    return tails(torch.from_numpy(values)).numpy()
+def _mapped(range_map: RangeMap, values: Array) -> Array:
+    return range_map(torch.from_numpy(values)).numpy()
 
 
 @dataclass(frozen=True)
@@ -210,7 +202,7 @@ class _FiniteEnds:
 
 
 @dataclass(frozen=True)
-class _LogTails:
+class LogTails:
     """The identity from low to high, and beyond it the logarithm, in units of the width."""
 
     low: float
@@ -218,7 +210,7 @@ class _LogTails:
     width: float
 
     @classmethod
-    def fit(cls, values: Array, weight: Array) -> "_LogTails":
+    def fit(cls, values: Array, weight: Array) -> "LogTails":
         """The range without a hundredth of the cases at either end, made twice as wide."""
         order = np.argsort(values)
         ordered, level = values[order], np.cumsum(weight[order])
@@ -227,9 +219,10 @@ class _LogTails:
         width = high - low or float(ordered[-1] - ordered[0]) or 1.0
         return cls(low - width / 2, high + width / 2, width)
 
-    def __call__(self, values: Tensor) -> Tensor:
-        inside = values.clamp(self.low, self.high)
-        beyond = values - inside
-        if not beyond.any():
-            return values
-        return inside + torch.copysign(self.width * torch.log1p(beyond.abs() / self.width), beyond)
+    def __call__(self, values: Array) -> Array:
+        """The values, those beyond low and high brought nearer."""
+        inside = values.clip(self.low, self.high)
+        far = np.flatnonzero(values != inside)
+        beyond = values[far] - inside[far]
+        inside[far] += np.copysign(self.width * np.log1p(np.abs(beyond) / self.width), beyond)
+        return inside

@@ -34,21 +34,18 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
-from bayesloss.learning.calibration.calibrator_base import WIDER, checked_rows
-from bayesloss.learning.calibration.composite_power import composite_power
+from bayesloss.arrays import Array
+from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
 from bayesloss.learning.data.estimator_base import check_level
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import CentredISGP
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.sources.priors import CentredISGP, StraightEnds
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
-from bayesloss.warnings import warn_caller
-
-Array = NDArray[np.float64]
+from bayesloss.warnings import warn_unconverged
 
 _TEMPERATURES = (1e-4, 1e4)
 _N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
@@ -122,7 +119,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         """
         self._validate_params()
         values = check_array(scores, dtype=np.float64)
-        rows = checked_rows(values, y, sample_weight, groups)
+        rows = Rows.of(values, y, sample_weight, groups)
         self.classes_, codes = np.unique(rows.y, return_inverse=True)
         if len(self.classes_) != rows.x.shape[1] or len(self.classes_) < 2:
             weighted = " with a weight above zero" if len(rows.y) < len(values) else ""
@@ -145,10 +142,9 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         if self.sources:
             self.converged_ &= self._fit_sources(self._mixed(logits), loss)
         if not self.converged_:
-            warn_caller(
+            warn_unconverged(
                 f"a search did not converge in {_SEARCH['maxiter']} steps; "
-                "more cases a class would help",
-                ConvergenceWarning,
+                "more cases a class would help"
             )
         return self
 
@@ -255,9 +251,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         values: NDArray = check_array(scores, dtype=[np.float64, np.float32])
         if values.shape[1] != len(self.classes_):
-            raise ValueError(
-                f"expected a column a class, {len(self.classes_)} of them, got {values.shape[1]}"
-            )
+            K = len(self.classes_)
+            raise ValueError(f"expected a column a class, {K} of them, got {values.shape[1]}")
         return values
 
     def _logits(self, scores: NDArray) -> Array:

@@ -5,9 +5,6 @@ row and problem, and a few sampled rows travel; never the d columns of all rows.
 order, whatever the workers. Each of some dozens of passes reads all blocks: ``persist`` them.
 """
 
-# ruff: noqa: D102  # Inputs documents the operations
-
-import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -16,20 +13,17 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 
-from bayesloss.learning.data.duplicates import row_hashes
-from bayesloss.learning.data.inputs import DenseInputs, Directions, Inputs, PerColumn, PerRow
-
-_LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
-_MERGED = 16  # blocks whose results are merged where they are, before they travel
-
-
-def is_dask(values: Any) -> bool:
-    """Whether values are a Dask collection, without importing Dask."""
-    dask = sys.modules.get("dask")
-    return dask is not None and dask.is_dask_collection(values)
+from bayesloss.learning.data.inputs import (
+    DenseInputs,
+    Directions,
+    Inputs,
+    PerColumn,
+    PerRow,
+    row_hashes,
+)
+from bayesloss.learning.data.rows import aligned, array_of, computed, folded, is_dask
 
 
 class DaskInputs(Inputs):
@@ -46,10 +40,7 @@ class DaskInputs(Inputs):
         """From a finite Dask array or DataFrame of shape (n, d) in blocks of known sizes."""
         X = array_of(X, "X")
         if X.ndim != 2:
-            raise ValueError(
-                "expected a Dask array or DataFrame of shape (n, n_features), got one of "
-                f"{X.ndim} dimensions"
-            )
+            raise ValueError(f"expected X of shape (n, n_features), got {X.ndim} dimensions")
         X = X.rechunk({1: -1}).astype(np.float64)
         inputs = cls(list(X.to_delayed().ravel()), X.chunks[0], X.shape[1], None)
         if not np.isfinite(largest := inputs.largest()):
@@ -67,8 +58,7 @@ class DaskInputs(Inputs):
         return self.shape[0] * self.shape[1]
 
     def largest(self) -> float:
-        """The largest of all numbers, in absolute value; NaN or infinite if one is."""
-        return float(np.max(_computed(self._calls(DenseInputs.largest))))
+        return float(np.max(computed(self._calls(DenseInputs.largest))))
 
     def sum(self, weight: PerRow) -> PerColumn:
         return folded(self._calls(DenseInputs.sum, rows=[weight]), sum)
@@ -90,7 +80,6 @@ class DaskInputs(Inputs):
         return self._gathered(calls, 1)
 
     def rows(self, chosen: Tensor | slice) -> "DaskInputs":
-        """Some of the rows, by different numbers, mask or slice, as inputs of the same kind."""
         numbers = torch.arange(len(self))[chosen]
         if self._order is not None:
             numbers = self._order[numbers]
@@ -108,7 +97,6 @@ class DaskInputs(Inputs):
         return some._gathered(some._blocks, 0)[back]
 
     def equal(self) -> Int[np.ndarray, " n"]:
-        """Numbers that are equal where the 64-bit hashes of rows are."""
         plain, mixed = self._gathered(self._calls(_hashes), 1)
         codes, others = (each.unique(return_inverse=True)[1] for each in (plain, mixed))
         # Those of rows in memory, unless different rows have one.
@@ -129,75 +117,13 @@ class DaskInputs(Inputs):
         ]
 
     def _gathered(self, calls: list[Any], dim: int) -> Tensor:
-        whole = torch.cat([torch.as_tensor(part) for part in _computed(calls)], dim)
+        whole = torch.cat([torch.as_tensor(part) for part in computed(calls)], dim)
         return whole if self._order is None else whole.index_select(dim, self._order)
-
-
-def array_of(values: Any, name: str) -> Any:
-    """A Dask collection as an array in blocks of known sizes, or a ValueError."""
-    if hasattr(values, "to_dask_array"):
-        values = values.to_dask_array(lengths=True)
-    if not hasattr(values, "chunks"):
-        raise ValueError(
-            f"expected {name} to be a Dask array or DataFrame, got {type(values).__name__}"
-        )
-    if np.isnan(np.concatenate([np.asarray(each, dtype=float) for each in values.chunks])).any():
-        raise ValueError(
-            f"expected {name} in blocks of known sizes, got unknown ones: call "
-            f"{name}.compute_chunk_sizes() first"
-        )
-    return values
-
-
-def aligned(values: Any, sizes: tuple[int, ...], name: str, of: str = "X") -> Any:
-    """One value a row, as a Dask array in blocks of these sizes, or a ValueError."""
-    if not is_dask(values):
-        from dask.array import from_array
-
-        values = column_or_1d(values)
-        if len(values) != sum(sizes):
-            raise ValueError(f"expected {sum(sizes)} {name}, one a row of {of}, got {len(values)}")
-        return from_array(values, chunks=(sizes,))
-    values = array_of(values, name)
-    if values.shape[1:] not in ((), (1,)):
-        raise ValueError(f"expected one of {name} a row of {of}, got shape {values.shape}")
-    if values.chunks[0] != sizes:
-        raise ValueError(
-            f"expected {name} in the blocks of {of}, of {_brief(sizes)} rows, got "
-            f"{_brief(values.chunks[0])}: if row by row it belongs to {of}, use "
-            f"{name}.rechunk(({of}.chunks[0],))"
-        )
-    return values.reshape(-1)
 
 
 def on_client(values: Any, inputs: DaskInputs, name: str) -> Any:
     """One value a row, computed if they are a Dask collection; errors as for :func:`aligned`."""
-    return _computed([aligned(values, inputs.sizes, name)])[0] if is_dask(values) else values
-
-
-def folded(parts: list[Any], merge: Callable) -> Any:
-    """Merge the results of Delayed parts, some of them where they are, in a fixed order."""
-    from dask.delayed import delayed
-
-    join = delayed(merge)
-    while len(parts) > 1:
-        parts = [join(parts[i : i + _MERGED]) for i in range(0, len(parts), _MERGED)]
-    return _computed(parts)[0]
-
-
-def _computed(parts: list[Any]) -> list[Any]:
-    from dask.base import compute
-
-    try:
-        return list(compute(*parts))
-    except Exception as error:
-        if not _LOST & {kind.__name__ for kind in type(error).__mro__}:
-            raise
-        raise RuntimeError(
-            "workers died, or ran out of memory, on one block more often than Dask tries: cut the "
-            "data into smaller blocks, as by X.rechunk(('auto', -1)), or give workers more memory; "
-            f"nothing is fitted ({type(error).__name__}: {error})"
-        ) from error
+    return computed([aligned(values, inputs.sizes, name)])[0] if is_dask(values) else values
 
 
 def _on_block(operation: Callable, block: NDArray[np.float64], *args: Any) -> Any:
@@ -209,8 +135,3 @@ def _hashes(inputs: DenseInputs) -> Int[np.ndarray, "2 n"]:
     Z = inputs.Z.numpy()
     both = np.stack([row_hashes(Z), row_hashes(Z, mixed=True)])
     return (both ^ np.uint64(2**63)).view(np.int64)
-
-
-def _brief(sizes: tuple[int, ...]) -> str:
-    shown = ", ".join(str(size) for size in sizes[:4])
-    return f"({shown}{', ...' if len(sizes) > 4 else ''})"

@@ -7,11 +7,10 @@ from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight
 
-from bayesloss.learning.data.dask_inputs import is_dask
+from bayesloss.learning.data.rows import is_dask
 
 F = TypeVar("F", bound=Callable)
 
@@ -20,11 +19,6 @@ def check_level(level: float) -> None:
     """Refuse a level outside (0, 1)."""
     if not 0 < level < 1:
         raise ValueError(f"expected a level in (0, 1), got {level}")
-
-
-def check_weights(sample_weight: ArrayLike | None, X: Any) -> NDArray[np.float64]:
-    """The checked weights of the rows of X, ones by default."""
-    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 @contextmanager

@@ -27,6 +27,8 @@ from torch import Tensor
 
 from bayesloss.arrays import as_points
 
+Level = Float[Tensor, " m"]  # of points in ascending order, or the points
+
 _LONG = 1.25  # ranges longer than this, in those of a normal sample with the bulk's slope, are cut
 _STEEP = 2.0  # the steepest slope of a normal quantile plot that is kept, in those of the bulk
 _FAR = 5.0  # what lies this much farther out than the rest would shorten the rest
@@ -149,20 +151,9 @@ def robust_reach(x: Tensor, weight: Tensor | None = None) -> float:
     return reach if largest > _FAR * reach else largest
 
 
-def _distribution(
-    x: Tensor, weight: Tensor | None
-) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"]]:
+def _distribution(x: Tensor, weight: Tensor | None) -> tuple[Level, Level]:
     """The distinct points, ascending, and the part of the data below each, with half of ties."""
-    x = as_points(x).detach()
-    if not torch.isfinite(x).all():
-        raise ValueError(f"expected finite x, got {int((~torch.isfinite(x)).sum())} that are not")
-    if weight is not None:
-        weight = as_points(weight, "weight").detach()
-        if weight.shape != x.shape or not (torch.isfinite(weight) & (weight >= 0)).all():
-            raise ValueError(
-                f"expected {len(x)} weights, finite and at least 0, got {len(weight)} of which "
-                f"{int((~(weight >= 0) | weight.isinf()).sum())} are not"
-            )
+    x = x.detach().double()
     if weight is None or bool((weight == weight.max()).all()):
         found, counts = np.unique(x.numpy(), return_counts=True)
         points, mass = torch.from_numpy(found), torch.from_numpy(counts).to(x.dtype)
@@ -201,16 +192,12 @@ def _middle(x: Float[Tensor, " m"], level: Float[Tensor, " m"]) -> Float[Tensor,
     return torch.stack([(low[0] + high[0]) / 2, low[apart], high[apart]])
 
 
-def _bulk_slope(
-    x: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
-) -> Float[Tensor, "*any"]:
+def _bulk_slope(x: Float[Tensor, "*any k"], z: Level, level: Level) -> Float[Tensor, "*any"]:
     slopes = (x.diff(dim=-1) / z.diff())[..., _in_bulk(level)]
     return slopes.quantile(0.5, dim=-1)
 
 
-def _kept_rise(
-    s: Float[Tensor, "*any k"], z: Float[Tensor, " k"], level: Float[Tensor, " k"]
-) -> Float[Tensor, "*any k-1"]:
+def _kept_rise(s: Float[Tensor, "*any k"], z: Level, level: Level) -> Float[Tensor, "*any k-1"]:
     steepest = _STEEP * _bulk_slope(s, z, level)
     return torch.minimum(s.diff(dim=-1), steepest[..., None] * z.diff())
 

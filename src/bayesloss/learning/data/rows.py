@@ -2,21 +2,35 @@
 
 A fit applies functions to parts of the rows and merges the results, in a fixed order. So rows may
 lie in memory or in the blocks of a Dask collection, where each block is treated in its place.
+
+Order statistics need no sorting: the bits of a float, read as an integer, have its order. One pass
+counts rows by their first 16 bits; the next divide the cells around wanted levels by 8 more. Three
+to five give exact points.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from jaxtyping import Float, Int
+from numpy import ndarray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-from bayesloss.learning.data.dask_inputs import aligned, array_of, folded
-from bayesloss.learning.data.order_statistics import points_at
+from bayesloss.arrays import Array
 
-Array = NDArray[np.float64]
+# Of each cell the least key, and the weight and the number of its rows.
+Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
 
 _PART = 2**20  # rows that a function is asked of together: what it makes of them takes memory
+_LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # what Dask raises
+_MERGED = 16  # blocks whose results are merged where they are, before they travel
+_FIRST, _NEXT = 16, 8  # bits that a pass divides cells by
+_FEW = 2**14  # rows whose cells are divided by all bits that are left
+_SIGN, _REST = np.int64(63), np.int64(2**63 - 1)
 
 
 class Rows:
@@ -26,6 +40,15 @@ class Rows:
 
     def __init__(self, x: Any, y: NDArray, weight: Array, groups: NDArray | None = None) -> None:
         self.x, self.y, self.weight, self.groups = x, y, weight, groups
+
+    @classmethod
+    def of(cls, x: NDArray, y: Any, sample_weight: ArrayLike | None, groups: Any) -> "Rows":
+        """The cases whose weight is positive, after a check of labels, weights and lengths."""
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(x, y, groups)
+        check_classification_targets(y)
+        weight = check_weights(sample_weight, x)
+        return cls(x, y, weight, groups).some(weight > 0)
 
     def some(self, chosen: NDArray) -> "Rows":
         """Some of the rows, by number or mask, such as those whose weight is positive."""
@@ -59,7 +82,7 @@ class DaskRows(Rows):
         self._blocks = blocks
 
     @classmethod
-    def of(cls, X: Any, y: Any, weight: Any, name: str) -> "DaskRows":
+    def in_blocks(cls, X: Any, y: Any, weight: Any, name: str) -> "DaskRows":
         """From a Dask collection of x, with y and weights, one number a row; weights of zero go."""
         from dask.delayed import delayed
 
@@ -73,26 +96,161 @@ class DaskRows(Rows):
         return cls([delayed(_weighted_rows)(*block) for block in blocks])
 
     def fold(self, function: Callable, *args: Any, merge: Callable = sum) -> Any:
-        """The merged results of a function of ``(x, y, weight, *args)``, block by block."""
         return folded([rows.fold(function, *args, merge=merge) for rows in self._blocks], merge)
 
     def map(self, x: Callable | None = None, y: Callable | None = None) -> "DaskRows":
-        """Rows with functions of x, or of y, in their place; lazily."""
         return DaskRows([rows.map(x, y) for rows in self._blocks])
 
     def distribution(self, depths: Array) -> tuple[Array, Array]:
-        """Points and their weights, exact near the levels ``depths`` and ``1 - depths``."""
         return points_at(self.fold, depths)
 
 
 def _weighted_rows(x: Array, y: NDArray, weight: Array | None = None) -> Rows:
-    x, y = x.astype(np.float64), np.asarray(y)
-    if weight is None:
-        return Rows(x, y, np.ones(len(x)))
-    weight = weight.astype(np.float64)
+    weight = np.ones(len(x)) if weight is None else weight.astype(np.float64)
     if not (np.isfinite(weight) & (weight >= 0)).all():
         raise ValueError("expected sample weights finite and at least 0, got some that are not")
-    return Rows(x, y, weight).some(weight > 0)
+    return Rows(x.astype(np.float64), np.asarray(y), weight).some(weight > 0)
+
+
+def read_scores(scores: Any, y: Any, sample_weight: Any, groups: Any) -> Rows:
+    """The cases that count, of one score each, in memory or of Dask."""
+    if not is_dask(scores):
+        scores = as_scores(scores).astype(np.float64, copy=False)
+        return Rows.of(scores, y, sample_weight, groups)
+    if groups is not None:
+        raise ValueError(
+            "expected no groups where scores are a Dask collection, got some: compute the scores, "
+            "and give them as an array"
+        )
+    return DaskRows.in_blocks(scores, y, sample_weight, "scores")
+
+
+def is_dask(values: Any) -> bool:
+    """Whether values are a Dask collection, without importing Dask."""
+    dask = sys.modules.get("dask")
+    return dask is not None and dask.is_dask_collection(values)
+
+
+def array_of(values: Any, name: str) -> Any:
+    """A Dask collection as an array in blocks of known sizes, or a ValueError."""
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=True)
+    if not hasattr(values, "chunks"):
+        raise ValueError(f"expected {name} as an array or DataFrame, got {type(values).__name__}")
+    if np.isnan(sum(map(sum, values.chunks))):
+        raise ValueError(
+            f"expected {name} in blocks of known sizes, got unknown ones: call "
+            f"{name}.compute_chunk_sizes() first"
+        )
+    return values
+
+
+def aligned(values: Any, sizes: tuple[int, ...], name: str, of: str = "X") -> Any:
+    """One value a row, as a Dask array in blocks of these sizes, or a ValueError."""
+    if not is_dask(values):
+        from dask.array import from_array
+
+        values = column_or_1d(values)
+        if len(values) != sum(sizes):
+            raise ValueError(f"expected {sum(sizes)} {name}, one a row of {of}, got {len(values)}")
+        return from_array(values, chunks=(sizes,))
+    values = array_of(values, name)
+    if values.shape[1:] not in ((), (1,)):
+        raise ValueError(f"expected one of {name} a row of {of}, got shape {values.shape}")
+    if values.chunks[0] != sizes:
+        raise ValueError(
+            f"expected {name} in the blocks of {of}, which begin with {sizes[:4]} rows, got "
+            f"{values.chunks[0][:4]}: if row by row it belongs to {of}, use "
+            f"{name}.rechunk(({of}.chunks[0],))"
+        )
+    return values.reshape(-1)
+
+
+def folded(parts: list[Any], merge: Callable) -> Any:
+    """Merge the results of Delayed parts, some of them where they are, in a fixed order."""
+    from dask.delayed import delayed
+
+    join = delayed(merge)
+    while len(parts) > 1:
+        parts = [join(parts[i : i + _MERGED]) for i in range(0, len(parts), _MERGED)]
+    return computed(parts)[0]
+
+
+def computed(parts: list[Any]) -> list[Any]:
+    """The results of Delayed parts, or a RuntimeError that says how to keep workers alive."""
+    from dask.base import compute
+
+    try:
+        return list(compute(*parts))
+    except Exception as error:
+        if not _LOST & {kind.__name__ for kind in type(error).__mro__}:
+            raise
+        raise RuntimeError(
+            "workers died, or ran out of memory, on one block more often than Dask tries: cut the "
+            "data into smaller blocks, as by X.rechunk(('auto', -1)), or give workers more memory; "
+            f"nothing is fitted ({type(error).__name__}: {error})"
+        ) from error
+
+
+def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
+    """Points nearest to ``depths`` and ``1 - depths``, their neighbours, extremes; and weights."""
+    levels, bits = np.concatenate([depths, 1 - depths, [0.0, 1.0]]), 64 - _FIRST
+    keys, sums = fold(_count, None, bits, bits, merge=_joined)
+    while bits:
+        level = sums[0].cumsum() / sums[0].sum()
+        at = np.searchsorted(level, levels)
+        near = np.unique((at[:, None] + [-1, 0, 1]).clip(0, len(keys) - 1))
+        finer = 0 if sums[1, near].sum() <= _FEW else max(bits - _NEXT, 0)
+        inside = fold(_count, keys[near] >> bits, bits, finer, merge=_joined)
+        rest = np.delete(keys, near), np.delete(sums, near, axis=1)
+        (keys, sums), bits = _joined([rest, inside]), finer
+    return _flipped(keys).view(np.float64), sums[0]
+
+
+def _flipped(bits: Int[ndarray, " n"]) -> Int[ndarray, " n"]:
+    """The bits of floats to integers of the same order, and back."""
+    return bits ^ ((bits >> _SIGN) & _REST)
+
+
+def _count(x: Array, y: NDArray, weight: Array, cells: Any, bits: int, finer: int) -> Cells:
+    keys = _flipped((x + 0.0).view(np.int64))  # one zero
+    if cells is not None:
+        inside = np.isin(keys >> bits, cells)
+        keys, weight = keys[inside], weight[inside]
+    return _summed(keys >> finer << finer, np.stack([weight, np.ones_like(weight)]))
+
+
+def _joined(parts: list[tuple]) -> Cells:
+    keys, sums = zip(*parts, strict=True)
+    return _summed(np.concatenate(keys), np.concatenate(sums, axis=1))
+
+
+def _summed(keys: Int[ndarray, " n"], sums: Float[ndarray, "2 n"]) -> Cells:
+    keys, place = np.unique(keys, return_inverse=True)
+    return keys, np.stack([np.bincount(place, each, minlength=len(keys)) for each in sums])
+
+
+def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
+    """The checked weights of the rows of X, ones by default."""
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+
+
+def as_scores(scores: ArrayLike) -> NDArray:
+    """Real scores of shape (n,) as floats of their own precision; never NaN."""
+    values = np.asarray(scores)
+    if np.iscomplexobj(values):
+        raise ValueError("expected real scores, got complex ones")
+    if values.dtype not in (np.float16, np.float32):
+        values = values.astype(np.float64)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1 or len(values) == 0:
+        two = values.ndim == 2 and values.shape[1] == 2
+        hint = ": of probabilities of two classes give the second column" if two else ""
+        raise ValueError(f"expected scores of shape (n,), got {values.shape}{hint}")
+    if np.isnan(values).any():
+        raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")
+    return values
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:
@@ -105,8 +263,3 @@ def extremes(x: Array, y: Array, weight: Array) -> Array:
 def largest(parts: list[Array]) -> Array:
     """Elementwise; NaN where one is."""
     return np.maximum.reduce(parts)
-
-
-def size(x: Array, y: NDArray, weight: Array) -> int:
-    """How many rows there are."""
-    return len(x)

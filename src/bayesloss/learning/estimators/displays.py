@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils._response import _get_response_values_binary
 from sklearn.utils.validation import check_is_fitted
 
+from bayesloss.arrays import Array
 from bayesloss.learning.calibration.reliability import Reliability, positive_labels, reliability
-from bayesloss.learning.data.estimator_base import axes_or_new, check_weights
+from bayesloss.learning.data.estimator_base import axes_or_new
+from bayesloss.learning.data.rows import check_weights
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.links.fitted_link import FittedLink
@@ -24,7 +26,6 @@ from bayesloss.learning.links.fitted_link import FittedLink
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.float64]
 
 _POINTS = 300  # of a curve that is drawn,
 _RELIABILITY_POINTS = 201  # or of a reliability curve
@@ -168,10 +169,8 @@ class MonotoneDisplay:
         check_is_fitted(estimator)
         inputs, targets = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
         if inputs.ndim != 2 or inputs.shape[1] != 1 or targets.shape != (len(inputs),):
-            raise ValueError(
-                f"expected X of shape (n, 1) and y of shape (n,), got {inputs.shape} and "
-                f"{targets.shape}"
-            )
+            found = f"{inputs.shape} and {targets.shape}"
+            raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {found}")
         # Evenly spaced where the fit is: far-away inputs would leave the bulk few points.
         low, high = estimator.range_map_(torch.tensor([inputs.min(), inputs.max()])).tolist()
         even = torch.linspace(low, high, n_points, dtype=torch.float64)
@@ -291,14 +290,8 @@ class ReliabilityDisplay:
         name, ax : str and matplotlib Axes, optional
             The classifier's name for the legend, and where to draw.
         """
-        found = reliability(
-            y_true,
-            y_prob,
-            sample_weight=sample_weight,
-            groups=groups,
-            pos_label=pos_label,
-            level=level,
-        )
+        how = {"groups": groups, "pos_label": pos_label, "level": level}
+        found = reliability(y_true, y_prob, sample_weight=sample_weight, **how)
         positive = positive_labels(y_true, pos_label).astype(np.float64)
         p, weight = np.asarray(y_prob, dtype=np.float64), check_weights(sample_weight, positive)
         return cls(found, positive, p, name, weight).plot(ax=ax, n_bins=n_bins)

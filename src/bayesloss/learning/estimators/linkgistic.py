@@ -20,6 +20,7 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bayesloss.arrays import Array
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks
 from bayesloss.learning.data.inputs import centred_scores
 from bayesloss.learning.estimators.linkgistic_fit import (
@@ -228,22 +229,18 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self._validate_params()
         with all_or_nothing(self):
             self.Cs_ = strengths(self.C)
-            problems, losses = self._read(X, y, sample_weight, groups), np.array([np.nan])
+            Bernoulli(self.loss)  # refuses bounded links
+            self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
+            usual = self.loss is None or isinstance(self.loss, LogLoss)
+            several = len(self.classes_) > 2 and self.multi_class == "joint"
+            self.joint_ = several and self.prior == "isgp" and usual
+            losses = np.array([np.nan])
             if len(self.Cs_) > 1:
                 losses = held_out_losses(problems, self.Cs_, self.joint_, Settings.of(self))
             self.scores_ = -losses
             self.C_ = float(self.Cs_[0 if len(losses) == 1 else np.nanargmin(losses)])
             self._fit_at(problems, self.C_)
         return self
-
-    def _read(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Problems:
-        """Check the data, and learn the classes and whether they make one model."""
-        Bernoulli(self.loss)  # refuses bounded links
-        self.classes_, problems = read_problems(self, X, y, sample_weight, groups)
-        usual = self.loss is None or isinstance(self.loss, LogLoss)
-        several = len(self.classes_) > 2 and self.multi_class == "joint"
-        self.joint_ = several and self.prior == "isgp" and usual
-        return problems
 
     def _fit_at(self, problems: Problems, C: float) -> None:
         fit, centre, self.links_ = fit_problems(problems, C, self.joint_, Settings.of(self))
@@ -262,7 +259,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         self.n_iter_ = len(self.history_["log_evidence"])
 
     @by_blocks
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: ArrayLike) -> Array:
         """The log odds of each class against the rest, averaged over the posterior of nu.
 
         Of shape (n,) for two classes, else (n, n_classes). In a joint model, the curves at the
@@ -274,7 +271,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         odds = self._odds(scores)
         return odds[0] if len(odds) == 1 else np.ascontiguousarray(odds.T)
 
-    def _odds(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _odds(self, scores: Array) -> Array:
         """The log odds of each link at its scores, both of shape (n_links, n)."""
         odds = [
             link.posterior.prior.source(link.within(x), link.posterior.mode).numpy()
@@ -284,7 +281,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         ]
         return np.stack(odds)
 
-    def _warn_of_far(self, scores: NDArray[np.float64]) -> None:
+    def _warn_of_far(self, scores: Array) -> None:
         edges = np.array([[link.edge] for link in self.links_])
         far = scores[:, (np.abs(scores) > edges).any(axis=0)]
         if not far.size:
@@ -303,7 +300,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             )
 
     @by_blocks
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """The probabilities of the classes, of shape (n, n_classes).
 
         Averaged over the posterior of nu; in a joint model, at its mode. One-vs-rest probabilities
@@ -318,7 +315,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return positive / positive.sum(axis=1, keepdims=True)
 
     @by_blocks
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: ArrayLike) -> Array:
         """The logarithms of the probabilities, exact also where those are tiny."""
         odds = self.decision_function(X)
         if odds.ndim == 1:
@@ -332,7 +329,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
         return self.classes_[(odds > 0).astype(int) if odds.ndim == 1 else odds.argmax(axis=1)]
 
     @by_blocks
-    def scores(self, X: ArrayLike) -> NDArray[np.float64]:
+    def scores(self, X: ArrayLike) -> Array:
         """The scores that links act on: of shape (n,) for two classes, else (n, n_classes)."""
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64, accept_sparse="csr")

@@ -16,21 +16,24 @@ import torch
 from jaxtyping import Bool, Float, Int, Int8
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d, validate_data
 from torch import Tensor
 
-from bayesloss.learning.data.dask_inputs import DaskInputs, is_dask, on_client
-from bayesloss.learning.data.duplicates import merge_duplicates
-from bayesloss.learning.data.estimator_base import check_weights, remember_columns
-from bayesloss.learning.data.inputs import DenseInputs, Inputs, SparseInputs, canonical
-from bayesloss.learning.data.rows import Rows
-from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.data.dask_inputs import DaskInputs, on_client
+from bayesloss.learning.data.estimator_base import remember_columns
+from bayesloss.learning.data.inputs import (
+    DenseInputs,
+    Inputs,
+    SparseInputs,
+    canonical,
+    merge_duplicates,
+)
+from bayesloss.learning.data.rows import Rows, check_weights, is_dask
+from bayesloss.learning.inference.laplace import Posterior, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.posterior_draws import even_normals
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss.learning.links.joint import SOFTMAX, fit_joint_links
@@ -40,7 +43,7 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_caller, warn_unconverged
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
@@ -93,9 +96,8 @@ def read_problems(
     rows = _read_rows(model, X, y, sample_weight, groups)
     classes, codes = np.unique(rows.y, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(
-            f"{type(model).__name__} needs at least two classes, got one class only: {classes[0]}"
-        )
+        who = type(model).__name__
+        raise ValueError(f"{who} needs at least two classes, got one class only: {classes[0]}")
     if model.class_weight is not None:
         rows.weight = rows.weight * compute_sample_weight(model.class_weight, rows.y)
     rows.y = codes
@@ -162,8 +164,7 @@ def _group_numbers(groups: ArrayLike | None, n: int) -> Int[np.ndarray, " n"] | 
     """The groups, if any, as numbers from 0."""
     if groups is None:
         return None
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
+    if (labels := np.asarray(groups)).shape != (n,):
         raise ValueError(f"expected groups of shape ({n},), got {labels.shape}")
     numbers = np.unique(labels, return_inverse=True)[1].astype(np.int64)
     if numbers.max() == 0:
@@ -188,18 +189,15 @@ def fit_problems(
                 "link is held constant there: look at these rows, or transform columns that "
                 "have long tails"
             )
+    loss, weight, chance = (
+        settings.likelihood.loss,
+        data.weight.cpu(),
+        settings.chance and not joint,
+    )
     draws = fit.draws or [None] * len(fit.beta)
     links = [
-        FittedLink.of(
-            posterior,
-            settings.likelihood.loss,
-            x,
-            data.weight.cpu(),
-            draws=each,
-            chance=settings.chance and not joint,
-            constant_ends=constant_ends,
-        )
-        for posterior, each, x in zip(fit.posteriors, draws, fit.scores.cpu(), strict=True)
+        FittedLink.of(q, loss, x, weight, draws=each, chance=chance, constant_ends=constant_ends)
+        for q, each, x in zip(fit.posteriors, draws, fit.scores.cpu(), strict=True)
     ]
     _warn(fit, data, settings.model)
     return fit, data.centre, links
@@ -210,28 +208,13 @@ def _fit_jointly(
 ) -> tuple[LinkFit, Bool[Tensor, " n"]]:
     """The fit of one model without draws, and which rows lie beyond a period, unless c is given."""
     model, priors = settings.model, settings.priors
-    fit = fit_joint_links(
-        data,
-        priors.joint_family,
-        tol=model.tol,
-        max_iter=model.max_iter,
-        groups=groups,
-        held_out=model.leave_one_out,
-    )
-    posteriors = [
-        Posterior(
-            prior=fit.prior,
-            likelihood=settings.likelihood,
-            mode=mode,
-            root=torch.linalg.qr(rows.T, mode="r").R.T,  # of the marginal covariance
-            log_evidence=fit.log_evidence,
-            evidence_bound=math.nan,
-            least_curvature=fit.least_curvature,
-            converged=not fit.unsettled,
-            n_iter=len(fit.history),
-        )
-        for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True)
-    ]
+    how = {"tol": model.tol, "max_iter": model.max_iter, "held_out": model.leave_one_out}
+    fit = fit_joint_links(data, priors.joint_family, groups=groups, **how)
+    facts = fit.log_evidence, math.nan, fit.least_curvature, not fit.unsettled, len(fit.history)
+    posteriors = []
+    for mode, rows in zip(fit.mode, fit.root.split(fit.mode.shape[1]), strict=True):
+        root = torch.linalg.qr(rows.T, mode="r").R.T  # of the marginal covariance
+        posteriors.append(Posterior(fit.prior, settings.likelihood, mode, root, *facts))
     history = {"log_evidence": list(fit.mode.new_tensor(fit.history)[:, None])}
     far = (fit.scores.cpu().abs() > fit.prior.kernel.edge).any(dim=0) & (priors.c is None)
     found = LinkFit(fit.beta, fit.scores, fit.scores, posteriors, [], fit.unsettled, history)
@@ -251,23 +234,13 @@ def _fit_each(
             far.logical_or_(scores.abs() > prior.kernel.edge)
         return prior
 
+    family = priors.family if priors.chosen else None
     links = LinkModel(
-        settings.likelihood,
-        prior_of,
-        settings.noise,
-        ordered=not settings.chance,
-        family=priors.family if priors.chosen else None,
-        constant_ends=constant_ends,
+        settings.likelihood, prior_of, settings.noise, not settings.chance, family, constant_ends
     )
-    fit = fit_links(
-        data,
-        links,
-        tol=model.tol,
-        max_iter=model.max_iter,
-        leave_one_out=LeaveOneOut(data, settings.seed, groups) if model.leave_one_out else None,
-        progress=bool(model.verbose),
-    )
-    return fit, far
+    out = LeaveOneOut(data, settings.seed, groups) if model.leave_one_out else None
+    how = {"tol": model.tol, "max_iter": model.max_iter, "progress": bool(model.verbose)}
+    return fit_links(data, links, leave_one_out=out, **how), far
 
 
 def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
@@ -275,22 +248,17 @@ def _warn(fit: LinkFit, data: LinearScores, model: Any) -> None:
         # Rounds have no part in the fit with the fixed link.
         without = fit.unsettled in ((FIXED_LINK,), (SOFTMAX,))
         rounds = "" if without else f"raise max_iter={model.max_iter}, "
-        warn_caller(
+        warn_unconverged(
             f"not converged: {'; '.join(fit.unsettled)}. To mend it: {rounds}scale the inputs, "
-            "or lower C",
-            ConvergenceWarning,
+            "or lower C"
         )
     if data.ridge:
         return
-    below = [
-        torch.where(labels == 0, x, -math.inf).max() < torch.where(labels == 1, x, math.inf).min()
-        for x, labels in zip(fit.scores, data.labels, strict=True)
-    ]
-    apart = torch.stack(below).tolist()
+    zeros = torch.where(data.labels == 0, fit.scores, -math.inf).amax(dim=1)
+    apart = (zeros < torch.where(data.labels == 1, fit.scores, math.inf).amin(dim=1)).tolist()
     if any(apart):
-        warn_caller(
+        warn_unconverged(
             f"{sum(apart)} of {len(apart)} problems can be separated without an error: their "
             f"likelihood is largest at infinite weights, and what tol={model.tol} stopped at is "
-            "no maximum. A finite C has one",
-            ConvergenceWarning,
+            "no maximum. A finite C has one"
         )

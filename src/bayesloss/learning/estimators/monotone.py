@@ -4,11 +4,10 @@ W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussia
 standard units. Before the fit, a monotone map learned without the targets brings far-away inputs
 near (:mod:`bayesloss.learning.data.range_map`); after it, predictions average over hyper-parameters
 (:mod:`bayesloss.learning.inference.mixtures`), and the curve continues straight beyond the training
-inputs (:mod:`bayesloss.learning.sources.ends`).
+inputs (:mod:`bayesloss.learning.sources.priors`).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
@@ -16,22 +15,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from bayesloss.learning.data.dask_inputs import array_of, is_dask
+from bayesloss.arrays import Array
 from bayesloss.learning.data.estimator_base import (
     all_or_nothing,
     by_blocks,
     check_level,
-    check_weights,
     remember_columns,
 )
-from bayesloss.learning.data.rows import DaskRows, Rows
+from bayesloss.learning.data.rows import DaskRows, Rows, array_of, check_weights, is_dask
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
 from bayesloss.learning.inference.binning import joined, triangle
 from bayesloss.learning.inference.evidence import maximise_evidence
@@ -48,8 +46,6 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 # gets narrower than the target is wide: with mu free as well, the evidence would take gamma to
 # infinity, and the band of nu to zero width at the centre of the inputs.
 SEARCH_RANGES = {"b": (1e-6, 1e4), "gamma": (1e-3, 1.0), "alpha": (1e-3, 1e8)}
-
-Array = NDArray[np.float64]
 
 
 class ISGPRegressor(RegressorMixin, BaseEstimator):
@@ -165,7 +161,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         prior, likelihood = self._beginning(moments)
         ends = torch.tensor([-1.0, 1.0], dtype=torch.float64)
         with fixed_threads(1), torch.inference_mode(False):  # search and average differentiate
-            folded = rows.fold(_triangle, self._units, prior.features, merge=joined)
+            folded = rows.fold(_triangle, prior.features, self._units, merge=joined)
             data = likelihood.of_triangle(folded, moments.total)
             found = maximise_evidence(
                 prior, likelihood, ends, data, bounds=SEARCH_RANGES, max_iter=self.max_iter
@@ -203,10 +199,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     @by_blocks
     def predict_interval(
-        self,
-        X: ArrayLike,
-        level: float = 0.95,
-        of: str = "curve",
+        self, X: ArrayLike, level: float = 0.95, of: str = "curve"
     ) -> tuple[Array, Array]:
         """Lower and upper ends of a central interval at each input; warns as :meth:`predict` does.
 
@@ -254,9 +247,8 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if is_dask(X):
             x = self._one_feature(array_of(X, "X"))
             remember_columns(self, X)
-            return DaskRows.of(x, y, sample_weight, "X").map(
-                y=partial(np.asarray, dtype=np.float64)
-            )
+            rows = DaskRows.in_blocks(x, y, sample_weight, "X")
+            return rows.map(y=partial(np.asarray, dtype=np.float64))
         features, target = validate_data(
             self, _as_column(X), y, dtype=np.float64, y_numeric=True, ensure_min_samples=2
         )
@@ -268,9 +260,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
 
     def _one_feature(self, X: Any) -> Any:
         if X.ndim != 2 or X.shape[1] != 1:
-            raise ValueError(
-                f"{type(self).__name__} expects X with one feature, of shape (n, 1), got {X.shape}"
-            )
+            raise ValueError(f"expected X with one feature, of shape (n, 1), got {X.shape}")
         return X[:, 0]
 
     def _new_input(self, X: ArrayLike) -> Tensor:
@@ -283,7 +273,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
             warn_caller(
                 f"{outside} of {len(x)} inputs lie outside [{low:.6g}, {high:.6g}], where the "
                 "kernel's period ends: the fit says nothing there"
-                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else ""),
+                + (", and goes on straight" if self.robust_range and self.prior == "isgp" else "")
             )
         return x
 
@@ -302,7 +292,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         if moments.direction_in_doubt:
             warn_caller(
                 f"the correlation of target and input, {moments.correlation:.2g}, may be an "
-                'accident of sampling: set increasing to True or False instead of "auto"',
+                'accident of sampling: set increasing to True or False instead of "auto"'
             )
         return moments.correlation >= 0
 
@@ -321,7 +311,5 @@ def _as_column(X: Any) -> Any:
     return np.asarray(X)[:, None] if len(shape) == 1 else X
 
 
-def _triangle(
-    x: Array, y: Array, weight: Array, units: StandardUnits, features: Callable[[Tensor], Tensor]
-) -> Tensor:
+def _triangle(x: Array, y: Array, weight: Array, features: Any, units: StandardUnits) -> Tensor:
     return triangle(features, units.inputs(x), units.targets(y), torch.from_numpy(weight))

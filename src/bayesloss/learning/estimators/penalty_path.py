@@ -16,17 +16,19 @@ differences of the classes' weights matter, so the others take back a share 1/K 
 exact if all classes are alike. The loss is that of a softmax on the best common scale.
 """
 
+from functools import partial
+
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import moved
+from bayesloss.arrays import Array
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.multinomial import common_scale, fit_softmax
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
@@ -37,7 +39,7 @@ _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 
-def strengths(C: float | str | ArrayLike) -> NDArray[np.float64]:
+def strengths(C: float | str | ArrayLike) -> Array:
     """The values of C to choose from, ascending, or the one that is given."""
     values = np.geomspace(*_RANGE, _MANY) if isinstance(C, str) else np.sort(np.atleast_1d(C))
     values = values.astype(np.float64)
@@ -46,9 +48,7 @@ def strengths(C: float | str | ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def held_out_losses(
-    problems: Problems, Cs: NDArray[np.float64], joint: bool, settings: Settings
-) -> NDArray[np.float64]:
+def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settings) -> Array:
     """The mean held-out log loss at each C, NaN if not tried since two in a row were no better."""
     losses_of, fit = _joint_losses if joint else _losses, None
     means = np.full(len(Cs), np.nan)
@@ -75,12 +75,8 @@ def _losses(
     weight, priors, loss = data.weight.cpu(), settings.priors, settings.likelihood.loss
     tol = settings.model.tol
     fixed, _ = fit_fixed_link(data, loss, tol, before)
-    model = LinkModel(
-        settings.likelihood,
-        lambda x: priors.first(x, weight, member=_STIFF),
-        settings.noise,
-        ordered=not settings.chance,
-    )
+    prior_of = partial(priors.first, weight=weight, member=_STIFF)
+    model = LinkModel(settings.likelihood, prior_of, settings.noise, not settings.chance)
     out = LeaveOneOut(data, settings.seed, groups)
     fit = fit_links(data, model, tol=tol, max_iter=0, leave_one_out=out, fixed=fixed)
     losses = torch.zeros_like(data.weight)

@@ -12,14 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
+from bayesloss.arrays import Array, as_float64
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
-from bayesloss.learning.data.rows import Rows, extremes, largest, size
-
-Array = NDArray[np.float64]
+from bayesloss.learning.data.rows import Rows, extremes, largest
 
 _SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 _TINY = np.finfo(np.float64).tiny
@@ -60,11 +57,9 @@ class StandardUnits:
             range_map = RangeMap.fit(points, weight)
         low, high = range_map(torch.from_numpy(x_ends)).numpy() / 2
         if high - low < _TINY:
-            raise ValueError(
-                f"expected inputs that vary by more than {2 * _TINY:.3g}, got "
-                f"{2 * (high - low):.3g}: rescale them"
-            )
-        total, target = rows.fold(_sums).tolist()
+            found = f"{2 * (high - low):.3g}: rescale them"
+            raise ValueError(f"expected inputs that vary by more than {2 * _TINY:.3g}, got {found}")
+        total, target = rows.fold(lambda x, y, w: np.array([w.sum(), (w * y).sum()])).tolist()
         # As yet a power of two near the scale keeps squares and products in floating point's range.
         rough = 2.0 ** math.frexp(float(np.diff(y_ends)[0]))[1]
         units = cls(range_map, low + high, high - low, target / total, rough)
@@ -98,18 +93,12 @@ def _check_ends(x: Array, y: Array, rows: Rows) -> None:
     if x[0] >= x[1]:
         raise ValueError(f"expected at least 2 distinct inputs, got {int(x[0] == x[1])}")
     if y[0] == y[1]:
-        raise ValueError(f"expected a target that varies, got {rows.fold(size)} times {y[0]}")
-    spread = y[1] / 2 - y[0] / 2
-    if not _SPREADS[0] < spread < _SPREADS[1]:
-        raise ValueError(
-            f"expected a target that varies by {_SPREADS[0]:g} to {_SPREADS[1]:g}, got "
-            f"{2 * spread:.3g}: rescale it"
-        )
-
-
-def _sums(x: Array, y: Array, weight: Array) -> Array:
-    """The sums of 1 and y."""
-    return np.array([weight.sum(), (weight * y).sum()])
+        n = rows.fold(lambda x, y, weight: len(x))
+        raise ValueError(f"expected a target that varies, got {n} times {y[0]}")
+    spread, (least, most) = y[1] / 2 - y[0] / 2, _SPREADS
+    if not least < spread < most:
+        found = f"{2 * spread:.3g}: rescale it"
+        raise ValueError(f"expected a target that varies by {least:g} to {most:g}, got {found}")
 
 
 def _moments(x: Array, y: Array, weight: Array, units: StandardUnits) -> Array:

@@ -24,11 +24,10 @@ _CELLS = (64, 128, 256, 512)  # into which the range is divided, one after the o
 _EXACT = 512  # rounding errors of the largest feature that interpolation may be off by: its own
 
 Features = Callable[[Tensor], Tensor]  # of x of shape (n,), in n rows
+Data = Float[Tensor, " n"]
 
 
-def triangle(
-    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
-) -> Float[Tensor, "rows columns"]:
+def triangle(features: Features, x: Data, y: Data, weight: Data) -> Float[Tensor, "rows columns"]:
     """The triangular factor of the weighted rows of (features(x), y)."""
     found = x.new_zeros((0, features(x[:1]).shape[1] + 1))
     for rows in few_rows(features, x, y, weight):
@@ -41,9 +40,7 @@ def joined(parts: list[Tensor]) -> Float[Tensor, "rows columns"]:
     return torch.linalg.qr(torch.cat(parts), mode="r").R
 
 
-def few_rows(
-    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
-) -> Iterator[Tensor]:
+def few_rows(features: Features, x: Data, y: Data, weight: Data) -> Iterator[Tensor]:
     """Blocks of F + 1 columns with the inner products of all weighted (features(x), y)."""
     if len(x) < _MANY or not (low := float(x.min())) < (high := float(x.max())):
         yield from _rows(features, x, y, weight)
@@ -61,9 +58,7 @@ def few_rows(
         yield torch.cat([torch.cat([R[:, :_NODES] @ C, R[:, _NODES:]], dim=1) for R, C in each])
 
 
-def _rows(
-    features: Features, x: Float[Tensor, " n"], y: Float[Tensor, " n"], weight: Float[Tensor, " n"]
-) -> Iterator[Tensor]:
+def _rows(features: Features, x: Data, y: Data, weight: Data) -> Iterator[Tensor]:
     blocks = (part.split(_ROWS) for part in (x, y, weight))
     for x_part, y_part, weight_part in zip(*blocks, strict=True):
         if len(x_part):
@@ -79,7 +74,7 @@ def _chebyshev(t: Float[Tensor, " n"]) -> Float[Tensor, "n q"]:
 
 
 def _interpolated(
-    features: Features, x: Float[Tensor, " n"], low: float, high: float, cells: int
+    features: Features, x: Data, low: float, high: float, cells: int
 ) -> tuple[Bool[Tensor, " cells"], Float[Tensor, "cells q F"]]:
     """In which cells polynomials are exact, and their coefficients C."""
     angles = torch.arange(0.5, _NODES, dtype=x.dtype, device=x.device) * (math.pi / _NODES)
@@ -100,14 +95,8 @@ def _interpolated(
 
 
 def _spread(
-    triangles: dict[int, Tensor],
-    smooth: Bool[Tensor, " cells"],
-    low: float,
-    high: float,
-    x: Float[Tensor, " n"],
-    y: Float[Tensor, " n"],
-    weight: Float[Tensor, " n"],
-) -> tuple[Float[Tensor, " rough"], Float[Tensor, " rough"], Float[Tensor, " rough"]]:
+    triangles: dict, smooth: Tensor, low: float, high: float, x: Data, y: Data, weight: Data
+) -> tuple[Data, Data, Data]:
     """Fold data into their cells' triangles; return those of cells where this is inexact."""
     position = (x - low) * (len(smooth) / (high - low))
     cell = position.to(torch.int64).clamp_(0, len(smooth) - 1)

@@ -23,7 +23,6 @@ from typing import Generic, Literal, TypeVar, cast, get_args
 
 import torch
 from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.arrays import as_number
@@ -36,7 +35,7 @@ from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
 from bayesloss.threads import fixed_threads
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 Objective = Literal["bound", "laplace", "variational"]
 L = TypeVar("L", bound=Likelihood)
@@ -112,10 +111,7 @@ def at_smoothness(prior: Trigonometric, a: float) -> Trigonometric:
 
 
 def evidence_gradient(
-    theta: Float[Tensor, " p"],
-    joint_of: Callable[[Tensor], LogJoint],
-    start: Float[Tensor, " q"],
-    objective: Objective,
+    theta: Tensor, joint_of: Callable[[Tensor], LogJoint], start: Tensor, objective: Objective
 ) -> tuple[float, Float[Tensor, " p"], Mode]:
     """The objective in nats, its total derivative and the mode; -inf and 0 without one."""
     theta = theta.detach().requires_grad_()
@@ -212,9 +208,7 @@ def maximise_evidence(
         y = LogJoint.of(prior, likelihood, x, y, sample_weight).data
     zeros = torch.zeros_like(y.targets)
     if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
-        raise ValueError(
-            f'no bound is known for {likelihood!r}: expected objective="laplace", got "bound"'
-        )
+        raise ValueError(f'expected objective="laplace": no bound is known for {likelihood!r}')
     starts = [at_smoothness(prior, a) for a in smoothness]
     searches = [
         _Search(LogJoint(each, likelihood, y), objective, limits, each.start(x)) for each in starts
@@ -230,10 +224,9 @@ def maximise_evidence(
     # Rounding errors grow with the number of data, and so does what the evidence can resolve.
     converged = best.slope < _FLAT + 1e-6 * abs(best.value)
     if not converged:
-        warn_caller(
+        warn_unconverged(
             f"the evidence was not maximised: its slope is still {best.slope:.2g} nats a unit "
-            f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}",
-            ConvergenceWarning,
+            f"after {best.n_evaluations} evaluations ({best.message}); raise max_iter={max_iter}"
         )
     joint, trouble = joint_at(best.begin, best.theta), ""
     if objective == "variational":
@@ -241,7 +234,7 @@ def maximise_evidence(
     else:
         posterior = approximate(joint, best.mode)
     if trouble:
-        warn_caller(f"{trouble}; begin at another smoothness", ConvergenceWarning)
+        warn_unconverged(f"{trouble}; begin at another smoothness")
     at_edge = torch.isclose(best.theta, limits).any(dim=0).tolist()
     return EvidenceMaximum(
         posterior=posterior,
@@ -292,10 +285,8 @@ def _ranges(
 ) -> dict[str, tuple[float, float]]:
     taken = _RANGES.keys() & likelihood.hyper_parameters.keys()
     if taken:
-        raise ValueError(
-            f"expected hyper-parameters of {likelihood!r} with other names than {list(_RANGES)}, "
-            f"got {sorted(taken)}"
-        )
+        names = f"other names than {list(_RANGES)}, got {sorted(taken)}"
+        raise ValueError(f"expected hyper-parameters of {likelihood!r} with {names}")
     ranges = _RANGES | dict(likelihood.hyper_parameters)
     unknown = bounds.keys() - ranges.keys()
     if unknown:

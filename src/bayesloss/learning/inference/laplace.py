@@ -2,20 +2,27 @@
 
 Newton's method finds a mode of the log joint density of the data and Gamma = (w, nu_0). The Hessian
 there, eq. (11), gives a Gaussian with covariance H^-1, and the evidence of appendix D.
+
+Few deterministic draws represent it. Let F = U S V^T be the derivative of nu at points x by z, with
+Gamma = mode + R z. The first coordinates of V^T z, standard normal too, move nu most, and Sobol's
+points are most even in these: 64 give E_q u(nu(x)) as exactly as thousands of random draws.
 """
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
+from jaxtyping import Float
 from torch import Tensor
 
 from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
+
+_POINTS = 64  # at which the derivative is taken
 
 
 @dataclass(frozen=True)
@@ -122,10 +129,9 @@ def laplace(
     joint = LogJoint.of(prior, likelihood, x, y, sample_weight)
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     if not mode.converged:
-        warn_caller(
+        warn_unconverged(
             f"Newton's method reached no mode in {mode.n_iter} steps (least curvature "
-            f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere",
-            ConvergenceWarning,
+            f"{mode.least_curvature:.3g}); raise max_iter or begin elsewhere"
         )
     return approximate(joint, mode)
 
@@ -137,14 +143,28 @@ def approximate(joint: LogJoint, mode: Mode, *, with_bound: bool = True) -> Post
             "expected a mode, where the Hessian is positive definite, got a least curvature of "
             f"{mode.least_curvature:.3g}: the search ended at a saddle point; begin elsewhere"
         )
-    return Posterior(
-        prior=joint.prior,
-        likelihood=joint.likelihood,
-        mode=mode.Gamma,
-        root=joint.root(mode.curvature),
-        log_evidence=float(joint.log_evidence(mode.Gamma, mode.curvature)),
-        evidence_bound=float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan,
-        least_curvature=mode.least_curvature,
-        converged=mode.converged,
-        n_iter=mode.n_iter,
-    )
+    evidence = float(joint.log_evidence(mode.Gamma, mode.curvature))
+    bound = float(joint.evidence_bound(mode.Gamma)) if with_bound else math.nan
+    facts = evidence, bound, mode.least_curvature, mode.converged, mode.n_iter
+    return Posterior(joint.prior, joint.likelihood, mode.Gamma, joint.root(mode.curvature), *facts)
+
+
+@lru_cache(maxsize=8)
+def even_normals(n: int, width: int) -> Float[Tensor, "{n} {width}"]:
+    """Standard normal points of low discrepancy; the same at each call."""
+    engine = torch.quasirandom.SobolEngine(width, scramble=True, seed=0)
+    points = engine.draw(n, dtype=torch.float64)
+    least = 2.0**-31  # half of the points' resolution: 0 would be infinite
+    return torch.special.ndtri(points.clamp(least, 1 - least))
+
+
+def ordered_root(posterior: Posterior, low: float, high: float) -> Float[Tensor, "p p"]:
+    """A root R V of the covariance; its first columns move nu on [low, high] most, and upwards."""
+    prior, mode, root = posterior.prior, posterior.mode, posterior.root
+    x = torch.linspace(low, high, _POINTS, dtype=mode.dtype)
+    slopes = prior.features(x) @ (prior.jacobian(mode) @ root)
+    left, _, right = torch.linalg.svd(slopes, full_matrices=True)
+    most = left.abs().argmax(dim=0)
+    signs = left[most, torch.arange(len(most))].sign()
+    right[: len(signs)] *= signs[: len(right), None]
+    return root @ right.T

@@ -152,24 +152,18 @@ class Gaussian(Likelihood):
         explained = left.T @ folded[:, size]
         residual = torch.linalg.vector_norm(folded[:, size] - left @ explained)
         targets = torch.cat([explained, residual[None]])
-        return Observations(
-            features=torch.cat([values[:, None] * right, right.new_zeros((1, size))]),
-            targets=targets,
-            weights=torch.full_like(targets, total / len(targets)),
-        )
+        features = torch.cat([values[:, None] * right, right.new_zeros((1, size))])
+        return Observations(features, targets, torch.full_like(targets, total / len(targets)))
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log density of all data, constants included: (..., rows) to (...)."""
         squares = ((nu - data.targets) ** 2).sum(dim=-1)
         constant = 0.5 * data.weights.sum() * (torch.log(self.alpha) - math.log(2 * math.pi))
         return constant - 0.5 * self.alpha * squares  # eq. (17), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log density by each nu."""
         return self.alpha * (data.targets - nu), -self.alpha.expand(nu.shape)  # eq. (18)
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log density given mean and variance of each nu, exactly."""
         return self.log_density(mean, data) - 0.5 * self.alpha * variance.sum()
 
 
@@ -199,7 +193,6 @@ class Bernoulli(Likelihood):
     def condense(
         self, features: Features, x: Tensor, y: Tensor, sample_weight: Tensor | None = None
     ) -> Observations:
-        """All rows, as fewer would be inexact; a ValueError for labels other than 0 and 1."""
         odd = (y != 0) & (y != 1)
         if odd.any():
             raise ValueError(f"expected labels 0 and 1, got {float(y[odd][0])} among {len(y)}")
@@ -234,12 +227,10 @@ class Bernoulli(Likelihood):
         return Observations(features(nodes[kept]), ones[kept] / weights[kept], weights[kept])
 
     def log_density(self, nu: Tensor, data: Observations) -> Tensor:
-        """The log probability of all labels, summed with their weights."""
         value, _, _ = self.loss.log_probabilities(nu)
         return (data.weights * _mix(data.targets, value)).sum(dim=-1)  # eq. (19), summed
 
     def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
-        """First and second derivative of the log probability by each nu."""
         _, first, second = self.loss.log_probabilities(nu)
         return data.weights * _mix(data.targets, first), data.weights * _mix(data.targets, second)
 

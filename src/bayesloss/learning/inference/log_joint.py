@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,26 +25,10 @@ Vector = Float[Tensor, " D"]  # of the parameters
 Matrix = Float[Tensor, "D D"]
 
 
-class NormalPrior(Protocol):
-    """What a density asks of a prior: independent normal parameters."""
-
-    @property
-    def n_twins(self) -> int:
-        """How many values of w give the same source: 2 where w and -w do."""
-
-    @property
-    def location(self) -> Vector:
-        """The means."""
-
-    @property
-    def precision(self) -> Vector:
-        """The inverse variances."""
-
-
 class LogDensity(ABC):
     """A log joint density log p(D, Gamma) of Gamma, with its derivatives."""
 
-    prior: NormalPrior
+    prior: Any  # independent normal parameters, with location, precision and n_twins
 
     @abstractmethod
     def log_likelihood(self, Gamma: Vector) -> Scalar:
@@ -138,12 +122,10 @@ class LogJoint(LogDensity):
         return mean, ((slopes @ root) ** 2).sum(dim=1) + 2 * quadratic.clamp_min(0)
 
     def log_likelihood(self, Gamma: Vector) -> Scalar:
-        """The log density log p(D | Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         return self.likelihood.log_density(nu, self.data)
 
     def derivatives(self, Gamma: Vector) -> tuple[Vector, Matrix]:
-        """The gradient and H, eq. (11), by the chain rule through nu = features u(Gamma)."""
         nu = self.data.features @ self.prior.coefficients(Gamma)
         first, second = self.likelihood.derivatives(nu, self.data)
         slopes, bend = self.slopes(Gamma), self.prior.curvature(self.data.features.T @ first)
@@ -168,19 +150,13 @@ def check_data(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The data in float64, with weights of 1 by default; or a ValueError."""
     weight = torch.ones_like(x) if sample_weight is None else sample_weight
-    if x.ndim != 1 or y.shape != x.shape or len(x) == 0:
-        raise ValueError(
-            f"expected x and y of one shape (n,) with n > 0, got {tuple(x.shape)} and "
-            f"{tuple(y.shape)}"
-        )
-    if weight.shape != x.shape:
-        raise ValueError(
-            f"expected sample_weight of shape {tuple(x.shape)}, got {tuple(weight.shape)}"
-        )
+    for name, values in (("y", y), ("sample_weight", weight)):
+        if x.ndim != 1 or values.shape != x.shape or len(x) == 0:
+            found = f"{tuple(x.shape)} and {tuple(values.shape)}"
+            raise ValueError(f"expected x and {name} of one shape (n,) with n > 0, got {found}")
     for name, values, what in (("x", x, ""), ("y", y, ""), ("sample_weight", weight, "positive ")):
         good = torch.isfinite(values) & ((values > 0) | (what == ""))
         if not good.all():
-            raise ValueError(
-                f"expected {what}finite {name}, got {int((~good).sum())} of {len(x)} that are not"
-            )
+            bad = f"{int((~good).sum())} of {len(x)} that are not"
+            raise ValueError(f"expected {what}finite {name}, got {bad}")
     return x.to(torch.float64), y.to(torch.float64), weight.to(torch.float64)

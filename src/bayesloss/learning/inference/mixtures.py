@@ -33,7 +33,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
 from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import (
     Bernoulli,
     Gaussian,
@@ -43,9 +43,7 @@ from bayesloss.learning.inference.likelihoods import (
 )
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
-from bayesloss.learning.inference.posterior_draws import even_normals
-from bayesloss.learning.sources.ends import StraightEnds
-from bayesloss.learning.sources.priors import ISGP, SourcePrior
+from bayesloss.learning.sources.priors import ISGP, SourcePrior, StraightEnds
 from bayesloss.threads import fixed_threads
 
 J = TypeVar("J", bound=LogJoint)
@@ -65,6 +63,7 @@ _DRAWS = 128  # half of them mirror images
 _NEGLIGIBLE = 1e-4  # components of less weight only cost time
 _FORGOTTEN = 1e-3  # and need not have converged
 _AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
+_NEWTON_STEPS = 100  # to the mode under each prior
 _CLIMB = 30  # steps to a node's maximum at most
 
 
@@ -72,7 +71,6 @@ class NormalBernoulli(Bernoulli):
     """The Bernoulli likelihood averaged over normal nu, as its bound penalises rough posteriors."""
 
     def expected_log_density(self, mean: Tensor, variance: Tensor, data: Observations) -> Tensor:
-        """The mean of the log probability."""
         return normal_average(self, mean, variance, data, 15)
 
 
@@ -146,14 +144,12 @@ class PosteriorMixture:
         return out
 
     def with_straight_ends(self) -> "PosteriorMixture":
-        """The mixture with ISGPs that go on straight beyond [-1, 1]; other priors stay."""
-        parts = [
-            replace(part, prior=StraightEnds(part.prior, 1.0, _STRETCH))
-            if isinstance(part.prior, ISGP)
-            else part
-            for part in self.components
-        ]
-        return replace(self, components=parts)
+        """The mixture of ISGPs that go on straight beyond [-1, 1]; one of other priors stays."""
+        if not isinstance(self.best.prior, ISGP):
+            return self
+        priors = [StraightEnds(part.prior, 1.0, _STRETCH) for part in self.components]
+        parts = zip(self.components, priors, strict=True)
+        return replace(self, components=[replace(part, prior=prior) for part, prior in parts])
 
     def _component_moments(self, x: Tensor) -> tuple[Float[Tensor, "k n"], Float[Tensor, "k n"]]:
         means, variances = zip(*(part.moments(x) for part in self.components), strict=True)
@@ -161,23 +157,15 @@ class PosteriorMixture:
 
 
 def average_priors(
-    priors: Sequence[SourcePrior],
-    likelihood: Likelihood,
-    data: Observations,
-    *,
-    start: Float[Tensor, " p"],
-    max_iter: int = 100,
+    priors: Sequence[SourcePrior], likelihood: Likelihood, data: Observations, start: Tensor
 ) -> PosteriorMixture:
     """The posteriors under priors with the same features, weighted by their evidence bounds."""
     joints = {i: LogJoint(prior, likelihood, data) for i, prior in enumerate(priors)}
-    found = find_modes(joints, start, max_iter=max_iter)
+    found = find_modes(joints, start, max_iter=_NEWTON_STEPS)
     parts = [approximate(joints[i], found[i]) for i in sorted(found)]
     bounds = torch.tensor([part.evidence_bound for part in parts], dtype=torch.float64)
     if bounds.isnan().any():
-        raise ValueError(
-            "expected a likelihood with a bound on the evidence (Gaussian, or Bernoulli with "
-            f"the log loss), got {likelihood!r}"
-        )
+        raise ValueError(f"expected a likelihood with a bound on the evidence, got {likelihood!r}")
     return PosteriorMixture(parts, torch.softmax(bounds, dim=0))
 
 

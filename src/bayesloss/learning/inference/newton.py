@@ -15,6 +15,7 @@ import torch
 from bayesloss.learning.inference.log_joint import LogDensity, Matrix, Scalar, Vector
 
 _EXACT = 1e-18  # nats still to gain: the mode is known to half the digits that floating point has
+_NEAR = 1e-6  # nats that a mode may be short of where evidences are compared: none feels them
 _CLOSE = 1e-10  # nats still to gain at a mode that rounding errors keep from becoming exact
 
 
@@ -55,13 +56,8 @@ def find_mode(
     values = torch.linalg.eigvalsh(curvature)
     # What is smaller than rounding errors of the largest is none.
     definite = not indefinite and bool(values[0] > torch.finfo(values.dtype).eps * values[-1])
-    return Mode(
-        Gamma=Gamma,
-        curvature=curvature,
-        least_curvature=float(values[0]),
-        converged=definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value))),
-        n_iter=n_iter,
-    )
+    converged = definite and gain < max(exact, _CLOSE, 1e-14 * abs(float(value)))
+    return Mode(Gamma, curvature, float(values[0]), converged, n_iter)
 
 
 def find_modes(
@@ -79,6 +75,22 @@ def find_modes(
     if not found:
         raise ValueError(f"expected a mode under one of {len(joints)} priors, got none")
     return found
+
+
+def choose_prior(
+    joints: Mapping[int, LogDensity], known: Mapping[int, Vector], start: Vector, behind: float
+) -> tuple[int, float, dict[int, Mode]]:
+    """The best prior's place, its evidence, and the modes of those less than ``behind`` worse.
+
+    They differ in hyper-parameters alone, and so share Gamma.
+    """
+    modes = find_modes(joints, start, known, exact=_NEAR)
+    values = {
+        i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in modes.items()
+    }
+    best = max(values, key=lambda i: values[i])
+    near = {i: mode for i, mode in modes.items() if values[i] >= values[best] - behind}
+    return best, values[best], near
 
 
 def _saddle_free_step(curvature: Matrix, slope: Vector, exact: float) -> tuple[Vector, float]:

@@ -32,7 +32,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 from scipy.interpolate import make_interp_spline
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
@@ -44,7 +43,7 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss.proper_losses import LogLoss
 from bayesloss.quadrature import gauss_hermite
-from bayesloss.warnings import warn_caller
+from bayesloss.warnings import warn_unconverged
 
 _SETTLED = 1e-6  # nats that the next step would gain
 _LEAST_BEND = 1e-3  # the curvature along a step that corrects the next ones
@@ -99,9 +98,8 @@ class GaussianBound:
     def __init__(self, joint: LogJoint, *, with_laws: bool = True) -> None:
         """With labels L is a bound, unless laws count as normal, which takes half the time."""
         self.joint = joint
-        self.nodes, self.node_weights = (
-            each.to(joint.data.features.device) for each in gauss_hermite(20)
-        )
+        device = joint.data.features.device
+        self.nodes, self.node_weights = (each.to(device) for each in gauss_hermite(20))
         likelihood, prior = joint.likelihood, joint.prior
         labels = isinstance(likelihood, Bernoulli) and isinstance(likelihood.loss, LogLoss)
         self.certain = labels and with_laws
@@ -246,7 +244,7 @@ def variational(
     mode = find_mode(joint, prior.start(x) if start is None else start, max_iter=max_iter)
     posterior, trouble = maximise_bound(GaussianBound(joint), mode, max_iter)
     if trouble:
-        warn_caller(f"{trouble}; raise max_iter={max_iter} or begin elsewhere", ConvergenceWarning)
+        warn_unconverged(f"{trouble}; raise max_iter={max_iter} or begin elsewhere")
     return posterior
 
 
@@ -271,18 +269,9 @@ def maximise_bound(bound: GaussianBound, mode: Mode, max_iter: int = 200) -> tup
         moments = joint.moments(q.m, q.root, q.slopes)
         certain = joint.likelihood.expected_log_density(*moments, joint.data)
         share = math.nan if certain is None else float(certain - bound.fit(*moments))
-    posterior = Posterior(
-        prior=joint.prior,
-        likelihood=joint.likelihood,
-        mode=q.m,
-        root=q.root,
-        log_evidence=float(q.value),
-        evidence_bound=float(q.value) + share,
-        least_curvature=float(torch.linalg.eigvalsh(q.precision)[0]),
-        converged=not trouble,
-        n_iter=n_iter,
-    )
-    return posterior, trouble
+    least = float(torch.linalg.eigvalsh(q.precision)[0])
+    facts = float(q.value), float(q.value) + share, least, not trouble, n_iter
+    return Posterior(joint.prior, joint.likelihood, q.m, q.root, *facts), trouble
 
 
 def _positive(curvature: Tensor) -> Tensor:

@@ -25,10 +25,7 @@ class FullSteps:
     """Weights, a row a problem, that go all the way to where each M-step ends, as in the paper."""
 
     def __init__(
-        self,
-        beta: Float[Tensor, "k d"],
-        scores: Float[Tensor, "k n"],
-        weight: Float[Tensor, " n"],
+        self, beta: Float[Tensor, "k d"], scores: Float[Tensor, "k n"], weight: Float[Tensor, " n"]
     ) -> None:
         self.beta, self.scores, self._weight = beta, scores, weight
         self.strength = torch.ones_like(beta[:, 0])  # factors of the penalties
@@ -52,7 +49,6 @@ class DampedSteps(FullSteps):
     _ahead: Tensor | None = None  # no way as yet
 
     def take(self, active: list[int], fit: WeightFit, number: int) -> Float[Tensor, " a"]:
-        """Go towards the fit of a round; return the factor of its weights."""
         scores = some_rows(self.scores, active)
         size = self._size(scores)
         factor = size / self._size(fit.scores)

@@ -13,21 +13,21 @@ and where f and -f are one model, the nearest Gaussian serves in place of Laplac
 
 import copy
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.damped_steps import BestRound, DampedSteps, FullSteps, some_rows
 from bayesloss.learning.links.link_model import Link, LinkModel
+from bayesloss.learning.links.tables import HermiteTable, moved
 from bayesloss.learning.sources.priors import grid_size
 from bayesloss.learning.weights.leave_one_out import Influence, LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, by_parts
@@ -52,18 +52,15 @@ _FEW_A_COLUMN = 5.0  # where rows a column are fewer; sampled leverages of many 
 _Round = tuple[Link, Tensor, Tensor, Tensor]  # a problem's link, weights, scores and seen scores
 
 
-class EM(ABC):
+class EM(Protocol):
     """Links and weights in turns, for any model that says how each is fitted."""
 
-    @abstractmethod
     def e_step(self, number: int) -> None:
         """Fit links given the weights, in a round by its number."""
 
-    @abstractmethod
     def settled(self) -> bool:
         """Whether rounds have come to an end."""
 
-    @abstractmethod
     def m_step(self, number: int) -> None:
         """Fit weights given the links."""
 
@@ -171,7 +168,6 @@ class LinkEM(EM):
         ]
 
     def settled(self) -> bool:
-        """Whether all problems have settled."""
         return not self.active
 
     def m_step(self, number: int) -> None:

@@ -11,15 +11,13 @@ from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.arrays import as_float64, as_points
+from bayesloss.arrays import Array, as_float64, as_points
 from bayesloss.learning.data.estimator_base import check_level
-from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
-from bayesloss.learning.links.tables import predictive_log_odds
+from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
+from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
@@ -91,24 +89,20 @@ class FittedLink:
         """The score where the kernel's period ends."""
         return self.slope * self.posterior.prior.kernel.edge
 
-    def source(self, x: ArrayLike) -> NDArray[np.float64]:
+    def source(self, x: ArrayLike) -> Array:
         """The posterior mean of nu at scores x of shape (n,), in closed form."""
         return _shaped(self.posterior.mean(self.within(x)).numpy(), x)
 
-    def inverse_link(self, x: ArrayLike) -> NDArray[np.float64]:
+    def inverse_link(self, x: ArrayLike) -> Array:
         """The posterior mean of the probability u(nu(x)) at scores x of shape (n,)."""
         return _shaped(self._probabilities(x, self.draws).mean(axis=0), x)
 
-    def source_band(
-        self, x: ArrayLike, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def source_band(self, x: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """Lower and upper end of the central posterior interval of nu(x), by quantiles of draws."""
         nu = self.posterior.prior.source(self.within(x), self.band_draws).numpy()
         return _central(nu, level, x)
 
-    def inverse_link_band(
-        self, x: ArrayLike, level: float = 0.95
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def inverse_link_band(self, x: ArrayLike, level: float = 0.95) -> tuple[Array, Array]:
         """The same for u(nu(x)), as exact as :meth:`source_band`."""
         return _central(self._probabilities(x, self.band_draws), level, x)
 
@@ -121,7 +115,7 @@ class FittedLink:
         """Scores over the slope, of shape (n,), with those beyond the ends moved there."""
         return _points(x).clamp(-self.end, self.end) / self.slope
 
-    def _probabilities(self, x: ArrayLike, draws: Tensor) -> NDArray[np.float64]:
+    def _probabilities(self, x: ArrayLike, draws: Tensor) -> Array:
         nu = self.posterior.prior.source(self.within(x), draws)
         return self.loss.inverse_canonical_link(nu).numpy()
 
@@ -155,13 +149,11 @@ def _points(x: ArrayLike) -> Tensor:
     return as_points(scores[None] if scores.ndim == 0 else scores, "scores")
 
 
-def _shaped(values: NDArray[np.float64], x: ArrayLike) -> NDArray[np.float64]:
+def _shaped(values: Array, x: ArrayLike) -> Array:
     return values.reshape(np.shape(x))[()]
 
 
-def _central(
-    values: NDArray[np.float64], level: float, x: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _central(values: Array, level: float, x: ArrayLike) -> tuple[Array, Array]:
     check_level(level)
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return _shaped(low, x), _shaped(high, x)

@@ -24,17 +24,18 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable, moved
 from bayesloss.learning.data.range_map import robust_reach
+from bayesloss.learning.inference.newton import choose_prior
 from bayesloss.learning.links.damped_steps import BestRound
 from bayesloss.learning.links.em import EM
 from bayesloss.learning.links.multinomial import FoldedFits, Sources, common_scale, folds_of
-from bayesloss.learning.links.prior_choice import choose_prior
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
-from bayesloss.learning.links.tables import table_nodes
+from bayesloss.learning.links.tables import HermiteTable, moved, table_nodes
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
+
+Family = Callable[[float], Sequence[SourcePrior]]
 
 SOFTMAX = "the multinomial regression"  # in the list of what did not settle
 
@@ -59,7 +60,7 @@ class JointFit:
 
 def fit_joint_links(
     data: LinearScores,
-    family: Callable[[float], Sequence[SourcePrior]],
+    family: Family,
     *,
     tol: float,
     max_iter: int = 30,
@@ -84,13 +85,7 @@ def fit_joint_links(
 class JointEM(EM):
     """EM for one model of K classes; ``family`` makes its possible priors, the stiffest last."""
 
-    def __init__(
-        self,
-        data: LinearScores,
-        fits: FoldedFits,
-        family: Callable[[float], Sequence[SourcePrior]],
-        tol: float,
-    ) -> None:
+    def __init__(self, data: LinearScores, fits: FoldedFits, family: Family, tol: float) -> None:
         self.data, self.fits, self.family = data, fits, family
         self.level, self.scale = fits.level, 1.0  # of the sources, and of the scores they take
         self.modes: dict[int, Tensor] = {}  # of priors, by their places
@@ -114,7 +109,6 @@ class JointEM(EM):
         self.best.look(self.found.log_evidence, lambda: self.found)
 
     def settled(self) -> bool:
-        """Whether the evidence has not risen for some rounds."""
         return self.best.n_worse == _PATIENCE
 
     def m_step(self, number: int) -> None:

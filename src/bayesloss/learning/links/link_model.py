@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable
-from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.laplace import Posterior, approximate, ordered_root
 from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.inference.posterior_draws import ordered_root
+from bayesloss.learning.inference.newton import choose_prior, find_mode
 from bayesloss.learning.inference.variational import nearest
-from bayesloss.learning.links.prior_choice import choose_prior
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, table_nodes
+from bayesloss.learning.links.tables import (
+    HermiteTable,
+    enough_nodes,
+    expected_log_probabilities,
+    table_nodes,
+)
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 

@@ -9,7 +9,6 @@ r_nk = w_n (y_nk - p_nk), J_k and nu_k'' the first two derivatives of nu_k(x_nk)
     H_kl = J_k^T diag(w p_k (delta_kl - p_l)) J_l + delta_kl (precision - r_k . nu_k'').
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from bayesloss.learning.inference.log_joint import LogDensity
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.learning.weights.hessian_roots import gram
+from bayesloss.learning.weights.coordinates import gram
 
 _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 
@@ -41,17 +40,12 @@ class SoftmaxJoint(LogDensity):
 
     @classmethod
     def of(
-        cls,
-        prior: SourcePrior,
-        intercepts: Tensor,
-        features: Sequence[Tensor],
-        labels: Tensor,
-        weight: Tensor,
+        cls, prior: SourcePrior, level: Tensor, features: list, labels: Tensor, weight: Tensor
     ) -> "SoftmaxJoint":
         """From the prior of a source, the means of nu_0, the features of scores, and the labels."""
         K = len(labels)
         location = prior.location.repeat(K, 1)
-        location[:, -1] = intercepts
+        location[:, -1] = level
         together = _Product(location.flatten(), prior.precision.repeat(K))
         return cls(together, prior, tuple(features), labels.to(weight.dtype), weight)
 
@@ -63,11 +57,9 @@ class SoftmaxJoint(LogDensity):
         return nu - nu.logsumexp(0)
 
     def log_likelihood(self, Gamma: Tensor) -> Tensor:
-        """The log probability of all labels, as a scalar."""
         return ((self.labels * self._log_p(Gamma)).sum(0) * self.weight).sum()
 
     def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The derivative in Gamma, (K * D,), and minus the second, (K * D, K * D)."""
         p = self._log_p(Gamma).exp()
         residual = self.weight * (self.labels - p)
         parts = Gamma.reshape(len(self.features), -1)

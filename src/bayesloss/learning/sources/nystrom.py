@@ -71,15 +71,12 @@ class NystromBasis(Basis):
         return f"NystromBasis({self.kernel!r}, {self.n_basis} points, jitter={self.jitter:g})"
 
     def basis(self, x: Tensor) -> Tensor:
-        """The functions phi_i(x): (n,) to (n, M)."""
         return self.kernel(as_points(x), self.points) @ self.weights
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9), by eq. (20): (n,) to (n, M, M)."""
         return self.weights.T @ product_integrals(self.kernel, self.points, x) @ self.weights
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
-        """The integral of (w^T phi)^2 from 0 to x, eq. (8): M^2 error functions a point."""
         v = self.weights @ w.movedim(-1, 0)
         parts = [
             ((product_integrals(self.kernel, self.points, part) @ v) * v).sum(dim=1)

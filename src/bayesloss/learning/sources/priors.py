@@ -20,7 +20,7 @@ and for Gamma ~ N(m, S), with d = V m, K = V S V^T and J = du/dGamma at m,
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -62,10 +62,7 @@ class SourcePrior(ABC, Generic[B]):
 
     def __init__(self, kernel: B, *, mu: float | Tensor = 0.0, gamma: float | Tensor = 1.0) -> None:
         if not isinstance(kernel, Basis):
-            raise TypeError(
-                "expected a Basis, which has n_basis, eigenvalues, basis(x) and psi(x), such as "
-                f"TrigonometricKernel and NystromBasis, got {kernel!r}"
-            )
+            raise TypeError(f"expected a Basis, such as a TrigonometricKernel, got {kernel!r}")
         if not math.isfinite(as_number(mu)):
             raise ValueError(f"expected a finite mu, got mu={as_number(mu)}")
         self.kernel, self.mu, self.gamma = kernel, as_scalar(mu), as_positive(gamma, "gamma")
@@ -169,11 +166,9 @@ class ISGP(SourcePrior[B]):
         return Gamma[..., -1:] + self.kernel.integrated_square(x, Gamma[..., :-1])  # eq. (8)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The kernel's squares of w, and nu_0, the coefficient of 1."""
         return _with_intercept(*self.kernel.squares())
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values f(x)^2, eq. (13)."""
         return self.root(x, Gamma) ** 2  # eq. (13)
 
     def root(self, x: Tensor, Gamma: Tensor) -> Tensor:
@@ -204,11 +199,11 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
     ) -> None:
         super().__init__(kernel, mu=mu, gamma=gamma)
         self.tau = float(tau)
-        rest = 1 - as_number(kernel.variance) - self.tau**2
+        variance = as_number(kernel.variance)
+        rest = 1 - variance - self.tau**2
         if not (rest > 0 and self.tau > 0):
             raise ValueError(
-                "expected tau > 0 and kernel.variance + tau^2 < 1, got "
-                f"{as_number(kernel.variance):.4g} and tau={tau}"
+                f"expected tau > 0, variance + tau^2 < 1, got {tau} and {variance:.4g}"
             )
         level = self.mu.new_tensor([math.sqrt(rest)])
         spread = self.mu.new_tensor([self.tau**-2])
@@ -216,11 +211,9 @@ class CentredISGP(SourcePrior[TrigonometricKernel]):
         self.precision = torch.cat([self.precision[:-1], spread, self.precision[-1:]])
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The ISGP's, with the level w_0 added to f."""
         return _with_intercept(*self.kernel.squares(), level=True)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The values f(x)^2."""
         return (Gamma[..., :-2] @ self.kernel.basis(x).T + Gamma[..., -2:-1]) ** 2
 
 
@@ -239,20 +232,64 @@ class GP(SourcePrior[B]):
     """
 
     def features(self, x: Tensor) -> Tensor:
-        """The basis functions, and 1: of shape (n, M + 1)."""
         return torch.cat([self.kernel.basis(self._held(x)), x.new_ones((len(x), 1))], dim=1)
 
     def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
-        """No squares: the coefficients are Gamma itself."""
         return _linear(len(self.location), self.location.device)
 
     def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
-        """The derivative of w^T phi(x), zero beyond the kernel's edge."""
         held = self._held(x)
         return (Gamma[..., :-1] @ self.kernel.slopes(held).T) * (held == x)
 
     def _held(self, x: Tensor) -> Tensor:
         return x.clamp(-self.kernel.edge, self.kernel.edge)
+
+
+class StraightEnds(SourcePrior[Basis]):
+    """The source of another prior on [-edge, edge], continued by straight lines.
+
+    Beyond the data a trigonometric f^2 repeats, and nu would climb a staircase that the data say
+    nothing about. Here every path goes on with its mean slope over a stretch d,
+
+        nu(x) = nu(e) + (x - e) (nu(e) - nu(e - d)) / d    for x > e,
+
+    and likewise for x < -e. So do the features h of the source, and moments stay exact.
+    """
+
+    def __init__(self, prior: SourcePrior, edge: float, stretch: float) -> None:
+        super().__init__(prior.kernel, mu=prior.mu, gamma=prior.gamma)
+        self.prior, self.edge, self.stretch = prior, edge, stretch
+        self.location, self.precision, self.n_twins = prior.location, prior.precision, prior.n_twins
+
+    def quadratic_form(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.prior.quadratic_form()
+
+    def features(self, x: Tensor) -> Tensor:
+        return self._continued(self.prior.features, x)
+
+    def source(self, x: Tensor, Gamma: Tensor) -> Tensor:
+        some = Gamma.reshape(-1, Gamma.shape[-1])
+        values = self._continued(lambda at: self.prior.source(at, some).T, x)
+        return values.T.reshape(*Gamma.shape[:-1], len(x))
+
+    def derivative(self, x: Tensor, Gamma: Tensor) -> Tensor:
+        inside = x.clamp(-self.edge, self.edge)
+        slopes = self.coefficients(Gamma) @ self._slopes(self.prior.features, x).T
+        within = self.prior.derivative(inside, Gamma)
+        return torch.where(inside == x, within, slopes.clamp_min(0)[..., (x > 0).long()])
+
+    def start(self, x: Tensor) -> Tensor:
+        return self.prior.start(x.clamp(-self.edge, self.edge))
+
+    def _continued(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Functions of x, (n,) to (n, any), continued by straight lines."""
+        inside = x.clamp(-self.edge, self.edge)
+        return values(inside) + (x - inside)[:, None] * self._slopes(values, x)[(x > 0).long()]
+
+    def _slopes(self, values: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        e, d = self.edge, self.stretch
+        low, first, last, high = values(x.new_tensor([-e, d - e, e - d, e]))
+        return torch.stack([first - low, high - last]) / d
 
 
 @lru_cache(maxsize=8)  # by the identity of V and P, which a basis keeps

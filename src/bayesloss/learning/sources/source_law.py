@@ -74,24 +74,19 @@ class SourceLaw:
 
     @classmethod
     def of(
-        cls,
-        moments: tuple[Float[Tensor, " n"], Float[Tensor, " n"]],
-        g: Float[Tensor, "n D"],
-        squares: Float[Tensor, "n T"],
-        spread: Float[Tensor, "T D"],
-        turned: Float[Tensor, "D r"],
+        cls, moments: tuple[Tensor, ...], g: Tensor, squares: Tensor, spread: Tensor, turned: Tensor
     ) -> "SourceLaw":
-        """From mean and variance, g, the G and V R of M = (V R)^T diag(G_n) V R, and R^T W.
+        """From moments, g (n, D), G (n, T) and V R (T, D) of M = (V R)^T diag(G_n) V R, and R^T W.
 
         W are the :func:`functionals`, whose directions among z are those of R^T W.
         """
-        directions = torch.linalg.qr(turned)[0]
+        (mean, variance), directions = moments, torch.linalg.qr(turned)[0]
         within = spread @ directions
         size = within.shape[1]
         pairs = (within[:, :, None] * within[:, None]).flatten(1)
         eigenvalues, axes = torch.linalg.eigh((squares @ pairs).view(len(g), size, size))
         l = ((g @ directions)[:, None] @ axes)[:, 0]
-        return cls(*moments, directions, axes, l, eigenvalues)
+        return cls(mean, variance, directions, axes, l, eigenvalues)
 
     def expected_log_sigmoid(self) -> Expectation:
         """E log sigma(nu) and its derivatives, to 1e-8 at each point."""

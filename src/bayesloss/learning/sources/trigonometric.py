@@ -89,12 +89,10 @@ class TrigonometricKernel(Basis):
         return self.b * (ratio * (1 - ratio ** (self.n_basis // 2)) / (1 - ratio)).real
 
     def basis(self, x: Tensor) -> Tensor:
-        """The basis functions phi(x), eq. (14): (n,) to (n, M)."""
         waves = _powers(math.pi * self.c * as_points(x), self.n_basis // 2)
         return torch.cat([waves.real, waves.imag], dim=1)  # eq. (14)
 
     def integrals(self, x: Tensor) -> Tensor:
-        """The functions x, S_1, ..., S_M, D_1, ..., D_M: (n,) to (n, 2M + 1)."""
         x = as_points(x)
         frequency = self._frequencies(x.device)
         half = _powers(0.5 * math.pi * self.c * x, self.n_basis)
@@ -104,11 +102,9 @@ class TrigonometricKernel(Basis):
         return torch.cat([x[:, None], sines, cosines], dim=1)
 
     def squares(self) -> tuple[Tensor, Tensor]:
-        """V (2M + 2, M) and P (2M + 1, 2M + 2), as for :meth:`Basis.squares`."""
         return _fourier_transform(self.n_basis, self.eigenvalues.device)
 
     def integrated_square(self, x: Tensor, w: Tensor) -> Tensor:
-        """The integral of (w^T phi)^2 from 0 to x, eq. (8), in O(nM) by Fourier coefficients."""
         p = self.square_coefficients(w.reshape(-1, self.n_basis))
         level, *waves = p.split([1, self.n_basis, self.n_basis], dim=1)
         frequency = self._frequencies(w.device)
@@ -126,10 +122,7 @@ class TrigonometricKernel(Basis):
         return torch.cat(parts, dim=1).reshape(*w.shape[:-1], len(x))
 
     def psi(self, x: Tensor) -> Tensor:
-        """The matrix psi(x) of eq. (9), for small checks: (n,) to (n, M, M).
-
-        Equal to appendix E's integrals, with ``sin(m..) sin(n..)`` for ``sin(m..) sin(m..)``.
-        """
+        """The matrix psi(x), eq. (9): appendix E, with sin(m..) sin(n..) for sin(m..) sin(m..)."""
         V, P = self.squares()
         return V.T @ ((self.integrals(x) @ P)[:, :, None] * V)
 

@@ -4,20 +4,24 @@ The curvature of the penalised mean log probability in the weights is close to a
 inputs' covariance, plus the penalty's. Where that matrix, estimated from a sample, is the identity,
 few steps suffice, whatever the units. With many data, a Hessian for each problem does better. A
 softmax is one problem; what its weights have in common over classes is a coordinate apart.
+
+A Hessian H = sum_n m_n (z_n - c) (z_n - c)^T is estimated without bias from rows drawn with
+probabilities proportional to mass m_n times a preference, each of which stands for mass in inverse
+proportion to these; its roots are H^-1 = R R^T.
 """
 
 import math
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from bayesloss.learning.data.inputs import Inputs
-from bayesloss.learning.weights.hessian_roots import gram
+from bayesloss.learning.data.inputs import Inputs, PerColumn, PerRow
 
 MOST_COLUMNS = 2048  # beyond which their scales have to do: the covariance would cost d^3
 _SAMPLE = 2048  # data from which the covariance is estimated
+_ROWS = 4096  # in a block of which the products are summed
 _HELD_BACK = 0.1  # without a penalty, the part of a column's mean curvature that is added to all
 
 
@@ -38,14 +42,9 @@ class Coordinates:
 
     @classmethod
     def of(
-        cls,
-        inputs: Inputs,
-        weight: Float[Tensor, " n"],
-        centre: Float[Tensor, " d"],
-        levels: Float[Tensor, " k"],
-        ridge: float,
+        cls, inputs: Inputs, weight: PerRow, centre: PerColumn, levels: Tensor, ridge: float
     ) -> "Coordinates":
-        """Coordinates from the covariance of inputs, for problems with these mean curvatures."""
+        """From the covariance of inputs, for problems whose mean curvatures are the levels."""
         level, total = float(levels.mean()), float(weight.sum())
         variance = inputs.squares_about(centre, weight) / total
         constant = variance.sqrt() <= 1e-12 * centre.abs()
@@ -64,14 +63,10 @@ class Coordinates:
             curvature.diagonal()[curvature.diagonal() < 0.1] += 1
             values, vectors = torch.linalg.eigh(curvature)
             vectors *= values.clamp_min(1e-12 * float(values[-1])).rsqrt()
+        class_scale, offset_scale = (levels.mean() / levels).sqrt(), levels.rsqrt()
+        coupling = torch.zeros_like(centre)
         return cls(
-            scale=scale,
-            vectors=vectors,
-            class_scale=(levels.mean() / levels).sqrt()[:, None],
-            offset_scale=levels.rsqrt()[:, None],
-            offset_coupling=torch.zeros_like(centre),
-            level=level,
-            damping=damping,
+            scale, vectors, class_scale[:, None], offset_scale[:, None], coupling, level, damping
         )
 
     def turned(self, roots: Float[Tensor, "r d1 d1"]) -> "Coordinates":
@@ -88,10 +83,7 @@ class Coordinates:
         """The coordinates of some of the rows."""
         own = {}
         if self.vectors is not None and self.vectors.ndim == 3:
-            own = {
-                "vectors": self.vectors[rows],
-                "offset_coupling": self.offset_coupling[rows],
-            }
+            own = {"vectors": self.vectors[rows], "offset_coupling": self.offset_coupling[rows]}
         return replace(
             self, class_scale=self.class_scale[rows], offset_scale=self.offset_scale[rows], **own
         )
@@ -137,3 +129,64 @@ def _turned(
     if vectors.ndim == 2:
         return rows @ vectors.T
     return (vectors @ rows.permute(1, 2, 0)).permute(2, 0, 1)
+
+
+def sampled_hessian(
+    inputs: Inputs,
+    centre: PerColumn,
+    mass: PerRow,
+    size: int,
+    preference: PerRow | None = None,
+    *,
+    scale: PerColumn | None = None,
+    offset: bool = False,
+    total: float = 1.0,
+    single: bool = False,
+) -> Tensor:
+    """The sum H above over the total, from so many rows, maybe scaled and with an offset."""
+    rows, mass = sampled(mass, size, preference)
+    roots, width = (mass / total).sqrt(), len(centre) + offset
+    H = torch.zeros((width, width), dtype=centre.dtype, device=centre.device)
+    for chosen, root in zip(rows.split(_ROWS), roots.split(_ROWS), strict=True):
+        part = inputs.dense(chosen).sub_(centre)
+        if scale is not None:
+            part.mul_(scale)
+        part.mul_(root[:, None])
+        if offset:
+            part = torch.cat([part, root[:, None]], dim=1)
+        H += gram(part.to(torch.float32) if single else part)
+    return H
+
+
+def inverse_root(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+    """A triangular R with R R^T = H^-1, or NaN where there is none."""
+    identity = torch.eye(len(H), dtype=H.dtype, device=H.device)
+    return torch.linalg.solve_triangular(factor_of(H), identity, upper=False).T
+
+
+def factor_of(H: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+    """The Cholesky factor of H, or NaN where there is none: no need to wait for a device."""
+    factor, failed = torch.linalg.cholesky_ex(H)
+    return torch.where(failed == 0, factor, math.nan)
+
+
+def gram(rows: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
+    """rows^T rows; on a processor NumPy computes one half of it."""
+    if rows.device.type != "cpu":
+        return rows.T @ rows
+    array = rows.numpy()
+    return torch.from_numpy(array.T @ array)
+
+
+def sampled(
+    mass: PerRow, size: int, preference: PerRow | None = None
+) -> tuple[Int[Tensor, " m"], Float[Tensor, " m"]]:
+    """Draw rows evenly along the sum of mass times preference, with the mass of each."""
+    if len(mass) <= size:
+        return torch.arange(len(mass), device=mass.device), mass
+    upto = mass.cumsum(0) if preference is None else (mass * preference).cumsum_(0)
+    steps = torch.arange(0.5, size, dtype=mass.dtype, device=mass.device) / size
+    rows = torch.searchsorted(upto, steps * upto[-1]).clamp_max(len(mass) - 1)
+    mass = mass[rows]
+    drawn = mass if preference is None else mass * preference[rows]
+    return rows, torch.where(drawn > 0, mass * upto[-1] / (size * drawn), 0.0)

@@ -15,7 +15,7 @@ than they vary: the link would lose the base rate. (What the others' slopes feel
 move, by x_n / (n - 1), is neglected.)
 
 A datum of weight w is left out whole, with w h_n for h_n; so are equal rows, see
-:mod:`bayesloss.learning.data.duplicates`, but of rows that are alike by nature only
+:mod:`bayesloss.learning.data.inputs`, but of rows that are alike by nature only
 1 + (w - 1) rho. A group g is left out whole, too. With its inputs Z_g, W and D the diagonal
 matrices of its weights and weighted curvatures, and H_g = Z_g H^-1 Z_g^T, its scores become
 
@@ -35,9 +35,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from bayesloss.learning.data.duplicates import agreement
-from bayesloss.learning.data.inputs import DenseInputs, SparseInputs
-from bayesloss.learning.weights.hessian_roots import factor_of, inverse_root, sampled_hessian
+from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, agreement
+from bayesloss.learning.weights.coordinates import factor_of, inverse_root, sampled_hessian
 from bayesloss.learning.weights.linear_scores import LinearScores, Slopes, mean_curvature
 from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
@@ -57,6 +56,7 @@ _DAMPING = 1e-2  # without a penalty, added to the diagonal of H in units in whi
 
 # For groups of each size m: their members, (B, m), and G, (B, m, r).
 GroupFactors = list[tuple[Tensor, Tensor]]
+ByProblem = Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,10 @@ class LeaveOneOut:
         few = n <= _FEW and n * d <= _CELLS
         self._wide = data.wide and not few and not isinstance(data.inputs, DenseInputs)
         if self._wide and not (groups is None and isinstance(data.inputs, SparseInputs)):
+            what = "rows of blocks" if groups is None else "groups"
             raise ValueError(
-                "expected fewer columns where "
-                + ("groups are" if groups is not None else "rows of blocks are")
-                + f" held out, got {d}: bring them to a few hundred (TruncatedSVD), or set "
-                "leave_one_out=False"
+                f"expected fewer columns where {what} are held out, got {d}: bring them to a few "
+                "hundred (TruncatedSVD), or set leave_one_out=False"
             )
         if d > n and not self._wide:  # as many coordinates as data will do
             every = data.inputs.dense(torch.arange(n, device=data.centre.device))
@@ -187,10 +186,7 @@ class LeaveOneOut:
         return torch.where(weight > 1, 1 + (weight - 1) * rho, weight)
 
     def _form(
-        self,
-        curvatures: Mapping[int, Tensor],
-        totals: Mapping[int, float],
-        copies: Mapping[int, Tensor],
+        self, curvatures: ByProblem, totals: Mapping[int, float], copies: ByProblem
     ) -> dict[int, Influence]:
         roots = {k: self._root(d, totals[k]) for k, d in curvatures.items()}
         shares = {k: self._ridge * root.square().sum() / len(root) for k, root in roots.items()}
@@ -225,10 +221,7 @@ class LeaveOneOut:
         }
 
     def _form_wide(
-        self,
-        curvatures: Mapping[int, Tensor],
-        totals: Mapping[int, float],
-        copies: Mapping[int, Tensor],
+        self, curvatures: ByProblem, totals: Mapping[int, float], copies: ByProblem
     ) -> dict[int, Influence]:
         inputs, found = self._inputs, {}
         if not isinstance(inputs, SparseInputs):

@@ -14,9 +14,13 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from bayesloss.learning.data.inputs import Inputs, as_inputs
-from bayesloss.learning.weights.coordinates import MOST_COLUMNS, Coordinates
-from bayesloss.learning.weights.hessian_roots import inverse_root, sampled_hessian
+from bayesloss.learning.data.inputs import Inputs, PerRow, as_inputs
+from bayesloss.learning.weights.coordinates import (
+    MOST_COLUMNS,
+    Coordinates,
+    inverse_root,
+    sampled_hessian,
+)
 
 _HESSIAN = 4096  # data from which a Hessian is estimated
 _GLANCES = 16  # random directions that tell which data have large leverages
@@ -43,11 +47,7 @@ class LinearScores:
 
     @classmethod
     def of(
-        cls,
-        Z: Tensor | Inputs,
-        labels: Shaped[Tensor, "k n"],
-        weight: Float[Tensor, " n"],
-        C: float,
+        cls, Z: Tensor | Inputs, labels: Shaped[Tensor, "k n"], weight: PerRow, C: float
     ) -> "LinearScores":
         """Problems with scikit-learn's inverse strength C of the L2 penalty; infinite for none."""
         inputs, total = as_inputs(Z), float(weight.sum())
@@ -132,16 +132,9 @@ class LinearScores:
     def _root(self, curvature: Tensor, preference: Tensor | None) -> Tensor:
         """A triangular R with R R^T the Hessian's inverse, for scaled columns and the offset."""
         scale, damping = self.coordinates.scale, self.coordinates.damping
-        H = sampled_hessian(
-            self.inputs,
-            self.centre,
-            self.weight * curvature,
-            _HESSIAN,
-            preference,
-            scale=scale,
-            offset=True,
-            total=self.total,
-        )
+        how = {"scale": scale, "offset": True, "total": self.total}
+        mass = self.weight * curvature
+        H = sampled_hessian(self.inputs, self.centre, mass, _HESSIAN, preference, **how)
         diagonal = H.diagonal()
         # Columns that vary, but not in the sample, have a curvature that varies as the others'.
         usual = diagonal[-1] / self.coordinates.level * (1 - damping * scale**2)

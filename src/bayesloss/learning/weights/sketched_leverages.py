@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.data.inputs import SparseInputs
+from bayesloss.learning.data.inputs import PerColumn, PerRow, SparseInputs
 
 _SIGNS = 32  # vectors of signs at most,
 _SEEN = 2**14  # and no more than give so many labels
@@ -41,12 +41,8 @@ _PRECISION = 4.0  # of its coefficients beforehand: the formula is off by a fact
 
 
 def sketched_leverages(
-    inputs: SparseInputs,
-    centre: Float[Tensor, " d"],
-    mass: Float[Tensor, " n"],
-    ridge: float,
-    seed: int = 0,
-) -> Float[Tensor, " n"]:
+    inputs: SparseInputs, centre: PerColumn, mass: PerRow, ridge: float, seed: int = 0
+) -> PerRow:
     """The h_n above, from curvatures d_n >= 0; no penalty counts as 1 per cent of H's diagonal."""
     diagonal = inputs.squares_about(centre, mass)
     added = torch.full_like(diagonal, ridge) if ridge else _DAMPING * diagonal
@@ -72,7 +68,7 @@ def sketched_leverages(
 
 
 def _solve(
-    product: Callable[[Tensor], Tensor], b: Float[Tensor, "d k"], diagonal: Float[Tensor, " d"]
+    product: Callable[[Tensor], Tensor], b: Float[Tensor, "d k"], diagonal: PerColumn
 ) -> Float[Tensor, "d k"]:
     """Conjugate gradients for all columns of b, in units in which the diagonal is 1."""
     x, r = torch.zeros_like(b), b.clone()
@@ -93,9 +89,7 @@ def _solve(
     return x
 
 
-def _calibrated(
-    formula: Float[Tensor, " n"], t: Float[Tensor, " n"], mass: Float[Tensor, " n"], signs: int
-) -> Float[Tensor, " n"]:
+def _calibrated(formula: PerRow, t: PerRow, mass: PerRow, signs: int) -> PerRow:
     """The h_n of formula and labels, from so many vectors of signs."""
     seen = (formula > 1e-12 * formula.max()) & (mass > 0)
     if not bool(seen.any()):

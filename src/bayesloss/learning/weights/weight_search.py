@@ -83,16 +83,8 @@ def maximise_weights(
         n_iter += 1
         # What rounding errors keep from rising rests, too.
         moving = torch.nonzero((torch.maximum(slope, gain) > tol) & (step > 0))[:, 0]
-    return WeightFit(
-        beta=at.beta,
-        offset=at.offset,
-        objective=at.objective,
-        slope=slope,
-        gain=gain,
-        scores=at.scores.clone() if n_iter == 0 else at.scores,
-        start=begin,
-        n_iter=n_iter,
-    )
+    final = at.scores.clone() if n_iter == 0 else at.scores
+    return WeightFit(at.beta, at.offset, at.objective, slope, gain, final, begin, n_iter)
 
 
 @dataclass

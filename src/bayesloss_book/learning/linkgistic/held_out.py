@@ -14,10 +14,9 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from bayesloss.learning.data.hermite import HermiteTable
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.tables import expected_log_probabilities
+from bayesloss.learning.links.tables import HermiteTable, expected_log_probabilities
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link, maximise_weights

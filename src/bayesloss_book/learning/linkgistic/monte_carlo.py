@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
-from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.posterior_draws import even_normals, ordered_root
 from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss_book.figures import COLOURS
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from bayesloss.learning.data.hermite import HermiteTable, moved
+from bayesloss.learning.links.tables import HermiteTable, moved
 
 
 def linspace(low, high, n):
