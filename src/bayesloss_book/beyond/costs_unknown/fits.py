@@ -32,7 +32,7 @@ from bayesloss_book.stores.results import run_cells
 Array = NDArray[np.float64]
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
-N_DRAWS = 24
+N_DRAWS = 12
 # 95 % of the ratios lie between 1 : 50 and 1 : 5
 CENTRE, SPREAD = -math.log(250) / 2, math.log(10) / (2 * 1.96)
 FAMILIES = {

@@ -75,17 +75,17 @@ class Paths:
         self.z = torch.from_numpy(self.chance.normal(size=(n_paths, len(self.prior.location))))
         self._restart()
 
-    def _source(self, z: Tensor) -> Tensor:
+    def _source(self, z: Tensor, features: Tensor) -> Tensor:
         Gamma = self.prior.location + z * self.prior.precision.rsqrt()
-        return self.prior.coefficients(Gamma) @ self.features.T
+        return self.prior.coefficients(Gamma) @ features.T
 
     def _log_likelihood(self, z: Tensor) -> Tensor:
-        nu = self._source(z)
-        log_p = torch.nn.functional.logsigmoid(nu)
-        return (log_p - nu) @ self.counts[0] + log_p @ self.counts[1]
+        seen = self.counts.sum(dim=0) > 0
+        nu, (noes, ones) = self._source(z, self.features[seen]), self.counts[:, seen]
+        return torch.nn.functional.logsigmoid(nu) @ (noes + ones) - nu @ noes
 
     def _restart(self) -> None:
-        self.nu = self._source(self.z).numpy()
+        self.nu = self._source(self.z, self.features).numpy()
         self.p, self.weight = expit(self.nu), np.full(len(self.z), 1 / len(self.z))
 
     def add(self, node: int, label: float) -> None:
@@ -93,7 +93,7 @@ class Paths:
         self.counts[int(label), node] += 1
         self.weight = self.weight * np.abs(1 - label - self.p[:, node])
         self.weight /= self.weight.sum()
-        if 1 / (self.weight**2).sum() < len(self.z) / 2:
+        if 1 / (self.weight**2).sum() < len(self.z) / 4:
             levels = (np.arange(len(self.z)) + self.chance.random()) / len(self.z)
             kept = np.searchsorted(np.cumsum(self.weight), levels).clip(max=len(self.z) - 1)
             self.z = elliptical_slice_sampling(
@@ -101,7 +101,7 @@ class Paths:
                 self.z.shape[1],
                 n_chains=len(self.z),
                 n_draws=1,
-                n_burn_in=7,
+                n_burn_in=4,
                 seed=int(self.chance.integers(2**31)),
                 start=self.z[torch.from_numpy(kept)],
             )[:, 0]
