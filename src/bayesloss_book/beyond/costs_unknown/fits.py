@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -196,4 +197,34 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     run_cells(
         measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs
+    )
+
+
+def summary(stored: pd.DataFrame) -> pd.DataFrame:
+    """What a loss saves in per cent of the log loss's bill, by family, n and loss.
+
+    Means over sets, their standard errors, and on how many sets it is ahead and behind, each by two
+    standard errors over draws.
+    """
+    rows = []
+    for name in LOSSES:
+        if name != "log":
+            gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
+            rows.append(
+                stored[["family", "n", "data"]].assign(
+                    loss=name,
+                    gain=100 * gain / stored["log"],
+                    ahead=gain > 2 * error,
+                    behind=gain < -2 * error,
+                )
+            )
+    by = pd.concat(rows).groupby(["family", "loss", "n"])
+    return pd.DataFrame(
+        {
+            "mean": by["gain"].mean(),
+            "error": by["gain"].sem(),
+            "ahead": by["ahead"].sum(),
+            "behind": by["behind"].sum(),
+            "sets": by.size(),
+        }
     )

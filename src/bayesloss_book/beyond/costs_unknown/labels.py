@@ -201,6 +201,20 @@ def curves(stored: pd.DataFrame) -> pd.DataFrame:
     return mean.set_axis(pd.MultiIndex.from_tuples(index, names=names)).sort_index()
 
 
+def against_random(found: pd.DataFrame) -> pd.DataFrame:
+    """Regret in per cent of random labels', by ratio, labels and method, with its error over data.
+
+    Each set counts by its regret: a quotient of means, with the error of its numerator.
+    """
+    rows = {}
+    for method, ratio, n in found.index:
+        base = found.loc[("random", ratio, n)]
+        part = found.loc[(method, ratio, n)].sum() / base.sum()
+        error = (found.loc[(method, ratio, n)] - part * base).sem() / base.mean()
+        rows[ratio, n, method] = {"mean": 100 * part, "error": 100 * error}
+    return pd.DataFrame(rows).T.rename_axis(["ratio", "labels", "method"]).sort_index()
+
+
 def needed(found: pd.DataFrame, n: int = 32) -> pd.DataFrame:
     """Labels for the regret of n random ones by (ratio, data) and method, at most the last size.
 
