@@ -218,18 +218,26 @@ def against_random(found: pd.DataFrame) -> pd.DataFrame:
 def needed(found: pd.DataFrame, n: int = 32) -> pd.DataFrame:
     """Labels for the regret of n random ones by (ratio, data) and method, at most the last size.
 
-    Between sizes the least regret so far is taken as linear in the logarithm of the size. NaN where
-    n random labels leave more than three quarters of the regret after the first ones, or nothing.
+    Where the mean regret first falls so low; between sizes it is taken as linear in the logarithm.
+    NaN where n random labels leave more than three quarters of the regret after the first ones, or
+    nothing.
     """
     rows = {}
     for ratio in RATIOS:
         for data in found:
-            curve = found.loc[("random", ratio), data]
-            goal, ends = curve[n], np.log([LABELS[0], LABELS[-1]])
-            row = dict.fromkeys(METHODS, np.nan)
-            for method in METHODS if 0 < goal <= 0.75 * curve[LABELS[0]] else ():
-                regret = np.minimum.accumulate(found.loc[(method, ratio), data].to_numpy())
-                at = np.interp(-goal, -regret, np.log(LABELS), left=ends[0], right=ends[1])
-                row[method] = np.exp(at)
-            rows[ratio, data] = row
+            random = found.loc[("random", ratio), data]
+            counts = 0 < random[n] <= 0.75 * random[LABELS[0]]
+            rows[ratio, data] = {
+                m: _first(found.loc[(m, ratio), data].to_numpy(), random[n]) if counts else np.nan
+                for m in METHODS
+            }
     return pd.DataFrame(rows).T.rename_axis(["ratio", "data"])
+
+
+def _first(regret: Array, goal: float) -> float:
+    """The number of labels at which a curve over LABELS first falls to the goal."""
+    if not (regret <= goal).any():
+        return LABELS[-1]
+    k = int((regret <= goal).argmax())
+    before = slice(max(k - 1, 0), k + 1)
+    return float(np.exp(np.interp(-goal, -regret[before], np.log(LABELS)[before])))
