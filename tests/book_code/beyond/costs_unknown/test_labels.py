@@ -62,9 +62,19 @@ def test_paths_are_those_of_long_chains():
     assert (by_chain.mean(0) - torch.from_numpy(paths.mean)).abs().max() < 4 * error.max() + 0.03
 
 
-def test_a_label_is_asked_where_a_decision_may_change():
-    pool = labels.draw("simulated", 0)
-    few = labels.curve(pool, "regret", 0.05, 64, 0)
+def test_rules_ask_where_they_say():
+    paths = labels.Paths(256, 0)
+    for node, label in ((20, 0.0), (45, 0.0), (70, 1.0), (75, 1.0)):
+        paths.add(node, label)
+    mass = np.full(101, 1 / 101)
+    at = {m: int(labels.choose(m, paths, mass, 0.2).argmin()) for m in ("threshold", "variance")}
+    assert abs(paths.mean[at["threshold"]] - 0.2) == np.abs(paths.mean - 0.2).min()
+    variance = np.cov(paths.nu.T, aweights=paths.weight, bias=True).diagonal()
+    assert at["variance"] == variance.argmax()
+
+
+def test_a_curve_has_an_increasing_link_at_each_size():
+    few = labels.curve(labels.draw("simulated", 0), "regret", 0.05, 64, 0)
     assert list(few) == list(labels.LABELS)
     assert all((np.diff(p) >= -1e-12).all() for p in few.values())
 
@@ -78,11 +88,13 @@ def test_labels_needed_of_known_curves():
             for n in labels.LABELS
         }
 
-    stored = pd.DataFrame([{"data": "a", **row(2)}, {"data": "b", **row(100)}])
+    sets = {"a": 2, "b": 100, "c": 0.01}
+    stored = pd.DataFrame([{"data": data, **row(factor)} for data, factor in sets.items()])
     found = labels.needed(labels.curves(stored))
     assert found.loc[("1", "a"), "random"] == pytest.approx(32)
     assert found.loc[("1", "a"), "regret"] == pytest.approx(16)
     assert found.loc[("1", "b"), "regret"] == labels.LABELS[0]
+    assert found.loc[("1", "c"), "regret"] == labels.LABELS[-1]
 
 
 def test_cells():
