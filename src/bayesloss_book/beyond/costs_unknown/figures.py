@@ -109,6 +109,8 @@ def draw_gains(found: pd.DataFrame) -> Figure:
                 label=label,
             )
         axis.set(title=name, xscale="log", ylabel="saved, %")
+        axis.set_xticks([50, 200, 1_000, 5_000], ["50", "200", "1,000", "5,000"])
+        axis.minorticks_off()
     panels[-1].set(xlabel="cases to learn from")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
@@ -119,11 +121,11 @@ def draw_labels(found: pd.DataFrame) -> Figure:
     figure, panels = subplots(3, 1, figsize=(5.8, 7.2), sharex=True, layout="constrained")
     for axis, ratio in zip(panels, RATIOS, strict=True):
         axis.axhline(100, color="black", linewidth=0.8)
-        for method, (colour, marker) in _STYLES.items():
+        for k, (method, (colour, marker)) in enumerate(_STYLES.items()):
             if method != "random":
-                part = found.xs((ratio, method), level=("ratio", "method"))
+                part = found.xs((ratio, method), level=("ratio", "method")).loc[6:]
                 axis.errorbar(
-                    part.index,
+                    part.index * 1.02 ** (k - 2),  # beside each other
                     part["mean"],
                     yerr=part["error"],
                     marker=marker,
@@ -131,10 +133,10 @@ def draw_labels(found: pd.DataFrame) -> Figure:
                     color=COLOURS[colour],
                     label=METHODS[method],
                 )
-        axis.set(title=f"a missed case costs {ratio} false yes", xscale="log", ylabel="regret, %")
-        axis.set_ylim(bottom=0)
+        axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="regret, %")
+        axis.set_yticks([50, 100, 200], ["50", "100", "200"])
+        axis.set_xticks([8, 16, 32, 64], ["8", "16", "32", "64"])
+        axis.minorticks_off()
     panels[-1].set(xlabel="labels")
-    panels[-1].set_xticks([4, 8, 16, 32, 64], ["4", "8", "16", "32", "64"])
-    panels[-1].minorticks_off()
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
