@@ -178,7 +178,7 @@ def measure(*, data: str, number: int, n_paths: int) -> dict[str, float]:
             if method in _AT_COSTS or not found:
                 found = curve(pool, method, t, n_paths, number)
             for n, p in found.items():
-                out[f"{method}/{ratio}/{n}"] = 1e3 * pool.regret(p, t)
+                out[f"{method}/{ratio}/{n}"] = round(1e3 * pool.regret(p, t), 6)
     return out
 
 
