@@ -27,7 +27,8 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.beyond.calibration import benchmark, scores, tables
+from bayesloss_book import score_sets as scores
+from bayesloss_book import score_tables as tables
 from bayesloss_book.stores.results import run_cells
 
 Array = NDArray[np.float64]
@@ -181,15 +182,14 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
 
 def cells() -> list[dict[str, Any]]:
     """The curves and ten real tables at the sizes at which the rarer class is expected to occur."""
-    known = benchmark.cells(sizes=SIZES, draws=1) + benchmark.cells(
-        sizes=SIZES, draws=1, real=list(REAL)
-    )
-    kept = [c for c in known if c["model"] == REAL.get(c["data"], "curve")]
+    sets = [(name, "curve") for name in scores.CURVES] + list(REAL.items())
     return [
-        {"data": c["data"], "model": c["model"], "family": family, "n": c["n"]}
-        for c in kept
+        {"data": data, "model": model, "family": family, "n": n}
+        for data, model in sets
+        for n in SIZES
+        if scores.enough(data, n)
         for family in FAMILIES
-        if family != "inputs" or c["model"] != "curve"
+        if family != "inputs" or model != "curve"
     ]
 
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 from torch import Tensor
 
-from bayesloss_book.beyond.both.problems import DATA, make_prior, problem
-from bayesloss_book.beyond.calibration import scores
+from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
+from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.stores.results import run_cells
 
