@@ -181,16 +181,17 @@ def elliptical_slice_sampling(
     n_draws: int = 1000,
     n_burn_in: int = 500,
     seed: int = 0,
+    start: Tensor | None = None,
 ) -> Tensor:
     """Run Markov chains whose stationary distribution is standard normal x likelihood.
 
     Murray, Adams and MacKay (2010), figure 2. The chains begin at independent draws from the normal
-    distribution. A move draws a second point from it; the ellipse through both is invariant under
-    it. A height below the present likelihood is drawn, and then angles on the ellipse from an
-    interval that shrinks towards the present point, until the likelihood there is no less than the
-    height. It need not exceed it: where rounding makes the height the present likelihood, the
-    present point must do. All chains take their steps together. Returns (n_chains, n_draws,
-    dimension).
+    distribution, or at ``start``. A move draws a second point from it; the ellipse through both is
+    invariant under it. A height below the present likelihood is drawn, and then angles on the
+    ellipse from an interval that shrinks towards the present point, until the likelihood there is
+    no less than the height. It need not exceed it: where rounding makes the height the present
+    likelihood, the present point must do. All chains take their steps together. Returns (n_chains,
+    n_draws, dimension).
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -200,7 +201,7 @@ def elliptical_slice_sampling(
     def normal() -> Tensor:
         return torch.randn((n_chains, dimension), dtype=torch.float64, generator=generator)
 
-    points = normal()
+    points = normal() if start is None else start
     values = log_likelihood(points)
     if not torch.isfinite(values).all():
         raise ValueError(f"expected finite log likelihoods at the start, got {values}")

@@ -16,10 +16,10 @@ from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SquareLoss
 from bayesloss_book.beyond.both.mixture import excess_risks, turning_scores
-from bayesloss_book.beyond.both.problems import DATA, Problem, make_prior, problem
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
 from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.labelled_scores import DATA, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at
 
 STYLES = {

@@ -21,7 +21,6 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss_book.beyond.both.problems import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.beyond.both.tilted import (
     best_cut,
     cut_of,
@@ -30,6 +29,7 @@ from bayesloss_book.beyond.both.tilted import (
     one_more_label,
     table_3,
 )
+from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood

@@ -22,8 +22,8 @@ from scipy.special import xlogy
 from bayesloss import LinkCalibrator
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
-from bayesloss_book.beyond.calibration.scores import CURVES, SMALL, draw, kind, score_sets
-from bayesloss_book.beyond.calibration.tables import LARGER, TABLES
+from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
+from bayesloss_book.score_tables import LARGER, TABLES
 from bayesloss_book.stores.results import run_cells
 
 SIZES = (200, 1_000, 5_000)
@@ -42,11 +42,6 @@ STORES: dict[str, dict[str, Any]] = {
 SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 ROUNDING = 1e-6  # by which a probability may leave [0, 1]
 _LEVEL = 0.95  # of bands
-_RARE = {
-    **{"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01},
-    "accidents": 0.045,
-}
-_EXPECTED = 4  # of the rarer class among n cases, or they make no cell
 
 
 def cells(
@@ -63,7 +58,7 @@ def cells(
         for n in sizes
         if (one.data in real if real else kind(one.data) != "real")
         and n <= _cases(one.data)
-        and n * _RARE.get(one.data, 1.0) >= _EXPECTED
+        and enough(one.data, n)
     ]
 
 

@@ -15,7 +15,7 @@ from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.mixtures import average_priors
-from bayesloss_book.beyond.calibration.scores import draw
+from bayesloss_book.score_sets import draw
 
 _FILLED = 0.5  # the part of the period's half that scores fill
 _N_BASIS = 32

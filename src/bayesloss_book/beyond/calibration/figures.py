@@ -11,8 +11,8 @@ from scipy.special import expit, logit
 
 from bayesloss import LinkCalibrator, ReliabilityDisplay
 from bayesloss_book.beyond.calibration import rivals, summary
-from bayesloss_book.beyond.calibration.scores import CURVES, draw
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.score_sets import CURVES, draw
 
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),

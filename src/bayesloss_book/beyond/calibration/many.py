@@ -22,8 +22,10 @@ from scipy.special import xlogy
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from bayesloss_book import score_sets as scores
+from bayesloss_book import score_tables as tables
 from bayesloss_book.baselines import calibration_error
-from bayesloss_book.beyond.calibration import rivals, scores, tables
+from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
 from bayesloss_book.stores.results import run_cells
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
-from bayesloss_book.beyond.calibration.scores import TUNED, kind
+from bayesloss_book.score_sets import TUNED, kind
 from bayesloss_book.stores.results import load_results
 
 SET = ["data", "task", "model"]

@@ -6,7 +6,7 @@ import torch
 
 from bayesloss import LogLoss, MatsushitaLoss, SquareLoss
 from bayesloss_book.beyond.both import mixture
-from bayesloss_book.beyond.both.problems import make_prior
+from bayesloss_book.labelled_scores import make_prior
 
 
 @pytest.mark.parametrize(("label", "place"), [(0, -20.0), (1, 12.0)])

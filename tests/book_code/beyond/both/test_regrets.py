@@ -6,8 +6,8 @@ import pandas as pd
 import torch
 
 from bayesloss_book.beyond.both import figures, regrets
-from bayesloss_book.beyond.both.problems import DATA, make_prior
 from bayesloss_book.beyond.both.tilted import labels_joint
+from bayesloss_book.labelled_scores import DATA, make_prior
 
 
 def test_chains_without_labels_are_the_prior():

@@ -12,7 +12,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.both import tilted
-from bayesloss_book.beyond.both.problems import make_prior, problem
+from bayesloss_book.labelled_scores import make_prior, problem
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import pytest
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss
 
-from bayesloss_book.beyond.calibration import benchmark, rivals, tables
+from bayesloss_book import score_tables as tables
+from bayesloss_book.beyond.calibration import benchmark, rivals
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"

@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import multivariate_normal
 from sklearn.metrics import log_loss
 
-from bayesloss_book.beyond.calibration import many, many_bands, rivals, scores, tables
+from bayesloss_book import score_sets as scores
+from bayesloss_book import score_tables as tables
+from bayesloss_book.beyond.calibration import many, many_bands, rivals
 from bayesloss_book.stores.results import load_provenance, load_results
 
 RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bayesloss_book.beyond.both.problems import DATA, problem
+from bayesloss_book.labelled_scores import DATA, problem
 
 
 @pytest.mark.parametrize("data", list(DATA))

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import multivariate_normal
 
-from bayesloss_book.beyond.calibration import tables
+from bayesloss_book import score_tables as tables
 
 
 @pytest.mark.parametrize("name", ["accidents", "jobs"])

@@ -29,7 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
-from bayesloss_book.beyond.calibration import tables
+from bayesloss_book import score_tables as tables
 from bayesloss_book.data import load_images
 
 Array = NDArray[np.float64]
@@ -95,6 +95,11 @@ _N_POOL = 50_000  # of simulated tables
 _N_TEST = 20_000  # simulated test cases
 _N_INPUTS = 10
 _FEWEST = 2  # of either class among the cases to calibrate on
+_RARE = {
+    **{"interactions": 0.03, "rare": 0.005, "rare, normal": 0.005, "rare, skewed": 0.01},
+    "accidents": 0.045,
+}
+_EXPECTED = 4  # of the rarer class among n cases, or they make no cell
 
 
 def _mixture(
@@ -170,6 +175,11 @@ def score_sets() -> list[ScoreSet]:
         *(ScoreSet(name, "curve", "curve") for name in CURVES),
         *(ScoreSet(data, "real", model) for data in _REAL for model in MODELS),
     ]
+
+
+def enough(data: str, n: int) -> bool:
+    """Whether n cases are expected to hold four of the rarer class."""
+    return n * _RARE.get(data, 1.0) >= _EXPECTED
 
 
 def kind(data: str) -> str:

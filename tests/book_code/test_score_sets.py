@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.special import expit, logit
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss_book.beyond.calibration import scores
-from bayesloss_book.beyond.calibration.scores import CURVES, MODELS, draw, kind, score_sets
+from bayesloss_book import score_sets as scores
+from bayesloss_book.score_sets import CURVES, MODELS, draw, kind, score_sets
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,230 @@
+r"""Sigmoids, links and logistic regressions fitted by the loss of a distribution of costs.
+
+A missed case costs 1 and a false yes r, with log r ~ N(m, s^2): yes is right where the log odds are
+above log r. So the expected bill of announcing log odds z is a proper loss with two partial losses,
+
+    label 1:  Pr[log r > z] = Phi((m - z) / s),
+    label 0:  E[r; log r < z] = exp(m + s^2 / 2) Phi((z - m - s^2) / s).
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+from torch.special import ndtr
+
+from bayesloss.learning.calibration.score_transform import ScoreTransform
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import find_mode
+from bayesloss.learning.sources.priors import CentredISGP
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import score_sets as scores
+from bayesloss_book import score_tables as tables
+from bayesloss_book.stores.results import run_cells
+
+Array = NDArray[np.float64]
+
+SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
+N_DRAWS = 12
+# 95 % of the ratios lie between 1 : 50 and 1 : 5
+CENTRE, SPREAD = -math.log(250) / 2, math.log(10) / (2 * 1.96)
+FAMILIES = {
+    "sigmoid": "a sigmoid of the score",
+    "link": "a learned link",
+    "inputs": "logistic regression",
+}
+# The first ten real tables in their order; of the seven classifiers one after the other.
+REAL = dict(zip([*tables.TABLES, *tables.LARGER][:10], [*scores.MODELS] * 2, strict=False))
+_FEWEST = 2  # of either class among the cases to learn from
+
+
+class CostLikelihood(Bernoulli):
+    """exp(-rate x bill) in place of the probability of a label, eq. (19); or times it.
+
+    At rate 1 a label counts as in the log loss where costs are likeliest, and less elsewhere. With
+    ``share`` 1 the log loss is added: then it counts 1 + rate times as much there as far away.
+    """
+
+    def __init__(self, rate: float = 1.0, share: float = 0.0) -> None:
+        super().__init__()
+        peak = 1 / (SPREAD * math.sqrt(2 * math.pi))
+        self.scale, self.share = rate / ((1 + math.exp(CENTRE)) * peak), share
+
+    def log_density(self, nu: Tensor, data: Observations) -> Tensor:
+        """Minus the bill of all labels in units of the scale, and a share of the log loss."""
+        by_log = self.share * super().log_density(nu, data)
+        return by_log - self.scale * (bill(nu, data.targets) @ data.weights)
+
+    def derivatives(self, nu: Tensor, data: Observations) -> tuple[Tensor, Tensor]:
+        """First and second derivative by each nu."""
+        by_log = super().derivatives(nu, data)
+        nu = nu.clamp(-50, 50)  # beyond, nothing turns
+        u = (nu - CENTRE) / SPREAD
+        turns = torch.exp(-(u**2) / 2) / (SPREAD * math.sqrt(2 * math.pi))
+        false = (1 - data.targets) * nu.exp()
+        first = data.targets - false
+        second = -first * u / SPREAD - false
+        scale = self.scale * data.weights * turns
+        return self.share * by_log[0] + scale * first, self.share * by_log[1] + scale * second
+
+
+def bill(log_odds: Tensor, truth: Tensor) -> Tensor:
+    """The expected cost of deciding by these log odds; the truth is a label or its probability."""
+    missed = ndtr((CENTRE - log_odds) / SPREAD)
+    false_yes = math.exp(CENTRE + SPREAD**2 / 2) * ndtr((log_odds - CENTRE - SPREAD**2) / SPREAD)
+    return truth * missed + (1 - truth) * false_yes
+
+
+LOSSES = {"log": Bernoulli(), "cost": CostLikelihood(), "mixed": CostLikelihood(4.0, 1.0)}
+
+
+def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Tensor) -> Tensor:
+    """Coefficients: those of the log loss, or the matching loss's nearest optimum to them."""
+
+    def climb(loss: Bernoulli, start: Tensor) -> Tensor:
+        data = Observations(Z, y, torch.ones_like(y))
+
+        def objective(theta: Array) -> tuple[float, Array]:
+            b = torch.from_numpy(theta)
+            nu = Z @ b
+            away = b - centre
+            value = -loss.log_density(nu, data) + 0.5 * (precision * away**2).sum()
+            return float(value), (precision * away - Z.T @ loss.derivatives(nu, data)[0]).numpy()
+
+        found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B")
+        return torch.from_numpy(found.x)
+
+    best = climb(LOSSES["log"], centre)
+    return best if loss is LOSSES["log"] else climb(loss, best)
+
+
+def link(x: Tensor, y: Tensor, loss: Bernoulli, targets: Tensor) -> Tensor:
+    """Log odds at targets by the likeliest link around the line of slope 1."""
+    low, high = float(x.min()), float(x.max())
+    centre, half = (low + high) / 2, max((high - low) / 2, 0.5)
+    kernel = TrigonometricKernel(a=2.0, c=0.8 / half, n_basis=32).scaled(0.15)
+    prior = CentredISGP(kernel, mu=centre, gamma=0.25)
+    nodes = torch.linspace(-half, half, 200, dtype=torch.float64)
+    shares = Bernoulli.shares(x - centre, y, torch.ones_like(x), nodes)
+    data = Bernoulli.on_grid(prior.features, nodes, shares)
+    mode = find_mode(LogJoint(prior, LOSSES["log"], data), prior.location).Gamma
+    if loss is not LOSSES["log"]:
+        mode = find_mode(LogJoint(prior, loss, data), mode).Gamma
+    return prior.source((targets - centre).clamp(-half, half), mode)
+
+
+def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict[str, float]:
+    """Mean bills on test cases over draws, in thousandths of a missed case.
+
+    ``LOSS`` is the bill of the fit by it; ``LOSS_gain`` what it saves against the log loss, and
+    ``.../error`` a standard error over draws.
+    """
+    bills = []
+    for x, y, targets, truth in draws(data, model, family, n, n_draws):
+        row = []
+        for loss in LOSSES.values():
+            if family == "link":
+                z = link(x[:, 1], y, loss, targets[:, 1])
+            else:
+                raw = family == "inputs"
+                centre = torch.zeros(x.shape[1], dtype=torch.float64)
+                precision = torch.ones_like(centre)
+                if raw:
+                    precision[0] = 1e-3  # the level is free
+                else:
+                    centre[1] = 1.0  # Platt's own sigmoid
+                z = targets @ linear(x, y, loss, centre, precision)
+            row.append(1e3 * float(bill(z, truth).mean()))
+        bills.append(row)
+    table = np.array(bills)
+    out: dict[str, float] = {}
+    for k, name in enumerate(LOSSES):
+        out[name] = float(table[:, k].mean())
+        if name != "log":
+            gain = table[:, 0] - table[:, k]
+            out[f"{name}_gain"] = float(gain.mean())
+            out[f"{name}_gain/error"] = float(gain.std(ddof=1) / len(gain) ** 0.5)
+    return out
+
+
+def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[Sequence[Tensor]]:
+    """Columns of 1 and of inputs, or of Platt's log odds; labels; the same of test cases."""
+    whole = tables.load((tables.TABLES | tables.LARGER)[data]) if family == "inputs" else None
+    for number in range(n_draws):
+        if whole is not None:
+            sizes = (tables.TABLES | tables.LARGER)[data].sizes
+            X, y, *_, X_test, truth = tables.split(*whole, sizes, number)
+            rng = np.random.default_rng([n, number])
+            kept = rng.choice(len(y), n, replace=False)
+            while not _FEWEST <= y[kept].sum() <= n - _FEWEST:
+                kept = rng.choice(len(y), n, replace=False)
+            x, x_test, y = X[kept], X_test, y[kept]
+        else:
+            task = "curve" if model == "curve" else "real"
+            drawn = scores.draw(data, task, model, n, number)
+            rows = Rows(drawn.scores, drawn.y, np.ones(n))
+            turn = ScoreTransform.fit(rows, n, drawn.probability)
+            x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]
+            y, truth = drawn.y, drawn.truth
+        columns = (np.column_stack([np.ones(len(part)), part]) for part in (x, x_test))
+        x, x_test = columns
+        yield [torch.from_numpy(np.asarray(part, dtype=float)) for part in (x, y, x_test, truth)]
+
+
+def cells() -> list[dict[str, Any]]:
+    """The curves and ten real tables at the sizes at which the rarer class is expected to occur."""
+    sets = [(name, "curve") for name in scores.CURVES] + list(REAL.items())
+    return [
+        {"data": data, "model": model, "family": family, "n": n}
+        for data, model in sets
+        for n in SIZES
+        if scores.enough(data, n)
+        for family in FAMILIES
+        if family != "inputs" or model != "curve"
+    ]
+
+
+def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+    """All cells; resumable."""
+    run_cells(
+        measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs
+    )
+
+
+def summary(stored: pd.DataFrame) -> pd.DataFrame:
+    """What a loss saves in per cent of the log loss's bill, by family, n and loss.
+
+    Means over sets, their standard errors, and on how many sets it is ahead and behind, each by two
+    standard errors over draws.
+    """
+    rows = []
+    for name in LOSSES:
+        if name != "log":
+            gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
+            rows.append(
+                stored[["family", "n", "data"]].assign(
+                    loss=name,
+                    gain=100 * gain / stored["log"],
+                    ahead=gain > 2 * error,
+                    behind=gain < -2 * error,
+                )
+            )
+    by = pd.concat(rows).groupby(["family", "loss", "n"])
+    return pd.DataFrame(
+        {
+            "mean": by["gain"].mean(),
+            "error": by["gain"].sem(),
+            "ahead": by["ahead"].sum(),
+            "behind": by["behind"].sum(),
+            "sets": by.size(),
+        }
+    )
