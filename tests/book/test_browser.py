@@ -334,7 +334,7 @@ SEARCHES = {
     "install": "guide/install.html",
     "rerun notebook": "guide/install.html#run-a-notebook-again",
     "xgboost": "(guide/(your_own_data|when_to_use)|beyond/calibration).html.*",
-    "glossary": "reference/notation.html",
+    "glossary": "reference/glossary.html",
     "cite": "reference/cite.html",
     "calibration": "(beyond/calibration|guide/calibration_methods).html",
     "when to use": "guide/when_to_use.html",
