@@ -143,6 +143,7 @@ def test_a_chapter_begins_with_its_box(page):
     assert box.find_previous_sibling().name == "h1"
     said = box.get_text(" ", strip=True)
     assert re.search(r"You need .+ You will be able to .+ About \d+0?5? minutes\. Notebook$", said)
+    assert len(said.split()) <= 70
     link = box.select_one("a.notebook")["href"]
     assert ((HTML / "book" / page).parent / link).resolve().is_file()
 
