@@ -146,7 +146,7 @@ $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 
 # Not needed to build or to test the book.
 $(LAB): $(INSTALLED) requirements-lab.lock
-	@echo "Installing JupyterLab into .venv: 80 MB."
+	@echo "Installing JupyterLab into .venv: 60 MB."
 	$(LOCKED) -r requirements-lab.lock
 	@touch $@
 

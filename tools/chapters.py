@@ -61,10 +61,13 @@ def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
 
 
 def minutes(doctree: nodes.document) -> int:
-    """How long the text takes to read, in steps of five minutes."""
-    said = (p for p in doctree.findall(nodes.paragraph) if not _hidden(p))
-    words = sum(len(paragraph.astext().split()) for paragraph in said)
-    return max(5, 5 * round(words / PACE / 5))
+    """How long text and open code take to read, in steps of five minutes."""
+    said = [part.astext() for part in doctree.findall(nodes.paragraph) if not _hidden(part)]
+    for cell in doctree.findall(nodes.container):
+        folded = any(name.startswith(("tag_hide", "tag_remove")) for name in cell["classes"])
+        if cell.get("nb_element") == "cell_code" and not folded and not _hidden(cell.parent):
+            said += [block.astext() for block in cell.findall(nodes.literal_block)]
+    return max(5, 5 * round(sum(len(text.split()) for text in said) / PACE / 5))
 
 
 def _hidden(node: nodes.Node | None) -> bool:
