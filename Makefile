@@ -164,4 +164,5 @@ $(BUILT): $(INSTALLED) $(BOOK_FILES)
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
 	cd _build/html/_static/mathjax && rm -f $(UNUSED_MATHJAX)
+	find _build/html/_static -name '*.map' -delete  # 3 MB for who debugs the theme
 	@touch $@

@@ -335,6 +335,8 @@ SEARCHES = {
     "rerun notebook": "guide/install.html#run-a-notebook-again",
     "xgboost": "(guide/(your_own_data|when_to_use)|beyond/calibration).html.*",
     "glossary": "reference/glossary.html",
+    "jupyterlab": "guide/change_a_number.html.*",
+    "course": "course/plan.html",
     "cite": "reference/cite.html",
     "calibration": "(beyond/calibration|guide/calibration_methods).html",
     "when to use": "guide/when_to_use.html",

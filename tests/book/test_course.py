@@ -37,7 +37,7 @@ def built(page):
 
 def code_problems(cells) -> list[str]:
     """Say what in a student notebook's code is of the ledger, late, unbound or too long."""
-    known, found = set(dir(builtins)) | {"display"}, []
+    known, imported, found = set(dir(builtins)) | {"display"}, set(), []
     for place, source in enumerate(cells):
         found += [f"{len(line)} letters: {line}" for line in source.splitlines() if len(line) > 130]
         for statement in ast.parse(source).body:
@@ -47,11 +47,13 @@ def code_problems(cells) -> list[str]:
             ):
                 found.append(f"of the ledger: {said[:80]}")
             if isinstance(statement, ast.Import | ast.ImportFrom):
-                known |= {name.asname or name.name.partition(".")[0] for name in statement.names}
+                imported |= {name.asname or name.name.partition(".")[0] for name in statement.names}
+                known |= imported
                 found += [f"imported late: {said}"] * bool(place)
                 continue
             read, bound = student_notebooks._flow(statement)
             found += [f"nothing binds {name}" for name in sorted(read - known)]
+            found += [f"hides what is imported: {name}" for name in sorted(bound & imported)]
             known |= bound
     return found
 
@@ -92,6 +94,7 @@ def test_a_student_notebook_runs_in_an_empty_folder(page, tmp_path):
     [
         (["x = y"], "nothing binds y"),
         (["x = 1", "import math"], "imported late: import math"),
+        (["import rows", "rows = 1"], "hides what is imported: rows"),
         (["glue('n', 1)"], "of the ledger"),
         (["from bayesloss_book.ledger.claims import ledger"], "of the ledger"),
         (["x = '" + "a" * 200 + "'"], "206 letters"),
