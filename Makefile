@@ -23,6 +23,7 @@ export MKL_NUM_THREADS := 1
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+LAB := .venv/.lab
 BUILT := _build/.built
 FRONT_PAGE := _build/html/index.html
 
@@ -31,7 +32,8 @@ FRONT_PAGE := _build/html/index.html
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
     $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
-    tools/book_search.py tools/claim_chips.py tools/how_made.py tools/judging_calls.py $(wildcard data/results/*.json)
+    $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
+    $(wildcard data/results/*.json)
 
 # MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
 UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
@@ -39,7 +41,7 @@ UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +51,10 @@ book: $(BUILT) ## build the book from the executed notebooks, warnings as errors
 
 pdf: $(BUILT) ## two PDFs, _build/bayesloss.pdf to read and one with the evidence; needs Chromium
 	$(BIN)/python tools/pdf.py
+
+lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the first time
+	$(BIN)/python -m jupyterlab --LabApp.news_url=None \
+	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
 	$(BIN)/python tools/test_all.py
@@ -138,6 +144,12 @@ $(INSTALLED): pyproject.toml $(wildcard requirements*.lock)
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
+# Not needed to build or to test the book.
+$(LAB): $(INSTALLED) requirements-lab.lock
+	@echo "Installing JupyterLab into .venv: 60 MB."
+	$(LOCKED) -r requirements-lab.lock
+	@touch $@
+
 lock: ## write the locks: every package with the sums of all its files
 	$(PYTHON) -m venv _build/lock
 	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
@@ -152,4 +164,5 @@ $(BUILT): $(INSTALLED) $(BOOK_FILES)
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
 	cd _build/html/_static/mathjax && rm -f $(UNUSED_MATHJAX)
+	find _build/html/_static -name '*.map' -delete  # 3 MB for who debugs the theme
 	@touch $@

@@ -33,8 +33,12 @@ def test_the_locks_are_as_the_tool_writes_them(name):
     assert list(blocks) == sorted(blocks)
 
 
-def test_pytorch_and_what_it_brings_stand_apart():
-    usual, torch, extras = (lock.blocks((ROOT / name).read_text("utf-8")) for name in lock.LOCKS)
+def test_pytorch_the_extras_and_jupyterlab_stand_apart():
+    usual, torch, extras, lab = (
+        lock.blocks((ROOT / name).read_text("utf-8")) for name in lock.LOCKS
+    )
     assert {"torch", "triton"} <= set(torch) and all(map(lock.TORCH.match, torch))
     assert not any(map(lock.TORCH.match, {**usual, **extras}))
     assert {"numba", "jax"} <= set(extras) and not {"numba", "jax"} & set(usual)
+    assert {"jupyterlab", "jupyter-server", "cffi"} <= set(lab)
+    assert not set(lab) & (set(usual) | set(torch) | set(extras))

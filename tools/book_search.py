@@ -25,7 +25,7 @@ from bayesloss_book.ledger.claims import ledger
 
 # Parts of a section that are found as something of their own, or not at all.
 APART = (addnodes.desc, nodes.literal_block, nodes.raw, nodes.comment, nodes.title)
-NOTES = {"made-box", "made-page"}  # how a figure was made
+NOTES = {"made-box", "made-page", "chapter-box"}  # how a figure was made; what a chapter needs
 
 LIBRARY = "pdoc/templates/resources/elasticlunr.min.js"
 

@@ -335,7 +335,7 @@ def _values(begin: str, values: Mapping[str, str]) -> list[nodes.Node | str]:
 def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:
     """Put a script beside each notebook that can be downloaded, which saves it from a disk too."""
     if not exception:
-        for path in Path(app.outdir).glob("_downloads/*/*.ipynb"):
+        for path in Path(app.outdir).glob("**/*.ipynb"):
             packed = base64.b64encode(gzip.compress(path.read_bytes(), mtime=0)).decode()
             script = f"saveNotebook({json.dumps(path.name)}, '{packed}');\n"
             path.with_name(f"{path.name}.js").write_text(script, "utf-8")

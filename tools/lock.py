@@ -3,11 +3,12 @@
     make lock
 
 reads the pins of the present locks, resolves what `pyproject.toml` asks for at these versions and
-on every system, and writes three files that pip takes with `--require-hashes --no-deps`:
+on every system, and writes four files that pip takes with `--require-hashes --no-deps`:
 
     requirements.lock          what `make` installs
     requirements-torch.lock    what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
     requirements-extras.lock   what the extras `chains` and `calibrators` need besides
+    requirements-lab.lock      what the extra `lab` needs besides: JupyterLab, for `make lab`
 
 To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
 on an index of its own: their sums stand beside those of PyPI's, so pip may take either. Where that
@@ -21,9 +22,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = ("book", "pdf", "test", "cluster")  # of `requirements.lock`
-LOCKS = ("requirements.lock", "requirements-torch.lock", "requirements-extras.lock")
+LOCKS = tuple(f"requirements{kind}.lock" for kind in ("", "-torch", "-extras", "-lab"))
 CPU_LOCK = ROOT / "requirements-torch-cpu.lock"
 TORCH = re.compile(r"^(torch$|nvidia-|cuda-|triton$)")
+PYPY = "== 'pypy'"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYTHON = "3.11.5"  # the first for which all pins have files
 
@@ -49,7 +51,7 @@ def compile_(*arguments: str, asked: str | None = None) -> str:
 
 
 def main() -> None:
-    """Write the four files."""
+    """Write the files."""
     paths = [ROOT / name for name in LOCKS]
     before = "".join(path.read_text("utf-8") for path in paths if path.exists())
     pins = ROOT / "_build" / "pins.txt"
@@ -58,11 +60,15 @@ def main() -> None:
     whole = compile_("--all-extras", "--constraint", str(pins))
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(whole).values()))
     asked = [argument for extra in EXTRAS for argument in ("--extra", extra)]
-    usual = blocks(compile_(*asked, "--constraint", str(pins)))
-    files: tuple[list[str], ...] = ([], [], [])
+    usual, lab = (
+        {name for name, match in blocks(compile_(*asked, *more)).items() if PYPY not in match[0]}
+        for more in (("--constraint", str(pins)), ("--constraint", str(pins), "--extra", "lab"))
+    )
+    files: tuple[list[str], ...] = ([], [], [], [])
     for name, match in blocks(whole).items():
-        if "== 'pypy'" not in match[0]:  # PyTorch is for CPython
-            files[1 if TORCH.match(name) else 0 if name in usual else 2].append(match[0])
+        if PYPY not in match[0]:  # PyTorch is for CPython
+            file = 1 if TORCH.match(name) else 0 if name in usual else 3 if name in lab else 2
+            files[file].append(match[0])
     for path, packages in zip(paths, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")

@@ -33,7 +33,8 @@ TO_READ = ("book/guide/ten_minutes", "book/reference/notation", "book/reference/
 # What it leaves out of a page: what Read hides on a screen, and what is folded.
 EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence"
 # What paper has no use for; a slider's script looks for its button.
-SCREEN = "a.headerlink, button:not(.cell_output button), noscript, details.hide > summary"
+SCREEN = "a.headerlink, button:not(.cell_output button), noscript, details.hide > summary, "
+SCREEN += ".definitions, .chapter-box .notebook"
 
 SCALE, MARGIN = 0.7, round(16 / 25.4 * 96)  # of the print; 16 mm, in CSS pixels
 WIDTH = round((210 / 25.4 * 96 - 2 * MARGIN) / SCALE)  # of A4 between the margins, in CSS pixels

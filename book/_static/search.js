@@ -9,7 +9,7 @@
   const WHOLE = { ep: "expectation propagation", gp: "gaussian process" };
   // What newcomers type: words that say nothing of the place, and others for those of the book.
   const STOP = new Set("a an and can do does for how i in is it my of on our the their to use using what when with your".split(" "));
-  const MEANT = { glossary: "notation", rerun: "run", symbols: "notation", xgboost: "boosting" };
+  const MEANT = { rerun: "run", symbols: "notation", xgboost: "boosting" };
   const KINDS = { section: "section", claim: "claim", api: "package" };
 
   const field = document.querySelector(".bd-search-container form.bd-search input");

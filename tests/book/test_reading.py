@@ -19,14 +19,15 @@ CHAPTERS = [
 ]
 
 # Formulas count as no words: MathJax's characters are none. Nor do the contents of boxes and
-# proofs that are folded, and not the exercises' solutions.
+# proofs that are folded, and not the exercises' solutions. The box under the title is not the
+# chapter's text; test_course.py holds it to its own length.
 MEASURE = """() => {
   const INLINE = "a:not(.chip), em, strong, code, span:not(.math)";
   const article = document.querySelector(".bd-article");
   const shown = (e) => e.checkVisibility() && !e.closest("#evidence");
   const words = [...article.querySelectorAll(
     ":is(p, li, figcaption, h1, h2, h3, dt, dd, .output pre)")]
-    .filter((e) => shown(e) && !e.closest("mjx-container, .made"))
+    .filter((e) => shown(e) && !e.closest("mjx-container, .made, .chapter-box"))
     .flatMap((e) => [...e.childNodes]
       .filter((n) => n.nodeType === 3 || n.matches?.(INLINE))
       .map((n) => n.textContent))

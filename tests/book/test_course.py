@@ -1,0 +1,215 @@
+"""What stands around the chapters: student notebooks, boxes, the glossary, the map of ideas."""
+
+import ast
+import builtins
+import functools
+import re
+
+import chapters
+import nbformat
+import notebooks
+import pytest
+import student_notebooks
+from bs4 import BeautifulSoup
+from nbclient import NotebookClient
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+HTML = notebooks.ROOT / "_build" / "html"
+CHAPTERS = [p for p in notebooks.pages() if p.partition("/")[0] in student_notebooks.PARTS]
+QUICK = ("learning/proper_losses", "calibrating/decision_theory", "beyond/together")
+
+
+def student(page):
+    return nbformat.read(HTML / f"notebooks/{page}_student.ipynb", as_version=4)
+
+
+def sources(notebook, kind):
+    return [cell.source for cell in notebook.cells if cell.cell_type == kind]
+
+
+@functools.cache
+def built(page):
+    return BeautifulSoup((HTML / f"book/{page}.html").read_text("utf-8"), "html.parser")
+
+
+# ---------------------------------------------------------------------------- student notebooks
+
+
+def code_problems(cells) -> list[str]:
+    """Say what in a student notebook's code is of the ledger, late, unbound or too long."""
+    known, imported, found = set(dir(builtins)) | {"display"}, set(), []
+    for place, source in enumerate(cells):
+        found += [f"{len(line)} letters: {line}" for line in source.splitlines() if len(line) > 130]
+        for statement in ast.parse(source).body:
+            said = ast.unparse(statement)
+            if re.search(
+                r"\b(check_(formula|statement|numbers|setting)|glue|prose)\(|\.ledger\b", said
+            ):
+                found.append(f"of the ledger: {said[:80]}")
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                imported |= {name.asname or name.name.partition(".")[0] for name in statement.names}
+                known |= imported
+                found += [f"imported late: {said}"] * bool(place)
+                continue
+            read, bound = student_notebooks._flow(statement)
+            found += [f"nothing binds {name}" for name in sorted(read - known)]
+            found += [f"hides what is imported: {name}" for name in sorted(bound & imported)]
+            known |= bound
+    return found
+
+
+def text_problems(text: str) -> list[str]:
+    """Return what of MyST is left in Markdown."""
+    return re.findall(r"\{[a-z:]+\}`|^ *(?:```|:::)\{.*|\$\$ \([\w-]+\)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", CHAPTERS)
+def test_a_student_notebook_has_what_its_cells_need_and_no_checks(page):
+    notebook = student(page)
+    nbformat.validate(notebook)
+    assert not code_problems(sources(notebook, "code"))
+    assert not [each for text in sources(notebook, "markdown") for each in text_problems(text)]
+    assert "## Evidence" not in "\n".join(sources(notebook, "markdown"))
+
+
+def test_sections_say_what_may_be_changed():
+    cells = [c for page in CHAPTERS for c in sources(student(page), "code") if "Change this" in c]
+    assert len(cells) > 60
+    assert not [cell for cell in cells if not re.search(r"^# \w+(, \w+)* = ", cell, re.MULTILINE)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[] if page in QUICK else pytest.mark.slow) for page in CHAPTERS],
+)
+def test_a_student_notebook_runs_in_an_empty_folder(page, tmp_path):
+    notebook = student(page)
+    given = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, resources=given, **notebooks.KERNEL).execute()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["x = y"], "nothing binds y"),
+        (["x = 1", "import math"], "imported late: import math"),
+        (["import rows", "rows = 1"], "hides what is imported: rows"),
+        (["glue('n', 1)"], "of the ledger"),
+        (["from bayesloss_book.ledger.claims import ledger"], "of the ledger"),
+        (["x = '" + "a" * 200 + "'"], "206 letters"),
+    ],
+)
+def test_guard_sees_bad_code(cells, said):
+    assert any(said in problem for problem in code_problems(cells))
+    assert not code_problems(["import math\n\nx = math.pi", "f = lambda z: z + x\nf(x)"])
+
+
+def test_guard_sees_what_is_left_of_myst():
+    assert text_problems("{doc}`isgp`") and text_problems("$$ (eq-a)")
+    assert text_problems("```{dropdown} A") and not text_problems("a $b$ `c`\n```python\nd\n```")
+
+
+def test_code_keeps_what_is_shown_and_what_it_needs():
+    hidden = {"tags": ["hide-input"]}
+    cells = [
+        new_markdown_cell("# A"),
+        new_code_cell(
+            "from bayesloss_book.ledger.checks import within\nimport math", metadata=hidden
+        ),
+        new_code_cell("x = 1  # needed\ny = within(x, 1, 0)\nz = y", metadata=hidden),
+        new_code_cell("rows = []\nrows.append(x)\nunused = 2\nprint(rows)", metadata=hidden),
+        new_code_cell("seen = x + 1"),
+    ]
+    codes, imports = student_notebooks.code_of(cells)
+    assert codes[2:] == [
+        "x = 1  # needed",
+        "rows = []\nrows.append(x)\nprint(rows)",
+        "seen = x + 1",
+    ]
+    assert imports == "import math"
+
+
+def test_changes_reach_what_depends_on_them():
+    reach = {"n": {"n"}, "seed": {"seed"}}
+    assert student_notebooks.depends("x = f(n)\ny = 2", reach) == {"n"}
+    assert student_notebooks.depends("print(y)", reach) == set()
+    assert student_notebooks.depends("z = []\nz.append(x)\nprint(z, seed)", reach) == {"n", "seed"}
+
+
+# --------------------------------------------------------------------- boxes, glossary, and map
+
+
+@pytest.mark.parametrize("page", [page for page in CHAPTERS if page != "guide/ten_minutes"])
+def test_a_chapter_begins_with_its_box(page):
+    (box,) = built(page).select(".chapter-box")
+    assert box.find_previous_sibling().name == "h1"
+    said = box.get_text(" ", strip=True)
+    assert re.search(r"You need .+ You will be able to .+ About \d+0?5? minutes\. Notebook$", said)
+    assert len(said.split()) <= 70
+    link = box.select_one("a.notebook")["href"]
+    assert ((HTML / "book" / page).parent / link).resolve().is_file()
+
+
+def test_boxes_name_chapters_that_come_before_them():
+    order = notebooks.toc_files()
+    assert set(chapters.chapters()) == set(CHAPTERS) - {"guide/ten_minutes"}
+    for page, told in chapters.chapters().items():
+        for before in told.get("after", []):
+            assert order.index(f"book/{before}.ipynb") < order.index(f"book/{page}.ipynb") or (
+                page.startswith("learning/auto_mpg")
+            )
+
+
+def test_the_glossary_has_its_terms_in_order_each_with_a_chapter():
+    terms = list(chapters.glossary())
+    assert 40 <= len(terms) <= 60 and terms == sorted(terms, key=str.lower)
+    entries = built("reference/glossary").select("dl.glossary > dd")
+    assert len(entries) == len(terms)
+    assert all(entry.select("a.reference.internal") for entry in entries)
+    assert not [m for m in chapters.glossary().values() if re.search(r"[${}`]", m)]
+
+
+@pytest.mark.parametrize("page", chapters.chapters())
+def test_a_term_is_marked_once_and_its_meaning_is_on_the_page(page):
+    words = built(page).select(".bd-article a > .std-term")
+    places = [word.parent["href"].partition("#term-")[2].lower() for word in words]
+    assert places and len(set(places)) == len(places)
+    assert all(built(page).find(id=f"about-{place}") for place in places)
+    assert not built(page).select(":is(h1, h2, h3, pre, #evidence) .std-term")
+
+
+def test_every_idea_of_the_map_leads_to_a_chapter():
+    for page in ("index", "course/plan"):
+        ideas = built(page).select(".idea-map li")
+        assert len(ideas) == 6 and all(idea.select("a[href]") for idea in ideas)
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A chapter in a browser with the network cut."""
+    tab = browser.new_page(offline=True)
+    tab.goto((HTML / "book/learning/toy_regression.html").as_uri())
+    yield tab
+    tab.close()
+
+
+def test_a_term_shows_its_meaning_on_hover_and_focus_and_escape_closes_it(tab):
+    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
+    assert not tip.is_visible()
+    for show in (term.hover, term.focus):
+        show()
+        assert tip.is_visible() and tip.inner_text().startswith("posterior: ")
+        tab.keyboard.press("Escape")
+        assert not tip.is_visible()
+    told = tab.locator(f"#{term.get_attribute('aria-describedby')}")
+    assert told.text_content().startswith("posterior: ")
+
+
+def test_the_button_saves_the_notebook_from_a_disk(tab, tmp_path):
+    with tab.expect_download() as saving:
+        tab.locator("a.notebook").click()
+    saving.value.save_as(tmp_path / "a.ipynb")
+    there = HTML / "notebooks/learning/toy_regression_student.ipynb"
+    assert (tmp_path / "a.ipynb").read_bytes() == there.read_bytes()
+    assert saving.value.suggested_filename == there.name

@@ -1,0 +1,152 @@
+"""Sphinx extension: what stands around a chapter's text and is written in one place.
+
+Under its title a box says what a reader needs, will be able to do, and how long it takes, from
+``book/course/chapters.yml`` and the words that Read shows, and offers the student notebook. In the
+text, a term of ``book/reference/glossary.md`` is a link where it comes first, and its definition
+travels with the page: ``glossary.js`` shows it on hover and on focus.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+PACE = 120  # words a minute, formulas among them
+APART = (
+    nodes.title,
+    nodes.literal,
+    nodes.reference,
+    addnodes.pending_xref,
+    nodes.raw,
+    nodes.strong,
+)
+# Words of the glossary in another sense.
+ELSE = re.compile(
+    r"in the evidence|evidence (below|proves|has|explains)|link of 1 GB|double precision", re.I
+)
+ENTRY = re.compile(r"^(\w.*)\n {4}(.+)", re.MULTILINE)
+
+
+@functools.cache
+def chapters() -> dict[str, dict[str, Any]]:
+    """What the boxes say, by page."""
+    return yaml.safe_load((BOOK / "course" / "chapters.yml").read_text("utf-8"))
+
+
+@functools.cache
+def glossary() -> dict[str, str]:
+    """The terms, with the first paragraph of what is said of each."""
+    text = (BOOK / "reference" / "glossary.md").read_text("utf-8")
+    return dict(ENTRY.findall(text.partition("{glossary}\n")[2]))
+
+
+@functools.cache
+def _terms() -> tuple[re.Pattern[str], dict[str, str]]:
+    """What finds a term or its plural in a text; and the terms by their lower case."""
+    longest = sorted(glossary(), key=len, reverse=True)
+    found = "|".join(map(re.escape, longest)).replace(r"\ ", r"\s+").replace("'", "['’]")
+    return re.compile(rf"(?<![\w-])({found})(?:s|es)?(?![\w-])", re.I), {
+        t.lower(): t for t in longest
+    }
+
+
+def minutes(doctree: nodes.document) -> int:
+    """How long text and open code take to read, in steps of five minutes."""
+    said = [part.astext() for part in doctree.findall(nodes.paragraph) if not _hidden(part)]
+    for cell in doctree.findall(nodes.container):
+        folded = any(name.startswith(("tag_hide", "tag_remove")) for name in cell["classes"])
+        if cell.get("nb_element") == "cell_code" and not folded and not _hidden(cell.parent):
+            said += [block.astext() for block in cell.findall(nodes.literal_block)]
+    return max(5, 5 * round(sum(len(text.split()) for text in said) / PACE / 5))
+
+
+def _hidden(node: nodes.Node | None) -> bool:
+    """Tell whether a node is folded in Read: evidence, solutions, how things were made."""
+    while node is not None:
+        if isinstance(node, nodes.Element):
+            folded = {"sd-dropdown", "cell", "made-box", "made-page"} & set(node["classes"])
+            if folded or "evidence" in node["ids"]:
+                return True
+        node = node.parent
+    return False
+
+
+def add(app: Sphinx, doctree: nodes.document) -> None:
+    """Put the box under the title, and the terms into the text."""
+    docname = app.env.docname
+    told = chapters().get(docname.removeprefix("book/"))
+    title = doctree.next_node(nodes.title)
+    if told and title:
+        box = _box(docname, told, minutes(doctree))
+        _link_terms(doctree)
+        title.parent.insert(title.parent.index(title) + 1, box)
+
+
+def _box(docname: str, told: dict[str, Any], time: int) -> nodes.container:
+    needs = [nodes.strong("", "You need"), nodes.Text(f" {told['needs']}.")]
+    for at, page in enumerate(told.get("after", [])):
+        before = [nodes.Text("; ")] if at else [nodes.Text(" "), nodes.strong("", "Read first")]
+        needs += [*before, nodes.Text("" if at else " "), _reference("doc", f"/book/{page}", page)]
+    able = [nodes.strong("", "You will be able to"), nodes.Text(f" {told['able']}.")]
+    student = f"notebooks/{docname.removeprefix('book/')}_student.ipynb"
+    there = posixpath.relpath(student, posixpath.dirname(docname))
+    button = (
+        f'<a class="download notebook" href="{there}" download '
+        'title="The code of this chapter, to run and to change">Notebook</a>'
+    )
+    last = [nodes.Text(f"About {time} minutes. "), nodes.raw("", button, format="html")]
+    lines = [nodes.paragraph("", "", *parts) for parts in (needs, able, last)]
+    return nodes.container("", *lines, classes=["chapter-box"])
+
+
+def _reference(kind: str, target: str, words: str) -> nodes.Element:
+    """What Sphinx turns into a link: to a page, under its title, or to a term."""
+    given = {"refdomain": "std", "reftype": kind, "reftarget": target, "refwarn": True}
+    link = addnodes.pending_xref("", refexplicit=kind == "term", **given)
+    link += nodes.inline("", words, classes=[f"std-{kind}"])
+    return link
+
+
+def _link_terms(doctree: nodes.document) -> None:
+    """Make the first place of each term a link, and carry the definitions."""
+    pattern, terms = _terms()
+    used = dict[str, str]()
+    for text in list(doctree.findall(nodes.Text)):
+        above: nodes.Node | None = text.parent
+        while above is not None and not isinstance(above, (nodes.paragraph, *APART)):
+            above = above.parent
+        if not isinstance(above, nodes.paragraph) or _hidden(above):
+            continue
+        parts, end = list[nodes.Node](), 0
+        others = [match.span() for match in ELSE.finditer(text)]
+        for match in pattern.finditer(text):
+            term = terms[re.sub(r"\s+", " ", match[1].lower().replace("’", "'"))]
+            if term in used or any(a <= match.start() < b for a, b in others):
+                continue
+            used[term] = glossary()[term]
+            parts += [nodes.Text(text[end : match.start()]), _reference("term", term, match[0])]
+            end = match.end()
+        if parts:
+            text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+    said = "".join(
+        f'<p id="about-{nodes.make_id(term)}"><strong>{html.escape(term)}</strong>: '
+        f"{html.escape(meaning)}</p>"
+        for term, meaning in used.items()
+    )
+    doctree += nodes.raw("", f'<div class="definitions" hidden>{said}</div>', format="html")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Work when a page is read, after `how_made`."""
+    app.connect("doctree-read", add, priority=450)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

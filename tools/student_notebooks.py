@@ -1,0 +1,254 @@
+"""Sphinx extension: of each chapter a notebook to work with, notebooks/PART/NAME_student.ipynb.
+
+It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
+check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
+stored results are found from any folder, and a section ends with the parameters that it depends on.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+from how_made import PLUMBING, _changed, _flow
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+from bayesloss_book.ledger.claims import ledger, numbers_in
+
+PARTS = ("learning", "calibrating", "beyond", "guide")
+TIDY = ("check -q --fix --select I,F401,F821", "format -q")  # for ruff, in this order
+
+ABOUT = """*The chapter "{title}" of the book `bayesloss`, as a notebook to work with. It needs the
+book's environment: `make lab` in a clone opens JupyterLab in it. Numbers in the text are those of
+the parameters that stand here.*"""
+FIND = """import sys
+from pathlib import Path
+
+# A clone that is not installed is found when this notebook lies in it.
+above = [up / "src" for up in (Path.cwd(), *Path.cwd().parents)]
+sys.path += [str(src) for src in above if (src / "bayesloss_book").is_dir()]
+
+import bayesloss_book
+{imports}
+
+CLONE = Path(bayesloss_book.__file__).parents[2]
+"""
+CHANGE = """# Change this: take out a "#", choose another value, run this cell, then those from
+# below the parameters to here again.
+"""
+FOUND = {
+    r'"\.\./\.\./data/results"': 'CLONE / "data/results"',
+    r'^book = "[.]+"': 'book = CLONE / "book"',
+}
+
+ROLE = re.compile(r"\{([a-z:]+)\}`(?:([^`<]+?)\s*<([^`<>]+)>|([^`]+))`")
+FENCE = re.compile(r"^( *)(`{3,}|:{3,})\{([\w:-]+)\} *(.*)$", re.MULTILINE)
+OPTIONS = re.compile(r"\A\n(?:(?: *:[\w-]+:[^\n]*\n)+| *---\n.*?\n *---\n)", re.DOTALL)
+HEADING = re.compile(r"^(?=## )", re.MULTILINE)
+
+logger = logging.getLogger(__name__)
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """A cell's tags."""
+    return cell.metadata.get("tags", [])
+
+
+def pieces(source: str) -> Iterator[tuple[ast.stmt, str]]:
+    """Each statement with its text, which begins after the one before."""
+    lines, start = source.splitlines(), 0
+    for statement in ast.parse(source).body:
+        end = statement.end_lineno or start
+        yield statement, "\n".join(lines[start:end])
+        start = end
+
+
+def shows(statement: ast.stmt) -> bool:
+    """Tell whether a statement does more than to bind names."""
+    calls = (ast.unparse(n.func) for n in ast.walk(statement) if isinstance(n, ast.Call))
+    showing = (re.match(r"print|display|plt\.|(\w+\.)*draw_", call) for call in calls)
+    return isinstance(statement, ast.Expr) or any(showing)
+
+
+def code_of(cells: list[NotebookNode]) -> tuple[list[str], str]:
+    """The code of each cell without the ledger and what only it needs; and all imports."""
+    judges, imports, rows = {"glue"}, list[str](), list[list[tuple[ast.stmt, str]]]()
+    for cell in cells:
+        rows.append([])
+        for statement, text in pieces(cell.source) if cell.cell_type == "code" else ():
+            read, bound = _flow(statement)
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                if "bayesloss_book.ledger" in ast.unparse(statement):
+                    judges |= {name.asname or name.name for name in statement.names}
+                else:
+                    imports.append(ast.unparse(statement))
+            elif judges & read or (isinstance(statement, ast.If) and "scale" in read):
+                judges |= bound
+            else:
+                judges -= bound
+                rows[-1].append((statement, text))
+    needed, codes = set[str](), list[str]()
+    for cell, row in zip(reversed(cells), reversed(rows), strict=True):
+        open_ = not any(tag.startswith(("hide", "remove", "param")) for tag in tags(cell))
+        kept = list[str]()
+        for statement, text in reversed(row):
+            read, bound = _flow(statement)
+            if open_ or shows(statement) or needed & (bound | _changed(statement)):
+                kept.insert(0, text)
+                needed -= bound if isinstance(statement, ast.Assign | ast.FunctionDef) else set()
+                needed |= read
+        codes.insert(0, "\n".join(kept).strip("\n"))
+    return codes, "\n".join(dict.fromkeys(imports))
+
+
+def depends(code: str, reach: dict[str, set[str]]) -> set[str]:
+    """The parameters that code depends on; ``reach`` has those of each name, and learns."""
+    found = set[str]()
+    for statement, _ in pieces(code):
+        read, bound = _flow(statement)
+        used = set[str]().union(*(reach.get(name, set()) for name in read))
+        found |= used
+        reach |= {name: used for name in bound}
+        reach |= {name: used | reach.get(name, set()) for name in _changed(statement) - bound}
+    return found
+
+
+class Plain:
+    """Turns the MyST of one page into Markdown, with numbers and names where it had roles."""
+
+    def __init__(self, app: Sphinx, docname: str) -> None:
+        self.env, self.docname = app.env, docname
+        self.values = numbers_in(Path(app.env.doc2path(docname)))
+        self.macros = app.config.mathjax3_config["tex"]["macros"]
+        self.numbers = {
+            anchor.removeprefix("equation-"): (kind.capitalize(), ".".join(map(str, number)))
+            for kinds in app.env.toc_fignumbers.values()
+            for kind, anchors in kinds.items()
+            for anchor, number in anchors.items()
+        }
+        cited = app.env.get_domain("cite").citations  # type: ignore[attr-defined]
+        names = {c.key: c.entry.persons["author"][0].last_names[0] for c in cited}
+        self.works = {c.key: f"{names[c.key]}, {c.entry.fields['year']}" for c in cited}
+
+    def __call__(self, text: str) -> str:
+        """The text without directives, roles, labels and the book's own macros."""
+        opening = FENCE.search(text)
+        if opening is None:
+            return self._inline(text)
+        indent, fence, name, title = opening.groups()
+        rest = text[opening.end() :]
+        inside, _, after = re.split(rf"^( *){fence} *$", rest, maxsplit=1, flags=re.MULTILINE)
+        label = re.search(r":label: (\S+)", inside)
+        if name.startswith("prf:"):
+            number = self.numbers[label[1]][1] if label else ""
+            title = f"{name[4:].capitalize()} {number}" + f": {title}" * bool(title)
+        begin, end = f"{indent}**{title}.**\n", ""
+        if name == "dropdown":
+            begin, end = f"{indent}<details><summary>{title}</summary>\n", f"\n\n{indent}</details>"
+        inside = self(OPTIONS.sub("\n", inside)).rstrip()
+        return self._inline(text[: opening.start()] + begin) + inside + end + self(after)
+
+    def _inline(self, text: str) -> str:
+        text = re.sub(r"\[([^\]]+)\]\([\w-]+\)", r"\1", ROLE.sub(self._role, text))
+        tag = lambda match: rf"\tag{{{self.numbers[match[1]][1]}}} $$"  # noqa: E731
+        text = re.sub(r"\$\$ *\(([\w-]+)\)", tag, text)
+        for name, body in self.macros.items():
+            plain = body if isinstance(body, str) else r"\boldsymbol"
+            text = re.sub(rf"\\{name}(?![A-Za-z])", plain.replace("\\", r"\\"), text)
+        return text
+
+    def _role(self, match: re.Match[str]) -> str:
+        kind, words, *targets = match.groups()
+        target = next(filter(None, targets))
+        match kind:
+            case "glue:text":
+                return str(self.values[target])
+            case "claim":
+                paper = f"{ledger()[target].paper} " if words[0] == "(" else ""
+                return f"[{paper}{words}: {ledger()[target].verdict}]"
+            case "doc":
+                page = posixpath.normpath(posixpath.join(posixpath.dirname(self.docname), target))
+                return words or f"*{self.env.titles[page].astext()}*"
+            case "cite" | "cite:t":
+                return f"({'; '.join(self.works[key.strip()] for key in target.split(','))})"
+            case "eq":
+                return f"({self.numbers[target][1]})"
+            case "numref" | "prf:ref":
+                return words or " ".join(self.numbers[target])
+        return words or f"`{target.removeprefix('~').rpartition('.')[2]}`"
+
+
+def student(app: Sphinx, docname: str) -> NotebookNode:
+    """The student notebook of a page."""
+    cells = nbformat.read(app.env.doc2path(docname), as_version=4).cells
+    for place, cell in enumerate(cells):
+        before, evidence, _ = f"\n{cell.source}".partition("\n## Evidence")
+        if evidence:
+            cell.source, cells = before, cells[: place + 1]
+    plain, (codes, imports) = Plain(app, docname), code_of(cells)
+    lines, reach, changes = dict[str, str](), dict[str, set[str]](), set[str]()
+    made = [new_markdown_cell(ABOUT.format(title=app.env.titles[docname].astext()))]
+    made.append(new_code_cell(FIND.format(imports=imports)))
+
+    def end_section() -> None:
+        if changes:
+            given = dict.fromkeys(f"# {line}" for name, line in lines.items() if name in changes)
+            made.append(new_code_cell(CHANGE + "\n".join(given)))
+        changes.clear()
+
+    for cell, code in zip(cells, codes, strict=True):
+        for part in HEADING.split(cell.source) if cell.cell_type == "markdown" else ():
+            if part.startswith("## "):
+                end_section()
+            made.append(new_markdown_cell(plain(part).strip()))
+        if not code:
+            continue
+        for pattern, found in FOUND.items():
+            code = re.sub(pattern, found, code, flags=re.MULTILINE)
+        given = [tag for tag in tags(cell) if tag == "parameters"]
+        made.append(new_code_cell(code, metadata={"tags": given} if given else {}))
+        for statement, text in pieces(code) if given else ():
+            lines |= dict.fromkeys(_flow(statement)[1] - PLUMBING, text.strip())
+        lines = {name: line for name, line in lines.items() if "\n" not in line}
+        reach |= {name: {name} for name in lines if given}
+        changes |= set() if given else depends(code, reach)
+        if caption := cell.metadata.get("mystnb", {}).get("figure", {}).get("caption"):
+            made.append(new_markdown_cell(f"*{plain(caption).strip()}*"))
+    end_section()
+    made = [cell for cell in made if cell.source]
+    for number, cell in enumerate(made):
+        cell.id = f"cell-{number}"
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    return new_notebook(cells=made, metadata={"kernelspec": kernel})
+
+
+def write(app: Sphinx, exception: Exception | None) -> None:
+    """Write the notebooks beside the book; ruff tidies them, and finds names that nothing binds."""
+    if exception or app.builder.format != "html":
+        return
+    folder = Path(app.outdir) / "notebooks"
+    for docname in app.env.found_docs:
+        part, _, name = docname.removeprefix("book/").partition("/")
+        if part in PARTS and str(app.env.doc2path(docname)).endswith(".ipynb"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+            nbformat.write(student(app, docname), folder / part / f"{name}_student.ipynb")
+    for command in TIDY:
+        ruff = [sys.executable, "-m", "ruff", *command.split(), "--isolated", str(folder)]
+        done = subprocess.run(ruff, capture_output=True, text=True)
+        if done.returncode:
+            logger.warning("a student notebook is not sound: %s", done.stdout + done.stderr)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Work when the pages are written, before `how_made` packs what can be downloaded."""
+    app.connect("build-finished", write, priority=400)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
