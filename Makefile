@@ -33,8 +33,10 @@ BOOK_FILES := _config.yml _toc.yml \
     $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
     tools/book_search.py tools/claim_chips.py tools/how_made.py tools/judging_calls.py $(wildcard data/results/*.json)
 
-# MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
-UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
+# MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; and what only a debugger of the
+# theme reads, 3 MB.
+UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js) \
+    scripts/*.map styles/*.map
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -151,5 +153,5 @@ mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit
 $(BUILT): $(INSTALLED) $(BOOK_FILES)
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
-	cd _build/html/_static/mathjax && rm -f $(UNUSED_MATHJAX)
+	cd _build/html/_static && rm -f $(UNUSED)
 	@touch $@
