@@ -35,8 +35,10 @@ BOOK_FILES := _config.yml _toc.yml \
     $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
     $(wildcard data/results/*.json)
 
-# MathJax's other ways to begin, 13 MB: pages load tex-chtml.js.
-UNUSED_MATHJAX := mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js
+# MathJax's other ways to begin, 13 MB, as pages load tex-chtml.js; and what only a debugger of the
+# theme reads, 3 MB.
+UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js) \
+    scripts/*.map styles/*.map
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -163,6 +165,5 @@ mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit
 $(BUILT): $(INSTALLED) $(BOOK_FILES)
 	rm -rf _build/html _build/.doctrees _build/.jupyter_cache $@
 	$(BIN)/jupyter-book build . -q -W --keep-going
-	cd _build/html/_static/mathjax && rm -f $(UNUSED_MATHJAX)
-	find _build/html/_static -name '*.map' -delete  # 3 MB for who debugs the theme
+	cd _build/html/_static && rm -f $(UNUSED)
 	@touch $@

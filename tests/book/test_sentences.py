@@ -34,7 +34,7 @@ def formula(found):
 def paragraphs(source):
     """The paragraphs of a page, without code."""
     source = re.sub(r"\A---\n.*?\n---\n", "", source, flags=re.S)
-    source = re.sub(r"^```\{code-cell\}.*?^```$", "", source, flags=re.S | re.M)
+    source = re.sub(r"^```(\{code-cell\}|python).*?^```$", "", source, flags=re.S | re.M)
     source = re.sub(r"\s*\$\$(.*?)\$\$( \(.*?\))?\s*|\$([^$]*)\$", formula, source, flags=re.S)
     source = re.sub(r"\{[a-z:]+\}`([^`<]*?)\s*(<[^`]*>)?`", r"\1", source)
     source = re.sub(r"^(\(.*?\)=|#.*)$", "", source, flags=re.M)
