@@ -172,7 +172,7 @@ def test_evidence_chooses_the_likelihoods_own_hyper_parameter(kind):
 def test_without_a_bound_the_objective_must_be_laplaces():
     x, y, _ = counts(20)
     prior = GP(TrigonometricKernel(a=3.0, c=0.5, n_basis=4))
-    with pytest.raises(ValueError, match='no bound is known for .*Poisson.* objective="laplace"'):
+    with pytest.raises(ValueError, match='objective="laplace": no bound is known for .*Poisson'):
         maximise_evidence(prior, Poisson(), x, y)
     message = r"expected bounds for some of \['a', 'b', 'gamma', 'mu', 'shape'\], got \['alpha'\]"
     with pytest.raises(ValueError, match=message):

@@ -96,7 +96,7 @@ def _interpolated(
 
 def _spread(
     triangles: dict, smooth: Tensor, low: float, high: float, x: Data, y: Data, weight: Data
-) -> tuple[Data, Data, Data]:
+) -> tuple[Float[Tensor, " rough"], ...]:
     """Fold data into their cells' triangles; return those of cells where this is inexact."""
     position = (x - low) * (len(smooth) / (high - low))
     cell = position.to(torch.int64).clamp_(0, len(smooth) - 1)
