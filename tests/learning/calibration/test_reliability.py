@@ -57,6 +57,15 @@ def test_a_calibrated_classifier_has_an_error_near_zero():
     assert few.high > 0.06  # a hundred cases cannot tell
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_probability_of_zero_costs_without_end():
+    y, p = cases(n=300)
+    found = reliability(y, np.where(p < 0.1, 0.0, p))
+    lost = found.calibration_log_loss
+    assert lost.mean == lost.low == lost.high == np.inf
+    assert found.calibration_error.high < 1
+
+
 @pytest.mark.parametrize("by_score", [False, True])
 def test_many_cases_are_thinned_without_a_difference(by_score):
     """To 4,096, evenly in mass: where weights go with the predictions, too."""

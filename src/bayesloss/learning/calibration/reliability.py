@@ -124,7 +124,8 @@ def reliability(
 
     def credible(values: Array, power: float = 1) -> Credible:
         means = (values @ weight / weight.sum()) ** power
-        low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+        ends = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(means, ends) if means.max() < np.inf else (means.min(), means.max())
         return Credible(float(means.mean()), float(low), float(high))
 
     square = (r - p) ** 2
