@@ -17,7 +17,7 @@ SHAPED: list[str] = [
     "bayesloss.learning.inference.binning",
     "bayesloss.learning.inference.log_joint",
     "bayesloss.learning.inference.newton",
-    "bayesloss.learning.weights.lbfgs",
+    "bayesloss.lbfgs",
 ]
 install_import_hook(SHAPED, "shaped.checked")
 
