@@ -191,7 +191,7 @@ def draw_searches(ends: pd.DataFrame, floor: float = -200.0) -> Figure:
     rows = [f"{names[objective]},\nfrom a = {start:g}" for objective, start in ends.index]
     axis.set_yticks(range(len(ends))[::-1], rows)
     axis.set(xlabel="nats at the end of the search", ylim=(-0.6, len(ends) - 0.2))
-    axis.legend(loc="lower left")
+    axis.legend(loc="upper left")
     return figure
 
 
