@@ -94,7 +94,7 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
         if float(held_out.mean()) >= math.log(0.5) + _TOLD:
             return
         given = not isinstance(self.length_scale, str) or self.amplitude is not None
-        hint = "Leave out length_scale and amplitude, and the evidence chooses"
+        hint = "Is the length scale too short? Leave it and amplitude out: the evidence chooses"
         warn_caller(
             "the fit tells nothing: held out, the training labels are no more probable than by the "
             f"toss of a coin. {hint if given else 'No kernel explains them better than chance'}"
