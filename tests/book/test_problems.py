@@ -6,6 +6,7 @@ ones, and that it fails them as long as nothing is filled in.
 
 import ast
 import re
+import sys
 
 import notebooks
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import bayesloss
 
 PAGES = [page for page in notebooks.pages() if page.startswith("course/problems_")]
-LIBRARIES = {"numpy", "scipy", "sklearn", "matplotlib", "torch"}
+LIBRARIES = {"numpy", "scipy", "sklearn", "matplotlib", "torch"} | sys.stdlib_module_names
 MARKS = re.compile(r"^## \d\. .+\n\n\*(?P<kind>.+), (?P<marks>\d) marks?\.\*", re.MULTILINE)
 
 
