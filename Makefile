@@ -87,7 +87,7 @@ test-rounding: $(INSTALLED) ## printed numbers that another processor might turn
 	$(BIN)/python tools/rounding.py $(PAGE)
 
 test-seeds: $(INSTALLED) ## each page that has a seed, with others: which verdicts stay? (PAGE=... SEEDS="1 2")
-	$(BIN)/python tools/seeds.py $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))
+	$(BIN)/python -m bayesloss_book.ledger.seeds $(PAGE) $(if $(SEEDS),--seeds $(SEEDS))
 
 notebooks: $(INSTALLED) ## execute the .md sources into the .ipynb that the book shows (PAGE=... for one)
 	$(BIN)/python tools/notebooks.py make $(PAGE)

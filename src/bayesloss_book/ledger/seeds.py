@@ -1,0 +1,135 @@
+"""Execute each page that has a `seed` with other seeds, and count the verdicts that move.
+
+    python -m bayesloss_book.ledger.seeds [PAGE ...] [--seeds 1 2 3]
+
+Numbers may move with the seed; a verdict that does is a finding, and a page must reach its end. The
+counts are stored as they are made, for the scorecard; rows of a page whose code has changed since
+are made anew. The executed pages are kept in _build/seeds.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pandas as pd
+import papermill
+from nbclient.exceptions import DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+
+from bayesloss_book.ledger.claims import findings_in, ledger
+from bayesloss_book.ledger.falsify import digest
+from bayesloss_book.stores import tables
+from bayesloss_book.stores.results import crossed, load_results, run_cells
+
+ROOT = Path(__file__).resolve().parents[3]
+STORE = "verdicts_by_seed"
+ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def own_seeds(book: Path) -> dict[str, int]:
+    """The seed of each page that has one, by the page's name."""
+    found = {
+        str(path.relative_to(book).with_suffix("")): re.search(
+            r"^seed = (\d+)", path.read_text("utf-8"), re.MULTILINE
+        )
+        for path in sorted(book.rglob("*.md"))
+    }
+    return {page: int(seed[1]) for page, seed in found.items() if seed}
+
+
+def code_of(page: str, book: Path) -> int:
+    """A number that changes with the code of a page's cells, and not with their layout."""
+    cells = nbformat.read(book / f"{page}.ipynb", as_version=4).cells
+    each = [digest(cell.source) for cell in cells if cell.cell_type == "code"]
+    return int(hashlib.sha256(" ".join(each).encode()).hexdigest()[:12], 16)
+
+
+def measure(*, page: str, seed: int, root: Path | None = None) -> dict[str, int]:
+    """Execute a page with a seed, to its end or to where it stops.
+
+    How many verdicts came out, how many of them are not the committed ones, how many sentences are
+    not so, whether the page stopped before its end, and which code it had.
+    """
+    root = root or ROOT
+    book, output = root / "book", root / "_build" / "seeds" / str(seed) / f"{page}.ipynb"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    os.environ.update(ENVIRONMENT)  # of the kernel
+    at: dict[str, Any] = {"kernel_name": "python3", "cwd": str((book / page).parent)}
+    stopped = False
+    try:
+        source = book / f"{page}.ipynb"
+        papermill.execute_notebook(source, output, {"seed": seed}, progress_bar=False, **at)
+    except (PapermillExecutionError, DeadKernelError):
+        stopped = True
+    found = [finding.verdict == ledger()[finding.id].verdict for finding in findings_in(output)]
+    code = code_of(page, book)
+    untrue = len(_untrue(output))
+    counts = {"verdicts": len(found), "moved": found.count(False), "untrue": untrue}
+    return counts | {"stopped": int(stopped), "code": code}
+
+
+def _untrue(notebook: Path) -> list[str]:
+    """The sentences that a page found not to be so."""
+    cells = nbformat.read(notebook, as_version=4).cells
+    text = "".join(part.get("text", "") for cell in cells for part in cell.get("outputs", []))
+    return re.findall(r"LedgerWarning: (the page says.*)", text)
+
+
+def by_page(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row a page: verdicts, seeds tried, and at how many of them something is otherwise."""
+    rows = rows.assign(moved=rows["moved"] > 0, untrue=rows["untrue"] > 0)
+    pages = rows.groupby("page")
+    counts = pages[["moved", "untrue", "stopped"]].sum().astype(int)
+    counts.insert(0, "verdicts", pages["verdicts"].max())
+    counts.insert(1, "seeds", pages.size())
+    return counts.rename(
+        columns={
+            "moved": "a verdict moved",
+            "untrue": "a sentence did not hold",
+            "stopped": "the page stopped",
+        }
+    )
+
+
+def drop_stale(folder: Path, book: Path) -> None:
+    """Take out the stored rows of pages whose code is another by now."""
+    table = folder / f"{STORE}.csv"
+    if table.exists():
+        rows, origin = tables.read(table)
+        code = {page: code_of(page, book) for page in own_seeds(book)}
+        kept = [row for row in rows if row["code"] == code.get(row["page"])]
+        if not kept:
+            table.unlink()
+        elif len(kept) < len(rows):
+            tables.write(table, kept, origin)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what is not stored; the exit status is 1 if a page stopped or a verdict moved."""
+    own = own_seeds(ROOT / "book")
+    parser = argparse.ArgumentParser(description="Pages with other seeds: which verdicts stay?")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 21)))
+    parser.add_argument("--folder", type=Path, default=ROOT / "data" / "results")
+    parser.add_argument("page", nargs="*", choices=[[], *own], help="all if none")
+    chosen = parser.parse_args(arguments)
+    drop_stale(chosen.folder, ROOT / "book")
+    cells = crossed(seed=chosen.seeds, page=chosen.page or list(own))
+    run_cells(measure, cells, chosen.folder, STORE, n_jobs=1)
+    rows = load_results(chosen.folder, STORE)
+    print(by_page(rows).to_string())
+    odd = rows[rows[["moved", "untrue", "stopped"]].any(axis=1)]
+    for row in odd.to_dict("records"):
+        what = {name: row[name] for name in ("moved", "untrue", "stopped")}
+        print(f"{row['page']}, seed {row['seed']}: {json.dumps(what)}")
+    return int(bool(odd[["moved", "stopped"]].to_numpy().any()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

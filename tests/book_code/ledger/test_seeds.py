@@ -1,0 +1,65 @@
+"""Tests of the runs with other seeds: what moves is counted and stored, and a page that stops."""
+
+import nbformat
+import pandas as pd
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from bayesloss_book.ledger import seeds
+from bayesloss_book.ledger.claims import ledger
+from bayesloss_book.stores.results import load_results
+
+CELLS = (
+    "seed = 0",
+    "from bayesloss_book.ledger.checks import check_statement, prose\n"
+    "prose(seed == 0, 'zero')\n"
+    "check_statement('wn-theorem-5', {'zero': (seed == 0, 'seen')})",
+    "1 // (2 - seed)",
+)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A book of one page, in the place of ours."""
+    cells = [new_code_cell(source) for source in CELLS]
+    cells[0].metadata.tags = ["parameters"]
+    notebook = new_notebook(cells=cells)
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "", "language": "python"}
+    (tmp_path / "book").mkdir()
+    nbformat.write(notebook, tmp_path / "book/page.ipynb")
+    (tmp_path / "book/page.md").write_text("seed = 0\n")
+    monkeypatch.setattr(seeds, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_a_page_is_run_to_its_end_or_to_where_it_stops(root):
+    assert ledger()["wn-theorem-5"].verdict != "fails"
+    code = seeds.code_of("page", root / "book")
+    same = {"verdicts": 1, "moved": 0, "untrue": 0, "stopped": 0, "code": code}
+    assert seeds.measure(page="page", seed=0, root=root) == same
+    moved = same | {"moved": 1, "untrue": 1}
+    assert seeds.measure(page="page", seed=1, root=root) == moved
+    assert seeds.measure(page="page", seed=2, root=root) == moved | {"stopped": 1}
+
+
+def test_what_moves_is_counted_by_page():
+    rows = pd.DataFrame(
+        {"page": list("aab"), "verdicts": [3, 3, 1], "moved": [0, 2, 0], "untrue": [1, 1, 0]}
+    ).assign(stopped=[0, 0, 1])
+    counts = seeds.by_page(rows)
+    assert counts.loc["a"].tolist() == [3, 2, 1, 2, 0]
+    assert counts.loc["b"].tolist() == [1, 1, 0, 0, 1]
+
+
+def test_rows_are_stored_and_made_anew_where_the_code_has_changed(root, capsys):
+    folder = root / "results"
+    folder.mkdir()
+    assert seeds.main(["--seeds", "0", "--folder", str(folder)]) == 0
+    assert seeds.main(["--seeds", "0", "2", "--folder", str(folder)]) == 1
+    assert 'page, seed 2: {"moved": 1, "untrue": 1, "stopped": 1}' in capsys.readouterr().out
+    notebook = nbformat.read(root / "book/page.ipynb", as_version=4)
+    notebook.cells[2].source = "1 // 2"
+    nbformat.write(notebook, root / "book/page.ipynb")
+    assert seeds.main(["--seeds", "2", "--folder", str(folder)]) == 1
+    rows = load_results(folder, seeds.STORE)
+    assert rows[["seed", "moved", "stopped"]].to_numpy().tolist() == [[2, 1, 0]]
