@@ -8,8 +8,8 @@ W&N's model with one input: x are the log odds of Platt's sigmoid
 the sigmoid is the prior guess, and the data may bend it; how far and how sharply is averaged over
 by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
 
-Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period on
-either side of the data they go on straight (:mod:`bayesloss.learning.sources.priors`). Beyond three
+Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period from
+the centre they go on straight (:mod:`bayesloss.learning.sources.priors`). Beyond three
 half periods, or ``log(1 + n)`` if that is farther, as n cases tell of log odds up to there, x grows
 only as the logarithm of the distance: no score makes anything certain.
 """
