@@ -182,7 +182,7 @@ class TestAnotherDevice:
         X, y = (part[::2] for part in load_iris(return_X_y=True))
         X = X + np.random.default_rng(0).normal(size=X.shape)
         weight = np.random.default_rng(1).integers(1, 3, len(y)).astype(float)
-        options = {"max_iter": 2, **options}
+        options = {"max_iter": 1, **options}
         here = LinkgisticClassifier(**options).fit(X, y, sample_weight=weight)
         with second_device() as device:
             model = LinkgisticClassifier(device=str(device.device), **options)
