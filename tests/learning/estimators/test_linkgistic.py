@@ -32,7 +32,7 @@ from bayesloss.learning.links.em import fit_links
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
 
-@parametrize_with_checks([LinkgisticClassifier(n_basis=4, max_iter=2, random_state=0)])
+@parametrize_with_checks([LinkgisticClassifier(n_basis=4, max_iter=1, random_state=0)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
