@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -313,6 +314,7 @@ ONLY_PAGES = {
 }
 
 
+@cache
 def imports(path: Path, *, inside: bool) -> set[str]:
     """Return the modules that a file imports: at its top, or also inside its functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))

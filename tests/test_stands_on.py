@@ -2,11 +2,11 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import pytest
 import stands_on
+from forked import Forked
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = """
@@ -45,12 +45,9 @@ def test_that_passes(kernel):
 def test_what_a_failing_test_says(tmp_path):
     shutil.copy(ROOT / "tests/conftest.py", tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS, "utf-8")
-    paths = os.pathsep.join(str(ROOT / name) for name in ("src", "tools"))
-    said = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull,
-         "--rootdir", tmp_path, "--import-mode", "importlib", tmp_path],
-        env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True,
-    ).stdout  # fmt: skip
+    options = ["-p", "no:cacheprovider", "-p", "no:xdist", "-c", os.devnull]
+    options += [f"--rootdir={tmp_path}", "--import-mode=importlib", str(tmp_path)]
+    said = Forked(pytest.main, tmp_path, options).end()[1]
     parts = said.split(" what this test stands on -")[1:]
     helped, refused = (part.partition("\n_")[0].splitlines()[1:] for part in parts)
     lines = {line.partition(":")[0]: line for line in helped}

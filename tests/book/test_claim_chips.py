@@ -1,20 +1,16 @@
 """Chips in the text say the ledger's verdict and lead to the claim's box."""
 
 import notebooks
-from bs4 import BeautifulSoup
+from built_pages import HTML, built
 
 from bayesloss_book.ledger.claims import ledger
-
-HTML = notebooks.ROOT / "_build" / "html"
 
 
 def chips():
     """Yield the page, words and target of each chip in the text of the built book."""
     for page in notebooks.pages():
-        path = HTML / f"book/{page}.html"
-        soup = BeautifulSoup(path.read_text("utf-8"), "html.parser")
-        for chip in soup.select(".bd-article a.chip"):
-            yield path, chip
+        for chip in built(page).select(".bd-article a.chip"):
+            yield HTML / f"book/{page}.html", chip
 
 
 def test_chips_lead_to_boxes_and_say_the_verdict():

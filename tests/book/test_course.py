@@ -2,7 +2,6 @@
 
 import ast
 import builtins
-import functools
 import re
 
 import chapters
@@ -10,11 +9,10 @@ import nbformat
 import notebooks
 import pytest
 import student_notebooks
-from bs4 import BeautifulSoup
+from built_pages import HTML, built
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-HTML = notebooks.ROOT / "_build" / "html"
 CHAPTERS = [p for p in notebooks.pages() if p.partition("/")[0] in student_notebooks.PARTS]
 QUICK = ("learning/proper_losses", "calibrating/decision_theory", "beyond/together")
 
@@ -25,11 +23,6 @@ def student(page):
 
 def sources(notebook, kind):
     return [cell.source for cell in notebook.cells if cell.cell_type == kind]
-
-
-@functools.cache
-def built(page):
-    return BeautifulSoup((HTML / f"book/{page}.html").read_text("utf-8"), "html.parser")
 
 
 # ---------------------------------------------------------------------------- student notebooks

@@ -9,19 +9,18 @@ from unittest.mock import Mock
 import how_made
 import notebooks
 import pytest
-from bs4 import BeautifulSoup
+from built_pages import HTML, built
 from docutils import nodes
 
-HTML = notebooks.ROOT / "_build" / "html"
 STORES = ["auto_mpg", "other"]
 
 
 @functools.cache
-def built(page):
-    """Return a built page, and the outputs of cells in it that want a note."""
-    soup = BeautifulSoup((HTML / f"book/{page}.html").read_text("utf-8"), "html.parser")
-    tables = [cell for cell in soup.select(".cell_output:has(table)") if not cell.select(".claim")]
-    return soup, [*soup.select(".cell_output:has(figure, input[type=range])"), *tables]
+def outputs(page):
+    """Return the outputs of a page's cells that want a note."""
+    cells = built(page).select(".cell_output:has(table)")
+    tables = [cell for cell in cells if not cell.select(".claim")]
+    return [*built(page).select(".cell_output:has(figure, input[type=range])"), *tables]
 
 
 # ------------------------------------------------------------------------------ the built book
@@ -29,21 +28,19 @@ def built(page):
 
 @pytest.mark.parametrize("page", notebooks.pages())
 def test_each_figure_and_table_says_how_it_was_made(page):
-    _, outputs = built(page)
-    for output in outputs:
+    for output in outputs(page):
         note = output.select_one("details.made")
         assert note, f"no note under {output.get_text()[:200]!r}"
         assert f"make notebooks PAGE={page}" in note.get_text()
 
 
 def test_there_are_figures_and_tables():
-    assert sum(len(built(page)[1]) for page in notebooks.pages()) > 100
+    assert sum(len(outputs(page)) for page in notebooks.pages()) > 100
 
 
 @pytest.mark.parametrize("page", notebooks.pages())
 def test_the_functions_named_exist(page):
-    soup, _ = built(page)
-    for code in soup.select(".made a code, .made-page a code, figcaption a code"):
+    for code in built(page).select(".made a code, .made-page a code, figcaption a code"):
         if not code.find_parent("a", class_="download"):
             module = code.get_text().split(".")[0]
             found = (p for p in how_made.PACKAGES if importlib.util.find_spec(f"{p}.{module}"))
@@ -53,17 +50,15 @@ def test_the_functions_named_exist(page):
 
 @pytest.mark.parametrize("page", notebooks.pages())
 def test_each_page_can_be_downloaded(page):
-    soup, _ = built(page)
-    (link,) = soup.select(".made-page a.download")
+    (link,) = built(page).select(".made-page a.download")
     there = (HTML / "book" / page).parent / link["href"]
     same = there.read_bytes() == notebooks.notebook_path(page).read_bytes()
     assert same, "the book that is built has another state of this notebook: make book"
 
 
 def test_stored_results_say_when_on_what_and_how_long():
-    soup, _ = built("learning/auto_mpg")
     run = json.loads((how_made.RESULTS / "auto_mpg.provenance.json").read_text())["runs"][-1]
-    foot = soup.select_one(".made-page").get_text()
+    foot = built("learning/auto_mpg").select_one(".made-page").get_text()
     for said in (
         run["end"][:10],
         run["processor"],

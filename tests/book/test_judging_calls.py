@@ -1,13 +1,9 @@
 """Of a cell that judges, the mathematics stands open in Check, and the call is folded."""
 
-import functools
-
 import notebooks
 import pytest
-from bs4 import BeautifulSoup
+from built_pages import built
 from judging_calls import split
-
-HTML = notebooks.ROOT / "_build" / "html"
 
 
 @pytest.mark.parametrize(
@@ -31,11 +27,6 @@ def test_split(source, shown):
     assert before == shown
     lines = [line for line in (before + "\n" + after).splitlines() if line]
     assert lines == [line for line in source.splitlines() if line]
-
-
-@functools.cache
-def built(page):
-    return BeautifulSoup((HTML / f"book/{page}.html").read_text("utf-8"), "html.parser")
 
 
 def test_mathematics_stands_beside_what_it_shows():

@@ -66,7 +66,7 @@ def test_comparison_recounts():
 
 
 def test_laplace_s_evidence_runs_away_and_the_bound_does_not():
-    ends = toy.searches(toy.problem(200, 0), (8.0,))
+    ends = toy.searches(toy.problem(100, 0), (8.0,))
     lured, sound = ends.loc[("laplace", 8.0)], ends.loc[("bound", 8.0)]
     assert lured["least curvature"] < 0.1 < sound["least curvature"]
     assert lured["laplace"] > sound["laplace"] + 2

@@ -41,9 +41,8 @@ EXPECTED = {
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("ensemble", ["auto", False])
-def test_scikit_learns_checks_pass(ensemble):
-    model = CalibratedClassifier(LogisticRegression(C=1), cv=2, ensemble=ensemble)
+def test_scikit_learns_checks_pass():
+    model = CalibratedClassifier(LogisticRegression(C=1), cv=2)
     results = check_estimator(model, expected_failed_checks=EXPECTED, on_fail=None)
     failed = [
         r["check_name"] + ": " + str(r["exception"])[:300]

@@ -32,7 +32,7 @@ from bayesloss.learning.links.em import fit_links
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
 
-@parametrize_with_checks([LinkgisticClassifier(n_basis=4, max_iter=2, random_state=0)])
+@parametrize_with_checks([LinkgisticClassifier(n_basis=4, max_iter=1, random_state=0)])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:.*outside")
 def test_scikit_learn_checks(estimator, check):
@@ -245,17 +245,14 @@ class TestSettles:
         assert np.abs(longer.predict_proba(X_test) - probability).mean() < 0.02
 
     def test_it_goes_back_to_the_round_of_the_best_evidence(self):
-        """More columns than rows: the fixed points lose 0.142 and 0.109 nats, one far off."""
+        """More columns than rows: the evidence falls by four nats from the seventh round on."""
         D, digit = load_digits(return_X_y=True)
         X = np.c_[D / 16, (D[:, :, None] * D[:, None, ::8] / 256).reshape(len(D), -1)]
         rows = np.random.default_rng(0).permutation(len(X))
-        X, digit = X[rows], digit[rows]
-        loss = 0.0
-        for k in (1, 9):
-            model = LinkgisticClassifier(a=1.2).fit(X[:400], digit[:400] == k)
-            assert model.converged_
-            loss += log_loss(digit[400:] == k, model.predict_proba(X[400:]))
-        assert loss < 0.23  # 0.220, and 0.251 at the last rounds
+        model = LinkgisticClassifier(a=1.2).fit(X[rows[:400]], digit[rows[:400]] == 1)
+        assert model.converged_
+        evidence = model.history_["log_evidence"][:, 0]
+        assert model.link_.posterior.log_evidence == max(evidence) > evidence[-1] + 2
 
     def test_the_advice_is_good(self):
         X, y = load_digits(return_X_y=True)

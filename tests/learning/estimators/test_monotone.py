@@ -2,28 +2,17 @@
 
 import math
 import warnings
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from monotone_fits import SAME, fit, simulate, usual
-from scipy.stats import binom, norm
+from scipy.stats import chi2, norm
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel, StationaryKernelMixin
 
 from bayesloss import ISGPRegressor
-
-# Not shrunk: a fit takes a tenth of a second, and a counterexample is as good as any.
-bounded = settings(
-    max_examples=5,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-    report_multiple_bugs=False,
-)
 
 
 class TestSymmetries:
@@ -35,36 +24,31 @@ class TestSymmetries:
     def answers(self, model, grid=None):
         return np.stack(model.predict(self.grid if grid is None else grid, return_std=True))
 
-    @cached_property
-    def base(self):
+    @classmethod
+    @cache
+    def base(cls):
         """What every mirrored and rescaled fit must come back to: averaged, and plugged in."""
         return [
-            self.answers(fit(self.X, self.y, n_basis=4, average_hyperparameters=average))
-            for average in self.AVERAGE
+            cls().answers(fit(cls.X, cls.y, n_basis=4, average_hyperparameters=average))
+            for average in cls.AVERAGE
         ]
 
-    @bounded
-    @given(
-        st.floats(-3, 3).map(lambda log: 10**log),
-        st.floats(-1e3, 1e3),
-        st.floats(-3, 3).map(lambda log: 10**log),
-        st.floats(-1e3, 1e3),
-        st.booleans(),
-        st.booleans(),
+    @pytest.mark.parametrize(
+        ("x_scale", "x_shift", "y_scale", "y_shift"),
+        [(-700.0, 300.0, 0.003, -20.0), (0.02, -900.0, -500.0, 40.0), (-3.0, 0.1, -0.7, 800.0)],
     )
-    def test_affine_equivariance(self, x_scale, x_shift, y_scale, y_shift, x_flip, y_flip):
+    def test_affine_equivariance(self, x_scale, x_shift, y_scale, y_shift):
         """In any units, and mirrored in either axis: the same fit in those units.
 
         Of the average, which climbs to its maxima, rounding changes 1e-8; of the plug-in more, see
         above.
         """
-        x_scale, y_scale = (-x_scale if x_flip else x_scale), (-y_scale if y_flip else y_scale)
         tolerances = ({"rtol": 1e-5, "atol": 1e-6}, SAME)
-        for base, average, tolerance in zip(self.base, self.AVERAGE, tolerances, strict=True):
+        for base, average, tolerance in zip(self.base(), self.AVERAGE, tolerances, strict=True):
             there = fit(
                 x_shift + x_scale * self.X,
                 y_shift + y_scale * self.y,
-                increasing=x_flip == y_flip,
+                increasing=x_scale * y_scale > 0,
                 n_basis=4,
                 average_hyperparameters=average,
             )
@@ -167,28 +151,27 @@ class TestFit:
         assert np.mean((mean - np.tanh(2 * X[:, 0])) ** 2) < 0.04 * 8 / 400
 
     def test_bands_cover(self):
-        """The 95 % band of nu over 16 functions drawn from the prior itself.
+        """Errors over eight functions drawn from the prior, in standard deviations.
 
-        One point a function, so that the hits are independent. Averaged over hyper-parameters the
-        share is 93 % in 140 such functions, with a standard error of 2 % (the plug-in's is 88 %).
-        At least its binomial 0.1 % quantile.
+        Of one point a function their squares add up to a chi square of eight, times 1.2: in 140
+        such functions the 95 % band covers 93 %. The mean of seven points varies less. Below the
+        99.9 % quantile, where half the band would not be.
         """
-        generator, functions, hits = np.random.default_rng(6), 16, 0
-        fine = np.linspace(-1, 1, 2001)
+        generator, squares = np.random.default_rng(6), 0.0
+        fine, at = np.linspace(-1, 1, 2001), np.linspace(-0.9, 0.9, 7)
         angle = np.pi * 0.25 * np.multiply.outer(fine, [1, 2])
         basis = np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
         deviations, widths = np.sqrt([0.5, 0.25, 0.5, 0.25]), []
-        for _ in range(functions):
+        for _ in range(8):
             square = (basis @ (deviations * generator.normal(size=4))) ** 2
             source = np.cumsum(square) * (fine[1] - fine[0])  # the integral of f^2, by a sum
-            x = generator.uniform(-1, 1, 61)
-            truth = np.interp(x, fine, source)
-            y = truth[:60] + 0.2 * generator.normal(size=60)
-            model = fit(x[:60, None], y, increasing=True, n_basis=4, average_hyperparameters=True)
-            mean, std = model.predict(x[60:, None], return_std=True)
-            hits += abs(truth[60] - mean[0]) < 1.96 * std[0]
-            widths.append(std[0])
-        assert hits >= binom.ppf(0.001, functions, 0.93)
+            x = generator.uniform(-1, 1, 60)
+            y = np.interp(x, fine, source) + 0.2 * generator.normal(size=60)
+            model = fit(x[:, None], y, increasing=True, n_basis=4, average_hyperparameters=True)
+            mean, std = model.predict(at[:, None], return_std=True)
+            squares += np.mean(((np.interp(at, fine, source) - mean) / std) ** 2)
+            widths += std.tolist()
+        assert squares < 1.2 * chi2.ppf(0.999, 8)
         assert np.median(widths) < 0.2 / 2  # and no wonder: the bands are narrow
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])

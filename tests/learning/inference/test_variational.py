@@ -192,7 +192,7 @@ class TestBound:
         """A bound, a quarter of a nat below the evidence at most, and above Laplace's."""
         prior = ISGP(TrigonometricKernel(a=2.0, b=2.0, c=0.25, n_basis=2), gamma=1.0)
         x, y = labels(n, seed)
-        truth = evidence_on_a_grid(prior, Bernoulli(), x, y)
+        truth = evidence_on_a_grid(prior, Bernoulli(), x, y, half=30)
         posterior = variational(prior, Bernoulli(), x, y)
         assert posterior.log_evidence == posterior.evidence_bound
         assert truth - 0.25 < posterior.log_evidence < truth
