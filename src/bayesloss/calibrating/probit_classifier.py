@@ -13,10 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array, as_float64
+from bayesloss.arrays import Array
 from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
+from bayesloss.tensors import as_float64
 from bayesloss.warnings import warn_caller, warn_unconverged
 
 _TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier

@@ -25,7 +25,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.arrays import as_number
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
@@ -34,6 +33,7 @@ from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
+from bayesloss.tensors import as_number
 from bayesloss.threads import fixed_threads
 from bayesloss.warnings import warn_unconverged
 

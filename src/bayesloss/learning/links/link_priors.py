@@ -69,7 +69,8 @@ class LinkPriors:
 
     def first(self, scores: Tensor, weight: Tensor, member: int = -1) -> SourcePrior:
         """The prior of one problem's nu, given its fixed link's scores; in a family, by index."""
-        reach = robust_reach(scores, weight) if self.robust else float(scores.abs().max())
+        known = scores.numpy(), weight.numpy()
+        reach = robust_reach(*known) if self.robust else float(scores.abs().max())
         c = self._half_frequency(reach)
         if self.centred:
             return self._centred(c, *_MEMBERS[member])
