@@ -110,14 +110,8 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            In the order of ``classes_``. Of more than two, each against the rest, normalised.
+        Of X, of shape (n, n_features), it is (n, n_classes), in the order of ``classes_``; of more
+        than two, each is against the rest, normalised.
         """
         margin = torch.from_numpy(self._margin(X))
         if len(margin) == 1:
@@ -128,18 +122,13 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def sample_labels(
         self, X: ArrayLike, n_samples: int = 1000, random_state: Any = None
     ) -> NDArray[Any]:
-        """Draw the labels of all rows of X together, as :func:`decide_together` takes them.
+        """Draw the labels of all n rows together, (n_samples, n), as :func:`decide_together` wants.
 
         Parameters
         ----------
         X : array-like of shape (n, n_features)
         n_samples : int, default=1000
         random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            With entries of ``classes_``.
 
         Raises
         ------

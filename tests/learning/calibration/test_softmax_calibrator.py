@@ -51,7 +51,7 @@ def test_a_search_that_is_cut_short_warns_and_no_other(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         assert SoftmaxCalibrator().fit(p, y).converged_
-    monkeypatch.setattr("bayesloss.learning.calibration.softmax_fit.MAX_ITER", 1)
+    monkeypatch.setattr("bayesloss.learning.calibration.calibrator_fit.MAX_ITER", 1)
     with pytest.warns(ConvergenceWarning, match="did not converge in 1 steps"):
         assert not SoftmaxCalibrator().fit(p, y).converged_
 

@@ -19,7 +19,7 @@ import math
 import pickle
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,14 +34,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from bayesloss.arrays import Array, as_scores
 from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
-from bayesloss.learning.calibration.monotone_curves import CurvePosterior, monotone_curves
+from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
 from bayesloss.learning.data.rows import Rows, read_scores
 from bayesloss.warnings import warn_caller, warn_unconverged
-
-if TYPE_CHECKING:
-    from bayesloss.learning.inference.mixtures import PosteriorMixture
 
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
@@ -157,9 +154,9 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
         return self
 
     @property
-    def average_(self) -> "PosteriorMixture":
-        """The posterior of nu as a function of the sigmoid's log odds less ``centre_``."""
-        from bayesloss.learning.calibration.curve_fit import mixture
+    def average_(self) -> Any:
+        """The PosteriorMixture of nu, a function of the sigmoid's log odds less ``centre_``."""
+        from bayesloss.learning.calibration.calibrator_fit import mixture
 
         check_is_fitted(self)
         return mixture(self._posterior, self.centre_)
@@ -230,15 +227,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def _fit_curve(self, rows: Rows, total: float, ends: Array) -> None:
         """The posterior of nu, given log odds and their ends."""
-        from bayesloss.learning.calibration.curve_fit import fit_curve
+        from bayesloss.learning.calibration.calibrator_fit import fit_curve
 
         self.power_ = 1.0
         if rows.groups is not None:
             logits = np.stack([np.zeros_like(rows.x), rows.x], axis=1)
             self.power_ = composite_power(logits, rows.y.astype(int), rows.weight, rows.groups)
         self.centre_, half = float(ends.sum() / 2), float(ends[1] - ends[0]) / 2
-        found = fit_curve(rows, self.centre_, half, total, self.power_)
-        self._posterior, self.converged_ = found
+        self._posterior, self.converged_ = fit_curve(rows, self.centre_, half, total, self.power_)
         if not self.converged_:
             warn_unconverged(
                 "Newton's method found no mode of the posterior to full precision; look at "
@@ -251,7 +247,7 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def _tabulate(self) -> None:
         """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
-        posterior: CurvePosterior = self._posterior
+        posterior = self._posterior
         nodes = np.arange(-_STEPS // 2, _STEPS // 2 + 1) / _NODES / posterior.c  # +-1 / c exactly
         Gamma = posterior.draws(_noise(posterior.modes.shape[1]))
         nu, slope = monotone_curves(nodes, Gamma, posterior.c)

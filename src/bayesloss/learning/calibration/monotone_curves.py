@@ -43,8 +43,8 @@ def monotone_curves(x: Array, Gamma: Array, c: float) -> tuple[Array, Array]:
     s = np.fft.rfft(f**2, norm="forward")[:, : M + 1]
     s_0, s = s[:, :1].real, s[:, 1:] * (2 / (math.pi * c * np.arange(1, M + 1)))
     inside = x.clip(-1 / c, 1 / c)
-    angle = 0.5 * math.pi * c * inside
-    half = np.multiply.accumulate(np.broadcast_to(np.exp(1j * angle), (M, len(x))))
+    wave = np.exp(0.5j * math.pi * c * inside)
+    half = np.multiply.accumulate(np.broadcast_to(wave, (M, len(x))))
     # In half angles no digits are lost near x = 0.
     nu = s.real @ (2 * half.real * half.imag) - s.imag @ (2 * half.imag**2)
     f = w_0 + w.real @ half[1::2].real - w.imag @ half[1::2].imag

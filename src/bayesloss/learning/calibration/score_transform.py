@@ -66,10 +66,8 @@ class ScoreTransform:
         values, weight = rows.distribution(_DEPTHS)
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
-        every: list[Callable[[Array], Array]] = [LogTails.fit(values, weight)]
-        learned = RangeMap.fit(values, weight)
-        if not learned.is_identity:
-            every.append(learned)
+        short, learned = LogTails.fit(values, weight), RangeMap.fit(values, weight)
+        every: list[Callable] = [short] if learned.is_identity else [short, learned]
         ends, rows = np.array([values.min(), values.max()]), rows.map(finite)
         fits = [(fit_platt(rows.map(tails), tails(ends)), tails) for tails in every]
         sigmoid, tails = max(fits, key=lambda fit: fit[0].log_likelihood)

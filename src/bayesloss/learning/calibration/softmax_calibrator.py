@@ -24,7 +24,7 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,9 +42,6 @@ from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_unconverged
-
-if TYPE_CHECKING:
-    from bayesloss.learning.calibration.softmax_fit import CrossEntropy
 
 _TINY = float(np.finfo(np.float64).tiny)
 _ROWS = 1_000  # that sources and bands are computed for at a time
@@ -112,7 +109,7 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ValueError
             If columns and classes differ in number, or rows are not finite or no distributions.
         """
-        from bayesloss.learning.calibration.softmax_fit import MAX_ITER, fit_matrix, fit_sources
+        from bayesloss.learning.calibration import calibrator_fit as fit
 
         self._validate_params()
         values = check_array(scores, dtype=np.float64)
@@ -127,21 +124,21 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self.scale_ = self.scale
         if self.scale == "auto":
             self.scale_ = "probability" if _distributions(rows.x) else "real"
-        self.power_, weight = 1.0, rows.weight
-        logits, loss = self._fit_temperature(rows.x, codes, weight)
+        self.power_, loss = 1.0, fit.CrossEntropy(codes, rows.weight)
+        logits = self._fit_temperature(rows.x, loss)
         if rows.groups is not None:
             self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
-            weight = self.power_ * weight
-            logits, loss = self._fit_temperature(rows.x, codes, weight)
-        self._cases = logits, weight
-        self.matrix_, self.intercept_, self.converged_ = fit_matrix(logits, loss)
+            loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
+            logits = self._fit_temperature(rows.x, loss)
+        self._cases = logits, loss.weight
+        self.matrix_, self.intercept_, self.converged_ = fit.fit_matrix(logits, loss)
         self._sources: list[MonotoneCurve] = []
         if self.sources:
-            self._sources, converged = fit_sources(self._mixed(logits), loss)
+            self._sources, converged = fit.fit_sources(self._mixed(logits), loss)
             self.converged_ &= converged
         if not self.converged_:
             warn_unconverged(
-                f"a search did not converge in {MAX_ITER} steps; more cases a class would help"
+                f"a search did not converge in {fit.MAX_ITER} steps; more cases a class would help"
             )
         return self
 
@@ -177,19 +174,16 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         low, high = np.concatenate(ends, axis=1)
         return low, high
 
-    def _fit_temperature(
-        self, scores: Array, codes: NDArray, weight: Array
-    ) -> tuple[Array, "CrossEntropy"]:
-        """The temperature; the log probabilities l, and the loss of logits, in nats."""
-        from bayesloss.learning.calibration.softmax_fit import CrossEntropy, fit_temperature
+    def _fit_temperature(self, scores: Array, loss: Any) -> Array:
+        """The temperature; returns the log probabilities l."""
+        from bayesloss.learning.calibration.calibrator_fit import fit_temperature
 
-        loss = CrossEntropy(codes, weight)
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
-        self._vote = 1 / (float(weight.sum()) * scores.shape[1])
+        self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
         self.temperature_ = fit_temperature(self._logits(scores), loss)
-        return self._tempered(scores), loss
+        return self._tempered(scores)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
         check_is_fitted(self)
