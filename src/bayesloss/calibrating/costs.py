@@ -234,11 +234,9 @@ class CostMatrix:
         Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
         if the costs were given classes (those a fold lacks have probability zero), else by order.
 
-        Returns
-        -------
-        callable
-            ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata routing passes the
-            last two after ``set_score_request``; costs (n, n_decisions, n_classes) replace these.
+        It is called by ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata
+        routing passes the last two after ``set_score_request``; costs of shape (n, n_decisions,
+        n_classes) replace these.
 
         Examples
         --------
