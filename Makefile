@@ -31,7 +31,7 @@ FRONT_PAGE := _build/html/index.html
 # page is removed, which no remaining file would show.
 BOOK_FILES := _config.yml _toc.yml \
     $(shell find book/. -name '.?*' -prune -o -name __pycache__ -prune -o -print 2>/dev/null) \
-    $(shell find src -name '*.py' -o -name '*.yml' 2>/dev/null) \
+    $(shell find src -name '*.py' -o -name '*.pyi' -o -name '*.yml' 2>/dev/null) \
     $(addprefix tools/,$(addsuffix .py,book_search chapters claim_chips how_made judging_calls student_notebooks)) \
     $(wildcard data/results/*.json)
 

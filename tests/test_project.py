@@ -377,6 +377,14 @@ def test_the_library_works_where_the_extras_are_not_installed():
     assert asked == ""
 
 
+def test_public_names_are_where_the_stub_says():
+    """Type checkers read it, and so does the package, which imports a name when it is asked for."""
+    for name, home in bayesloss._HOMES.items():
+        assert getattr(bayesloss, name).__module__ == home
+    with pytest.raises(AttributeError, match="module 'bayesloss' has no attribute 'nothing'"):
+        bayesloss.nothing  # noqa: B018
+
+
 def test_completion_offers_public_names_alone():
     assert {name for name in dir(bayesloss) if not name.startswith("_")} == set(bayesloss.__all__)
 

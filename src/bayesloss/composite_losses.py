@@ -12,8 +12,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
 from bayesloss.proper_losses import ProperLoss
+from bayesloss.tensors import as_float64
 
 _FAR = 2.0**60  # the inverse of a source is looked for up to here
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_positive
+from bayesloss.tensors import as_number, as_positive
 
 
 class SquaredExponential:

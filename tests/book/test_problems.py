@@ -89,9 +89,9 @@ def test_a_starter_fails_and_its_solution_does_not(page):
 
 
 def test_guards_see_what_they_should():
-    assert private("import bayesloss_book\nfrom bayesloss.arrays import as_float64") == [
+    assert private("import bayesloss_book\nfrom bayesloss.tensors import as_float64") == [
         "bayesloss_book",
-        "bayesloss.arrays.as_float64",
+        "bayesloss.tensors.as_float64",
     ]
     assert not private("import numpy as np\nfrom bayesloss import CostMatrix")
     assert assertions("assert 1 < x\nassert y") != assertions("assert 1 < x\nassert z")

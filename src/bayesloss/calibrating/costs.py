@@ -159,16 +159,12 @@ class CostMatrix:
         return float(self.costs[1, 0]), float(self.costs[0, 1])
 
     def risk(self, probabilities: ArrayLike) -> Array:
-        """The expected cost of each decision, LHG (2); for two classes (35).
+        """The expected costs of decisions, (n, n_decisions), by LHG (2); for two classes (35).
 
         Parameters
         ----------
         probabilities : array-like of shape (n, n_classes) or, for two classes, (n,)
             As from ``predict_proba``, or of the second class.
-
-        Returns
-        -------
-        ndarray of shape (n, n_decisions)
 
         Raises
         ------
@@ -188,15 +184,11 @@ class CostMatrix:
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
     def cost(self, y: ArrayLike, decisions: ArrayLike) -> Array:
-        """What each decision cost, once the label is known.
+        """What each decision cost, once the label is known: of shape (n,).
 
         Parameters
         ----------
         y, decisions : array-like of shape (n,)
-
-        Returns
-        -------
-        ndarray of shape (n,)
 
         Raises
         ------
@@ -215,16 +207,11 @@ class CostMatrix:
         return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
 
     def columns_of(self, classes: ArrayLike) -> NDArray[np.int64]:
-        """The positions of an estimator's classes among those of the costs.
+        """The positions (k,) of an estimator's classes among those of the costs, if these have any.
 
         Parameters
         ----------
         classes : array-like of shape (k,)
-
-        Returns
-        -------
-        ndarray of shape (k,)
-            0, 1, ... if the costs were given no classes.
 
         Raises
         ------
@@ -247,11 +234,9 @@ class CostMatrix:
         Decisions have the least risk under ``predict_proba``. Columns are matched by ``classes_``
         if the costs were given classes (those a fold lacks have probability zero), else by order.
 
-        Returns
-        -------
-        callable
-            ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata routing passes the
-            last two after ``set_score_request``; costs (n, n_decisions, n_classes) replace these.
+        It is called by ``scorer(estimator, X, y, sample_weight=None, costs=None)``. Metadata
+        routing passes the last two after ``set_score_request``; costs of shape (n, n_decisions,
+        n_classes) replace these.
 
         Examples
         --------

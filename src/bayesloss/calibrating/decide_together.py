@@ -49,6 +49,10 @@ def decide_together(
 ) -> JointDecision:
     """Choose among m cases so that the expected utility of the choice is largest.
 
+    Of the :class:`JointDecision`, the choice is the best one where the bound is reached, as it is
+    wherever the utility is linear in the hits. Expectations are over the draws given: that of the
+    choice is too high if they are few.
+
     Parameters
     ----------
     draws : array-like of shape (n_draws, m)
@@ -64,13 +68,6 @@ def decide_together(
         How many cases are to be chosen; any number if None.
     sample_weight : array-like of shape (n_draws,), optional
         Of the draws; equal if None.
-
-    Returns
-    -------
-    JointDecision
-        ``chosen``, ``utility`` and ``bound``. The choice is the best one where the bound is
-        reached, as it is wherever the utility is linear in the hits. Expectations are over the
-        draws given: that of the choice is too high if they are few.
 
     Raises
     ------

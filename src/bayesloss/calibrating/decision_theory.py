@@ -11,15 +11,11 @@ _SUM = 1e-6  # masses in single precision pass, slips do not
 
 
 def posterior_risk(p: Tensor, losses: Tensor) -> Tensor:
-    """The expected loss of each action; under q in place of p it is the q-risk, LHG eq. (2).
+    """The expected loss of each action, (..., A); under q it is the q-risk, LHG eq. (2).
 
     Parameters
     ----------
     p, losses : Tensor of shape (..., K), (K, A)
-
-    Returns
-    -------
-    Tensor of shape (..., A)
 
     Raises
     ------

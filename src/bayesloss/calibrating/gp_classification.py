@@ -72,16 +72,12 @@ class GPClassifier(ProbitClassifier):
         self.max_iter = max_iter
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Approximate the posterior.
+        """Approximate the posterior; return self.
 
         Parameters
         ----------
         X, y : array-like of shape (n, n_features), (n,)
             Of two classes the second in sorted order is the paper's +1.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -166,7 +162,7 @@ class LossEMClassifier(ProbitClassifier):
         self.max_iter = max_iter
 
     def fit(self, X: ArrayLike, y: ArrayLike, X_target: ArrayLike | None = None) -> Self:
-        """Alternate between the posterior and the decisions that it weighs.
+        """Alternate between the posterior and the decisions that it weighs; return self.
 
         Errors and warnings are those of :meth:`GPClassifier.fit`, and others if ``max_loss`` is
         below the larger cost, if the classes of the costs or the columns of ``X_target`` are not
@@ -178,10 +174,6 @@ class LossEMClassifier(ProbitClassifier):
             With two classes.
         X_target : array-like of shape (s, n_features), optional
             The inputs on which decisions will be taken; the training inputs if None.
-
-        Returns
-        -------
-        self
         """
         inputs, signs = self._read(X, y)
         self.costs_ = CostMatrix() if self.costs is None else self.costs

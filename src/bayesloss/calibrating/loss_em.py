@@ -28,7 +28,10 @@ from bayesloss.warnings import warn_unconverged
 
 @dataclass(frozen=True)
 class LossEM:
-    """Where an algorithm ended; objectives are E_q[tilt] - KL(q || p), for loss-EM LHG eq. (10)."""
+    """Where an algorithm ended, with all actions, the start first.
+
+    Objectives are E_q[tilt] - KL(q || p) after each half step, for loss-EM LHG eq. (10).
+    """
 
     action: int
     q: Tensor
@@ -38,13 +41,7 @@ class LossEM:
 
 
 def loss_em(
-    p: Tensor,
-    losses: Tensor,
-    M: float,
-    *,
-    start: int,
-    family: Any = None,
-    max_iter: int = 100,
+    p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
     """Loss-EM, LHG Table 1: coordinate ascent on a lower bound of the log gain.
 
@@ -61,12 +58,6 @@ def loss_em(
         KL(q || target), with its masses ``q`` and its ``parameters``, both Tensors.
     max_iter : int, default=100
         A ConvergenceWarning is given if the action still changed in the last round.
-
-    Returns
-    -------
-    LossEM
-        With ``action``, ``q``, ``actions`` (the start first), ``objective`` (after each half step)
-        and ``converged``.
 
     Raises
     ------
@@ -89,13 +80,7 @@ def loss_em(
 
 
 def linearised_loss_em(
-    p: Tensor,
-    losses: Tensor,
-    M: float,
-    *,
-    start: int,
-    family: Any = None,
-    max_iter: int = 100,
+    p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
     """Linearised loss-EM, LHG Table 2: coordinate ascent on E_q[-L/M] - KL(q || p).
 

@@ -13,10 +13,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bayesloss.arrays import Array, as_float64
+from bayesloss.arrays import Array
 from bayesloss.calibrating.probit.kernel_evidence import choose_kernel
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.kernels import SquaredExponential
+from bayesloss.tensors import as_float64
 from bayesloss.warnings import warn_caller, warn_unconverged
 
 _TOLD = 1e-3  # nats a row: a fit has learned something if labels left out are so much likelier
@@ -109,14 +110,8 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """LHG (25): the probabilities of the classes under the approximate posterior.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n, n_classes)
-            In the order of ``classes_``. Of more than two, each against the rest, normalised.
+        Of X, of shape (n, n_features), it is (n, n_classes), in the order of ``classes_``; of more
+        than two, each is against the rest, normalised.
         """
         margin = torch.from_numpy(self._margin(X))
         if len(margin) == 1:
@@ -127,18 +122,13 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     def sample_labels(
         self, X: ArrayLike, n_samples: int = 1000, random_state: Any = None
     ) -> NDArray[Any]:
-        """Draw the labels of all rows of X together, as :func:`decide_together` takes them.
+        """Draw the labels of all n rows together, (n_samples, n), as :func:`decide_together` wants.
 
         Parameters
         ----------
         X : array-like of shape (n, n_features)
         n_samples : int, default=1000
         random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            With entries of ``classes_``.
 
         Raises
         ------

@@ -3,9 +3,15 @@
 The power is held against finite differences and the two-class form.
 """
 
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy.special import expit, log_softmax
+from sklearn.base import clone
+from sklearn.naive_bayes import GaussianNB
 
 from bayesloss import CalibratedClassifier, LinkCalibrator, SoftmaxCalibrator
 from bayesloss.learning.calibration.calibrator_base import composite_power
@@ -128,3 +134,43 @@ def test_scores_that_say_nothing_leave_the_offsets_alone(K):
     logits = np.repeat(rng.normal(size=(120, 1)), K, axis=1)
     assert expected < 0.9
     assert composite_power(logits, codes, weight, groups) == pytest.approx(expected, rel=1e-9)
+
+
+# What is wanted of whoever only predicts: everything, from pickles, and still no PyTorch.
+FRESH = """
+import pickle, sys, warnings
+
+warnings.simplefilter("ignore")
+with open(sys.argv[1], "rb") as file:
+    problems = pickle.load(file)
+found = [
+    [model.predict(X), model.predict_proba(X), *model.predict_interval(X), type(model)]
+    for model, X in problems
+]
+found.append(pickle.loads(pickle.dumps(problems[0][0])).predict_proba(problems[0][1]))
+import bayesloss
+found.append([bayesloss.reliability.__name__, bayesloss.CostMatrix().decide([0.3, 0.7])])
+print([name for name in ("torch", "dask", "matplotlib") if name in sys.modules])
+with open(sys.argv[1], "wb") as file:
+    pickle.dump(found, file)
+"""
+
+
+@pytest.mark.filterwarnings("ignore:scores run the wrong way")
+def test_predictions_of_pickles_are_the_same_to_the_bit_and_need_no_pytorch(tmp_path):
+    tails = np.exp(3 * RNG.normal(size=(60, 1)))  # whose range is mapped
+    problems = [(clone(model).fit(X, y), X) for model, X, y in PROBLEMS]
+    problems.append((SoftmaxCalibrator().fit(THREE, Y), THREE))
+    problems.append((LinkCalibrator().fit(tails[:, 0], Y == 0), tails[:, 0]))
+    problems.append((CalibratedClassifier(GaussianNB(), cv=2).fit(tails, Y), tails))
+    path = tmp_path / "problems.pickle"
+    path.write_bytes(pickle.dumps(problems))
+    run = [sys.executable, "-c", FRESH, str(path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    *found, again, _ = pickle.loads(path.read_bytes())
+    for (model, X), answers in zip(problems, found, strict=True):
+        here = [model.predict(X), model.predict_proba(X), *model.predict_interval(X)]
+        for one, other in zip(answers, here, strict=False):
+            np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(again, problems[0][0].predict_proba(problems[0][1]))

@@ -2,27 +2,22 @@
 
 import numpy as np
 import pytest
-import torch
 
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap, robust_reach
 
 
-def tensor(values):
-    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64))
-
-
 def slope(g, x):
-    """The derivative dt/dx, by automatic differentiation."""
-    leaf = x.clone().requires_grad_()
-    return torch.autograd.grad(g(leaf).sum(), leaf)[0]
+    """The derivative dt/dx, by central differences."""
+    step = 1e-6 * g.width + 1e-9 * np.abs(x - g.centre)
+    return (g(x + step) - g(x - step)) / (2 * step)
 
 
 def log_normal(sigma, n=200, seed=0):
-    return tensor(np.exp(sigma * np.random.default_rng(seed).normal(size=n)))
+    return np.exp(sigma * np.random.default_rng(seed).normal(size=n))
 
 
 def with_outlier(at=100.0, n=100, seed=0):
-    x = tensor(np.random.default_rng(seed).uniform(size=n))
+    x = np.random.default_rng(seed).uniform(size=n)
     x[0] = at
     return x
 
@@ -33,9 +28,9 @@ HEAVY = {
     "its mirror": -log_normal(3),
     "one outlier": with_outlier(),
     "one at 1e12": with_outlier(1e12),
-    "Cauchy": tensor(np.random.default_rng(1).standard_cauchy(500)),
-    "two far groups": tensor(np.r_[np.linspace(0, 1, 50), 1e4 + np.linspace(0, 1, 30)]),
-    "many zeros": torch.cat([torch.zeros(300, dtype=torch.float64), log_normal(2)]),
+    "Cauchy": np.random.default_rng(1).standard_cauchy(500),
+    "two far groups": np.r_[np.linspace(0, 1, 50), 1e4 + np.linspace(0, 1, 30)],
+    "many zeros": np.append(np.zeros(300), log_normal(2)),
 }
 
 
@@ -43,58 +38,58 @@ HEAVY = {
 class TestBijection:
     def places(self, x):
         """Between, at and beyond the data, ascending."""
-        x = x.unique()
+        x = np.unique(x)
         span = x[-1] - x[0]
-        beyond = span * torch.logspace(-3, 3, 20, dtype=torch.float64)
-        return torch.cat([x, (x[1:] + x[:-1]) / 2, x[0] - beyond, x[-1] + beyond]).unique()
+        beyond = span * np.logspace(-3, 3, 20)
+        return np.unique(np.concatenate([x, (x[1:] + x[:-1]) / 2, x[0] - beyond, x[-1] + beyond]))
 
     def test_acts_and_increases_strictly(self, x):
         g = RangeMap.fit(x)
         assert not g.is_identity
-        assert bool((g(self.places(x)).diff() > 0).all())
+        assert (np.diff(g(self.places(x))) > 0).all()
 
     def test_inverse(self, x):
         """Back to x, to some rounding errors in x and, through the slope there, in t."""
         g, at = RangeMap.fit(x), self.places(x)
         t = g(at)
-        rounding = at.abs() + g.width + (t.abs() + g.width) / slope(g, at)
-        assert bool(((g.inverse(t) - at).abs() < 1e-12 * rounding).all())
+        rounding = np.abs(at) + g.width + (np.abs(t) + g.width) / slope(g, at)
+        assert (np.abs(g.inverse(t) - at) < 1e-12 * rounding).all()
 
     def test_the_slope_is_that_of_the_inverse(self, x):
-        """Central differences of the inverse, exact to second order where no knot is near."""
-        g, at = RangeMap.fit(x), self.places(x)
+        """Central differences of both, exact to second order where no knot is near."""
+        g, at = RangeMap.fit(x), np.setdiff1d(self.places(x), x)
         t, step = g(at), 1e-5 * g.width
         quotient = 2 * step / (g.inverse(t + step) - g.inverse(t - step))
-        assert np.mean(np.abs((quotient / slope(g, at)).numpy() - 1) < 1e-6) > 0.8
+        assert np.mean(np.abs(quotient / slope(g, at) - 1) < 1e-4) > 0.8
 
     def test_the_bulk_fills_a_fair_share_of_the_range(self, x):
         """Quartiles apart by more than a tenth of the range: a normal sample's by a fifth."""
         t = RangeMap.fit(x)(x)
         low, high = np.quantile(t, [0.1, 0.9])
-        assert high - low > 0.1 * float(t.max() - t.min())
+        assert high - low > 0.1 * (t.max() - t.min())
 
 
 class TestIdentity:
     @pytest.mark.parametrize("n", [3, 10, 100, 1000, 100_000])
     def test_on_uniform_and_equidistant_data(self, n):
         for x in (np.random.default_rng(n).uniform(-5, 7, n), np.linspace(0, 1, n)):
-            assert RangeMap.fit(tensor(x)).is_identity or n == 3
+            assert RangeMap.fit(x).is_identity or n == 3
 
     def test_on_most_normal_samples(self):
         """On 9 % of samples of a hundred it acts by chance, and nearly as an affine map."""
-        draws = tensor(np.random.default_rng(0).normal(size=(200, 100)))
+        draws = np.random.default_rng(0).normal(size=(200, 100))
         maps = [RangeMap.fit(x) for x in draws]
         acting = [not g.is_identity for g in maps]
         assert sum(acting) <= 30
         for x, g in zip(draws[acting], [g for g in maps if not g.is_identity], strict=True):
             assert np.corrcoef(x, g(x))[0, 1] > 0.97
-        assert RangeMap.fit(tensor(np.random.default_rng(1).normal(size=100_000))).is_identity
+        assert RangeMap.fit(np.random.default_rng(1).normal(size=100_000)).is_identity
 
     def test_values(self):
-        x = torch.linspace(-3, 3, 50, dtype=torch.float64)
+        x = np.linspace(-3, 3, 50)
         g = RangeMap.fit(x)
-        assert g(x).equal(x)
-        assert g.inverse(x).equal(x)
+        np.testing.assert_array_equal(g(x), x)
+        np.testing.assert_array_equal(g.inverse(x), x)
 
 
 class TestFit:
@@ -102,8 +97,8 @@ class TestFit:
         """As straight in t as log x is: correlation of t with log x, over the central 98 %."""
         for sigma in (1, 2, 3):
             x = log_normal(sigma, 1000)
-            t, log = RangeMap.fit(x)(x), x.log() / sigma
-            inner = log.abs() < 2.3
+            t, log = RangeMap.fit(x)(x), np.log(x) / sigma
+            inner = np.abs(log) < 2.3
             assert np.corrcoef(t[inner], log[inner])[0, 1] > 0.995
 
     def test_an_outlier_leaves_the_bulk_alone(self):
@@ -111,7 +106,7 @@ class TestFit:
         for at in (100.0, 1e6, 1e12):
             x = with_outlier(at)
             g = RangeMap.fit(x)
-            inner = torch.linspace(0.05, 0.95, 30, dtype=torch.float64)
+            inner = np.linspace(0.05, 0.95, 30)
             np.testing.assert_allclose(slope(g, inner), 1, atol=0.05)
             assert float(g(x).max()) < 3
 
@@ -124,8 +119,8 @@ class TestFit:
             np.testing.assert_allclose(other(scale * x) / scale, g(x), rtol=1e-9, atol=1e-9)
 
     def test_weights_are_repetitions(self):
-        x, times = log_normal(2, 60), torch.arange(60.0, dtype=torch.float64) % 4
-        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat_interleave(times.int()))
+        x, times = log_normal(2, 60), np.arange(60.0) % 4
+        weighted, repeated = RangeMap.fit(x, times), RangeMap.fit(x.repeat(times.astype(int)))
         scaled = RangeMap.fit(x, times / 7)
         np.testing.assert_allclose(weighted(x), repeated(x), rtol=1e-12)
         np.testing.assert_allclose(weighted(x), scaled(x), rtol=1e-9)
@@ -139,38 +134,38 @@ class TestFit:
 
     @pytest.mark.parametrize("x", [[], [2.0], [1.0, 5.0], [3.0] * 9])
     def test_too_few_to_tell(self, x):
-        assert RangeMap.fit(tensor(x)).is_identity
+        assert RangeMap.fit(np.array(x, dtype=float)).is_identity
 
     @pytest.mark.parametrize(("n", "width"), [(29, 5e-324), (29, 1e-310), (15, 5e-324)])
     def test_what_rounding_cannot_tell_from_a_point(self, n, width):
         """No map brings the rest near to a bulk whose width, or whose distance, is no number."""
-        x = tensor([*(width * np.arange(n)), *np.linspace(0.5, 1, 30 - n)])
+        x = np.array([*(width * np.arange(n)), *np.linspace(0.5, 1, 30 - n)])
         assert RangeMap.fit(x).is_identity
 
 
 class TestRobustReach:
-    x = tensor(np.random.default_rng(0).normal(size=1000))
+    x = np.random.default_rng(0).normal(size=1000)
 
     def test_well_spread_data_reach_as_far_as_they_do(self):
-        assert robust_reach(self.x) == float(self.x.abs().max())
-        slightly = torch.cat([self.x, tensor([4 * float(self.x.abs().max())])])
-        assert robust_reach(slightly) == float(slightly.abs().max())
+        assert robust_reach(self.x) == np.abs(self.x).max()
+        slightly = np.append(self.x, 4 * np.abs(self.x).max())
+        assert robust_reach(slightly) == np.abs(slightly).max()
 
     @pytest.mark.parametrize("far", [50.0, 1e3, -1e12])
     def test_a_few_far_out_count_little(self, far):
-        reach = robust_reach(torch.cat([self.x, tensor([far, far / 2])]))
-        assert 0.7 < reach / float(self.x.abs().max()) < 2
-        assert robust_reach(torch.cat([3 * self.x, tensor([3 * far, 3 * far / 2])])) == (
+        reach = robust_reach(np.append(self.x, [far, far / 2]))
+        assert 0.7 < reach / np.abs(self.x).max() < 2
+        assert robust_reach(np.append(3 * self.x, [3 * far, 3 * far / 2])) == (
             pytest.approx(3 * reach)
         )
 
     def test_more_than_one_in_a_hundred_are_not_a_few(self):
-        many = torch.cat([self.x, tensor(np.linspace(900, 1000, 30))])
+        many = np.append(self.x, np.linspace(900, 1000, 30))
         assert robust_reach(many) > 900
 
     def test_weights_are_counts(self):
-        x = torch.cat([self.x, tensor([1e3])])
-        counts = torch.ones(1001, dtype=torch.float64)
+        x = np.append(self.x, 1e3)
+        counts = np.ones(1001)
         counts[-1] = 30
         assert robust_reach(x, counts) > 900
         assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)

@@ -42,3 +42,11 @@ def composite_power(logits: Array, codes: NDArray, weight: Array, groups: NDArra
     along = (vectors.T @ sums)[counted]
     trace = float(((along**2).sum(axis=1) / values[counted]).sum())
     return min(1.0, float(counted.sum()) / trace) if trace > 0 else 1.0
+
+
+def matrix_precision(K: int) -> Array:
+    """Prior precisions of the W of a :class:`~bayesloss.SoftmaxCalibrator`, then of its b."""
+    precision = np.full((K, K + 1), 2.0 * K * (K - 1))
+    precision[:, K] = 2 * K
+    precision[range(K), range(K)] = 2 * K
+    return precision

@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import CubicHermiteSpline
 from scipy.special import expit
@@ -32,25 +31,15 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_scores
 from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
+from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.calibration.score_transform import LogTails, ScoreTransform
 from bayesloss.learning.data.estimator_base import all_or_nothing, by_blocks, check_level
-from bayesloss.learning.data.rows import Rows, as_scores, read_scores
-from bayesloss.learning.inference.mixtures import NormalBernoulli, average_priors
-from bayesloss.learning.sources.priors import CentredISGP, StraightEnds, grid_size
-from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.learning.data.rows import Rows, read_scores
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_N_BASIS = 32
-_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
-_LEVEL_SPREAD = 0.5  # tau: a priori the slope of a path lies in 0 to 4 or so
-_GAMMA = 0.25  # the prior precision of nu in the middle of the scores
-# The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
-_VARIANCES = (0.03, 0.15, 0.5)
-_SMOOTHNESS = (1.3, 2.0, 5.0)
 _DRAWS = 256  # a power of two, as Sobol's points are balanced for
 _NODES = 200  # of tables, for each half period: twelve for a wave of f^2's highest harmonic
 _HALF_PERIODS = 3  # that tables cover, on either side
@@ -87,9 +76,8 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
     classes_ : ndarray of shape (2,)
     scale_, converged_ : str, bool
         "probability" or "real"; whether all modes were found.
-    average_, centre_, transform_ : PosteriorMixture, float, ScoreTransform
-        The posterior of nu as a function of the sigmoid's log odds less ``centre_``, and the
-        transform from scores to these log odds.
+    centre_, transform_ : float, ScoreTransform
+        The middle of the sigmoid's log odds, and the transform from scores to these.
     power_ : float
         How much a case counts: below 1 if cases of a group resemble each other.
 
@@ -165,6 +153,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
             self._fit_curve(rows.map(self.transform_), total, self.transform_(ends))
         return self
 
+    @property
+    def average_(self) -> Any:
+        """The PosteriorMixture of nu, a function of the sigmoid's log odds less ``centre_``."""
+        from bayesloss.learning.calibration.calibrator_fit import mixture
+
+        check_is_fitted(self)
+        return mixture(self._posterior, self.centre_)
+
     @by_blocks
     def predict_proba(self, scores: ArrayLike) -> Array:
         """The probabilities of both classes, averaged over the posterior: of shape (n, 2)."""
@@ -231,27 +227,14 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def _fit_curve(self, rows: Rows, total: float, ends: Array) -> None:
         """The posterior of nu, given log odds and their ends."""
+        from bayesloss.learning.calibration.calibrator_fit import fit_curve
+
         self.power_ = 1.0
         if rows.groups is not None:
             logits = np.stack([np.zeros_like(rows.x), rows.x], axis=1)
             self.power_ = composite_power(logits, rows.y.astype(int), rows.weight, rows.groups)
-        self.centre_ = float(ends.sum() / 2)
-        half = float(ends[1] - ends[0]) / 2
-        c, edge = (_FILLED / half, half) if half > 0 else (1.0, 1.0)
-        kernels = [
-            TrigonometricKernel(a=a, c=c, n_basis=_N_BASIS).scaled(variance)
-            for variance in reversed(_VARIANCES)
-            for a in _SMOOTHNESS
-        ]
-        how = {"tau": _LEVEL_SPREAD, "mu": self.centre_, "gamma": _GAMMA}
-        priors = [CentredISGP(kernel, **how) for kernel in kernels]
-        likelihood = NormalBernoulli()
-        size = grid_size(priors[0], 2 * edge, total)
-        nodes = torch.linspace(-edge, edge, size, dtype=torch.float64)
-        shares = self.power_ * rows.fold(_shares, self.centre_, nodes)
-        data = likelihood.on_grid(priors[0].features, nodes, shares)
-        self.average_ = average_priors(priors, likelihood, data, priors[-1].location)
-        self.converged_ = self.average_.converged
+        self.centre_, half = float(ends.sum() / 2), float(ends[1] - ends[0]) / 2
+        self._posterior, self.converged_ = fit_curve(rows, self.centre_, half, total, self.power_)
         if not self.converged_:
             warn_unconverged(
                 "Newton's method found no mode of the posterior to full precision; look at "
@@ -264,29 +247,27 @@ class LinkCalibrator(ClassifierMixin, BaseEstimator):
 
     def _tabulate(self) -> None:
         """The paths of nu and the log odds of their mean probability, at equally spaced nodes."""
-        prior = self.average_.components[0].prior  # as good as any: all have the same features
-        edge = prior.kernel.edge
-        prior, far, steps = StraightEnds(prior, edge, 2 * edge), _HALF_PERIODS * edge, _STEPS
-        nodes = torch.linspace(-far, far, steps + 1, dtype=torch.float64)
-        Gamma = self.average_.draws(_noise(len(prior.location)))
-        nu, slope = prior.source(nodes, Gamma), prior.derivative(nodes, Gamma)
-        log_p = torch.nn.functional.logsigmoid(nu)
+        posterior = self._posterior
+        nodes = np.arange(-_STEPS // 2, _STEPS // 2 + 1) / _NODES / posterior.c  # +-1 / c exactly
+        Gamma = posterior.draws(_noise(posterior.modes.shape[1]))
+        nu, slope = monotone_curves(nodes, Gamma, posterior.c)
+        log_p = np.minimum(nu, 0) - np.log1p(np.exp(-np.abs(nu)))
         log_q = log_p - nu
-        odds = log_p.logsumexp(dim=0) - log_q.logsumexp(dim=0)
+        (sum_p, p), (sum_q, q) = _shares_of_sum(log_p), _shares_of_sum(log_q)
+        odds = sum_p - sum_q
         # d log mean(p) = mean of d log p = q d nu, weighted by p; for q likewise.
-        slopes = (torch.softmax(log_p, dim=0) * log_q.exp() * slope).sum(dim=0)
-        slopes += (torch.softmax(log_q, dim=0) * log_p.exp() * slope).sum(dim=0)
+        slopes = ((p * np.exp(log_q) + q * np.exp(log_p)) * slope).sum(axis=0)
         # Cubics between nodes increase if no slope exceeds three secants (Fritsch, Carlson 1980).
-        secants = odds.diff() / nodes.diff()
-        slopes[1:-1] = torch.minimum(slopes[1:-1], 3 * torch.minimum(secants[1:], secants[:-1]))
+        secants = np.diff(odds) / np.diff(nodes)
+        slopes[1:-1] = np.minimum(slopes[1:-1], 3 * np.minimum(secants[1:], secants[:-1]))
         slopes[0], slopes[-1] = secants[0], secants[-1]
-        self._nodes, self._paths = nodes.numpy(), nu.numpy()
-        self._odds = CubicHermiteSpline(self._nodes, odds.numpy(), slopes.numpy())
+        self._nodes, self._paths = nodes, nu
+        self._odds = CubicHermiteSpline(nodes, odds, slopes)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle holds: 50 kB, without the tables of 2.5 MB that follow from them."""
         state = {k: v for k, v in vars(self).items() if k not in ("_nodes", "_paths", "_odds")}
-        fitted = {k: state.pop(k) for k in ("average_", "transform_") if k in state}
+        fitted = {k: state.pop(k) for k in ("_posterior", "transform_") if k in state}
         return {**state, "_packed": lzma.compress(pickle.dumps(fitted), filters=_DOUBLES)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -344,13 +325,16 @@ def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, 
     )
 
 
-def _shares(x: Array, y: Array, weight: Array, centre: float, nodes: Tensor) -> Tensor:
-    x, y, weight = map(torch.from_numpy, (x - centre, y, weight))
-    return NormalBernoulli.shares(x, y, weight, nodes)
+def _shares_of_sum(log_p: Array) -> tuple[Array, Array]:
+    """The logarithms of the columns' sums, and what each row has of them."""
+    top = log_p.max(axis=0)
+    p = np.exp(log_p - top)
+    total = p.sum(axis=0)
+    return top + np.log(total), p / total
 
 
 @lru_cache(maxsize=4)
-def _noise(size: int) -> Tensor:
+def _noise(size: int) -> Array:
     """Normal numbers of low discrepancy, the same each time."""
     uniform = qmc.Sobol(size, scramble=True, rng=np.random.default_rng(0)).random(_DRAWS)
-    return torch.from_numpy(norm.ppf(uniform))
+    return norm.ppf(uniform)

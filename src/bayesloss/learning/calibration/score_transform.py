@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
@@ -28,7 +27,7 @@ from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_unconverged
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
-_DEPTHS = np.append(DEPTHS.numpy(), _TAIL)  # what steps 1 and 2 ask of the scores, at either end
+_DEPTHS = np.append(DEPTHS, _TAIL)  # what steps 1 and 2 ask of the scores, at either end
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _FARTHEST = 2.0**500  # in ranges: where infinite scores lie that are no probabilities
 _NEWTON_STEPS = 100
@@ -67,10 +66,8 @@ class ScoreTransform:
         values, weight = rows.distribution(_DEPTHS)
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
-        every: list[Callable[[Array], Array]] = [LogTails.fit(values, weight)]
-        learned = RangeMap.fit(torch.from_numpy(values), torch.from_numpy(weight))
-        if not learned.is_identity:
-            every.append(partial(_mapped, learned))
+        short, learned = LogTails.fit(values, weight), RangeMap.fit(values, weight)
+        every: list[Callable] = [short] if learned.is_identity else [short, learned]
         ends, rows = np.array([values.min(), values.max()]), rows.map(finite)
         fits = [(fit_platt(rows.map(tails), tails(ends)), tails) for tails in every]
         sigmoid, tails = max(fits, key=lambda fit: fit[0].log_likelihood)
@@ -152,10 +149,6 @@ def _real(scores: Array, probabilities: bool) -> Array:
         return scores
     with np.errstate(divide="ignore"):
         return np.log(scores) - np.log1p(-scores)
-
-
-def _mapped(range_map: RangeMap, values: Array) -> Array:
-    return range_map(torch.from_numpy(values)).numpy()
 
 
 @dataclass(frozen=True)

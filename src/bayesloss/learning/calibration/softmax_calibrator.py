@@ -24,35 +24,27 @@ have the derivatives (e_k - p) / (1 - p_k) in z.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import softmax
+from scipy.linalg import block_diag, solve_triangular
+from scipy.special import expit, softmax
 from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_array, check_is_fitted
-from torch import Tensor
 
 from bayesloss.arrays import Array
-from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power
+from bayesloss.learning.calibration.calibrator_base import WIDER, composite_power, matrix_precision
+from bayesloss.learning.calibration.monotone_curves import MonotoneCurve
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.data.rows import Rows
-from bayesloss.learning.sources.priors import CentredISGP, StraightEnds
-from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.optimise import differentiated, minimise
 from bayesloss.warnings import warn_unconverged
 
-_TEMPERATURES = (1e-4, 1e4)
-_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
-_FILLED = 0.5  # the part of a kernel's period that a class's u fill
-_SEARCH = {"maxiter": 500}
 _TINY = float(np.finfo(np.float64).tiny)
-_ROWS = 1_000  # that bands are computed for at a time
+_ROWS = 1_000  # that sources and bands are computed for at a time
 
 
 class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
@@ -117,6 +109,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ValueError
             If columns and classes differ in number, or rows are not finite or no distributions.
         """
+        from bayesloss.learning.calibration import calibrator_fit as fit
+
         self._validate_params()
         values = check_array(scores, dtype=np.float64)
         rows = Rows.of(values, y, sample_weight, groups)
@@ -130,28 +124,28 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         self.scale_ = self.scale
         if self.scale == "auto":
             self.scale_ = "probability" if _distributions(rows.x) else "real"
-        self.power_, weight = 1.0, torch.from_numpy(rows.weight)
-        logits, loss = self._fit_temperature(rows.x, codes, weight)
+        self.power_, loss = 1.0, fit.CrossEntropy(codes, rows.weight)
+        logits = self._fit_temperature(rows.x, loss)
         if rows.groups is not None:
-            self.power_ = composite_power(logits.numpy(), codes, rows.weight, rows.groups)
-            weight = self.power_ * weight
-            logits, loss = self._fit_temperature(rows.x, codes, weight)
-        self._cases = logits, weight
-        self.converged_ = self._fit_matrix(logits, loss)
-        self._sources: list[tuple[StraightEnds, Tensor]] = []
+            self.power_ = composite_power(logits, codes, rows.weight, rows.groups)
+            loss = fit.CrossEntropy(codes, self.power_ * rows.weight)
+            logits = self._fit_temperature(rows.x, loss)
+        self._cases = logits, loss.weight
+        self.matrix_, self.intercept_, self.converged_ = fit.fit_matrix(logits, loss)
+        self._sources: list[MonotoneCurve] = []
         if self.sources:
-            self.converged_ &= self._fit_sources(self._mixed(logits), loss)
+            self._sources, converged = fit.fit_sources(self._mixed(logits), loss)
+            self.converged_ &= converged
         if not self.converged_:
             warn_unconverged(
-                f"a search did not converge in {_SEARCH['maxiter']} steps; "
-                "more cases a class would help"
+                f"a search did not converge in {fit.MAX_ITER} steps; more cases a class would help"
             )
         return self
 
     def predict_proba(self, scores: ArrayLike) -> Array:
         """The probabilities of the classes, of shape (n, K)."""
         logits = self._tempered(self._as_scores(scores))
-        return torch.softmax(self._sourced(self._mixed(logits)), dim=1).numpy()
+        return softmax(self._sourced(self._mixed(logits)), axis=1)
 
     def predict(self, scores: ArrayLike) -> NDArray:
         """The most probable class, of shape (n,)."""
@@ -172,80 +166,24 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         ends = []
         for part in np.array_split(values, math.ceil(len(values) / _ROWS)):
             p, g = self._derivatives(self._tempered(part))
-            moved = torch.einsum("nkd,kde->nke", g, root)
-            away = (moved - torch.einsum("nk,nke->ne", p, moved)[:, None]).norm(dim=2)
-            rest = (1 - p).clamp(min=_TINY)
-            odds, spread = torch.log(p) - torch.log(rest), half * away / rest
-            ends.append(torch.sigmoid(torch.stack([odds - spread, odds + spread])))
-        low, high = torch.cat(ends, dim=1).numpy()
+            moved = g @ root
+            away = np.linalg.norm(moved - np.einsum("nk,kne->ne", p, moved), axis=2).T
+            rest = (1 - p).clip(min=_TINY)
+            odds, spread = np.log(p) - np.log(rest), half * away / rest
+            ends.append(expit([odds - spread, odds + spread]))
+        low, high = np.concatenate(ends, axis=1)
         return low, high
 
-    def _fit_temperature(
-        self, scores: Array, codes: NDArray, weight: Tensor
-    ) -> tuple[Tensor, "_Loss"]:
-        """The temperature; the log probabilities l, and the loss of logits, in nats."""
-        target, cross_entropy = torch.from_numpy(codes), torch.nn.functional.cross_entropy
-
-        def loss(logits: Tensor) -> Tensor:
-            return weight @ cross_entropy(logits, target, reduction="none")
+    def _fit_temperature(self, scores: Array, loss: Any) -> Array:
+        """The temperature; returns the log probabilities l."""
+        from bayesloss.learning.calibration.calibrator_fit import fit_temperature
 
         self._floor = 0.0
         if self.scale_ == "probability" and (scores == 0).any():
             self._floor = max(0.5 * float(scores[scores > 0].min()), _TINY)
-        self._vote = 1 / (float(weight.sum()) * scores.shape[1])
-        logits = torch.from_numpy(self._logits(scores))
-        found = minimize_scalar(
-            # A weak prior keeps the temperature finite where classes can be separated.
-            lambda log_t: float(loss(math.exp(log_t) * logits)) + log_t**2 / 8,
-            bounds=np.log(_TEMPERATURES),
-            method="bounded",
-        )
-        self.temperature_ = math.exp(found.x)
-        return self._tempered(scores), loss
-
-    def _fit_matrix(self, logits: Tensor, loss: "_Loss") -> bool:
-        """Matrix and intercept, and whether the search for them converged."""
-        K = logits.shape[1]
-        penalty = _prior_precision(K) / 2
-
-        def objective(theta: Tensor) -> Tensor:
-            W = theta.reshape(K, K + 1)
-            return loss(logits + logits @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
-
-        found = minimise(differentiated(objective), logits.new_zeros(K * (K + 1)), options=_SEARCH)
-        mode = np.eye(K, K + 1) + found.x.reshape(K, K + 1)
-        self.matrix_, self.intercept_ = mode[:, :K].copy(), mode[:, K].copy()
-        return bool(found.success)
-
-    def _fit_sources(self, u: Tensor, loss: "_Loss") -> bool:
-        """All sources together, in units of their priors' standard deviations."""
-        priors, features = [], []
-        for column in u.T:
-            centre = (column.min() + column.max()) / 2
-            reach = float((column - centre).abs().max())
-            kernel = TrigonometricKernel(
-                a=_SMOOTHNESS, c=_FILLED / reach if reach > 0 else 1.0, n_basis=_N_BASIS
-            )
-            kernel = kernel.scaled(_VARIANCE)
-            line = CentredISGP(kernel, tau=_LEVEL_SPREAD, mu=float(centre), gamma=_GAMMA)
-            prior = StraightEnds(line, kernel.edge, 2 * kernel.edge)
-            priors.append(prior)
-            features.append(prior.features(column - centre))
-        location = torch.stack([prior.location for prior in priors])
-        spread = priors[0].precision.rsqrt()  # the same for all
-
-        def objective(theta: Tensor) -> Tensor:
-            Gamma = location + theta.reshape(location.shape) * spread
-            columns = [
-                h @ prior.coefficients(each)
-                for h, prior, each in zip(features, priors, Gamma, strict=True)
-            ]
-            return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
-
-        found = minimise(differentiated(objective), u.new_zeros(location.numel()), options=_SEARCH)
-        Gamma = location + torch.from_numpy(found.x).reshape(location.shape) * spread
-        self._sources = list(zip(priors, Gamma, strict=True))
-        return bool(found.success)
+        self._vote = 1 / (float(loss.weight.sum()) * scores.shape[1])
+        self.temperature_ = fit_temperature(self._logits(scores), loss)
+        return self._tempered(scores)
 
     def _as_scores(self, scores: ArrayLike) -> NDArray:
         check_is_fitted(self)
@@ -266,67 +204,56 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
             raise ValueError("expected rows that are distributions: at least 0, of sum 1")
         return np.log(np.maximum(scores, least) + self._floor)
 
-    def _tempered(self, scores: NDArray) -> Tensor:
+    def _tempered(self, scores: NDArray) -> Array:
         """Log probabilities l after temperature and spread case, of zero sum in each row."""
         probabilities = softmax(self.temperature_ * self._logits(scores), axis=1)
         logits = np.log(probabilities + self._vote)
-        return torch.from_numpy(logits - logits.mean(axis=1, keepdims=True))
+        return logits - logits.mean(axis=1, keepdims=True)
 
-    def _mixed(self, logits: Tensor) -> Tensor:
+    def _mixed(self, logits: Array) -> Array:
         """The logits u = l + W l + b."""
-        return logits @ torch.from_numpy(self.matrix_).T + torch.from_numpy(self.intercept_)
+        return logits @ self.matrix_.T + self.intercept_
 
-    def _sourced(self, u: Tensor) -> Tensor:
+    def _sourced(self, u: Array) -> Array:
         """The logits z = nu(u)."""
-        columns = [
-            prior.source(column - prior.mu, Gamma)
-            for column, (prior, Gamma) in zip(u.T, self._sources, strict=False)
+        parts = [
+            [source(column) for column, source in zip(u[at].T, self._sources, strict=True)]
+            for at in gen_batches(len(u), _ROWS)
+            if self._sources
         ]
-        return torch.stack(columns, dim=1) if columns else u
+        return np.concatenate(parts, axis=1).T if parts else u
 
-    def _derivatives(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities (n, K), and the derivatives g of each class's z in its parameters."""
+    def _derivatives(self, logits: Array) -> tuple[Array, Array]:
+        """Probabilities (n, K), and the derivatives g (K, n, d) of each z in its parameters."""
         u = self._mixed(logits)
-        line = torch.nn.functional.pad(logits, (0, 1), value=1.0)
+        line = np.column_stack([logits, np.ones(len(u))])
         rows = [line] * u.shape[1]
-        for k, (prior, Gamma) in enumerate(self._sources):
-            t = u[:, k] - prior.mu
-            own = prior.features(t) @ prior.jacobian(Gamma)
-            rows[k] = torch.cat([prior.derivative(t, Gamma)[:, None] * line, own], dim=1)
-        return torch.softmax(self._sourced(u), dim=1), torch.stack(rows, dim=1)
+        for k, source in enumerate(self._sources):
+            slope, own = source.derivatives(u[:, k])
+            rows[k] = np.column_stack([slope[:, None] * line, own])
+        return softmax(self._sourced(u), axis=1), np.stack(rows)
 
-    def _root(self) -> Tensor:
+    def _root(self) -> Array:
         """A square root of the posterior covariance, with a block of rows for each class."""
         logits, weight = self._cases
         p, g = self._derivatives(logits)
-        K, d = g.shape[1:]
-        precision = _prior_precision(K)
+        K, _, d = g.shape
+        precision = matrix_precision(K)
         # The temperature: covariance 4 m m^T is added to the prior's, m = (I + W, b).
-        m = torch.from_numpy(np.column_stack([self.matrix_, self.intercept_]))
+        m = np.column_stack([self.matrix_, self.intercept_])
         if self._sources:
-            own = torch.stack([prior.precision for prior, _ in self._sources])
-            precision = torch.cat([precision, own], dim=1)
-            m = torch.nn.functional.pad(m, (0, own.shape[1]))
+            own = np.stack([source.precision for source in self._sources])
+            precision = np.concatenate([precision, own], axis=1)
+            m = np.pad(m, ((0, 0), (0, own.shape[1])))
         scaled = precision * m
-        H = torch.diag(precision.flatten())
-        H -= torch.outer(scaled.flatten(), scaled.flatten()) / (0.25 + (scaled * m).sum())
-        H += torch.block_diag(*torch.einsum("nk,nkd,nke->kde", weight[:, None] * p, g, g))
-        mean = (weight.sqrt()[:, None, None] * p[:, :, None] * g).flatten(1)
-        H -= mean.T @ mean
-        factor = torch.linalg.cholesky(H)
-        identity = torch.eye(K * d, dtype=torch.float64)
-        return torch.linalg.solve_triangular(factor.T, identity, upper=True).reshape(K, d, K * d)
-
-
-_Loss = Callable[[Tensor], Tensor]
-
-
-def _prior_precision(K: int) -> Tensor:
-    """Prior precisions of W and, in the last column, b."""
-    precision = torch.full((K, K + 1), 2.0 * K * (K - 1), dtype=torch.float64)
-    precision[:, K] = 2 * K
-    precision[range(K), range(K)] = 2 * K
-    return precision
+        H = np.diag(precision.ravel())
+        H -= np.outer(scaled, scaled) / (0.25 + (scaled * m).sum())
+        H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
+        mean = (np.sqrt(weight)[:, None, None] * p[:, :, None] * g.swapaxes(0, 1)).reshape(
+            -1, K * d
+        )
+        factor = np.linalg.cholesky(H - mean.T @ mean)
+        return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 
 
 def _distributions(scores: Array) -> bool:

@@ -20,7 +20,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, column_or_1d
 
-from bayesloss.arrays import Array
+from bayesloss.arrays import Array, as_scores
 
 # Of each cell the least key, and the weight and the number of its rows.
 Cells = tuple[Int[ndarray, " cells"], Float[ndarray, "2 cells"]]
@@ -233,24 +233,6 @@ def _summed(keys: Int[ndarray, " n"], sums: Float[ndarray, "2 n"]) -> Cells:
 def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
     """The checked weights of the rows of X, ones by default."""
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-
-
-def as_scores(scores: ArrayLike) -> NDArray:
-    """Real scores of shape (n,) as floats of their own precision; never NaN."""
-    values = np.asarray(scores)
-    if np.iscomplexobj(values):
-        raise ValueError("expected real scores, got complex ones")
-    if values.dtype not in (np.float16, np.float32):
-        values = values.astype(np.float64)
-    if values.ndim == 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != 1 or len(values) == 0:
-        two = values.ndim == 2 and values.shape[1] == 2
-        hint = ": of probabilities of two classes give the second column" if two else ""
-        raise ValueError(f"expected scores of shape (n,), got {values.shape}{hint}")
-    if np.isnan(values).any():
-        raise ValueError(f"expected scores, got {int(np.isnan(values).sum())} NaN of {len(values)}")
-    return values
 
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:

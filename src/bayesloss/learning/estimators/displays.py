@@ -172,9 +172,9 @@ class MonotoneDisplay:
             found = f"{inputs.shape} and {targets.shape}"
             raise ValueError(f"expected X of shape (n, 1) and y of shape (n,), got {found}")
         # Evenly spaced where the fit is: far-away inputs would leave the bulk few points.
-        low, high = estimator.range_map_(torch.tensor([inputs.min(), inputs.max()])).tolist()
-        even = torch.linspace(low, high, n_points, dtype=torch.float64)
-        x = estimator.range_map_.inverse(even).numpy()
+        low, high = estimator.range_map_(np.array([inputs.min(), inputs.max()])).tolist()
+        even = torch.linspace(low, high, n_points, dtype=torch.float64).numpy()
+        x = estimator.range_map_.inverse(even)
         grid: Any = x[:, None]
         if hasattr(estimator, "feature_names_in_"):
             import pandas as pd  # which whoever fitted with names has

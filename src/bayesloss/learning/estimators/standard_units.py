@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import Array, as_float64
+from bayesloss.arrays import Array
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest
 
@@ -53,9 +53,8 @@ class StandardUnits:
         _check_ends(x_ends, y_ends, rows)
         range_map = RangeMap()
         if robust:
-            points, weight = map(as_float64, rows.distribution(DEPTHS.numpy()))
-            range_map = RangeMap.fit(points, weight)
-        low, high = range_map(torch.from_numpy(x_ends)).numpy() / 2
+            range_map = RangeMap.fit(*rows.distribution(DEPTHS))
+        low, high = range_map(x_ends) / 2
         if high - low < _TINY:
             found = f"{2 * (high - low):.3g}: rescale them"
             raise ValueError(f"expected inputs that vary by more than {2 * _TINY:.3g}, got {found}")
@@ -70,8 +69,7 @@ class StandardUnits:
 
     def inputs(self, x: Array) -> Tensor:
         """Inputs in standard units."""
-        mapped = self.range_map(as_float64(x)).numpy()
-        return torch.from_numpy((mapped - self.x_location) / self.x_scale)
+        return torch.from_numpy((self.range_map(x) - self.x_location) / self.x_scale)
 
     def targets(self, y: Array) -> Tensor:
         """Targets in standard units."""
@@ -79,7 +77,7 @@ class StandardUnits:
 
     def original_inputs(self, u: list[float]) -> list[float]:
         """Inputs in their own units."""
-        return self.range_map.inverse(self.x_location + self.x_scale * as_float64(u)).tolist()
+        return self.range_map.inverse(self.x_location + self.x_scale * np.array(u)).tolist()
 
     def original_targets(self, v: Tensor) -> Array:
         """Targets in their own units."""

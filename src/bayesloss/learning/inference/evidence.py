@@ -25,7 +25,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.arrays import as_number
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
@@ -34,6 +33,7 @@ from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
+from bayesloss.tensors import as_number
 from bayesloss.threads import fixed_threads
 from bayesloss.warnings import warn_unconverged
 
@@ -45,12 +45,8 @@ Trigonometric = SourcePrior[TrigonometricKernel]
 SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
 
 _STARTS = (8.0, 2.0)  # of a
-_RANGES = {
-    "a": (1.01, 31.0),
-    "b": (1e-10, 1e10),
-    "gamma": (1e-10, 1e10),
-    "mu": (-math.inf, math.inf),
-}  # the likelihood's own follow
+_POSITIVE, _ANY = (1e-10, 1e10), (-math.inf, math.inf)
+_RANGES = {"a": (1.01, 31.0), "b": _POSITIVE, "gamma": _POSITIVE, "mu": _ANY}  # then likelihoods'
 # Nats by which the objective may still rise when a hyper-parameter grows e-fold; for a likelihood's
 # own, whose logarithm n data determine to (2 / n)^1/2, when it moves by that.
 _FLAT = 1e-2
@@ -176,10 +172,6 @@ def maximise_evidence(
         bound of any Gaussian, by :func:`~bayesloss.learning.inference.variational.variational`.
     max_iter : int, default=200
         The most quasi-Newton iterations of each search.
-
-    Returns
-    -------
-    EvidenceMaximum
 
     Raises
     ------

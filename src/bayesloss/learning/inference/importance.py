@@ -78,10 +78,6 @@ def weigh_draws(
     generator : torch.Generator, optional
         By default PyTorch's own.
 
-    Returns
-    -------
-    WeightedDraws
-
     Raises
     ------
     ValueError

@@ -95,7 +95,7 @@ def laplace(
     start: Tensor | None = None,
     max_iter: int = 200,
 ) -> Posterior:
-    """Approximate the posterior of Gamma by a Gaussian at a mode.
+    """Approximate the posterior of Gamma by a Gaussian at a mode: a :class:`Posterior`.
 
     Parameters
     ----------
@@ -107,10 +107,6 @@ def laplace(
         Where Newton's method begins; by default near the prior mean of nu.
     max_iter : int, default=200
         The most Newton steps; if they reach no mode, there is a ConvergenceWarning.
-
-    Returns
-    -------
-    Posterior
 
     Raises
     ------

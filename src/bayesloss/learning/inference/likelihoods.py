@@ -14,10 +14,10 @@ from typing import ClassVar, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_positive
 from bayesloss.learning.inference.binning import Features, triangle
 from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.quadrature import gauss_hermite
+from bayesloss.tensors import as_number, as_positive
 
 _MANY = 2**16  # data that are spread on a grid at a time
 

@@ -25,7 +25,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
@@ -46,7 +45,6 @@ from bayesloss.learning.inference.newton import Mode, find_mode, find_modes
 from bayesloss.learning.sources.priors import ISGP, SourcePrior, StraightEnds
 from bayesloss.threads import fixed_threads
 
-J = TypeVar("J", bound=LogJoint)
 Fit = Callable[[LogJoint, Mode], Posterior]
 
 _STRETCH = 0.125  # of which ends take their slope, in halves of the range: longer is too sure

@@ -207,7 +207,11 @@ def variational(
     """Approximate the posterior of Gamma by the Gaussian with the highest bound on the evidence.
 
     It represents one mode and its twin, without the mass of others. If it does not settle, or
-    settles on a saddle, there is a ConvergenceWarning.
+    settles on a saddle, there is a ConvergenceWarning. In the :class:`Posterior`, m is ``mode`` and
+    S ``covariance``; ``log_evidence`` is the highest L with the twin, a bound under Gaussian noise
+    and for labels with the log loss; other likelihoods are averaged as if nu(x_n) were normal.
+    ``evidence_bound`` is a bound in any case, by ``expected_log_density``, or NaN.
+    ``least_curvature`` is that of E_q[H], and ``n_iter`` counts the steps after Newton's.
 
     Parameters
     ----------
@@ -216,15 +220,6 @@ def variational(
         begins.
     max_iter : int, default=200
         The most steps of Newton's method, and then of this one.
-
-    Returns
-    -------
-    Posterior
-        With m as ``mode`` and S as ``covariance``. ``log_evidence`` is the highest L with the
-        twin, a bound under Gaussian noise and for labels with the log loss; other likelihoods are
-        averaged as if nu(x_n) were normal. ``evidence_bound`` is a bound in any case, by
-        ``expected_log_density``, or NaN. ``least_curvature`` is that of E_q[H], and ``n_iter``
-        counts the steps after Newton's.
 
     Raises
     ------

@@ -14,11 +14,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.arrays import Array, as_float64, as_points
+from bayesloss.arrays import Array
 from bayesloss.learning.data.estimator_base import check_level
 from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
 from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
+from bayesloss.tensors import as_float64, as_points
 
 _DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for bands: 64 put an end at 95 % wrong by 0.3 standard deviations or so

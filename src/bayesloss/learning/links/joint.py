@@ -94,9 +94,9 @@ class JointEM(EM):
 
     def e_step(self, number: int) -> None:
         """All sources together, at the common scale of the held-out scores."""
-        seen, weight = self.fits.held_out(), self.data.weight.cpu()
+        seen, weight = self.fits.held_out(), self.data.weight.cpu().numpy()
         # Sources are constant where a few scores lie far out; lines would follow these alone.
-        end = 2 * max(robust_reach(row, weight) for row in seen.cpu())
+        end = 2 * max(robust_reach(row, weight) for row in seen.cpu().numpy())
         near = seen.clamp(-end, end)
         if number == 1:  # levels are in nats from here on, as those of the sources
             near, level = near + self.level[:, None], torch.zeros_like(self.level)
@@ -119,7 +119,8 @@ class JointEM(EM):
         weight, labels, level = (
             each.cpu() for each in (self.data.weight, self.data.labels, self.level)
         )
-        reach = max(robust_reach(row, weight) for row in torch.cat([seen, scores.cpu()]))
+        every = torch.cat([seen, scores.cpu()]).numpy()
+        reach = max(robust_reach(row, weight.numpy()) for row in every)
         priors = self.family(reach)
         edge = priors[0].kernel.edge
         features = [priors[0].features(row.clamp(-edge, edge)) for row in seen]

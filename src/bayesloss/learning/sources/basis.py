@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from bayesloss.arrays import as_points
+from bayesloss.tensors import as_points
 
 BLOCK = 2**20  # numbers in a block of rows: 8 MB in float64, near the processor's cache
 

@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_points
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.sources.basis import BLOCK, Basis
+from bayesloss.tensors import as_number, as_points
 
 
 class NystromBasis(Basis):

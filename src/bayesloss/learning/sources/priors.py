@@ -27,9 +27,9 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_positive, as_scalar
 from bayesloss.learning.sources.basis import BLOCK, Basis
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.tensors import as_number, as_positive, as_scalar
 
 B = TypeVar("B", bound=Basis, covariant=True)
 

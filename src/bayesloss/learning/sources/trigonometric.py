@@ -21,8 +21,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from bayesloss.arrays import as_number, as_points, as_positive
 from bayesloss.learning.sources.basis import BLOCK, Basis
+from bayesloss.tensors import as_number, as_points, as_positive
 
 
 class TrigonometricKernel(Basis):

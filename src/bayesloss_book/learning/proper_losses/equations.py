@@ -6,7 +6,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from bayesloss.arrays import as_float64
+from bayesloss.tensors import as_float64
 
 
 def bregman(

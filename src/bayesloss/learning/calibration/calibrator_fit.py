@@ -1,0 +1,151 @@
+"""The parts of calibrators' fits that need PyTorch: the posterior of a curve, and searches."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from bayesloss.arrays import Array
+from bayesloss.learning.calibration.calibrator_base import matrix_precision
+from bayesloss.learning.calibration.monotone_curves import CurvePosterior, MonotoneCurve
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.inference.laplace import Posterior
+from bayesloss.learning.inference.mixtures import NormalBernoulli, PosteriorMixture, average_priors
+from bayesloss.learning.sources.priors import CentredISGP, grid_size
+from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss.optimise import differentiated, minimise
+
+# Of a LinkCalibrator. tau: a priori the slope of a path lies in 0 to 4 or so.
+_CURVE_BASIS, _CURVE_SPREAD = 32, 0.5
+_CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
+_CURVE_GAMMA = 0.25  # the prior precision of nu in the middle of the scores
+# The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
+_VARIANCES, _SMOOTHNESSES = (0.5, 0.15, 0.03), (1.3, 2.0, 5.0)
+
+# Of a SoftmaxCalibrator.
+MAX_ITER = 500
+_TEMPERATURES = (1e-4, 1e4)
+_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
+_FILLED = 0.5  # the part of a kernel's period that a class's u fill
+
+
+def fit_curve(
+    rows: Rows, centre: float, half: float, total: float, power: float
+) -> tuple[CurvePosterior, bool]:
+    """The posterior of nu given log odds within centre +- half, and whether it was all found."""
+    c, edge = (_CURVE_FILLED / half, half) if half > 0 else (1.0, 1.0)
+    priors, likelihood = _priors(c, centre), NormalBernoulli()
+    nodes = torch.linspace(-edge, edge, grid_size(priors[0], 2 * edge, total), dtype=torch.float64)
+    shares = power * rows.fold(_shares, centre, nodes)
+    data = likelihood.on_grid(priors[0].features, nodes, shares)
+    found = average_priors(priors, likelihood, data, priors[-1].location)
+    # In the order of the fields of Posterior.
+    own, _, modes, roots, *facts = zip(*(vars(q).values() for q in found.components), strict=True)
+    facts = list(zip(map(priors.index, own), *facts, strict=True))
+    arrays = (each.numpy() for each in (found.weights, torch.stack(modes), torch.stack(roots)))
+    return CurvePosterior(c, *arrays, facts), found.converged
+
+
+def mixture(q: CurvePosterior, centre: float) -> PosteriorMixture:
+    """The same posterior with its priors, as inference has it."""
+    priors, likelihood = _priors(q.c, centre), NormalBernoulli()
+    parts = [
+        Posterior(priors[place], likelihood, torch.from_numpy(mode), torch.from_numpy(root), *facts)
+        for mode, root, (place, *facts) in zip(q.modes, q.roots, q.facts, strict=True)
+    ]
+    return PosteriorMixture(parts, torch.from_numpy(q.weights))
+
+
+def _priors(c: float, centre: float) -> list[CentredISGP]:
+    kernels = [
+        TrigonometricKernel(a=a, c=c, n_basis=_CURVE_BASIS).scaled(variance)
+        for variance in _VARIANCES
+        for a in _SMOOTHNESSES
+    ]
+    return [CentredISGP(each, tau=_CURVE_SPREAD, mu=centre, gamma=_CURVE_GAMMA) for each in kernels]
+
+
+def _shares(x: Array, y: Array, weight: Array, centre: float, nodes: Tensor) -> Tensor:
+    x, y, weight = map(torch.from_numpy, (x - centre, y, weight))
+    return NormalBernoulli.shares(x, y, weight, nodes)
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """The weighted log loss of logits (n, K) for cases of known classes, in nats."""
+
+    codes: NDArray
+    weight: Array
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """The loss, of shape ()."""
+        target, cross_entropy = torch.from_numpy(self.codes), torch.nn.functional.cross_entropy
+        return torch.from_numpy(self.weight) @ cross_entropy(logits, target, reduction="none")
+
+
+def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
+    """The factor of logits; a weak prior keeps it finite where classes can be separated."""
+    z = torch.from_numpy(logits)
+    found = minimize_scalar(
+        lambda log_t: float(loss(math.exp(log_t) * z)) + log_t**2 / 8,
+        bounds=np.log(_TEMPERATURES),
+        method="bounded",
+    )
+    return math.exp(found.x)
+
+
+def fit_matrix(logits: Array, loss: CrossEntropy) -> tuple[Array, Array, bool]:
+    """Matrix and intercept, and whether the search for them converged."""
+    K, z = logits.shape[1], torch.from_numpy(logits)
+    penalty = torch.from_numpy(matrix_precision(K)) / 2
+
+    def objective(theta: Tensor) -> Tensor:
+        W = theta.reshape(K, K + 1)
+        return loss(z + z @ W[:, :K].T + W[:, K]) + (penalty * W**2).sum()
+
+    mode, converged = _minimum(objective, penalty)
+    mode = np.eye(K, K + 1) + mode
+    return mode[:, :K].copy(), mode[:, K].copy(), converged
+
+
+def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool]:
+    """All sources together, in units of their priors' standard deviations."""
+    priors, features = [], []
+    for column in torch.from_numpy(u).T:
+        centre = (column.min() + column.max()) / 2
+        reach = float((column - centre).abs().max())
+        c = _FILLED / reach if reach > 0 else 1.0
+        kernel = TrigonometricKernel(a=_SMOOTHNESS, c=c, n_basis=_N_BASIS).scaled(_VARIANCE)
+        prior = CentredISGP(kernel, tau=_LEVEL_SPREAD, mu=float(centre), gamma=_GAMMA)
+        priors.append(prior)
+        features.append(prior.features(column - centre))
+    location = torch.stack([prior.location for prior in priors])
+    spread = priors[0].precision.rsqrt()  # the same for all
+
+    def objective(theta: Tensor) -> Tensor:
+        Gamma = location + theta.reshape(location.shape) * spread
+        columns = [
+            h @ prior.coefficients(each)
+            for h, prior, each in zip(features, priors, Gamma, strict=True)
+        ]
+        return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
+
+    theta, converged = _minimum(objective, location)
+    Gamma = (location + torch.from_numpy(theta) * spread).numpy()
+    found = [
+        MonotoneCurve(float(prior.mu), prior.kernel.c, each, prior.precision.numpy())
+        for prior, each in zip(priors, Gamma, strict=True)
+    ]
+    return found, converged
+
+
+def _minimum(objective: Callable[[Tensor], Tensor], like: Tensor) -> tuple[Array, bool]:
+    """Where the objective is least, from zero, and whether the search for it converged."""
+    start, options = like.new_zeros(like.numel()), {"maxiter": MAX_ITER}
+    found = minimise(differentiated(objective), start, options=options)
+    return found.x.reshape(like.shape), bool(found.success)

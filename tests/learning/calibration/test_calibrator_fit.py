@@ -1,0 +1,96 @@
+"""The fit of a calibrator's curve, and the searches of the calibrator of many classes."""
+
+import numpy as np
+import torch
+from scipy.special import log_softmax, softmax
+
+from bayesloss.learning.calibration.calibrator_fit import (
+    CrossEntropy,
+    fit_curve,
+    fit_matrix,
+    fit_sources,
+    fit_temperature,
+    mixture,
+)
+from bayesloss.learning.calibration.monotone_curves import monotone_curves
+from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.inference.laplace import laplace
+from bayesloss.learning.inference.mixtures import NormalBernoulli
+
+
+def test_components_are_laplaces_and_weights_follow_their_bounds():
+    """By the posterior of all cases, which are not spread on a grid."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, 300)
+    y = (rng.random(300) < 1 / (1 + np.exp(-2 * x))).astype(float)
+    found, converged = fit_curve(Rows(x, y, np.ones(300)), 0.1, 2.1, 300.0, 1.0)
+    again = mixture(found, 0.1)
+    assert converged
+    assert again.converged
+    bounds = torch.tensor([q.evidence_bound for q in again.components], dtype=torch.float64)
+    torch.testing.assert_close(again.weights, torch.softmax(bounds, dim=0))
+    at = torch.linspace(-2, 2, 9, dtype=torch.float64)
+    for k in (0, 5, 8):
+        part = again.components[k]
+        direct = laplace(
+            part.prior, NormalBernoulli(), torch.from_numpy(x - 0.1), torch.from_numpy(y)
+        )
+        # The grid moves the mode by a thousandth of a standard deviation at most.
+        for one, other in zip(part.moments(at), direct.moments(at), strict=True):
+            np.testing.assert_allclose(one, other, rtol=0.01, atol=0.003)
+        np.testing.assert_allclose(part.evidence_bound, direct.evidence_bound, atol=0.01)
+
+
+def problem(n=500, K=3):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(n, K))
+    p = softmax(1.7 * z + 0.3 * z**3, axis=1)
+    codes = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1).clip(max=K - 1)
+    return z, codes, rng.uniform(0.5, 2, n)
+
+
+def loss_at(z, codes, weight):
+    return -weight @ log_softmax(z, axis=1)[np.arange(len(z)), codes]
+
+
+def test_each_search_ends_where_moving_raises_the_penalised_loss():
+    z, codes, weight = problem()
+    loss = CrossEntropy(codes, weight)
+    t = fit_temperature(z, loss)
+    best, *other = (
+        loss_at(by * t * z, codes, weight) + np.log(by * t) ** 2 / 8 for by in (1, 0.99, 1.01)
+    )
+    assert best < min(other)
+    W, b, converged = fit_matrix(t * z, loss)
+    assert converged
+
+    def penalised(W, b):
+        off = (W - np.eye(3))[~np.eye(3, dtype=bool)]
+        spread = ((W.diagonal() - 1) ** 2).sum() * 6 + (b**2).sum() * 6 + (off**2).sum() * 12
+        return loss_at(t * z @ W.T + b, codes, weight) + spread / 2
+
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        assert penalised(W, b) < penalised(W + 0.02 * rng.normal(size=(3, 3)), b)
+    u = t * z @ W.T + b
+    sources, converged = fit_sources(u, loss)
+    assert converged
+
+    def with_sources(Gammas):
+        columns = [
+            monotone_curves(u[:, k] - each.centre, Gamma[None], each.c)[0][0]
+            for k, (each, Gamma) in enumerate(zip(sources, Gammas, strict=True))
+        ]
+        penalty = sum(
+            each.precision @ (Gamma - centre) ** 2
+            for each, Gamma, centre in zip(sources, Gammas, centres, strict=True)
+        )
+        return loss_at(np.stack(columns, axis=1), codes, weight) + penalty / 2
+
+    # The prior's mean: the straight line through the middle of u, of level sqrt(1 - 0.03 - 0.05^2).
+    centres = [np.r_[np.zeros(16), np.sqrt(0.9675), each.centre] for each in sources]
+    found = [each.Gamma for each in sources]
+    for _ in range(20):
+        steps = [0.1 * rng.normal(size=18) / np.sqrt(each.precision) for each in sources]
+        moved = [Gamma + step for Gamma, step in zip(found, steps, strict=True)]
+        assert with_sources(found) < with_sources(moved)
