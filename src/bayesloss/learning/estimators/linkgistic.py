@@ -79,8 +79,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     class_weight : dict, "balanced" or None, default=None
     C : float, "auto" or array-like of float, default=1.0
         Inverse strength of the L2 penalty, as in scikit-learn; ``inf`` for none, as in the paper.
-        Of several values that of the least approximate leave-one-out log loss, without refits;
-        "auto" has ten, evenly spaced in logarithm from 1e-4 to 1e4. Warns if it is the last of all.
+        Of several values that of the least log loss in ten folds, with groups whole, of weights
+        under the fixed link (:mod:`bayesloss.learning.estimators.penalty_path`); "auto" has ten,
+        evenly spaced in logarithm from 1e-4 to 1e4. Warns if it is the last of all.
     tol : float, default=1e-4
         EM ends when a round changes the penalised log evidence by less, in nats per case; the
         logistic regression before it, when derivatives of the mean log likelihood are less.
@@ -102,7 +103,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     C_ : float
         The value of C, for all classes.
     Cs_, scores_ : ndarray of shape (n_Cs,)
-        All values, ascending, and minus the leave-one-out log loss of each, in nats per case,
+        All values, ascending, and minus the cross-validated log loss of each, in nats per case,
         averaged over one-vs-rest classes; NaN if not tried, since two in a row were no better, or
         only one was given.
     centre_, intercept_ : ndarray of shape (n_features,), and (1,) or (n_classes,)

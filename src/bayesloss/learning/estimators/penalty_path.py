@@ -1,21 +1,20 @@
 r"""The penalty of linkgistic regression, chosen by scores that the weights have not seen.
 
-Cross-validation would refit on every fold for every C. Links, however, are fitted to approximate
-leave-one-out scores (:mod:`bayesloss.learning.weights.leave_one_out`), which already give
+For each C, weights with the fixed link are fitted without each of ten folds, from the strongest
+penalty to the weakest and each from the one before. Their scores of the folds give
 
-    loss(C) = -mean_n log p(y_n | x_n^(-n)),
+    loss(C) = -mean_n log p(y_n | x_n),
 
-with x_n^(-n) the score of case n under weights fitted without it, or without its group, and p the
-posterior mean under a link fitted to all these scores: a smooth function of one variable can hardly
-overfit. From the strongest penalty to the weakest, each fit has the fixed link and starts at the
-one before; a link with one stiff prior, or the given one, scores it. Only at the chosen C is all
-fitted.
+with p the posterior mean under a link fitted to all these scores: a smooth function of one variable
+can hardly overfit. That link has one stiff prior, or the given one, and in a joint model it is the
+best common scale. Only at the chosen C is all fitted.
 
-In a joint model of K classes, scores are shifted by the Newton step of one class at a time. Only
-differences of the classes' weights matter, so the others take back a share 1/K of a common step,
-exact if all classes are alike. The loss is that of a softmax on the best common scale.
+The leave-one-out scores that links are fitted to (:mod:`bayesloss.learning.weights.leave_one_out`)
+would save the refits, but are too kind where penalties are weak: a case that is left out moves
+weights by more than one Newton step, the more so where classes can be separated.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -24,17 +23,18 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from bayesloss.arrays import Array
+from bayesloss.learning.data.inputs import DenseInputs
 from bayesloss.learning.estimators.linkgistic_fit import Problems, Settings
 from bayesloss.learning.links.em import fit_links
 from bayesloss.learning.links.link_model import LinkModel
-from bayesloss.learning.links.multinomial import common_scale, fit_softmax
-from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities, moved
-from bayesloss.learning.weights.leave_one_out import LeaveOneOut
+from bayesloss.learning.links.multinomial import common_scale, fit_softmax, folds_of
+from bayesloss.learning.links.tables import enough_nodes, expected_log_probabilities
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.warnings import warn_caller
 
 _RANGE, _MANY = (1e-4, 1e4), 10  # of C, as in scikit-learn
+_FOLDS = 10  # those of five would be too harsh on fits to few rows a column
 _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
@@ -50,11 +50,25 @@ def strengths(C: float | str | ArrayLike) -> Array:
 
 def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settings) -> Array:
     """The mean held-out log loss at each C, NaN if not tried since two in a row were no better."""
-    losses_of, fit = _joint_losses if joint else _losses, None
+    inputs, labels, weight = problems.inputs, problems.labels, problems.weight
+    if inputs.shape[1] > len(inputs) and isinstance(inputs, DenseInputs):
+        # A rotation changes no score, and as many coordinates as data will do.
+        problems = replace(problems, inputs=DenseInputs(torch.linalg.qr(inputs.Z.T).R.T))
+    numbers = torch.arange(1, len(labels) + 1, device=labels.device)
+    classes = (numbers[:, None] * labels).sum(0).cpu()
+    fold = folds_of(classes, problems.groups, _FOLDS).to(weight.device)
+    parts = [replace(problems, weight=weight * (fold != k)) for k in fold.unique()]
+    loss, tol = settings.likelihood.loss, settings.model.tol
+    fit_fold = fit_softmax if joint else partial(fit_fixed_link, loss=loss)
+    fits: dict[int, WeightFit] = {}
     means = np.full(len(Cs), np.nan)
     for i, C in enumerate(Cs):
+        for k, part in enumerate(parts):
+            fits[k] = fit_fold(part.at(C), tol=tol, start=fits.get(k))[0]
+        seen = torch.stack([each.scores for each in fits.values()])
+        seen = seen.gather(0, fold.expand_as(seen[:1]))[0]
         data = problems.at(C)
-        losses, fit = losses_of(data, problems.groups, settings, fit)
+        losses = _joint_losses(seen, data) if joint else _losses(seen, fits[0], data, settings)
         means[i] = float(data.weight @ losses) / data.total
         if i - np.nanargmin(means) == _PATIENCE:
             return means
@@ -68,35 +82,20 @@ def held_out_losses(problems: Problems, Cs: Array, joint: bool, settings: Settin
     return means
 
 
-def _losses(
-    data: LinearScores, groups: Tensor | None, settings: Settings, before: WeightFit | None
-) -> tuple[Tensor, WeightFit]:
-    """Held-out losses with a link for each class, and the fit with the fixed link."""
-    weight, priors, loss = data.weight.cpu(), settings.priors, settings.likelihood.loss
-    tol = settings.model.tol
-    fixed, _ = fit_fixed_link(data, loss, tol, before)
-    prior_of = partial(priors.first, weight=weight, member=_STIFF)
-    model = LinkModel(settings.likelihood, prior_of, settings.noise, not settings.chance)
-    out = LeaveOneOut(data, settings.seed, groups)
-    fit = fit_links(data, model, tol=tol, max_iter=0, leave_one_out=out, fixed=fixed)
+def _losses(seen: Tensor, fit: WeightFit, data: LinearScores, settings: Settings) -> Tensor:
+    """Held-out losses with a link for each class."""
+    prior_of = partial(settings.priors.first, weight=data.weight.cpu(), member=_STIFF)
+    noise, loss = settings.noise, settings.likelihood.loss
+    model = LinkModel(settings.likelihood, prior_of, noise, not settings.chance, constant_ends=True)
+    links = fit_links(data, model, tol=1.0, max_iter=0, fixed=replace(fit, scores=seen))
     losses = torch.zeros_like(data.weight)
-    tables = [
-        expected_log_probabilities(q.prior, loss, draws, enough_nodes(q.prior))
-        for q, draws in zip(fit.posteriors, fit.draws, strict=True)
-    ]
-    for table, x, y in zip(moved(tables, losses.device), fit.seen, data.labels, strict=True):
-        losses -= table(x, y)[0] / len(data.labels)
-    return losses, fixed
+    for q, draws, x, y in zip(links.posteriors, links.draws, links.seen, data.labels, strict=True):
+        table = expected_log_probabilities(q.prior, loss, draws, enough_nodes(q.prior))
+        losses -= table(x.cpu(), y.cpu())[0].to(losses.device) / len(data.labels)
+    return losses
 
 
-def _joint_losses(
-    data: LinearScores, groups: Tensor | None, settings: Settings, before: WeightFit | None
-) -> tuple[Tensor, WeightFit]:
+def _joint_losses(seen: Tensor, data: LinearScores) -> Tensor:
     """The same for one model of all classes."""
-    fit, _ = fit_softmax(data, settings.model.tol, before)
-    p = torch.softmax(fit.scores, dim=0)
-    slopes = list(zip(-p, 1 - p, strict=True))
-    alone = LeaveOneOut(data, 0, groups).held_out_scores(fit.scores, slopes)
-    seen = torch.lerp(alone, fit.scores, 1 / len(data.labels))
-    scale = common_scale(seen, torch.zeros_like(fit.offset), data)
-    return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0), fit
+    scale = common_scale(seen, torch.zeros_like(seen[:, 0]), data)
+    return -(data.labels * torch.log_softmax(scale * seen, dim=0)).sum(0)

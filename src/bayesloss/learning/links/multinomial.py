@@ -149,16 +149,16 @@ class FoldedFits:
         return fit
 
 
-def folds_of(classes: Tensor, groups: Tensor | None = None) -> Tensor:
+def folds_of(classes: Tensor, groups: Tensor | None = None, many: int = _FOLDS) -> Tensor:
     """Folds, not at random: each has its share of each class; groups stay whole, largest first."""
     if groups is None:
         fold = torch.empty_like(classes)
         order = classes.argsort(stable=True)
-        fold[order] = torch.arange(len(classes)) % _FOLDS
+        fold[order] = torch.arange(len(classes)) % many
         return fold
     groups = groups.cpu()
     sizes = torch.bincount(groups)
-    filled, of_group = [0] * min(_FOLDS, len(sizes)), torch.zeros_like(sizes)
+    filled, of_group = [0] * min(many, len(sizes)), torch.zeros_like(sizes)
     for g in sizes.argsort(descending=True, stable=True).tolist():
         least = filled.index(min(filled))
         of_group[g] = least
