@@ -1,7 +1,9 @@
 """How many draws does W&N's (13) need? The error of their average, beside the exact mean."""
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
@@ -10,57 +12,87 @@ from matplotlib.pyplot import subplots
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
-from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.sources.source_law import SourceLaw, functionals
+from bayesloss.learning.sources.source_law import SourceLaw
 from bayesloss_book.figures import COLOURS
+from bayesloss_book.source_laws import law_at
 
-SIZES = (1, 4, 16, 64, 256, 1024, 4096)
+SIZES = (4, 16, 64, 256, 1024, 4096)
+MEASURES = ("Q", "a label", "p")
 
 
-def expected_log_sigmoid(posterior: Posterior, x: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """E_q log sigma(nu(x)) by the law of nu(x)."""
-    prior, root, V = posterior.prior, posterior.root, posterior.prior.quadratic_form()[0]
-    joint = LogJoint.of(prior, posterior.likelihood, x, torch.ones_like(x))
-    turned = root.T @ functionals(V, joint.squares, prior.precision)
-    g = joint.slopes(posterior.mode) @ root
-    law = SourceLaw.of(posterior.moments(x), g, joint.squares, V @ root, turned)
-    return law.expected_log_sigmoid().value
+def of_one_normal(law: SourceLaw) -> SourceLaw:
+    """The law of mu + l z + lambda (z^2 - 1), z standard normal, with the same three moments.
+
+    For lambda = r s its skewness is 6 r - 4 r^3, within sqrt(8), as that of any quadratic form is.
+    """
+    l, lam, sd = law.l, law.eigenvalues, law.variance.sqrt()
+    skewness = (6 * lam * l**2 + 8 * lam**3).sum(dim=1) / sd**3
+    r = math.sqrt(2) * torch.sin(torch.asin((skewness / math.sqrt(8)).clamp(-1, 1)) / 3)
+    one, eye = torch.stack([sd * (1 - 2 * r**2).sqrt(), sd * r])[..., None], l.new_ones((1, 1))
+    return SourceLaw(law.mean, law.variance, eye, eye.expand(len(l), 1, 1), *one)
 
 
 def errors(
-    posterior: Posterior, x: Float[Tensor, " n"], *, n_repeats: int, seed: int
+    posterior: Posterior,
+    x: Float[Tensor, " n"],
+    y: Float[Tensor, " n"],
+    *,
+    n_repeats: int,
+    seed: int,
+    sizes: Sequence[int] = SIZES,
 ) -> pd.DataFrame:
-    """Root mean square errors over x, by the number of draws: ``random`` and ``even`` ones.
+    """What averages over draws are off by at scores x of cases y, by the number S of draws.
 
-    In nats a label. Random draws are repeated; even ones are the library's, the same each time.
+    Columns (what, of): ``Q`` is (13), in nats a case; ``a label`` the root mean square, over the
+    scores, of E log sigma(nu(x)), in nats; ``p`` the largest error of a predicted probability.
+    ``random`` draws are repeated, and give root mean squares; ``even`` ones are the library's, and
+    the same each time. The row 0 is the law :func:`of_one_normal`, without draws, under ``even``.
     """
-    exact, generator = expected_log_sigmoid(posterior, x), torch.Generator().manual_seed(seed)
+    law, generator = law_at(posterior, x), torch.Generator().manual_seed(seed)
+    found, one = law.expected_log_sigmoid(), of_one_normal(law).expected_log_sigmoid()
     root = ordered_root(posterior, float(x.min()), float(x.max()))
 
-    def error(Gamma: Tensor) -> float:
-        mean = torch.nn.functional.logsigmoid(posterior.prior.source(x, Gamma)).mean(dim=0)
-        return float((mean - exact).square().mean())
+    def three(fit: Tensor, mean: Tensor, miss: Tensor) -> Float[np.ndarray, "3"]:
+        off = fit - found.value
+        zero = off - (mean - law.mean)  # log sigma(-nu) = log sigma(nu) - nu
+        of_Q, wrong = torch.where(y > 0, off, zero).mean(), (miss - found.by_mean).abs().max()
+        return torch.stack([of_Q, off.square().mean().sqrt(), wrong]).numpy()
 
-    rows = {}
-    for size in SIZES:
+    def by_draws(Gamma: Tensor) -> Float[np.ndarray, "3"]:
+        nu = posterior.prior.source(x, Gamma)
+        fit = torch.nn.functional.logsigmoid(nu).mean(dim=0)
+        return three(fit, nu.mean(dim=0), torch.sigmoid(-nu).mean(dim=0))
+
+    rows = {(0, "even"): three(one.value, law.mean, one.by_mean)}
+    for size in sizes:
         even = posterior.mode + even_normals(size, len(posterior.mode)) @ root.T
-        random = [error(posterior.sample(size, generator)) for _ in range(n_repeats)]
-        rows[size] = {
-            "random": math.sqrt(sum(random) / n_repeats),
-            "even": math.sqrt(error(even)),
-        }
-    return pd.DataFrame(rows).T.rename_axis("draws")
+        random = [by_draws(posterior.sample(size, generator)) for _ in range(n_repeats)]
+        rows[size, "random"] = np.sqrt(np.square(random).mean(axis=0))
+        rows[size, "even"] = by_draws(even)
+    table = pd.DataFrame(rows, index=pd.Index(MEASURES)).T.unstack()
+    return table.rename_axis(index="draws")
+
+
+def spread(posterior: Posterior, x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> Tensor:
+    """The standard deviation over cases of E log Bernoulli(y | sigma(nu(x))), in nats."""
+    law = law_at(posterior, x)
+    fit = law.expected_log_sigmoid().value
+    return torch.where(y > 0, fit, fit - law.mean).std()
 
 
 def draw_errors(table: pd.DataFrame) -> Figure:
-    """Both errors against the number of draws, on logarithmic axes."""
-    figure, axis = subplots(figsize=(5.6, 3.6))
-    names = {"random": "random draws, as in (13)", "even": "evenly spread ones, as the library"}
-    styles = ((COLOURS["GP"], "s", "--"), (COLOURS["ISGP"], "o", "-"))
-    for (name, label), (colour, marker, line) in zip(names.items(), styles, strict=True):
-        axis.loglog(
-            table.index, table[name], color=colour, marker=marker, linestyle=line, label=label
-        )
-    axis.set(xlabel="number of draws $S$", ylabel="error, nats a label")
-    axis.legend()
+    """Top, the error of (13) beside zero; below, that of a label, on logarithmic axes."""
+    figure, (top, axis) = subplots(2, 1, figsize=(5.6, 5.4), sharex=True)
+    random, even = COLOURS["GP"], COLOURS["ISGP"]
+    table, rest = table.drop(index=0), table.loc[0, ("a label", "even")]
+    off, spread = 1000 * table["Q", "even"], 1000 * table["Q", "random"]
+    top.fill_between(table.index, -spread, spread, color=random, alpha=0.3, linewidth=0)
+    top.axhline(0, color="0.3", linewidth=0.8)
+    top.plot(off.index, off, "o-", color=even)
+    axis.loglog(table["a label", "random"], "s--", color=random, label="random draws, as in (13)")
+    axis.loglog(table["a label", "even"], "o-", color=even, label="even points, as the library")
+    axis.axhline(rest, color="0.3", linestyle=":", label="no draws: three moments")
+    top.set(ylabel="error of $Q$,\nthousandths of a nat a case")
+    axis.set(xlabel="number of draws $S$", ylabel="error of a label, nats")
+    figure.legend(loc="outside upper center", ncols=1)
     return figure
