@@ -54,7 +54,7 @@ def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:
 
 
 def draw_excess(excess: pd.DataFrame) -> Figure:
-    """Draw how much more each calibrator loses than the best, in thousandths of a nat."""
+    """Draw how much more each calibrator loses than the best, in millinats."""
     ordered = excess.sort_values("mean")
     figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
     for row, (name, (mean, error)) in enumerate(ordered.iterrows()):
@@ -73,5 +73,5 @@ def draw_excess(excess: pd.DataFrame) -> Figure:
     axes.invert_yaxis()
     axes.set_xscale("symlog", linthresh=10)
     axes.set_xticks([0, 10, 100], ["0", "10", "100"])
-    axes.set(xlabel="log loss above the best, in thousandths of a nat")
+    axes.set(xlabel="log loss above the best, in millinats")
     return figure

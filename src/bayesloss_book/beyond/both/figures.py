@@ -180,7 +180,7 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
 
 
 def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Figure:
-    """A fitted link: where cost pairs turn, and how many of them turn at a score."""
+    """A fitted link: where decisions change, and how many of them change at a score."""
     q = approximate(here.joint, here.mode, with_bound=False)
     Gamma = q.sample(n_draws, torch.Generator().manual_seed(0))
     grid = torch.linspace(-50, 50, 401, dtype=torch.float64)
@@ -202,7 +202,7 @@ def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Fig
     upper.set(ylabel="probability of yes", ylim=(0, 1), xlim=(-50, 50))
     lower.fill_between(grid, slopes[0], slopes[2], color=colour, alpha=0.2, linewidth=0)
     lower.plot(grid, slopes[1], color=colour, linewidth=2)
-    lower.set(xlabel="score $x$", ylabel="cost pairs that turn at $x$: $f(x)^2$", ylim=(0, None))
+    lower.set(xlabel="score $x$", ylabel="decisions that change at $x$: $f(x)^2$", ylim=(0, None))
     return figure
 
 

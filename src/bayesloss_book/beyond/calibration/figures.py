@@ -82,7 +82,7 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
         axis.minorticks_off()
     for axis in axes[:2]:
         axis.set(ylim=(-40, 2), ylabel="nats below the best")
-    axes[2].set(ylabel="thousandths of a nat", xlabel="smoothness a")
+    axes[2].set(ylabel="millinats", xlabel="smoothness a")
     return figure
 
 
@@ -113,7 +113,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     axis.set(
         yscale="log",
         xlabel="cases to calibrate on",
-        ylabel=f"{measure.replace('_', ' ')} above the best (thousandths)",
+        ylabel=f"{measure.replace('_', ' ')} above the best (millinats)",
     )
     axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
     axis.yaxis.set_major_formatter("{x:g}")
@@ -122,7 +122,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
 
 
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
-    """Ours less a rival by data set, in thousandths of a nat: left of 0 ours is ahead.
+    """Ours less a rival by data set, in millinats: left of 0 ours is ahead.
 
     The data sets on which it is ahead least, or behind, are at the top; columns are sizes.
     """
@@ -137,7 +137,7 @@ def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     axis.set_yticks(range(len(gaps)), gaps.index)
     axis.set_xscale("symlog", linthresh=1)
     axis.set_xticks([-100, -10, -1, 0, 1, 10], ["-100", "-10", "-1", "0", "1", "10"])
-    axis.set(xlabel=f"log loss less that of {rival} (thousandths)", ylim=(-1, len(gaps)))
+    axis.set(xlabel=f"log loss less that of {rival} (millinats)", ylim=(-1, len(gaps)))
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
     return figure
 

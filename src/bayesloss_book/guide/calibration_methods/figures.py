@@ -85,7 +85,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
     axis.set_yticks([-i for i in range(len(problems))], [label(p) for p in problems])
-    axis.set(xlabel="log loss less that of logistic\nregression (thousandths of a nat)")
+    axis.set(xlabel="log loss less that of logistic\nregression (millinats)")
     axis.set_ylim(-len(problems) + 0.5, 0.5)
     for i in range(len(problems) - 1):
         axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)

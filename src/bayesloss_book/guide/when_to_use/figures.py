@@ -29,7 +29,7 @@ def draw_probabilities(results: pd.DataFrame) -> Figure:
     axis.set_xscale("symlog", linthresh=10)
     axis.set_xlim(1.5 * gaps.min(axis=None), 1.5 * gaps.max(axis=None))
     axis.xaxis.set_major_formatter("{x:.0f}")
-    axis.set(xlabel="log loss less logistic CV's (thousandths of a nat)")
+    axis.set(xlabel="log loss less logistic CV's (millinats)")
     return figure
 
 
