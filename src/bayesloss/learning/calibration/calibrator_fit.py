@@ -47,8 +47,8 @@ def fit_curve(
     # In the order of the fields of Posterior.
     own, _, modes, roots, *facts = zip(*(vars(q).values() for q in found.components), strict=True)
     facts = list(zip(map(priors.index, own), *facts, strict=True))
-    arrays = (each.numpy() for each in (found.weights, torch.stack(modes), torch.stack(roots)))
-    return CurvePosterior(c, *arrays, facts), found.converged
+    modes, roots = torch.stack(modes).numpy(), torch.stack(roots).numpy()
+    return CurvePosterior(c, found.weights.numpy(), modes, roots, facts), found.converged
 
 
 def mixture(q: CurvePosterior, centre: float) -> PosteriorMixture:
