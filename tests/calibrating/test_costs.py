@@ -4,6 +4,7 @@ import itertools
 import math
 import operator
 import pickle
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -105,9 +106,23 @@ def test_decisions_in_the_users_own_words():
     assert triage.decide([0.02, 0.1, 0.9]).tolist() == ["home", "test", "treat"]
     assert CostMatrix.from_array(TRIAGE).decide([0.02, 0.1, 0.9]).tolist() == [0, 2, 1]
     named = CostMatrix.from_array(1 - np.eye(3), classes=["b", "a", "c"])
-    assert named.decide(np.eye(3)).tolist() == ["b", "a", "c"]
-    frame = pd.DataFrame(np.eye(3), columns=["b", "a", "c"])
-    assert named.decide(frame).tolist() == ["b", "a", "c"]
+    for p in (np.eye(3), pd.DataFrame(np.eye(3), columns=["b", "a", "c"])):
+        with pytest.warns(
+            UserWarning, match=r"are read as \['b', 'a', 'c'\]; .* \['a', 'b', 'c'\]"
+        ):
+            assert named.decide(p).tolist() == ["b", "a", "c"]
+
+
+def test_a_scorer_sorts_columns_itself():
+    X, y = np.arange(40.0)[:, None], np.repeat(["stays", "leaves"], 20)
+    model = LogisticRegression().fit(X, y)
+    table = [[0, 300], [20, 0]]
+    turned = CostMatrix.from_array(table, classes=["stays", "leaves"]).scorer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert turned(model, X, y) == CostMatrix(300, 20, classes=["leaves", "stays"]).scorer()(
+            model, X, y
+        )
 
 
 @pytest.mark.parametrize("by_row", [False, True])

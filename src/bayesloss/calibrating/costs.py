@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
 from bayesloss.arrays import Array
+from bayesloss.warnings import warn_caller
 
 _SUM = 1e-6  # probabilities in single precision pass, slips do not
 
@@ -179,8 +180,11 @@ class CostMatrix:
     def decide(self, probabilities: ArrayLike) -> NDArray[Any]:
         """The decisions of least risk, LHG (3); for two classes the choice rule below (35).
 
-        Parameters and errors are as for :meth:`risk`; of equally good ones, the first.
+        Parameters and errors are as for :meth:`risk`; of equally good ones, the first. Warns if the
+        costs' classes are not in the sorted order of scikit-learn's ``predict_proba``.
         """
+        if self._told and (found := sorted(names := self.classes.tolist())) != names:
+            warn_caller(f"columns of probabilities are read as {names}; scikit-learn has {found}")
         return self.decisions[self.risk(probabilities).argmin(axis=1)]
 
     def cost(self, y: ArrayLike, decisions: ArrayLike) -> Array:
@@ -199,10 +203,7 @@ class CostMatrix:
         return self.costs[(*rows, d, k)]
 
     def regret(self, y: ArrayLike, decisions: ArrayLike) -> Array:
-        """What each decision cost beyond the best one for the label, never negative.
-
-        Parameters, results and errors are those of :meth:`cost`.
-        """
+        """What each decision cost beyond the best for the label; parameters as for :meth:`cost`."""
         rows, k, d = self._codes(y, decisions)
         return self.costs[(*rows, d, k)] - self.costs.min(axis=-2)[(*rows, k)]
 
@@ -331,7 +332,7 @@ class CostScorer(BaseEstimator):
         )
         p = np.zeros((len(found), len(matrix.classes)))
         p[:, columns] = found
-        paid = matrix.cost(y, matrix.decide(p))
+        paid = matrix.cost(y, matrix.decisions[matrix.risk(p).argmin(axis=1)])
         return -float(np.average(paid, weights=sample_weight))
 
     __call__ = score
@@ -360,6 +361,6 @@ def _positions(names: NDArray[Any], values: NDArray[Any], what: str) -> NDArray[
     found = np.array([place.get(value, -1) for value in values.tolist()], dtype=np.int64)
     if (found < 0).any():
         row = int((found < 0).argmax())
-        got = f"{values[row]!r} in row {row}"
+        got = f"{values.tolist()[row]!r} in row {row}"
         raise ValueError(f"expected {what} among {names.tolist()}, got {got}")
     return found

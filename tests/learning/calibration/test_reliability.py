@@ -85,6 +85,11 @@ def test_many_cases_are_thinned_without_a_difference(by_score):
     )
 
 
+def test_probabilities_in_the_place_of_labels_are_told():
+    with pytest.raises(ValueError, match="labels of two kinds first, then .* got 300 kinds$"):
+        reliability(np.linspace(0, 1, 300), np.arange(300) % 2)
+
+
 def test_it_is_shown_in_one_line():
     y, p = cases(n=100)
     found = reliability(y, p)

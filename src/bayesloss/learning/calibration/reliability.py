@@ -146,4 +146,6 @@ def reliability(
 def positive_labels(y_true: ArrayLike, pos_label: Any) -> NDArray[np.int64]:
     """1 where the label is the positive one, else 0."""
     labels = column_or_1d(y_true)
+    if (n := len(np.unique(labels))) > 2:
+        raise ValueError(f"expected labels of two kinds first, then probabilities, got {n} kinds")
     return (labels == _check_pos_label_consistency(pos_label, labels)).astype(np.int64)

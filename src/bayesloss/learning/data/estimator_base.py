@@ -88,4 +88,4 @@ def axes_or_new(ax: Any) -> Any:
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError("drawing needs Matplotlib: pip install 'bayesloss[plot]'") from error
-    return pyplot.subplots()[1] if ax is None else ax
+    return pyplot.subplots(layout="constrained")[1] if ax is None else ax
