@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     drop_stale(chosen.folder, ROOT / "book")
     cells = crossed(seed=chosen.seeds, page=chosen.page or list(own))
-    run_cells(measure, cells, chosen.folder, STORE, n_jobs=1)
+    run_cells(measure, cells, chosen.folder, STORE, n_jobs=-1)
     rows = load_results(chosen.folder, STORE)
     print(by_page(rows).to_string())
     odd = rows[rows[["moved", "untrue", "stopped"]].any(axis=1)]
