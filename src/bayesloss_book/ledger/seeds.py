@@ -111,7 +111,7 @@ def drop_stale(folder: Path, book: Path) -> None:
             tables.write(table, kept, origin)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, n_jobs: int = -1) -> int:
     """Run what is not stored; the exit status is 1 if a page stopped or a verdict moved."""
     own = own_seeds(ROOT / "book")
     parser = argparse.ArgumentParser(description="Pages with other seeds: which verdicts stay?")
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     drop_stale(chosen.folder, ROOT / "book")
     cells = crossed(seed=chosen.seeds, page=chosen.page or list(own))
-    run_cells(measure, cells, chosen.folder, STORE, n_jobs=-1)
+    run_cells(measure, cells, chosen.folder, STORE, n_jobs=n_jobs)
     rows = load_results(chosen.folder, STORE)
     print(by_page(rows).to_string())
     odd = rows[rows[["moved", "untrue", "stopped"]].any(axis=1)]
@@ -132,4 +132,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from bayesloss_book.ledger import seeds  # so that the store names this module
+
+    sys.exit(seeds.main())

@@ -54,12 +54,12 @@ def test_what_moves_is_counted_by_page():
 def test_rows_are_stored_and_made_anew_where_the_code_has_changed(root, capsys):
     folder = root / "results"
     folder.mkdir()
-    assert seeds.main(["--seeds", "0", "--folder", str(folder)]) == 0
-    assert seeds.main(["--seeds", "0", "2", "--folder", str(folder)]) == 1
+    assert seeds.main(["--seeds", "0", "--folder", str(folder)], n_jobs=1) == 0
+    assert seeds.main(["--seeds", "0", "2", "--folder", str(folder)], n_jobs=1) == 1
     assert 'page, seed 2: {"moved": 1, "untrue": 1, "stopped": 1}' in capsys.readouterr().out
     notebook = nbformat.read(root / "book/page.ipynb", as_version=4)
     notebook.cells[2].source = "1 // 2"
     nbformat.write(notebook, root / "book/page.ipynb")
-    assert seeds.main(["--seeds", "2", "--folder", str(folder)]) == 1
+    assert seeds.main(["--seeds", "2", "--folder", str(folder)], n_jobs=1) == 1
     rows = load_results(folder, seeds.STORE)
     assert rows[["seed", "moved", "stopped"]].to_numpy().tolist() == [[2, 1, 0]]
