@@ -3,12 +3,13 @@
 import json
 
 import nbformat
-import notebooks
 import numpy as np
 import pytest
 import rounding
 from jupytext import writes
 from nbformat.v4 import new_code_cell, new_notebook
+
+from bayesloss_book.kernels import KERNEL
 
 
 @pytest.mark.parametrize("how", [".0f", ".2f", "+.3f", ",.1f", ".1%", ".3g", ".2e", ".8g"])
@@ -49,7 +50,7 @@ value > 1"""
     (tmp_path / "page.md").write_text(writes(page, "md:myst"))
     monkeypatch.setattr("notebooks.from_source", lambda *_: nbformat.from_dict(page))
     monkeypatch.setattr("notebooks.BOOK", tmp_path)
-    monkeypatch.setitem(notebooks.KERNEL, "extra_arguments", [])
+    monkeypatch.setitem(KERNEL, "extra_arguments", [])
     monkeypatch.setenv("PYTHONPATH", str(rounding.Path(rounding.__file__).parent), prepend=":")
     rounding.record("page", str(tmp_path / "found"))
     found = [json.loads(line) for line in (tmp_path / "found").read_text().splitlines()]

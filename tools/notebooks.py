@@ -27,29 +27,14 @@ import jupytext
 import nbformat
 import papermill
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
-from papermill.exceptions import PapermillExecutionError
 
+from bayesloss_book.kernels import ENVIRONMENT, KERNEL, STOPPED
 from bayesloss_book.stores.orphans import end_with
 
 ROOT = Path(__file__).resolve().parents[1]
 BOOK = ROOT / "book"
-
-# What a kernel sees. The first three are also in the Makefile, for the tests; the date goes
-# into SVG figures; the last keeps a user's own "python3" kernel from being taken for ours.
-ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "SOURCE_DATE_EPOCH": "0",
-    "JUPYTER_PREFER_ENV_PATH": "1",
-}
-KERNEL: dict[str, Any] = {
-    "kernel_name": "python3",
-    "extra_arguments": ["--log-level=ERROR"],  # or each warns that it talks over TCP
-}
 
 # The same on every machine and for every Python, so that a rerun changes outputs only; and of the
 # stores that the kernel read, the checksums.
@@ -61,8 +46,6 @@ METADATA = {
 # What the kernel read: asked of it in a cell behind the last.
 PROBE = """import json, sys
 print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
-
-STOPPED = (CellExecutionError, DeadKernelError, PapermillExecutionError)
 
 
 def is_page(path: Path) -> bool:

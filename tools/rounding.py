@@ -218,17 +218,19 @@ def record(name: str, path: str) -> None:
     """Execute a page, and record in `path`."""
     import notebooks
 
+    from bayesloss_book.kernels import KERNEL
+
     first = f"import rounding; rounding.start({path!r})"
-    notebooks.KERNEL["extra_arguments"].append(f"--IPKernelApp.exec_lines={first}")
+    KERNEL["extra_arguments"].append(f"--IPKernelApp.exec_lines={first}")
     notebooks.execute(name)
 
 
 def run(name: str, processor: Mapping[str, str], path: Path) -> list[Record]:
     """Execute a page as a processor does; return what its kernel recorded."""
-    import notebooks
+    from bayesloss_book.kernels import ENVIRONMENT
 
     here = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, **notebooks.ENVIRONMENT, **processor, "PYTHONPATH": here}
+    environment = {**os.environ, **ENVIRONMENT, **processor, "PYTHONPATH": here}
     ask = f"import rounding; rounding.record({name!r}, {str(path)!r})"
     subprocess.run([sys.executable, "-c", ask], env=environment, check=True)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []

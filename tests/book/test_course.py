@@ -13,6 +13,8 @@ from built_pages import HTML, built
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from bayesloss_book.kernels import KERNEL
+
 CHAPTERS = [p for p in notebooks.pages() if p.partition("/")[0] in student_notebooks.PARTS]
 QUICK = ("learning/proper_losses", "calibrating/decision_theory", "beyond/together")
 
@@ -78,7 +80,7 @@ def test_sections_say_what_may_be_changed():
 def test_a_student_notebook_runs_in_an_empty_folder(page, tmp_path):
     notebook = student(page)
     given = {"metadata": {"path": str(tmp_path)}}
-    NotebookClient(notebook, timeout=600, resources=given, **notebooks.KERNEL).execute()
+    NotebookClient(notebook, timeout=600, resources=given, **KERNEL).execute()
     assert not list(tmp_path.iterdir())
 
 

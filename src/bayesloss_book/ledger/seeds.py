@@ -9,7 +9,6 @@ are made anew. The executed pages are kept in _build/seeds.
 
 import argparse
 import hashlib
-import json
 import os
 import re
 import sys
@@ -20,9 +19,8 @@ from typing import Any
 import nbformat
 import pandas as pd
 import papermill
-from nbclient.exceptions import DeadKernelError
-from papermill.exceptions import PapermillExecutionError
 
+from bayesloss_book.kernels import ENVIRONMENT, KERNEL, STOPPED
 from bayesloss_book.ledger.claims import findings_in, ledger
 from bayesloss_book.ledger.falsify import digest
 from bayesloss_book.stores import tables
@@ -30,18 +28,15 @@ from bayesloss_book.stores.results import crossed, load_results, run_cells
 
 ROOT = Path(__file__).resolve().parents[3]
 STORE = "verdicts_by_seed"
-ENVIRONMENT = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
-def own_seeds(book: Path) -> dict[str, int]:
-    """The seed of each page that has one, by the page's name."""
-    found = {
-        str(path.relative_to(book).with_suffix("")): re.search(
-            r"^seed = (\d+)", path.read_text("utf-8"), re.MULTILINE
-        )
+def pages_with_seed(book: Path) -> list[str]:
+    """The names of the pages that have a seed."""
+    return [
+        str(path.relative_to(book).with_suffix(""))
         for path in sorted(book.rglob("*.md"))
-    }
-    return {page: int(seed[1]) for page, seed in found.items() if seed}
+        if re.search(r"^seed = \d", path.read_text("utf-8"), re.MULTILINE)
+    ]
 
 
 def code_of(page: str, book: Path) -> int:
@@ -58,21 +53,28 @@ def measure(*, page: str, seed: int, root: Path | None = None) -> dict[str, int]
     not so, whether the page stopped before its end, and which code it had.
     """
     root = root or ROOT
-    book, output = root / "book", root / "_build" / "seeds" / str(seed) / f"{page}.ipynb"
+    book, output = root / "book", _executed(page, seed, root)
     output.parent.mkdir(parents=True, exist_ok=True)
     os.environ.update(ENVIRONMENT)  # of the kernel
-    at: dict[str, Any] = {"kernel_name": "python3", "cwd": str((book / page).parent)}
+    at: dict[str, Any] = {"progress_bar": False, "cwd": str((book / page).parent), **KERNEL}
     stopped = False
     try:
-        source = book / f"{page}.ipynb"
-        papermill.execute_notebook(source, output, {"seed": seed}, progress_bar=False, **at)
-    except (PapermillExecutionError, DeadKernelError):
+        papermill.execute_notebook(book / f"{page}.ipynb", output, {"seed": seed}, **at)
+    except STOPPED:
         stopped = True
-    found = [finding.verdict == ledger()[finding.id].verdict for finding in findings_in(output)]
-    code = code_of(page, book)
-    untrue = len(_untrue(output))
-    counts = {"verdicts": len(found), "moved": found.count(False), "untrue": untrue}
-    return counts | {"stopped": int(stopped), "code": code}
+    counts = {"verdicts": len(list(findings_in(output))), "moved": len(_moved(output))}
+    counts |= {"untrue": len(_untrue(output)), "stopped": int(stopped)}
+    return counts | {"code": code_of(page, book)}
+
+
+def _executed(page: str, seed: int, root: Path) -> Path:
+    return root / "_build" / "seeds" / str(seed) / f"{page}.ipynb"
+
+
+def _moved(notebook: Path) -> list[str]:
+    """The verdicts that are not those of the ledger."""
+    found = ((each.id, each.verdict, ledger()[each.id].verdict) for each in findings_in(notebook))
+    return [f"{id}: {verdict}, not {own}" for id, verdict, own in found if verdict != own]
 
 
 def _untrue(notebook: Path) -> list[str]:
@@ -103,7 +105,7 @@ def drop_stale(folder: Path, book: Path) -> None:
     table = folder / f"{STORE}.csv"
     if table.exists():
         rows, origin = tables.read(table)
-        code = {page: code_of(page, book) for page in own_seeds(book)}
+        code = {page: code_of(page, book) for page in pages_with_seed(book)}
         kept = [row for row in rows if row["code"] == code.get(row["page"])]
         if not kept:
             table.unlink()
@@ -113,21 +115,27 @@ def drop_stale(folder: Path, book: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None, n_jobs: int = -1) -> int:
     """Run what is not stored; the exit status is 1 if a page stopped or a verdict moved."""
-    own = own_seeds(ROOT / "book")
+    pages = pages_with_seed(ROOT / "book")
     parser = argparse.ArgumentParser(description="Pages with other seeds: which verdicts stay?")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 21)))
     parser.add_argument("--folder", type=Path, default=ROOT / "data" / "results")
-    parser.add_argument("page", nargs="*", choices=[[], *own], help="all if none")
+    parser.add_argument("page", nargs="*", choices=[[], *pages], help="all if none")
     chosen = parser.parse_args(arguments)
     drop_stale(chosen.folder, ROOT / "book")
-    cells = crossed(seed=chosen.seeds, page=chosen.page or list(own))
+    cells = crossed(seed=chosen.seeds, page=chosen.page or pages)
     run_cells(measure, cells, chosen.folder, STORE, n_jobs=n_jobs)
     rows = load_results(chosen.folder, STORE)
     print(by_page(rows).to_string())
     odd = rows[rows[["moved", "untrue", "stopped"]].any(axis=1)]
     for row in odd.to_dict("records"):
-        what = {name: row[name] for name in ("moved", "untrue", "stopped")}
-        print(f"{row['page']}, seed {row['seed']}: {json.dumps(what)}")
+        what = ", ".join(f"{row[name]} {name}" for name in ("moved", "untrue", "stopped"))
+        print(f"{row['page']}, seed {row['seed']}: {what}")
+        output = _executed(row["page"], row["seed"], ROOT)
+        if output.exists():
+            moved, untrue = _moved(output), _untrue(output)
+            # Or the page there is of another run.
+            if (len(moved), len(untrue)) == (row["moved"], row["untrue"]):
+                print(*(f"    {each}" for each in moved + untrue), sep="\n")
     return int(bool(odd[["moved", "stopped"]].to_numpy().any()))
 
 

@@ -79,8 +79,8 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
     "when_to_use_cases": {"*": Within(0.02, absolute=0.02)},
     # Inputs are chosen one by one, and moved by a search.
     "sparse_means": {"*": Within(0.5, absolute=0.02)},
-    # Shares of points on a grid; Markov chains that part ways.
     "variational_several": {"*": Within(absolute=0.1)},  # a search by random gradients
+    # Shares of points on a grid; Markov chains that part ways.
     "flat_places": {"*_covered *": Within(absolute=0.02), "*": Within(1e-3)},
     "costs_labels": {"*": Within()},  # after a near tie all labels that are asked for are others
     "flat_places_exact": {"*_evidence *": Within(absolute=1.5), "*": Within(0.9)},

@@ -56,7 +56,10 @@ def test_rows_are_stored_and_made_anew_where_the_code_has_changed(root, capsys):
     folder.mkdir()
     assert seeds.main(["--seeds", "0", "--folder", str(folder)], n_jobs=1) == 0
     assert seeds.main(["--seeds", "0", "2", "--folder", str(folder)], n_jobs=1) == 1
-    assert 'page, seed 2: {"moved": 1, "untrue": 1, "stopped": 1}' in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "page, seed 2: 1 moved, 1 untrue, 1 stopped" in out
+    assert f"wn-theorem-5: fails, not {ledger()['wn-theorem-5'].verdict}" in out
+    assert "the page says: zero; it is not so" in out
     notebook = nbformat.read(root / "book/page.ipynb", as_version=4)
     notebook.cells[2].source = "1 // 2"
     nbformat.write(notebook, root / "book/page.ipynb")
