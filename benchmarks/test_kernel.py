@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bayesloss import ISGP, Gaussian, TrigonometricKernel
-from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.evidence.evidence import evidence_gradient
 from bayesloss.learning.inference.log_joint import LogJoint
 
 N_BASIS = 64

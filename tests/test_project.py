@@ -399,12 +399,13 @@ def test_the_wheel_holds_the_library_only():
 
 # The folders of the library, and which others each may import. All may import the ground modules,
 # which lie in no folder.
-_BELOW = {"learning.sources", "learning.data", "learning.inference"}
+_BELOW = {"learning.sources", "learning.data", "learning.inference", "learning.evidence"}
 MAY_IMPORT = {
     "": set(),
     "learning.sources": set(),
     "learning.data": set(),
     "learning.inference": {"learning.sources"},
+    "learning.evidence": {"learning.sources", "learning.inference"},
     "learning.weights": {"learning.data"},
     "learning.links": {*_BELOW, "learning.weights"},
     "learning.calibration": _BELOW,
@@ -437,6 +438,33 @@ def test_arrows_between_folders_run_one_way():
         if folder_of(to) not in {"", folder_of(name), *MAY_IMPORT[folder_of(name)]}
     ]
     assert not crossing
+
+
+# What the two papers need: ground and losses, then these folders and files.
+PAPERS = [
+    "learning/sources/*",
+    "learning/inference/*",
+    "learning/evidence/evidence",
+    "learning/links/em",
+    "learning/links/link_model",
+    "learning/links/tables",
+    "calibrating/decision_theory",
+    "calibrating/utility",
+    "calibrating/loss_em",
+    "calibrating/loss_em_probit",
+    "calibrating/probit/*",
+]
+
+
+def test_the_papers_part_is_an_afternoons_reading():
+    """At most 4,500 lines, without estimators, calibration and the machinery of data."""
+    root = ROOT / "src/bayesloss"
+    files = {path for name in ("*", *PAPERS) for path in root.glob(f"{name}.py")}
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 4500
+    refused = ("learning.estimators", "learning.calibration", "learning.data")
+    for path in files:
+        names = {name.removeprefix("bayesloss.") for name in imports(path, inside=True)}
+        assert not [name for name in names if name.startswith(refused)], path
 
 
 def test_a_file_has_400_lines_at_most_and_a_function_60_of_code():

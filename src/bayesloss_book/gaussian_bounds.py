@@ -6,11 +6,11 @@ quadratic one.
 
 from torch import Tensor
 
+from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Likelihood
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.inference.variational import GaussianBound, maximise_bound
 from bayesloss.learning.sources.priors import SourcePrior
 
 

@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from bayesloss.learning.evidence.mixtures import PosteriorMixture
+from bayesloss.learning.evidence.source_law import SourceLaw, functionals
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.mixtures import PosteriorMixture
-from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss.quadrature import gauss_legendre
 
 _END = 40.0  # of the integral, in units of 1 / sd(nu)

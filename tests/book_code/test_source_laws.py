@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from bayesloss import LinkCalibrator
-from bayesloss.learning.sources.source_law import SourceLaw
+from bayesloss.learning.evidence.source_law import SourceLaw
 from bayesloss_book.source_laws import MixtureLaw, below
 
 

@@ -1,5 +1,5 @@
 """Learn the loss: Walder and Nock (2020), and what goes on from there.
 
 Folders, each of which imports only what stands before it: ``sources`` and ``data``, ``inference``
-and ``weights``, ``links``, ``calibration`` and ``estimators``.
+and ``weights``, ``evidence``, ``links``, ``calibration`` and ``estimators``.
 """

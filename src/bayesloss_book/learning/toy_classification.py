@@ -17,7 +17,7 @@ from scipy.special import roots_hermite
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.evidence.evidence import EvidenceMaximum, Objective, maximise_evidence
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.sources.priors import ISGP
@@ -37,7 +37,7 @@ def fit(
     """Fit an ISGP with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
 
     Searches start at each value of a in ``smoothness``, for either objective of
-    :mod:`bayesloss.learning.inference.evidence`.
+    :mod:`bayesloss.learning.evidence.evidence`.
     """
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.

@@ -14,8 +14,8 @@ from bayesloss.learning.calibration.calibrator_fit import (
 )
 from bayesloss.learning.calibration.monotone_curves import monotone_curves
 from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.evidence.mixtures import NormalBernoulli
 from bayesloss.learning.inference.laplace import laplace
-from bayesloss.learning.inference.mixtures import NormalBernoulli
 
 
 def test_components_are_laplaces_and_weights_follow_their_bounds():

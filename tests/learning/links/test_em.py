@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from torch.overrides import TorchFunctionMode
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
-from bayesloss.learning.inference.evidence import at_smoothness
-from bayesloss.learning.inference.importance import weigh_draws
+from bayesloss.learning.evidence.evidence import at_smoothness
+from bayesloss.learning.evidence.importance import weigh_draws
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import LinkEM, fit_links
 from bayesloss.learning.links.link_model import LinkModel

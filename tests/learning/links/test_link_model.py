@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bayesloss import GP, TrigonometricKernel
-from bayesloss.learning.inference.evidence import at_smoothness
+from bayesloss.learning.evidence.evidence import at_smoothness
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.link_model import LinkModel

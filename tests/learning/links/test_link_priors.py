@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import ncx2
 
-from bayesloss.learning.links.link_model import LinkPriors
+from bayesloss.learning.links.link_priors import LinkPriors
 from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP
 
 FREE = LinkPriors("isgp", None, None, None, None, 0.01)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace
-from bayesloss.learning.inference.mixtures import PosteriorMixture
+from bayesloss.learning.evidence.mixtures import PosteriorMixture
 from bayesloss.learning.sources.priors import CentredISGP, StraightEnds
 
 INSIDE = torch.linspace(-1, 1, 21, dtype=torch.float64)

@@ -14,8 +14,8 @@ from bayesloss.arrays import Array
 from bayesloss.learning.calibration.calibrator_base import matrix_precision
 from bayesloss.learning.calibration.monotone_curves import CurvePosterior, MonotoneCurve
 from bayesloss.learning.data.rows import Rows
+from bayesloss.learning.evidence.mixtures import NormalBernoulli, PosteriorMixture, average_priors
 from bayesloss.learning.inference.laplace import Posterior
-from bayesloss.learning.inference.mixtures import NormalBernoulli, PosteriorMixture, average_priors
 from bayesloss.learning.sources.priors import CentredISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise

@@ -6,7 +6,7 @@ W&N's model with one input: x are the log odds of Platt's sigmoid
     y | x ~ Bernoulli(sigmoid(nu(x))),   nu ~ CentredISGP,   E nu(x) = x:
 
 the sigmoid is the prior guess, and the data may bend it; how far and how sharply is averaged over
-by the evidence bound (:mod:`bayesloss.learning.inference.mixtures`). Data are spread on a grid.
+by the evidence bound (:mod:`bayesloss.learning.evidence.mixtures`). Data are spread on a grid.
 
 Paths of nu increase strictly, hence so does the mean of sigmoid(nu(x)). Beyond half a period from
 the centre they go on straight (:mod:`bayesloss.learning.sources.priors`). Beyond three

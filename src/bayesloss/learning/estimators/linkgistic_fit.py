@@ -37,7 +37,8 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
 from bayesloss.learning.links.fitted_link import FittedLink
 from bayesloss.learning.links.joint import SOFTMAX, fit_joint_links
-from bayesloss.learning.links.link_model import LinkModel, LinkPriors
+from bayesloss.learning.links.link_model import LinkModel
+from bayesloss.learning.links.link_priors import LinkPriors
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut

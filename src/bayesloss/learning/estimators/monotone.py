@@ -3,7 +3,7 @@
 W&N sections 4.1 and 5: y = nu(x) + noise, with nu an integrated squared Gaussian process, fitted in
 standard units. Before the fit, a monotone map learned without the targets brings far-away inputs
 near (:mod:`bayesloss.learning.data.range_map`); after it, predictions average over hyper-parameters
-(:mod:`bayesloss.learning.inference.mixtures`), and the curve continues straight beyond the training
+(:mod:`bayesloss.learning.evidence.mixtures`), and the curve continues straight beyond the training
 inputs (:mod:`bayesloss.learning.sources.priors`).
 """
 
@@ -31,10 +31,10 @@ from bayesloss.learning.data.estimator_base import (
 )
 from bayesloss.learning.data.rows import DaskRows, Rows, array_of, check_weights, is_dask
 from bayesloss.learning.estimators.standard_units import Moments, StandardUnits
+from bayesloss.learning.evidence.evidence import maximise_evidence
+from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.inference.binning import joined, triangle
-from bayesloss.learning.inference.evidence import maximise_evidence
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.sources.priors import GP, ISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.threads import fixed_threads
@@ -52,7 +52,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
     """Isotonic regression with uncertainty, by an integrated squared Gaussian process.
 
     W&N section 3 (the prior), section 4.1 and appendix D (inference); for the objective see
-    :func:`~bayesloss.learning.inference.evidence.maximise_evidence`. After one pass over the data,
+    :func:`~bayesloss.learning.evidence.evidence.maximise_evidence`. After one pass over the data,
     time and memory do not depend on their number.
 
     Parameters

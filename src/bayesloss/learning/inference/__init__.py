@@ -1,1 +1,1 @@
-"""Posteriors over sources (W&N section 4.1, appendix D, and beyond): ``laplace`` comes first."""
+"""Posteriors over sources (W&N section 4.1), from ``sources``: ``laplace`` comes first."""

@@ -1,143 +1,29 @@
-"""What EM knows of a link: its priors, and between rounds its posterior.
-
-As f is periodic, a kernel's c puts the scores of the fixed link in half of [-1/c, 1/c]. If neither
-variance nor smoothness is given, Laplace's evidence chooses. ISGPs are then centred on a straight
-line, and with few data a fit is near a logistic regression on the scale that held-out scores ask
-for.
-"""
+"""What EM knows of a link: the prior that it chooses, and between rounds its posterior."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 import torch
 from torch import Tensor
 
-from bayesloss.learning.data.range_map import robust_reach
-from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
+from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate, ordered_root
 from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import choose_prior, find_mode
-from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.links.tables import (
     HermiteTable,
     enough_nodes,
     expected_log_probabilities,
     table_nodes,
 )
-from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
+from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss.warnings import warn_caller
 
 _NEWTON_STEPS = 100  # of an E-step; from the mode of the round before, five or six suffice
 _ROOM = 1.5  # how far beyond the scores an M-step finds the expectations tabulated
 _BEHIND = 1.0  # nats by which a prior has no chance in later rounds: evidences move together
-_SMOOTH = 1.2  # a, where there is no choice by the evidence
-# The family that the evidence chooses from: the variance of f about its level, and its smoothness.
-_STRAYS = (0.3, 0.1, 0.02)
-_SMOOTHNESS = (1.25, 2.5)
-_MEMBERS = tuple(product(_STRAYS, _SMOOTHNESS))
-_LEVEL_SPREAD = 0.5  # a priori the slope of a path lies in 0 to 4 or so
-_N_BASIS = 32  # of those
-_JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
-_JOINT_N_BASIS = 16
-_JOINT_LEVEL_SPREAD = 0.1  # a priori the slope lies in 0.6 to 1.4 or so
-_FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link span
-_FAR_OFF = 1e3  # how much more or less of it they may span where c is given
-_NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
-
-
-@dataclass(frozen=True)
-class LinkPriors:
-    """The parameters of a link's prior; None for what is taken from the data."""
-
-    kind: str  # "isgp" or "gp"
-    n_given: int | None
-    a: float | None
-    c: float | None
-    variance: float | None  # k(0, 0)
-    gamma: float  # the prior precision of nu_0
-
-    @property
-    def chosen(self) -> bool:
-        """Whether the evidence chooses the prior."""
-        return self.a is None and (self.kind == "gp" or self.variance is None)
-
-    @property
-    def centred(self) -> bool:
-        """Whether the prior is centred on a straight line."""
-        return self.chosen and self.kind == "isgp"
-
-    @property
-    def robust(self) -> bool:
-        """Whether a few scores may lie beyond the period."""
-        return self.chosen and self.c is None
-
-    @property
-    def n_basis(self) -> int:
-        """The number of basis functions."""
-        return self.n_given or (_N_BASIS if self.chosen else 64)
-
-    @property
-    def n_parameters(self) -> int:
-        """The number of parameters Gamma."""
-        return self.n_basis + (2 if self.centred else 1)
-
-    def first(self, scores: Tensor, weight: Tensor, member: int = -1) -> SourcePrior:
-        """The prior of one problem's nu, given its fixed link's scores; in a family, by index."""
-        known = scores.numpy(), weight.numpy()
-        reach = robust_reach(*known) if self.robust else float(scores.abs().max())
-        c = self._half_frequency(reach)
-        if self.centred:
-            return self._centred(c, *_MEMBERS[member])
-        kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self.n_basis)
-        if self.kind == "isgp":
-            return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
-        near = scores.clamp(-kernel.edge, kernel.edge) if self.robust else scores
-        mean_square = float(weight @ near**2 / weight.sum())
-        return GP(kernel.scaled(self.variance or max(mean_square, 1.0)), gamma=self.gamma)
-
-    def family(self, prior: SourcePrior) -> list[SourcePrior]:
-        """The priors with the c of this one to choose from, the stiffest last."""
-        if not self.centred:
-            return [at_smoothness(prior, a) for a in SMOOTHNESS]
-        return [self._centred(prior.kernel.c, *each) for each in _MEMBERS]
-
-    def _centred(self, c: float, variance: float, a: float) -> CentredISGP:
-        kernel = TrigonometricKernel(a=a, c=c, n_basis=self.n_basis).scaled(variance)
-        return CentredISGP(kernel, tau=_LEVEL_SPREAD, gamma=self.gamma)
-
-    def joint_family(self, reach: float) -> list[SourcePrior]:
-        """The priors of each source of a joint model, the stiffest last."""
-        c = self._half_frequency(reach)
-        n_basis = self.n_given or _JOINT_N_BASIS
-        return [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=c, n_basis=n_basis).scaled(variance),
-                tau=_JOINT_LEVEL_SPREAD,
-            )
-            for variance in _STRAYS
-            for a in ((self.a,) if self.a else _JOINT_SMOOTHNESS)
-        ]
-
-    def _half_frequency(self, reach: float) -> float:
-        """The c of a kernel for scores within [-reach, reach]; a given c must not be far off."""
-        if self.c is None:
-            return _FILLED / reach if reach > _NOTHING else 1.0
-        least, most = 1 / (_FAR_OFF * max(reach, 1.0)), _FAR_OFF / max(reach, _NOTHING)
-        if not least <= self.c <= most:
-            raise ValueError(
-                f"expected c within {least:.3g} and {most:.3g}, for scores that reach {reach:.3g} "
-                f"under the fixed link, got c={self.c:g}"
-            )
-        if self.c * reach > 1:
-            warn_caller(
-                f"scores reach {reach:.3g} under the fixed link, and the kernel's period ends at "
-                f"1/c = {1 / self.c:.3g}: lower c to {_FILLED / reach:.2g}, or leave it out"
-            )
-        return self.c
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from scipy.stats import qmc
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
-from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.evidence.importance import log_ratios
+from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
-from bayesloss.learning.inference.variational import nearest
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.beyond.both.tilted import (
     best_cut,

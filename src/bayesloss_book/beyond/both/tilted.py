@@ -30,11 +30,11 @@ import torch
 from torch import Tensor
 
 from bayesloss.calibrating.costs import CostMatrix
+from bayesloss.learning.evidence.variational import Trial, maximise_bound
 from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
-from bayesloss.learning.inference.variational import Trial, maximise_bound
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.gaussian_bounds import NormalBound
 

@@ -12,9 +12,9 @@ from scipy.special import expit, xlogy
 from bayesloss import ISGP, TrigonometricKernel
 from bayesloss.learning.calibration.score_transform import ScoreTransform
 from bayesloss.learning.data.rows import Rows
-from bayesloss.learning.inference.evidence import SMOOTHNESS, at_smoothness
+from bayesloss.learning.evidence.evidence import SMOOTHNESS, at_smoothness
+from bayesloss.learning.evidence.mixtures import average_priors
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.mixtures import average_priors
 from bayesloss_book.score_sets import draw
 
 _FILLED = 0.5  # the part of the period's half that scores fill

@@ -14,12 +14,12 @@ import torch
 from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 
-from bayesloss.learning.inference.evidence import Objective, maximise_evidence
+from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
+from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
+from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.inference.newton import Mode
-from bayesloss.learning.inference.variational import nearest
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import run_cells

@@ -15,10 +15,10 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from bayesloss.learning.inference.evidence import maximise_evidence
+from bayesloss.learning.evidence.evidence import maximise_evidence
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
-from bayesloss.learning.inference.variational import variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import torch
 
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
-from bayesloss.learning.inference.variational import variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.gaussian_bounds import best_gaussian

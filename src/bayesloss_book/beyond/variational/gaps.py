@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bayesloss.learning.inference.importance import log_ratios, weigh_draws
+from bayesloss.learning.evidence.importance import log_ratios, weigh_draws
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.variational import variational
 from bayesloss_book.beyond.variational.long_chains import gaussians, importance_evidence, jumper
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems

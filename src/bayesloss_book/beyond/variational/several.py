@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.evidence.importance import log_ratios
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.variational import variational
 from bayesloss.threads import fixed_threads
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood

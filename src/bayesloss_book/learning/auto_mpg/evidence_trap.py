@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.estimators.monotone import SEARCH_RANGES
-from bayesloss.learning.inference.evidence import (
+from bayesloss.learning.evidence.evidence import (
     EvidenceMaximum,
     Objective,
     at_smoothness,

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
-from bayesloss.learning.inference.evidence import evidence_gradient
+from bayesloss.learning.evidence.evidence import evidence_gradient
 from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
+from bayesloss.learning.evidence.source_law import SourceLaw
 from bayesloss.learning.inference.laplace import Posterior, even_normals, ordered_root
-from bayesloss.learning.sources.source_law import SourceLaw
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.source_laws import law_at
 

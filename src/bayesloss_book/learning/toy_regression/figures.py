@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from bayesloss.learning.inference.evidence import EvidenceMaximum
+from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.toy_regression.fits import bands

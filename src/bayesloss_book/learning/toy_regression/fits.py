@@ -13,7 +13,7 @@ import torch
 from scipy.stats import foldnorm
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import EvidenceMaximum, Objective, maximise_evidence
+from bayesloss.learning.evidence.evidence import EvidenceMaximum, Objective, maximise_evidence
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint

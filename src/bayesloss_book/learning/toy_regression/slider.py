@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bayesloss.learning.inference.evidence import EvidenceMaximum
+from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS

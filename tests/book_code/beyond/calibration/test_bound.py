@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from bayesloss.learning.inference.evidence import SMOOTHNESS
+from bayesloss.learning.evidence.evidence import SMOOTHNESS
 from bayesloss_book.beyond.calibration import bound
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.evidence.importance import log_ratios
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.variational import variational
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.variational import gaps

@@ -3,8 +3,8 @@
 import torch
 
 from bayesloss import weigh_draws
+from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.variational import variational
 from bayesloss_book.beyond.variational import several
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
 

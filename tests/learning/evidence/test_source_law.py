@@ -9,9 +9,9 @@ from scipy import integrate, stats
 from scipy.special import log_expit
 
 from bayesloss import GP, ISGP, NystromBasis, SquaredExponential, TrigonometricKernel
+from bayesloss.learning.evidence.source_law import SourceLaw, functionals
 from bayesloss.learning.sources import source_law
 from bayesloss.learning.sources.priors import CentredISGP
-from bayesloss.learning.sources.source_law import SourceLaw, functionals
 
 KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=8)
 PRIORS = {

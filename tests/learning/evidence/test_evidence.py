@@ -22,11 +22,11 @@ from bayesloss import (
     TrigonometricKernel,
     maximise_evidence,
 )
-from bayesloss.learning.inference import evidence
-from bayesloss.learning.inference.evidence import (
+from bayesloss.learning.evidence.evidence import (
     at_smoothness,
     evidence_gradient,
 )
+from bayesloss.learning.inference import evidence
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint

@@ -20,23 +20,23 @@ from bayesloss import (
     laplace,
     maximise_evidence,
 )
-from bayesloss.learning.inference.evidence import (
+from bayesloss.learning.evidence.evidence import (
     SMOOTHNESS,
     at_smoothness,
     evidence_gradient,
     joint_at,
     theta_of,
 )
-from bayesloss.learning.inference.importance import log_ratios
-from bayesloss.learning.inference.laplace import approximate, even_normals
-from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.mixtures import (
+from bayesloss.learning.evidence.importance import log_ratios
+from bayesloss.learning.evidence.mixtures import (
     NormalBernoulli,
     PosteriorMixture,
     average_hyperparameters,
     average_priors,
 )
+from bayesloss.learning.inference.laplace import approximate, even_normals
+from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss.learning.inference.log_joint import LogJoint
 
 GRID = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
 VALUES = (1.3, 2.0, 6.0)

@@ -30,8 +30,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from bayesloss.learning.inference.evidence import evidence_gradient, joint_at, theta_of
-from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.evidence.evidence import evidence_gradient, joint_at, theta_of
+from bayesloss.learning.evidence.importance import log_ratios
 from bayesloss.learning.inference.laplace import Posterior, approximate, even_normals
 from bayesloss.learning.inference.likelihoods import (
     Bernoulli,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bayesloss import ISGP, Bernoulli, Gaussian, TrigonometricKernel, variational, weigh_draws
-from bayesloss.learning.inference.importance import log_ratios
+from bayesloss.learning.evidence.importance import log_ratios
 from bayesloss.learning.inference.log_joint import LogJoint
 
 PRIOR = ISGP(TrigonometricKernel(a=2.0, b=2.0, c=0.25, n_basis=2), gamma=1.0)

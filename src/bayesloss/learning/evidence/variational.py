@@ -35,12 +35,12 @@ from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
 from bayesloss.lbfgs import Memory
+from bayesloss.learning.evidence.source_law import SourceLaw, functionals
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Bernoulli, Likelihood, normal_average
 from bayesloss.learning.inference.log_joint import LogJoint, Matrix, Rows, Scalar, Vector
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss.learning.sources.source_law import SourceLaw, functionals
 from bayesloss.proper_losses import LogLoss
 from bayesloss.quadrature import gauss_hermite
 from bayesloss.warnings import warn_unconverged

@@ -25,11 +25,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from bayesloss.learning.evidence.variational import GaussianBound, nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
 from bayesloss.learning.inference.likelihoods import Likelihood, Observations
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
-from bayesloss.learning.inference.variational import GaussianBound, nearest
 from bayesloss.learning.sources.priors import SourcePrior, trigonometric
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import minimise
@@ -169,7 +169,7 @@ def maximise_evidence(
         Ranges for any of "a", "b" (of k(0, 0)), "gamma", "mu" and, say, "alpha".
     objective : {"bound", "laplace", "variational"}, default="bound"
         The lower bound of Laplace's Gaussian, Laplace's evidence as in the paper, or the highest
-        bound of any Gaussian, by :func:`~bayesloss.learning.inference.variational.variational`.
+        bound of any Gaussian, by :func:`~bayesloss.learning.evidence.variational.variational`.
     max_iter : int, default=200
         The most quasi-Newton iterations of each search.
 

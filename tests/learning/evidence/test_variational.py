@@ -26,11 +26,11 @@ from bayesloss import (
     maximise_evidence,
     variational,
 )
+from bayesloss.learning.evidence.evidence import evidence_gradient
+from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound, nearest
 from bayesloss.learning.inference import variational as inference
-from bayesloss.learning.inference.evidence import evidence_gradient
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.inference.variational import GaussianBound, maximise_bound, nearest
 from bayesloss.learning.sources import source_law
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP
