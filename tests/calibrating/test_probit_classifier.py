@@ -15,7 +15,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import log_loss
 
 from bayesloss import CostMatrix, GPClassifier, LossEMClassifier
-from bayesloss.calibrating import probit_classifier
+from bayesloss.calibrating import gp_classification
 
 
 def toy(n=40, seed=0):
@@ -27,7 +27,7 @@ def toy(n=40, seed=0):
 @pytest.mark.parametrize("more", [-1e-5, 1e-5])
 def test_held_out_probabilities_are_averages_over_f(more):
     """LHG (25): Phi averaged over f ~ N(m, v), by quadrature, tells just too little, or enough."""
-    v, likelier = 0.5, math.log(0.5) + probit_classifier._TOLD + more
+    v, likelier = 0.5, math.log(0.5) + gp_classification._TOLD + more
 
     def told(m):
         return math.log(quad(lambda f: ndtr(f) * norm.pdf(f, m, math.sqrt(v)), -8, 8)[0])
