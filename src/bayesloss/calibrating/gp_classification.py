@@ -34,10 +34,6 @@ class ProbitClassifier(ClassifierMixin, BaseEstimator):
     inference: str
     length_scale: float | ArrayLike | str
     amplitude: float | None
-    classes_: NDArray[Any]
-    length_scale_: Array
-    amplitude_: float
-    prior_: WhitenedGP
     posterior_: GaussianWeights
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

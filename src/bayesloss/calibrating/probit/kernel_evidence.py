@@ -38,11 +38,10 @@ from bayesloss.optimise import minimise
 _FIRST_ROWS, _ROWS = 250, 500  # that the search looks at: from all starts, and from the best one
 # Length scales, as multiples of a typical distance in standardised columns, the root of their
 # number; and amplitudes.
-_LENGTHS, _SHORTEST, _LONGEST = (0.3, 1.0, 3.0), 0.02, 50.0
-_AMPLITUDES, _SMALLEST, _LARGEST = (1.0, 4.0), 0.01, 100.0
+_LENGTHS, _LENGTH_RANGE = (0.3, 1.0, 3.0), (0.02, 50.0)
+_AMPLITUDES, _AMPLITUDE_RANGE = (1.0, 4.0), (0.01, 100.0)
 # Prior medians, and the standard deviation of the logarithms.
 _USUAL_LENGTH, _USUAL_AMPLITUDE, _LOG_SD = 1.0, 3.0, 1.5
-_MAX_ITER = 100
 
 
 @dataclass(frozen=True)
@@ -163,10 +162,10 @@ class _Search:
         return float(0.5 * off @ off) - found.value, off / _LOG_SD - slopes
 
     def climb(self, *starts: Tensor) -> tuple[Tensor, bool]:
-        ranges = [(_SHORTEST, _LONGEST)] * len(starts[0])
+        ranges = [_LENGTH_RANGE] * len(starts[0])
         if self.amplitude is None:
-            ranges[-1] = _SMALLEST, _LARGEST
-        bounds, options = torch.tensor(ranges).double().log(), {"maxiter": _MAX_ITER}
+            ranges[-1] = _AMPLITUDE_RANGE
+        bounds, options = torch.tensor(ranges).double().log(), {"maxiter": 100}
         ends = [minimise(self, start, bounds=bounds, options=options) for start in starts]
         best = min(ends, key=lambda end: float(end.fun))
         return torch.from_numpy(best.x), bool(best.success)

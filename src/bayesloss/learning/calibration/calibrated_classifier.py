@@ -194,9 +194,8 @@ class CalibratedClassifier(CalibratedClassifierCV):
         return tags
 
     def _mean_scores(self, X: Any) -> Array:
-        return np.mean(
-            [_scores(each.estimator, X) for each in self.calibrated_classifiers_], axis=0
-        )
+        every = [_scores(each.estimator, X) for each in self.calibrated_classifiers_]
+        return np.mean(every, axis=0)
 
     def _splits(
         self, X: Any, labels: NDArray, counts: NDArray, for_split: dict[str, Any]
@@ -226,10 +225,9 @@ class CalibratedClassifier(CalibratedClassifierCV):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The parameters for the classifier's ``fit`` and for the splitter's ``split``."""
         if _routing_enabled():
-            given = {"sample_weight": weight, "groups": groups, **fit_params}
-            routed = process_routing(
-                self, "fit", **{k: v for k, v in given.items() if v is not None}
-            )
+            every = {"sample_weight": weight, "groups": groups, **fit_params}
+            given = {name: value for name, value in every.items() if value is not None}
+            routed = process_routing(self, "fit", **given)
             return routed.estimator.fit, routed.splitter.split
         params = dict(fit_params)
         if weight is not None and not isinstance(estimator, FrozenEstimator):

@@ -20,18 +20,9 @@ from bayesloss.learning.sources.priors import CentredISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.optimise import differentiated, minimise
 
-# Of a LinkCalibrator. tau: a priori the slope of a path lies in 0 to 4 or so.
-_CURVE_BASIS, _CURVE_SPREAD = 32, 0.5
-_CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores span
-_CURVE_GAMMA = 0.25  # the prior precision of nu in the middle of the scores
-# The family that is averaged over: the variance s^2 of f about its level, and the smoothness a.
-_VARIANCES, _SMOOTHNESSES = (0.5, 0.15, 0.03), (1.3, 2.0, 5.0)
-
-# Of a SoftmaxCalibrator.
-MAX_ITER = 500
-_TEMPERATURES = (1e-4, 1e4)
-_N_BASIS, _SMOOTHNESS, _VARIANCE, _LEVEL_SPREAD, _GAMMA = 16, 2.5, 0.03, 0.05, 20.0
-_FILLED = 0.5  # the part of a kernel's period that a class's u fill
+_CURVE_FILLED = 0.8  # the part of [-1/c, 1/c] that the scores of a LinkCalibrator span
+_FILLED = 0.5  # and the u of a class of a SoftmaxCalibrator
+MAX_ITER = 500  # of its searches
 
 
 def fit_curve(
@@ -62,12 +53,13 @@ def mixture(q: CurvePosterior, centre: float) -> PosteriorMixture:
 
 
 def _priors(c: float, centre: float) -> list[CentredISGP]:
+    """The family that is averaged over; a priori the slope of a path lies in 0 to 4 or so."""
     kernels = [
-        TrigonometricKernel(a=a, c=c, n_basis=_CURVE_BASIS).scaled(variance)
-        for variance in _VARIANCES
-        for a in _SMOOTHNESSES
+        TrigonometricKernel(a=a, c=c, n_basis=32).scaled(variance)
+        for variance in (0.5, 0.15, 0.03)
+        for a in (1.3, 2.0, 5.0)
     ]
-    return [CentredISGP(each, tau=_CURVE_SPREAD, mu=centre, gamma=_CURVE_GAMMA) for each in kernels]
+    return [CentredISGP(each, tau=0.5, mu=centre, gamma=0.25) for each in kernels]
 
 
 def _shares(x: Array, y: Array, weight: Array, centre: float, nodes: Tensor) -> Tensor:
@@ -93,7 +85,7 @@ def fit_temperature(logits: Array, loss: CrossEntropy) -> float:
     z = torch.from_numpy(logits)
     found = minimize_scalar(
         lambda log_t: float(loss(math.exp(log_t) * z)) + log_t**2 / 8,
-        bounds=np.log(_TEMPERATURES),
+        bounds=np.log([1e-4, 1e4]),
         method="bounded",
     )
     return math.exp(found.x)
@@ -120,8 +112,8 @@ def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool
         centre = (column.min() + column.max()) / 2
         reach = float((column - centre).abs().max())
         c = _FILLED / reach if reach > 0 else 1.0
-        kernel = TrigonometricKernel(a=_SMOOTHNESS, c=c, n_basis=_N_BASIS).scaled(_VARIANCE)
-        prior = CentredISGP(kernel, tau=_LEVEL_SPREAD, mu=float(centre), gamma=_GAMMA)
+        kernel = TrigonometricKernel(a=2.5, c=c, n_basis=16).scaled(0.03)
+        prior = CentredISGP(kernel, tau=0.05, mu=float(centre), gamma=20.0)
         priors.append(prior)
         features.append(prior.features(column - centre))
     location = torch.stack([prior.location for prior in priors])
@@ -129,10 +121,8 @@ def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool
 
     def objective(theta: Tensor) -> Tensor:
         Gamma = location + theta.reshape(location.shape) * spread
-        columns = [
-            h @ prior.coefficients(each)
-            for h, prior, each in zip(features, priors, Gamma, strict=True)
-        ]
+        terms = zip(features, priors, Gamma, strict=True)
+        columns = [h @ prior.coefficients(each) for h, prior, each in terms]
         return loss(torch.stack(columns, dim=1)) + (theta**2).sum() / 2
 
     theta, converged = _minimum(objective, location)

@@ -317,12 +317,8 @@ def _survey(x: Array, y: NDArray, weight: Array) -> tuple[NDArray, Array, Array]
 
 def _merged(parts: list[tuple[NDArray, Array, Array]]) -> tuple[NDArray, Array, Array]:
     kinds, sums, ends = zip(*parts, strict=True)
-    low, high = np.transpose(ends)
-    return (
-        np.unique(np.concatenate(kinds))[:_MANY],
-        np.add.reduce(sums),
-        np.array([low.min(), high.max()]),
-    )
+    every, (low, high) = np.unique(np.concatenate(kinds)), np.transpose(ends)
+    return every[:_MANY], np.add.reduce(sums), np.array([low.min(), high.max()])
 
 
 def _shares_of_sum(log_p: Array) -> tuple[Array, Array]:

@@ -110,9 +110,8 @@ def reliability(
     0.18
     """
     p = np.asarray(y_prob, dtype=np.float64)
-    calibrator = LinkCalibrator(scale="probability").fit(
-        p, positive_labels(y_true, pos_label), sample_weight, groups
-    )
+    y = positive_labels(y_true, pos_label)
+    calibrator = LinkCalibrator(scale="probability").fit(p, y, sample_weight, groups)
     weight = np.ones(len(p)) if sample_weight is None else np.asarray(sample_weight, np.float64)
     if len(p) > _CASES:
         order = np.argsort(p)

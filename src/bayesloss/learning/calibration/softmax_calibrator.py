@@ -249,9 +249,8 @@ class SoftmaxCalibrator(ClassifierMixin, BaseEstimator):
         H = np.diag(precision.ravel())
         H -= np.outer(scaled, scaled) / (0.25 + (scaled * m).sum())
         H += block_diag(*(g.swapaxes(1, 2) @ ((weight[:, None] * p).T[:, :, None] * g)))
-        mean = (np.sqrt(weight)[:, None, None] * p[:, :, None] * g.swapaxes(0, 1)).reshape(
-            -1, K * d
-        )
+        mean = (np.sqrt(weight)[:, None] * p)[:, :, None] * g.swapaxes(0, 1)
+        mean = mean.reshape(-1, K * d)
         factor = np.linalg.cholesky(H - mean.T @ mean)
         return solve_triangular(factor.T, np.eye(K * d)).reshape(K, d, K * d)
 

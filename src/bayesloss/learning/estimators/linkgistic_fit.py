@@ -77,9 +77,8 @@ class Settings:
     @classmethod
     def of(cls, model: Any) -> "Settings":
         """Those of an estimator, with random numbers drawn if it asks for them."""
-        priors = LinkPriors(
-            model.prior, model.n_basis, model.a, model.c, model.variance, model.gamma
-        )
+        scales = model.a, model.c, model.variance, model.gamma
+        priors = LinkPriors(model.prior, model.n_basis, *scales)
         likelihood, width = Bernoulli(model.loss), priors.n_parameters
         if model.n_samples is None:
             return cls(model, priors, likelihood, even_normals(_DRAWS, width))
@@ -189,16 +188,10 @@ def fit_problems(
                 "link is held constant there: look at these rows, or transform columns that "
                 "have long tails"
             )
-    loss, weight, chance = (
-        settings.likelihood.loss,
-        data.weight.cpu(),
-        settings.chance and not joint,
-    )
-    draws = fit.draws or [None] * len(fit.beta)
-    links = [
-        FittedLink.of(q, loss, x, weight, draws=each, chance=chance, constant_ends=constant_ends)
-        for q, each, x in zip(fit.posteriors, draws, fit.scores.cpu(), strict=True)
-    ]
+    loss, weight, draws = settings.likelihood.loss, data.weight.cpu(), fit.draws
+    how = {"chance": settings.chance and not joint, "constant_ends": constant_ends}
+    parts = zip(fit.posteriors, draws or [None] * len(fit.beta), fit.scores.cpu(), strict=True)
+    links = [FittedLink.of(q, loss, x, weight, draws=each, **how) for q, each, x in parts]
     _warn(fit, data, settings.model)
     return fit, data.centre, links
 

@@ -18,7 +18,6 @@ from bayesloss.arrays import Array
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import Rows, extremes, largest
 
-_SPREADS = (1e-150, 1e150)  # spreads of the target whose squares are numbers
 _TINY = np.finfo(np.float64).tiny
 
 
@@ -93,7 +92,7 @@ def _check_ends(x: Array, y: Array, rows: Rows) -> None:
     if y[0] == y[1]:
         n = rows.fold(lambda x, y, weight: len(x))
         raise ValueError(f"expected a target that varies, got {n} times {y[0]}")
-    spread, (least, most) = y[1] / 2 - y[0] / 2, _SPREADS
+    spread, (least, most) = y[1] / 2 - y[0] / 2, (1e-150, 1e150)  # whose squares are numbers
     if not least < spread < most:
         found = f"{2 * spread:.3g}: rescale it"
         raise ValueError(f"expected a target that varies by {least:g} to {most:g}, got {found}")

@@ -44,9 +44,8 @@ Trigonometric = SourcePrior[TrigonometricKernel]
 # Values of a in equal steps of log log a: log(a) / (pi c) is the scale on which nu varies.
 SMOOTHNESS = (1.1, 1.16, 1.28, 1.48, 1.87, 2.7, 4.8, 12.0, 50.0)
 
-_STARTS = (8.0, 2.0)  # of a
-_POSITIVE, _ANY = (1e-10, 1e10), (-math.inf, math.inf)
-_RANGES = {"a": (1.01, 31.0), "b": _POSITIVE, "gamma": _POSITIVE, "mu": _ANY}  # then likelihoods'
+_POSITIVE = 1e-10, 1e10
+_RANGES = {"a": (1.01, 31.0), "b": _POSITIVE, "gamma": _POSITIVE, "mu": (-math.inf, math.inf)}
 # Nats by which the objective may still rise when a hyper-parameter grows e-fold; for a likelihood's
 # own, whose logarithm n data determine to (2 / n)^1/2, when it moves by that.
 _FLAT = 1e-2
@@ -146,7 +145,7 @@ def maximise_evidence(
     y: Tensor | Observations,
     *,
     sample_weight: Tensor | None = None,
-    smoothness: Sequence[float] = _STARTS,
+    smoothness: Sequence[float] = (8.0, 2.0),
     bounds: Mapping[str, tuple[float, float]] | None = None,
     objective: Objective = "bound",
     max_iter: int = 200,
@@ -201,10 +200,8 @@ def maximise_evidence(
     zeros = torch.zeros_like(y.targets)
     if objective == "bound" and likelihood.expected_log_density(zeros, zeros, y) is None:
         raise ValueError(f'expected objective="laplace": no bound is known for {likelihood!r}')
-    starts = [at_smoothness(prior, a) for a in smoothness]
-    searches = [
-        _Search(LogJoint(each, likelihood, y), objective, limits, each.start(x)) for each in starts
-    ]
+    joints = [LogJoint(at_smoothness(prior, a), likelihood, y) for a in smoothness]
+    searches = [_Search(each, objective, limits, each.prior.start(x)) for each in joints]
     for search in searches:
         search.run(max_iter)
     best = max(searches, key=lambda search: search.value)

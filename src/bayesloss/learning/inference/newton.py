@@ -85,9 +85,7 @@ def choose_prior(
     They differ in hyper-parameters alone, and so share Gamma.
     """
     modes = find_modes(joints, start, known, exact=_NEAR)
-    values = {
-        i: float(joints[i].log_evidence(mode.Gamma, mode.curvature)) for i, mode in modes.items()
-    }
+    values = {i: float(joints[i].log_evidence(m.Gamma, m.curvature)) for i, m in modes.items()}
     best = max(values, key=lambda i: values[i])
     near = {i: mode for i, mode in modes.items() if values[i] >= values[best] - behind}
     return best, values[best], near

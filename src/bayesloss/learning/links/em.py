@@ -239,10 +239,8 @@ class LinkEM(EM):
 
     def _measure(self, links: Mapping[int, Link]) -> dict[int, float]:
         squares = self.steps.strength * self.steps.beta.square().sum(dim=1)
-        ends = [
-            [*self.seen[k].aminmax(), self.steps.scores[k].norm(p=math.inf), squares[k]]
-            for k in links
-        ]
+        reach = {k: self.steps.scores[k].norm(p=math.inf) for k in links}
+        ends = [[*self.seen[k].aminmax(), reach[k], squares[k]] for k in links]
         facts = torch.stack([torch.stack(each) for each in ends]).tolist()
         for link, (low, high, reach, _) in zip(links.values(), facts, strict=True):
             # Of constant inputs one node would do.

@@ -132,9 +132,8 @@ def mean_slope(posterior: Posterior, x: Tensor, weight: Tensor) -> float:
     slopes = []
     for part in points.split(_ROWS):
         at = part.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(
-            (prior.features(at) @ coefficients).sum(), at, create_graph=tabulated
-        )
+        total = (prior.features(at) @ coefficients).sum()
+        (slope,) = torch.autograd.grad(total, at, create_graph=tabulated)
         bend = torch.autograd.grad(slope.sum(), at)[0] if tabulated else slope
         slopes.append(torch.stack([slope.detach(), bend]))
     slope, bend = torch.cat(slopes, dim=1)

@@ -116,9 +116,7 @@ class JointEM(EM):
         self.fits.move(_tabulated(self.found, self.scale))
 
     def _fit_sources(self, seen: Tensor, scores: Tensor) -> JointFit:
-        weight, labels, level = (
-            each.cpu() for each in (self.data.weight, self.data.labels, self.level)
-        )
+        weight, labels, level = self.data.weight.cpu(), self.data.labels.cpu(), self.level.cpu()
         every = torch.cat([seen, scores.cpu()]).numpy()
         reach = max(robust_reach(row, weight.numpy()) for row in every)
         priors = self.family(reach)
@@ -146,11 +144,8 @@ class JointEM(EM):
 def _tabulated(fit: JointFit, scale: float) -> Sources:
     """The sources at their mode, as functions of scores before scaling."""
     nodes = table_nodes(fit.prior)
-    # eq. (13)
-    table = HermiteTable(
-        nodes, fit.prior.source(nodes, fit.mode), fit.prior.derivative(nodes, fit.mode)
-    )
-    table = table.constant_beyond(fit.prior.kernel.edge)
+    values, slopes = fit.prior.source(nodes, fit.mode), fit.prior.derivative(nodes, fit.mode)
+    table = HermiteTable(nodes, values, slopes).constant_beyond(fit.prior.kernel.edge)  # eq. (13)
     (table,) = moved([table], fit.scores.device)
     row = torch.arange(len(fit.mode), device=fit.scores.device)[:, None]
 

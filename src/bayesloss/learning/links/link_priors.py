@@ -16,16 +16,9 @@ from bayesloss.learning.sources.priors import GP, ISGP, CentredISGP, SourcePrior
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.warnings import warn_caller
 
-_SMOOTH = 1.2  # a, where there is no choice by the evidence
 # The family that the evidence chooses from: the variance of f about its level, and its smoothness.
 _STRAYS = (0.3, 0.1, 0.02)
-_SMOOTHNESS = (1.25, 2.5)
-_MEMBERS = tuple(product(_STRAYS, _SMOOTHNESS))
-_LEVEL_SPREAD = 0.5  # a priori the slope of a path lies in 0 to 4 or so
-_N_BASIS = 32  # of those
-_JOINT_SMOOTHNESS = (2.5,)  # where many sources are fitted together, on a common scale beforehand
-_JOINT_N_BASIS = 16
-_JOINT_LEVEL_SPREAD = 0.1  # a priori the slope lies in 0.6 to 1.4 or so
+_MEMBERS = tuple(product(_STRAYS, (1.25, 2.5)))
 _FILLED = 0.5  # the part of [-1/c, 1/c] that the scores of the fixed link span
 _FAR_OFF = 1e3  # how much more or less of it they may span where c is given
 _NOTHING = 1e-100  # scores that reach no farther make c = 1 as good as any
@@ -60,7 +53,7 @@ class LinkPriors:
     @property
     def n_basis(self) -> int:
         """The number of basis functions."""
-        return self.n_given or (_N_BASIS if self.chosen else 64)
+        return self.n_given or (32 if self.chosen else 64)
 
     @property
     def n_parameters(self) -> int:
@@ -74,7 +67,7 @@ class LinkPriors:
         c = self._half_frequency(reach)
         if self.centred:
             return self._centred(c, *_MEMBERS[member])
-        kernel = TrigonometricKernel(a=self.a or _SMOOTH, c=c, n_basis=self.n_basis)
+        kernel = TrigonometricKernel(a=self.a or 1.2, c=c, n_basis=self.n_basis)
         if self.kind == "isgp":
             return ISGP(kernel.scaled(self.variance or 1.0), gamma=self.gamma)
         near = scores.clamp(-kernel.edge, kernel.edge) if self.robust else scores
@@ -89,20 +82,16 @@ class LinkPriors:
 
     def _centred(self, c: float, variance: float, a: float) -> CentredISGP:
         kernel = TrigonometricKernel(a=a, c=c, n_basis=self.n_basis).scaled(variance)
-        return CentredISGP(kernel, tau=_LEVEL_SPREAD, gamma=self.gamma)
+        return CentredISGP(kernel, tau=0.5, gamma=self.gamma)  # slopes lie in 0 to 4 or so
 
     def joint_family(self, reach: float) -> list[SourcePrior]:
-        """The priors of each source of a joint model, the stiffest last."""
-        c = self._half_frequency(reach)
-        n_basis = self.n_given or _JOINT_N_BASIS
-        return [
-            CentredISGP(
-                TrigonometricKernel(a=a, c=c, n_basis=n_basis).scaled(variance),
-                tau=_JOINT_LEVEL_SPREAD,
-            )
-            for variance in _STRAYS
-            for a in ((self.a,) if self.a else _JOINT_SMOOTHNESS)
-        ]
+        """The priors of each source of a joint model, the stiffest last.
+
+        They have a common scale beforehand: a priori the slope lies in 0.6 to 1.4 or so.
+        """
+        c, n_basis = self._half_frequency(reach), self.n_given or 16
+        kernel = TrigonometricKernel(a=self.a or 2.5, c=c, n_basis=n_basis)
+        return [CentredISGP(kernel.scaled(variance), tau=0.1) for variance in _STRAYS]
 
     def _half_frequency(self, reach: float) -> float:
         """The c of a kernel for scores within [-reach, reach]; a given c must not be far off."""

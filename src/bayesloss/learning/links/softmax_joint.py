@@ -50,10 +50,8 @@ class SoftmaxJoint(LogDensity):
         return cls(together, prior, tuple(features), labels.to(weight.dtype), weight)
 
     def _log_p(self, Gamma: Tensor) -> Tensor:
-        parts = Gamma.reshape(len(self.features), -1)
-        nu = torch.stack(
-            [Phi @ self.each.coefficients(G) for Phi, G in zip(self.features, parts, strict=True)]
-        )
+        pairs = zip(self.features, Gamma.reshape(len(self.features), -1), strict=True)
+        nu = torch.stack([Phi @ self.each.coefficients(G) for Phi, G in pairs])
         return nu - nu.logsumexp(0)
 
     def log_likelihood(self, Gamma: Tensor) -> Tensor:

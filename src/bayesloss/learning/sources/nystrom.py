@@ -106,7 +106,5 @@ def _erf_difference(u: Tensor, v: Tensor) -> Tensor:
     # Reflect so that u + v >= 0: erf is odd, so (-v, -u) has the same difference.
     left = u + v < 0
     u, v = torch.where(left, -v, u), torch.where(left, -u, v)
-    tail = torch.minimum(u, v) > 0.5
-    return torch.where(
-        tail, torch.special.erfc(v) - torch.special.erfc(u), torch.erf(u) - torch.erf(v)
-    )
+    tails = torch.special.erfc(v) - torch.special.erfc(u)
+    return torch.where(torch.minimum(u, v) > 0.5, tails, torch.erf(u) - torch.erf(v))

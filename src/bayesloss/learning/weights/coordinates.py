@@ -63,11 +63,9 @@ class Coordinates:
             curvature.diagonal()[curvature.diagonal() < 0.1] += 1
             values, vectors = torch.linalg.eigh(curvature)
             vectors *= values.clamp_min(1e-12 * float(values[-1])).rsqrt()
-        class_scale, offset_scale = (levels.mean() / levels).sqrt(), levels.rsqrt()
-        coupling = torch.zeros_like(centre)
-        return cls(
-            scale, vectors, class_scale[:, None], offset_scale[:, None], coupling, level, damping
-        )
+        column, coupling = levels[:, None], torch.zeros_like(centre)
+        class_scale, offset_scale = (levels.mean() / column).sqrt(), column.rsqrt()
+        return cls(scale, vectors, class_scale, offset_scale, coupling, level, damping)
 
     def turned(self, roots: Float[Tensor, "r d1 d1"]) -> "Coordinates":
         """The same scales with a root for each row, its last row and column for the offset."""

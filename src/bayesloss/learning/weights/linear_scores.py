@@ -93,12 +93,9 @@ class LinearScores:
         if step == 1:
             return self
         every = slice(None, None, step)
-        weight = self.weight[every].contiguous()
-        labels = self.labels[:, every].contiguous()
-        total = float(weight.sum())
-        return replace(
-            self, inputs=self.inputs.rows(every), labels=labels, weight=weight, total=total
-        )
+        inputs, weight = self.inputs.rows(every), self.weight[every].contiguous()
+        labels, total = self.labels[:, every].contiguous(), float(weight.sum())
+        return replace(self, inputs=inputs, labels=labels, weight=weight, total=total)
 
     def adapted(self, curvature: Float[Tensor, "r n"]) -> "LinearScores":
         """In coordinates with Hessians near the identity, from curvatures (r = K + 1 if joint)."""

@@ -124,9 +124,8 @@ class _Search:
         shift = at.slopes.sum(1) / self._data.total
         if not self._free_offset:
             shift = torch.zeros_like(shift)
-        along = self._data.coordinates.slopes(
-            torch.cat([gradient, shift[:, None]], dim=1), self._joint
-        )
+        both = torch.cat([gradient, shift[:, None]], dim=1)
+        along = self._data.coordinates.slopes(both, self._joint)
         along[:, -1] *= self._free_offset
         along = along.unflatten(0, (-1, self._blocks)).flatten(1)
         slope = torch.maximum(gradient.abs().amax(1), shift.abs())
