@@ -81,9 +81,8 @@ def step_sizes(along: Callable[[Tensor], tuple[Tensor, Tensor]], value: Each, sl
         low, low_slope = torch.where(far, low, step), torch.where(far, low_slope, rise)
         high, high_slope = torch.where(far, step, high), torch.where(far, rise, high_slope)
         width = high - low
-        between = torch.where(
-            high_slope < 0, low + width * low_slope / (low_slope - high_slope), low + width / 2
-        )
+        flat = low + width * low_slope / (low_slope - high_slope)
+        between = torch.where(high_slope < 0, flat, low + width / 2)
         # Where a step went so far that nothing was won, slopes there mean little.
         between = torch.where(fair, between, torch.minimum(between, low + _BACK * width))
         between = between.clamp(low + 0.1 * width, high - 0.1 * width)

@@ -127,11 +127,9 @@ def fit_sources(u: Array, loss: CrossEntropy) -> tuple[list[MonotoneCurve], bool
 
     theta, converged = _minimum(objective, location)
     Gamma = (location + torch.from_numpy(theta) * spread).numpy()
-    found = [
-        MonotoneCurve(float(prior.mu), prior.kernel.c, each, prior.precision.numpy())
-        for prior, each in zip(priors, Gamma, strict=True)
-    ]
-    return found, converged
+    modes = zip(priors, Gamma, strict=True)
+    curves = [MonotoneCurve(float(p.mu), p.kernel.c, G, p.precision.numpy()) for p, G in modes]
+    return curves, converged
 
 
 def _minimum(objective: Callable[[Tensor], Tensor], like: Tensor) -> tuple[Array, bool]:

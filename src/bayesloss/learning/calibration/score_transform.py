@@ -27,7 +27,6 @@ from bayesloss.learning.data.rows import Rows
 from bayesloss.warnings import warn_unconverged
 
 _TAIL = 0.01  # the part of the cases, at either end, that does not tell how wide the bulk is
-_DEPTHS = np.append(DEPTHS, _TAIL)  # what steps 1 and 2 ask of the scores, at either end
 _VOTE = 1.0  # the least slope of the normal quantile plot that infinite scores are placed by
 _FARTHEST = 2.0**500  # in ranges: where infinite scores lie that are no probabilities
 _NEWTON_STEPS = 100
@@ -63,7 +62,7 @@ class ScoreTransform:
     def fit(cls, rows: Rows, n: int, probabilities: bool) -> "ScoreTransform":
         """Learn the transform from n scores without NaN and labels 0 and 1, both present."""
         rows = rows.map(partial(_real, probabilities=probabilities))
-        values, weight = rows.distribution(_DEPTHS)
+        values, weight = rows.distribution(np.append(DEPTHS, _TAIL))
         finite = _FiniteEnds.fit(values, weight, n)
         values = finite(values)
         short, learned = LogTails.fit(values, weight), RangeMap.fit(values, weight)

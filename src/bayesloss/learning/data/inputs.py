@@ -294,10 +294,8 @@ def agreement(
 ) -> Float[Tensor, ""]:
     """The part of the pairs of equal rows, numbered below ``size``, that are copies: rho above."""
     size = int(rows.max()) + 1 if size is None else size
-    total, ones, spread = (
-        weight.new_zeros(size).scatter_add_(0, rows, values)
-        for values in (weight, weight * labels, weight * variance)
-    )
+    each = weight, weight * labels, weight * variance
+    total, ones, spread = (weight.new_zeros(size).scatter_add_(0, rows, values) for values in each)
     differ = (ones * (total - ones)).sum()
     expected = ((total - 1).clamp_min(0) * spread).sum()
     part = torch.where(expected > 0, 1 - differ / expected, 0.0).clamp(0, 1)

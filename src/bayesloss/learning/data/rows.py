@@ -30,7 +30,6 @@ _LOST = {"CancelledError", "KilledWorker", "MemoryError", "NoWorkerError"}  # wh
 _MERGED = 16  # blocks whose results are merged where they are, before they travel
 _FIRST, _NEXT = 16, 8  # bits that a pass divides cells by
 _FEW = 2**14  # rows whose cells are divided by all bits that are left
-_SIGN, _REST = np.int64(63), np.int64(2**63 - 1)
 
 
 class Rows:
@@ -209,7 +208,7 @@ def points_at(fold: Callable, depths: Array) -> tuple[Array, Array]:
 
 def _flipped(bits: Int[ndarray, " n"]) -> Int[ndarray, " n"]:
     """The bits of floats to integers of the same order, and back."""
-    return bits ^ ((bits >> _SIGN) & _REST)
+    return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
 
 
 def _count(x: Array, y: NDArray, weight: Array, cells: Any, bits: int, finer: int) -> Cells:

@@ -4,10 +4,8 @@
 figure. Drawing needs Matplotlib: ``pip install "bayesloss[plot]"``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,12 +21,6 @@ from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss.learning.links.fitted_link import FittedLink
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
-_POINTS = 300  # of a curve that is drawn,
-_RELIABILITY_POINTS = 201  # or of a reliability curve
 _DIAGONAL = "perfectly calibrated"
 
 
@@ -65,7 +57,7 @@ class LinkDisplay:
         *,
         target: Any = None,
         level: float = 0.95,
-        ax: Axes | None = None,
+        ax: Any = None,
     ) -> Self:
         """Draw the link of a fitted classifier; return the display.
 
@@ -84,11 +76,11 @@ class LinkDisplay:
         """
         check_is_fitted(estimator)
         link, name = _link_of(estimator, target)
-        x = np.linspace(link.low, link.high, _POINTS)
+        x = np.linspace(link.low, link.high, 300)
         low, high = link.inverse_link_band(x, level)
         return cls(x, link.inverse_link(x), low, high, name).plot(ax)
 
-    def plot(self, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Any = None) -> Self:
         """Draw the curve and its band."""
         self.ax_ = ax = axes_or_new(ax)
         ax.fill_between(self.scores, self.low, self.high, alpha=0.3, linewidth=0)
@@ -149,7 +141,7 @@ class MonotoneDisplay:
         *,
         level: float = 0.95,
         n_points: int = 200,
-        ax: Axes | None = None,
+        ax: Any = None,
     ) -> Self:
         """Draw a fitted regressor over the range of some data; return the display.
 
@@ -185,7 +177,7 @@ class MonotoneDisplay:
         display = cls(x, np.asarray(mean), curve, observation, level, inputs[:, 0], targets)
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> Self:
+    def plot(self, *, ax: Any = None) -> Self:
         """Draw data, curve and bands."""
         self.ax_ = ax = axes_or_new(ax)
         share = f"{100 * self.level:g} %"
@@ -299,7 +291,7 @@ class ReliabilityDisplay:
     def plot(self, *, ax: Any = None, n_bins: int | None = None) -> Self:
         """Draw curve, band and histogram, and bins if their number is given."""
         self.ax_ = ax = axes_or_new(ax)
-        p = np.linspace(self.y_prob.min(), self.y_prob.max(), _RELIABILITY_POINTS)
+        p = np.linspace(self.y_prob.min(), self.y_prob.max(), 201)
         curve = self.reliability.calibrator.predict_proba(p)[:, 1]
         low, high = self.reliability.calibrator.predict_interval(p, self.reliability.level)
         another = _DIAGONAL in ax.get_legend_handles_labels()[1]

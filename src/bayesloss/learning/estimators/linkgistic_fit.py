@@ -35,7 +35,7 @@ from bayesloss.learning.data.rows import Rows, check_weights, is_dask
 from bayesloss.learning.inference.laplace import Posterior, even_normals
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.em import FIXED_LINK, LinkFit, fit_links
-from bayesloss.learning.links.fitted_link import FittedLink
+from bayesloss.learning.links.fitted_link import DRAWS, FittedLink
 from bayesloss.learning.links.joint import SOFTMAX, fit_joint_links
 from bayesloss.learning.links.link_model import LinkModel
 from bayesloss.learning.links.link_priors import LinkPriors
@@ -45,7 +45,6 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.warnings import warn_caller, warn_unconverged
 
-_DRAWS = 64  # points that stand for a posterior, where there is no chance
 SIZES = (1e-100, 1e100)  # of inputs: squares keep within floating point's range
 
 
@@ -81,7 +80,7 @@ class Settings:
         priors = LinkPriors(model.prior, model.n_basis, *scales)
         likelihood, width = Bernoulli(model.loss), priors.n_parameters
         if model.n_samples is None:
-            return cls(model, priors, likelihood, even_normals(_DRAWS, width))
+            return cls(model, priors, likelihood, even_normals(DRAWS, width))
         seed = int(check_random_state(model.random_state).randint(2**31))
         generator, shape = torch.Generator().manual_seed(seed), (model.n_samples, width)
         noise = torch.randn(shape, dtype=torch.float64, generator=generator)

@@ -33,7 +33,6 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import WeightFit, fit_fixed_link
 from bayesloss.warnings import warn_caller
 
-_RANGE, _MANY = (1e-4, 1e4), 10  # of C, as in scikit-learn
 _FOLDS = 10  # those of five would be too harsh on fits to few rows a column
 _STIFF = 3  # the place, in the family, of the prior that scores the path
 _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
@@ -41,7 +40,7 @@ _PATIENCE = 2  # how many weaker penalties in a row are tried that are no better
 
 def strengths(C: float | str | ArrayLike) -> Array:
     """The values of C to choose from, ascending, or the one that is given."""
-    values = np.geomspace(*_RANGE, _MANY) if isinstance(C, str) else np.sort(np.atleast_1d(C))
+    values = np.geomspace(1e-4, 1e4, 10) if isinstance(C, str) else np.sort(np.atleast_1d(C))
     values = values.astype(np.float64)
     if values.ndim != 1 or len(values) == 0 or not (values > 0).all():
         raise ValueError(f"expected positive values of C, got C={C!r}")

@@ -58,11 +58,8 @@ _STEP = 0.02  # for the Hessian, by differences of the gradient
 _OUT = 12.0  # nats below the best: such a node has no weight, and ends the walk
 _TRUST = 5.0  # nats that the plain bound may fall behind: beyond, draws of q miss the data
 _DRAWS = 128  # half of them mirror images
-_NEGLIGIBLE = 1e-4  # components of less weight only cost time
-_FORGOTTEN = 1e-3  # and need not have converged
 _AT_TOP = 1e-3  # standard deviations of a log hyper-parameter from the bound's maximum
 _NEWTON_STEPS = 100  # to the mode under each prior
-_CLIMB = 30  # steps to a node's maximum at most
 
 
 class NormalBernoulli(Bernoulli):
@@ -88,7 +85,7 @@ class PosteriorMixture:
     def converged(self) -> bool:
         """Whether the search for the mode converged wherever it counts."""
         pairs = zip(self.components, self.weights, strict=True)
-        return all(part.converged for part, weight in pairs if weight >= _FORGOTTEN)
+        return all(part.converged for part, weight in pairs if weight >= 1e-3)
 
     @property
     def noise_variances(self) -> Float[Tensor, " k"]:
@@ -195,7 +192,7 @@ def average_hyperparameters(
         return PosteriorMixture([best], torch.ones(1, dtype=torch.float64))
     parts, _, log_weights = zip(*found, strict=True)
     weights = torch.softmax(torch.tensor(log_weights, dtype=torch.float64), dim=0)
-    kept = (weights > _NEGLIGIBLE).nonzero()[:, 0]
+    kept = (weights > 1e-4).nonzero()[:, 0]  # others only cost time
     return PosteriorMixture([parts[k] for k in kept], weights[kept] / weights[kept].sum())
 
 
@@ -271,7 +268,7 @@ def _climb(bound: _Slice, begin: _Top) -> _Top:
         return (vectors * values.clamp_min(_WIDEST**-2).rsqrt()) @ vectors.T
 
     fraction, fresh = 1.0, False
-    for _ in range(_CLIMB):
+    for _ in range(30):
         uphill = V @ slope
         size = float(uphill.norm())
         if size < _AT_TOP:

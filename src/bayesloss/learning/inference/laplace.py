@@ -71,10 +71,8 @@ class Posterior:
         """Mean and variance of nu(x) together, each of shape (n,)."""
         mean = self.prior.mean_coefficients(self.mode, self.root)  # lemma 7, as corrected
         covariance = self.prior.covariance(self.mode, self.root)  # [MP92, section 3.2b]
-        parts = [
-            (features @ mean, ((features @ covariance) * features).sum(dim=1))
-            for features in self.prior.feature_blocks(x)
-        ]
+        blocks = self.prior.feature_blocks(x)
+        parts = [(h @ mean, ((h @ covariance) * h).sum(dim=1)) for h in blocks]
         means, variances = zip(*parts, strict=True)
         # Where the variance is zero to rounding error, the rounding may fall below zero.
         return torch.cat(means), torch.cat(variances).clamp_min(0)

@@ -40,8 +40,6 @@ from bayesloss.learning.weights.weight_search import (
 
 FIXED_LINK = "the fit with the fixed link"  # in the list of what did not settle
 
-_WEIGHT_STEPS = 10  # L-BFGS iterations between two E-steps: the posterior moves meanwhile
-_COARSE = 128  # nodes of the grid on which priors are compared: evidences hardly feel it
 # Log odds of the size 4 that move by a part m of it change a loss by at most (4 m)^2 / 8, which is
 # half of tol at this many square roots of tol.
 _MOVED = 0.5
@@ -145,7 +143,7 @@ class LinkEM(EM):
         some, likelihood = {k: self.links[k] for k in self.active}, self.model.likelihood
         penalties = self._measure(some)
         if number & (number - 1) == 0:  # in rounds 1, 2, 4, 8, ...
-            coarse = {k: _COARSE for k, link in some.items() if len(link.rivals) > 1}
+            coarse = {k: 128 for k, link in some.items() if len(link.rivals) > 1}  # nodes: enough
             for k, observed in self._on_grids(coarse):
                 some[k].choose_prior(likelihood, observed)
         n = self.data.total
@@ -184,7 +182,7 @@ class LinkEM(EM):
             torch.zeros_like(before[:, 0]),
             free_offset=False,
             tol=self.tol,
-            max_iter=_WEIGHT_STEPS,
+            max_iter=10,  # few, as the posterior moves meanwhile
             scores=some_rows(steps.scores, active),
             strength=steps.strength[active],
         )

@@ -21,7 +21,7 @@ from bayesloss.learning.links.tables import HermiteTable, predictive_log_odds
 from bayesloss.proper_losses import ProperLoss
 from bayesloss.tensors import as_float64, as_points
 
-_DRAWS = 64  # points that stand for a posterior, where there is no chance
+DRAWS = 64  # points that stand for a posterior, where there is no chance
 _BAND_DRAWS = 1024  # for bands: 64 put an end at 95 % wrong by 0.3 standard deviations or so
 _ROWS = 4096  # data in a block,
 _TABULATED = 2**14  # or where slopes are read off a table
@@ -75,7 +75,7 @@ class FittedLink:
         low, high = max(float(x.min()), -end), min(float(x.max()), end)
         root = ordered_root(posterior, low, high)
         if draws is None:
-            draws = posterior.mode + even_normals(_DRAWS, len(posterior.mode)) @ root.T
+            draws = posterior.mode + even_normals(DRAWS, len(posterior.mode)) @ root.T
         bands = draws
         if not chance:
             bands = posterior.mode + even_normals(_BAND_DRAWS, len(posterior.mode)) @ root.T

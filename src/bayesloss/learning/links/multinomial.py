@@ -95,16 +95,8 @@ class FoldedFits:
         self._offset -= self.level
         self._scores -= self.level[:, None]
         self._rounds = 0
-
-    @property
-    def beta(self) -> Tensor:
-        """The weights for all data, (K, d)."""
-        return self._beta[0]
-
-    @property
-    def scores(self) -> Tensor:
-        """The scores with these weights, (K, n)."""
-        return self._scores[0]
+        # Of all data, (K, d) and (K, n): views, which move with the others.
+        self.beta, self.scores = self._beta[0], self._scores[0]
 
     def held_out(self) -> Tensor:
         """The scores without the fold of each case, (K, n)."""

@@ -23,9 +23,6 @@ from bayesloss.proper_losses import ProperLoss
 
 Prior = SourcePrior[TrigonometricKernel]
 
-_PERIODS = 3  # of the kernel that a table covers; beyond them its functions are straight lines
-_NODES = 400  # for each half period, more than six for a wave of the highest harmonic of f^2
-
 
 class HermiteTable:
     """Cubics with given values and slopes at equally spaced nodes; straight lines outside."""
@@ -77,10 +74,13 @@ def moved(tables: Sequence[HermiteTable], device: torch.device) -> list[HermiteT
     return others
 
 
-def table_nodes(prior: Prior, reach: float = math.inf, n_half: int = _NODES) -> Tensor:
-    """Equal steps, 800 a period, for scores up to `reach`, at most three periods."""
+def table_nodes(prior: Prior, reach: float = math.inf, n_half: int = 400) -> Tensor:
+    """Equal steps, so many for each half period, for scores up to `reach`, at most three periods.
+
+    Beyond, functions are straight lines. 400 are over six for a wave of f^2's highest harmonic.
+    """
     edge = trigonometric(prior, "whose periods the table covers").edge
-    periods = max(1, math.ceil(min(reach / edge, _PERIODS)))
+    periods = max(1, math.ceil(min(reach / edge, 3)))
     end, steps = periods * edge, 2 * periods * n_half
     return torch.linspace(-end, end, steps + 1, dtype=torch.float64)
 

@@ -200,10 +200,8 @@ class LeaveOneOut:
             )
         if self._groups is not None:
             factors = self._group_factors(list(roots.values()), list(curvatures.values()))
-            return {
-                k: Influence(curvatures[k], shares[k], copies[k], each)
-                for k, each in zip(roots, factors, strict=True)
-            }
+            pairs = zip(roots, factors, strict=True)
+            return {k: Influence(curvatures[k], shares[k], copies[k], each) for k, each in pairs}
         of_roots, of_turned = most[: len(roots)], most[len(roots) :]
         leverages = self._squares(torch.cat(turned, dim=1), len(roots), max(of_turned))
         if wider:
@@ -215,10 +213,9 @@ class LeaveOneOut:
             for at, (root, chosen) in enumerate(zip(roots.values(), rows, strict=True)):
                 for some in chosen.split(_MANY):
                     leverages[at, some] = self._squares(root, 1, of_roots[at], some)[0]
-        return {
-            k: self._without_own(curvatures[k], shares[k], copies[k], leverage)
-            for k, leverage in zip(roots, leverages, strict=True)
-        }
+        own = self._without_own
+        of_each = zip(roots, leverages, strict=True)
+        return {k: own(curvatures[k], shares[k], copies[k], leverage) for k, leverage in of_each}
 
     def _form_wide(
         self, curvatures: ByProblem, totals: Mapping[int, float], copies: ByProblem
@@ -316,11 +313,8 @@ class LeaveOneOut:
 def _by_size(groups: Int[Tensor, " n"]) -> list[Tensor]:
     order = groups.argsort(stable=True)
     sizes = groups.unique(return_counts=True)[1]
-    members = order.split(sizes.tolist())
-    return [
-        torch.stack([each for each in members if len(each) == size])
-        for size in sizes.unique().tolist()
-    ]
+    members, kinds = order.split(sizes.tolist()), sizes.unique().tolist()
+    return [torch.stack([each for each in members if len(each) == size]) for size in kinds]
 
 
 def _grouped(factors: GroupFactors, slopes: Float[Tensor, " n"]) -> Float[Tensor, " n"]:

@@ -193,15 +193,9 @@ def adapted_fit(
     scores = data.scores(beta, offset)
     if adapts:
         data = data.adapted(curvature(scores))
+    likelihood = log_probability(data)
     fit = maximise_weights(
-        data,
-        log_probability(data),
-        beta,
-        offset,
-        free_offset=True,
-        tol=tol,
-        max_iter=max_iter,
-        scores=scores,
+        data, likelihood, beta, offset, free_offset=True, tol=tol, max_iter=max_iter, scores=scores
     )
     return fit, data
 
@@ -211,17 +205,13 @@ def fit_fixed_link(
 ) -> tuple[WeightFit, LinearScores]:
     """Weights and offsets for nu(x) = x, as in logistic regression, and the adapted data."""
 
-    def likelihood(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def each(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return loss.log_likelihood(2 * labels - 1, scores)
+
+    def likelihood(some: LinearScores) -> LogProbability:
+        return lambda scores: by_parts(each, scores, some.labels)
 
     def curvature(scores: Tensor) -> Tensor:
         return by_parts(lambda x: (mean_curvature(loss.log_probabilities(x)[1]),), scores)[0]
 
-    return adapted_fit(
-        data,
-        lambda some: lambda scores: by_parts(likelihood, scores, some.labels),
-        curvature,
-        tol=tol,
-        max_iter=_FIXED_STEPS,
-        start=start,
-    )
+    return adapted_fit(data, likelihood, curvature, tol=tol, max_iter=_FIXED_STEPS, start=start)
