@@ -15,7 +15,8 @@ of a nat at 8 times a usual value.
 """
 
 import math
-from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,8 +45,7 @@ _AMPLITUDES, _AMPLITUDE_RANGE = (1.0, 4.0), (0.01, 100.0)
 _USUAL_LENGTH, _USUAL_AMPLITUDE, _LOG_SD = 1.0, 3.0, 1.5
 
 
-@dataclass(frozen=True)
-class KernelEvidence:
+class KernelEvidence(NamedTuple):
     """The log evidence of a kernel, summed over data sets, and its slopes."""
 
     value: float
@@ -83,8 +83,7 @@ def _pull(features: Features, y: Labels, q: GaussianWeights, inference: str) -> 
     return G
 
 
-@dataclass(frozen=True)
-class ChosenKernel:
+class ChosenKernel(NamedTuple):
     """Where evidence times prior is largest; length scales in units of the columns."""
 
     length_scales: Float[np.ndarray, " D"]
@@ -110,11 +109,10 @@ def choose_kernel(
         _Search(X[rows] / unit, y[:, rows], inference, amplitude)
         for rows in (stratified_rows(y, _FIRST_ROWS), stratified_rows(y, _ROWS))
     )
-    lengths: list[tuple[float, ...]] = [()] if given else [(length,) for length in _LENGTHS]
-    heights: list[tuple[float, ...]] = [()]
+    tried = [] if given else [_LENGTHS]
     if amplitude is None:  # one is enough beside three length scales
-        heights = [(height,) for height in _AMPLITUDES[: 1 + given]]
-    starts = torch.tensor([(*a, *b) for a in lengths for b in heights], dtype=torch.float64).log()
+        tried.append(_AMPLITUDES[: 1 + given])
+    starts = torch.tensor(list(product(*tried)), dtype=torch.float64).log()
     best, converged = few.climb(*starts)
     if len(few.inputs) < len(many.inputs):
         best, converged = many.climb(best)

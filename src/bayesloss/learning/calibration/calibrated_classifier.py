@@ -154,9 +154,8 @@ class CalibratedClassifier(CalibratedClassifierCV):
         else:
             splits = self._splits(X, labels, counts, for_split)
             fold = delayed(_fit_fold)
-            fitted = Parallel(n_jobs=self.n_jobs)(
-                fold(estimator, X, labels, *split, params) for split in splits
-            )
+            folds = (fold(estimator, X, labels, *split, params) for split in splits)
+            fitted = Parallel(n_jobs=self.n_jobs)(folds)
             models = [model for model, _ in fitted]
             rows = np.concatenate([test for _, test in splits])
             order = rows.argsort(kind="stable")

@@ -236,9 +236,8 @@ def check_weights(sample_weight: ArrayLike | None, X: Any) -> Array:
 
 def extremes(x: Array, y: Array, weight: Array) -> Array:
     """The extremes of x and y as (-min x, max x, -min y, max y); merged by :func:`largest`."""
-    return np.array(
-        [end for v in (x, y) for end in (-v.min(initial=np.inf), v.max(initial=-np.inf))]
-    )
+    ends = [(-v.min(initial=np.inf), v.max(initial=-np.inf)) for v in (x, y)]
+    return np.array(ends).ravel()
 
 
 def largest(parts: list[Array]) -> Array:

@@ -153,7 +153,8 @@ class LinkEM(EM):
             some[k].fit(joint, penalties[k], n, by_nearest=bool(self.best))
             if self.best:
                 self.best[k].look(some[k].posterior.log_evidence, partial(self._round, k))
-        self._record("log_evidence", [link.posterior.log_evidence for link in some.values()])
+        evidences = [link.posterior.log_evidence for link in some.values()]
+        self._record("log_evidence", self.steps.beta.new_tensor(evidences))
         # Held-out scores keep their size. Where they stand still, and the evidence with them, all
         # that drifts is by how much their penalty counts.
         still = (self.steps.moved < _MOVED * math.sqrt(self.tol)).tolist()
@@ -258,9 +259,9 @@ class LinkEM(EM):
         for k, grid in zip(sizes, here.split(list(sizes.values()), dim=-1), strict=True):
             yield k, likelihood.on_grid(self.links[k].prior.features, grid[0], grid[1:])
 
-    def _record(self, name: str, values: Tensor | list[float]) -> None:
+    def _record(self, name: str, values: Tensor) -> None:
         row = self.steps.beta.new_full((len(self.links),), math.nan)
-        row[self.active] = row.new_tensor(values) if isinstance(values, list) else values
+        row[self.active] = values
         self.history[name].append(row)
 
     def _round(self, k: int) -> _Round:
