@@ -109,7 +109,7 @@ def choose_kernel(
         _Search(X[rows] / unit, y[:, rows], inference, amplitude)
         for rows in (stratified_rows(y, _FIRST_ROWS), stratified_rows(y, _ROWS))
     )
-    tried = [] if given else [_LENGTHS]
+    tried: list[tuple[float, ...]] = [] if given else [_LENGTHS]
     if amplitude is None:  # one is enough beside three length scales
         tried.append(_AMPLITUDES[: 1 + given])
     starts = torch.tensor(list(product(*tried)), dtype=torch.float64).log()
