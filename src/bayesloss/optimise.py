@@ -14,8 +14,6 @@ from bayesloss.arrays import Array
 
 Evaluation = Callable[[Tensor], tuple[float, Tensor]]  # a point's value and the gradient there
 
-_MOUNTAIN = 1e12
-
 
 def differentiated(function: Callable[[Tensor], Tensor]) -> Evaluation:
     """A function together with its gradient by automatic differentiation."""
@@ -41,7 +39,7 @@ def minimise(
     def numbers(vector: Array) -> tuple[float, Array]:
         value, gradient = evaluate(torch.from_numpy(vector.copy()))
         if not math.isfinite(value):
-            return _MOUNTAIN, np.zeros_like(vector)
+            return 1e12, np.zeros_like(vector)
         return value, gradient.numpy()
 
     return minimize(

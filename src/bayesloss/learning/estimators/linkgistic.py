@@ -35,9 +35,6 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.proper_losses import LogLoss, ProperLoss
 from bayesloss.warnings import warn_caller
 
-_MOST_BASIS = 4096  # an E-step factorises matrices with as many rows
-_CERTAIN = 0.01  # a probability so near to 0 or 1, and going there, needs no more data
-
 
 class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     """Logistic regression with a learned link.
@@ -138,7 +135,8 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "prior": [StrOptions({"isgp", "gp"})],
         "loss": [ProperLoss, None],
-        "n_basis": [Interval(Integral, 2, _MOST_BASIS, closed="both"), None],
+        # An E-step factorises matrices with as many rows.
+        "n_basis": [Interval(Integral, 2, 4096, closed="both"), None],
         "a": [Interval(Real, 1, None, closed="neither"), None],
         "c": [Interval(Real, 0, None, closed="neither"), None],
         "variance": [Interval(Real, 0, None, closed="neither"), None],
@@ -289,7 +287,7 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
             return
         odds = self._odds(far.clip(-edges, edges))
         p = softmax(odds, axis=0) if self.joint_ else expit(odds)
-        unsure = (np.where(far > 0, 1 - p, p) > _CERTAIN) | (self.prior == "gp")
+        unsure = (np.where(far > 0, 1 - p, p) > 0.01) | (self.prior == "gp")
         unsure &= np.abs(far) > edges
         if n := int(unsure.any(axis=0).sum()):
             k = int(unsure.any(axis=1).argmax())

@@ -10,6 +10,7 @@ r_nk = w_n (y_nk - p_nk), J_k and nu_k'' the first two derivatives of nu_k(x_nk)
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +22,7 @@ from bayesloss.learning.weights.coordinates import gram
 _ROWS = 2048  # data in a block of the Hessian: a cache holds what it makes
 
 
-@dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     location: Tensor
     precision: Tensor
     n_twins: int = 1
