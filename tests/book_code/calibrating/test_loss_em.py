@@ -53,13 +53,6 @@ def test_traps_of_the_plant(algorithm, pi, share, multiple):
     assert (off.actions == (1, 1)) == (pi > off_from)
 
 
-def test_shares():
-    table = page.shares((1.0, 100.0), n=300, n_states=8, n_actions=3, seed=0, disasters=True)
-    assert (table["loss-EM", "Bayes action"] == 0).all()
-    assert ((table >= 0) & (table <= 1)).all().all()
-    assert table.loc[1.0, ("loss-EM", "random")] > 10 * table.loc[100.0, ("loss-EM", "random")]
-
-
 def test_problems():
     p, losses = page.random_problems(500, 5, 4, 0, disasters=True)
     np.testing.assert_allclose(p.sum(dim=1), 1)
@@ -82,11 +75,3 @@ def test_gaussian_plants_end_where_the_library_does():
             assert row[name] == pytest.approx(risks[off] - min(risks), abs=1e-3)
     assert (table > 0).any().all() and (table == 0).any().all()  # each is right here, wrong there
     assert len(page.draw_gaussian_plants(table).axes) == 2
-
-
-def test_figures_draw():
-    table = page.shares((1.0, 2.0), n=20, n_states=4, n_actions=3, seed=0, disasters=False)
-    assert len(page.draw_shares({"one": table, "two": table}).axes) == 2
-    for algorithms in (["loss-EM"], ["linearised", "mixed"]):
-        axes = page.draw_plant_traps(5.0, 100.0, 0.1, algorithms).axes
-        assert [axis.get_title() for axis in axes] == algorithms

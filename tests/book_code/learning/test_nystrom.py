@@ -1,13 +1,10 @@
 """Appendix F's printed integral, Mercer's expansion of the squared exponential, and the counts."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import sympy
 import torch
 from scipy.integrate import quad
 
-from bayesloss import ISGP, Gaussian, laplace
 from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.sources.nystrom import NystromBasis
 from bayesloss_book.learning import nystrom as appendix
@@ -46,20 +43,6 @@ class TestHermiteBasis:
         expected = phi.T @ (x / 2 * weights[:, None] * phi)
         np.testing.assert_allclose(basis.psi(x), expected, atol=1e-10)
 
-    def test_computer_algebra(self):
-        """The recursion's integral for degrees 2 and 1, exactly."""
-        z = sympy.symbols("z", real=True)
-        basis = appendix.HermiteBasis(a=1.0, b=1.0, s=1.0, n_basis=3)
-        k, g = 2 * basis._decay, basis._scale
-        product = sympy.hermite(2, g * z) * sympy.hermite(1, g * z) * sympy.exp(-k * z**2)
-        exact = float(sympy.integrate(sympy.expand(product), (z, 0, 1.3)))
-        norm = basis._norm**2 / np.sqrt(2**2 * 2 * 2 * 1)
-        assert basis.psi(1.3)[2, 1] == pytest.approx(norm * exact, rel=1e-12)
-
-    def test_one_function(self):
-        one = appendix.HermiteBasis(a=1.7, b=0.8, s=0.9, n_basis=1)
-        assert one.psi(0.5)[0, 0] == pytest.approx(self.basis.psi(0.5)[0, 0])
-
 
 def test_short_form_on_a_grid():
     basis = NystromBasis(SquaredExponential(a=2.0), torch.linspace(-1, 1, 6).double(), jitter=1e-4)
@@ -73,18 +56,6 @@ def test_short_form_on_a_grid():
     ]
     # The points of torch.linspace are rounded to single precision, so no grid to the last digit.
     np.testing.assert_allclose(got, expected, atol=1e-5)
-
-
-def test_quantiles_beat_random_points_and_more_points_fewer():
-    table = appendix.effect_of_sampling((10, 160), n_draws=5, seed=0, a=1.0)
-    assert (table.loc[160] < table.loc[10]).all()
-    assert (table["quantiles"] < table["random points"]).all()
-
-
-def test_errors_of_the_jitter_balance_at_the_root_of_the_precision():
-    table = appendix.effect_of_jitter((1e-4, 1e-8, 1e-12), n_basis=30, a=4.0)
-    assert table.max(axis=1).idxmin() == "1e-08"
-    np.testing.assert_allclose(table["k(X, X)"] / [1e-4, 1e-8, 1e-12], 1, atol=0.2)
 
 
 def test_operations_counts():
@@ -111,34 +82,3 @@ def test_prior_mean_is_the_trace():
 def test_actions_of_new_smoothness_agree():
     actions = appendix.new_smoothness(20, 8)
     np.testing.assert_allclose(actions["Nyström"](), actions["Nyström on a grid"](), rtol=1e-7)
-
-
-def test_figure_draws():
-    figure = appendix.draw_eigenpairs(n_points=20, n_functions=3, seed=0, a=1.0)
-    assert all(axis.lines for axis in figure.axes)
-    plt.close(figure)
-
-
-def test_costs_are_drawn_as_they_are_counted():
-    figure = appendix.draw_costs((4, 8), n_data=20)
-    anywhere, on_a_grid, _ = figure.axes[0].lines
-    actions = appendix.new_smoothness(20, 8)  # after the figure: nothing is done for the first time
-    of_waves = appendix.operations(actions["trigonometric"])
-    expected = appendix.operations(actions["Nyström"]) / of_waves
-    assert anywhere.get_ydata()[-1] == pytest.approx(expected)
-    assert (on_a_grid.get_ydata() < anywhere.get_ydata()).all()
-    plt.close(figure)
-
-
-def test_posteriors_are_drawn_with_their_bands():
-    x = torch.linspace(-1, 1, 30, dtype=torch.float64)
-    basis = NystromBasis(SquaredExponential(a=9.0), torch.linspace(-1.2, 1.2, 6).double())
-    posterior = laplace(ISGP(basis), Gaussian(alpha=25.0), x, x**3)
-    figure = appendix.draw_posteriors({"one": posterior, "two": posterior}, x, x**3)
-    (axis,) = figure.axes
-    grid = torch.from_numpy(axis.lines[1].get_xdata())
-    np.testing.assert_allclose(axis.lines[1].get_ydata(), posterior.mean(grid))
-    band = axis.collections[0].get_paths()[0].vertices[:, 1]
-    edge = posterior.mean(grid) + 1.96 * posterior.variance(grid).sqrt()
-    assert band.max() == pytest.approx(float(edge.max()))
-    plt.close(figure)

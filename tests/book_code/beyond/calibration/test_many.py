@@ -1,18 +1,10 @@
-"""The benchmark of calibrators of many classes: its sets, its measures, its stores."""
-
-from pathlib import Path
+"""The benchmark of calibrators of many classes: its sets and measures."""
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
 from sklearn.metrics import log_loss
 
-from bayesloss_book import score_sets as scores
-from bayesloss_book import score_tables as tables
 from bayesloss_book.beyond.calibration import many, many_bands, rivals
-from bayesloss_book.stores.results import load_provenance, load_results
-
-RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
 
 @pytest.fixture(autouse=True)
@@ -20,31 +12,6 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("BAYESLOSS_CACHE", str(tmp_path))
     many._scores.cache_clear()
     many.draw.cache_clear()
-
-
-def test_there_are_three_classifiers_a_data_set_and_every_one_is_there_six_times():
-    cells = many.cells(sizes=(200,), draws=1)
-    sets = [(cell["data"], cell["model"]) for cell in cells]
-    assert len(sets) == len(set(sets)) == 36
-    for model in many.MODELS:
-        assert sum(name == model for _, name in sets) == 6
-    assert {scores.kind(data) for data, _ in sets} == {"image", "small", "table", "real"}
-
-
-def test_the_truth_of_a_mixture_is_bayes_rule():
-    """Densities by SciPy, with shares and covariances estimated from 400,000 cases."""
-    X, y, truth = tables.mixture(3, 400_000)
-    found = np.stack(
-        [
-            np.log((y == k).mean())
-            + multivariate_normal(X[y == k].mean(axis=0), np.cov(X[y == k].T)).logpdf(X[:500])
-            for k in range(3)
-        ],
-        axis=1,
-    )
-    found = np.exp(found - found.max(axis=1, keepdims=True))
-    found /= found.sum(axis=1, keepdims=True)
-    assert np.abs(found - truth[:500]).max() < 0.02  # moments are off by 1/sqrt(100,000) or so
 
 
 def test_every_class_is_among_the_cases():
@@ -95,18 +62,3 @@ def test_bands_are_judged_by_the_truth(monkeypatch):
             lambda self, t, level, ends=ends: tuple(np.full(t.shape, end) for end in ends),
         )
         assert many_bands.measure(**cell)["coverage"] == covered
-    for truth in many_bands.TRUTHS.values():
-        p = truth(np.random.default_rng(0).normal(size=(50, 4)))
-        np.testing.assert_allclose(p.sum(axis=1), 1)
-
-
-@pytest.mark.parametrize("name", [*many.STORES, "calibrators_many_bands"])
-def test_stores_hold_planned_cells(name):
-    rows, provenance = load_results(RESULTS, name), load_provenance(RESULTS, name)
-    planned = many.cells() if name in many.STORES else many_bands.cells()
-    columns = list(planned[0])
-    stored = set(rows[columns].itertuples(index=False, name=None))
-    assert stored <= {tuple(cell.values()) for cell in planned}
-    assert provenance["parameters"] == many.STORES.get(name, {})
-    if name in many.STORES:  # the issue asks for fourteen sets of scores
-        assert len(rows[["data", "model"]].drop_duplicates()) >= 14

@@ -18,11 +18,6 @@ def test_truths_are_probabilities(truth, k):
     assert np.allclose(p, softmax(z, axis=1)) == (truth == "as it is")
 
 
-def test_cells_differ():
-    cells = many_bands.cells()
-    assert len({tuple(cell.items()) for cell in cells}) == len(cells)
-
-
 def test_a_measure_is_a_share_and_comes_again():
     cell = {"truth": "tempered", "classes": 4, "n": 200, "number": 0}
     found = many_bands.measure(**cell)

@@ -49,15 +49,6 @@ def test_excess_is_over_the_best_of_the_row_by_the_mean_over_draws():
     assert found.loc[("mnist", "3", "boosting", 200), "link"] == 0.5
 
 
-def test_one_set_a_cluster_has_the_usual_standard_error():
-    rng = np.random.default_rng(0)
-    index = pd.MultiIndex.from_tuples([(f"d{i}", "t", "m") for i in range(7)], names=summary.SET)
-    values = pd.Series(rng.normal(size=7), index=index)
-    found = summary.mean_and_error(values)
-    assert found["mean"] == pytest.approx(values.mean())
-    assert found["error"] == pytest.approx(values.std() / np.sqrt(7))
-
-
 def test_copies_of_a_set_tell_nothing_new():
     index = [(f"d{i}", "t", "m") for i in range(7)]
     twice = [(d, t, m + again) for again in ("", "'") for d, t, m in index]
@@ -77,43 +68,11 @@ def test_win_rates_count_the_methods_beaten_and_ties_half():
     assert rates.mean() == pytest.approx(0.5)
 
 
-def test_improvement_is_what_calibration_takes_off():
-    gain = summary.improvement(summary.long(made_up(LOSSES)))[200]
-    assert gain["none"] == 0
-    assert gain["link"] == pytest.approx((3 + 2 + 0.5 + 0.5 + 1 + 1) / 6)
-
-
 def test_the_best_rival_is_the_one_with_the_lowest_mean():
     row = summary.against(summary.long(made_up(LOSSES))).loc[200]
     assert row["rival"] == "sigmoid"
     assert row["mean"] == pytest.approx((-1 + 0.5 + 0) / 3)
     assert row["sets"] == 3
-
-
-def test_families_are_compared_with_the_sigmoid():
-    found = summary.by_family(summary.long(made_up(LOSSES)))
-    assert found.loc["boosting", (200, "mean")] == pytest.approx((-1 + 0.5) / 2)
-    assert found.loc["curve", (200, "mean")] == 0
-
-
-def test_data_sets_are_means_over_their_sets():
-    found = summary.by_data(summary.long(made_up(LOSSES)), "sigmoid")
-    assert found[200].to_dict() == {"mnist": pytest.approx(-0.25), "votes": 0}
-
-
-def test_where_a_rival_wins():
-    rows = summary.long(made_up({key: LOSSES[key] for key in list(LOSSES)[1:]}))
-    found = summary.beaten(rows, by=0.1)
-    assert found.index.tolist() == [("mnist", 200)]
-    assert found.iloc[0].to_dict() == {"rival": "sigmoid", "lead": pytest.approx(0.5)}
-    assert summary.beaten(rows, by=0.6).empty
-
-
-def test_coverage_is_of_curves_alone():
-    wide = made_up(LOSSES)
-    wide["link: coverage"] = 0.9
-    found = summary.coverage(summary.long(wide))
-    assert found.to_dict() == {200: {"votes": pytest.approx(0.9)}}
 
 
 def test_the_part_of_the_draws_is_their_standard_error():
@@ -125,14 +84,6 @@ def test_the_part_of_the_draws_is_their_standard_error():
     }
     found = summary.draws_part(summary.long(made_up(losses)), 200, "none")
     assert found == pytest.approx(np.sqrt(5 / 4_000) / 2, rel=0.05)  # 1.1 % a variance
-
-
-def test_seconds_are_medians_over_cells():
-    wide = made_up(LOSSES)
-    wide["link: fit_seconds"] = np.arange(len(wide))
-    wide["link: predict_seconds"] = 0.5
-    found = summary.seconds(summary.long(wide))
-    assert found.loc["link"].to_dict() == {("fit", 200): 2.5, ("predict", 200): 0.5}
 
 
 def test_the_readme_says_what_is_stored():

@@ -1,6 +1,7 @@
 """Fits by the loss that matches a distribution of costs: the bill, its slopes, the theorem."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from scipy.integrate import quad
@@ -71,3 +72,12 @@ def test_cells_and_what_they_store():
     row = fits.measure(data="two steps", model="curve", family="sigmoid", n=100, n_draws=3)
     assert row["cost_gain"] == pytest.approx(row["log"] - row["cost"])
     assert row["cost_gain/error"] > 0
+
+
+def test_summary_counts_sets_and_their_errors():
+    gains = [{"cost_gain": 1.0 + k, "mixed_gain": -1.0 + k} for k in range(2)]
+    errors = {"cost_gain/error": 0.1, "mixed_gain/error": 0.1}
+    sets = [{"data": d, "family": "link", "n": 50, "log": 50.0} for d in "ab"]
+    found = fits.summary(pd.DataFrame([s | g | errors for s, g in zip(sets, gains, strict=True)]))
+    assert found.loc[("link", "cost", 50), ["mean", "error"]].tolist() == pytest.approx([3, 1])
+    assert found.loc[("link", "mixed", 50), ["ahead", "behind", "sets"]].tolist() == [0, 1, 2]

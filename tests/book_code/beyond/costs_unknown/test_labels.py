@@ -90,12 +90,11 @@ def test_labels_needed_of_known_curves():
 
     sets = {"a": 2, "b": 100, "c": 0.01}
     stored = pd.DataFrame([{"data": data, **row(factor)} for data, factor in sets.items()])
+    assert labels.against_random(labels.curves(stored)).loc[("5", 16, "regret"), "mean"] == (
+        pytest.approx(100 * np.mean([1 / factor for factor in sets.values()]))
+    )
     found = labels.needed(labels.curves(stored))
     assert found.loc[("1", "a"), "random"] == pytest.approx(32)
     assert found.loc[("1", "a"), "regret"] == pytest.approx(16)
     assert found.loc[("1", "b"), "regret"] == labels.LABELS[0]
     assert found.loc[("1", "c"), "regret"] == labels.LABELS[-1]
-
-
-def test_cells():
-    assert len(labels.cells()) == 48 * 15

@@ -27,13 +27,6 @@ def test_one_more_label_is_nearer_to_the_truth_than_ep():
     assert error.mean() < 0.8 * (predictive(ep, features, noise) - exact).abs().mean()
 
 
-def test_one_more_label_knows_symmetry():
-    prior, y, _ = draw_data(0.3, 2.0, 3, 1, seed=0)
-    x = torch.linspace(0, 1, 4, dtype=torch.float64)
-    p, mirrored = by_one_more_label(prior, y, x), by_one_more_label(prior, -y, x)
-    assert (p + mirrored - 1).abs().max() < 1e-8
-
-
 @pytest.mark.parametrize("costs", [CostMatrix(1, 1), CostMatrix(0.2, 1), CostMatrix(2, 1)])
 def test_table_3_climbs_the_mean_square(costs):
     """Its fixed point, by enumeration: no decisions are better under the posterior they tilt."""

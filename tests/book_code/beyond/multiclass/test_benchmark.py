@@ -1,4 +1,4 @@
-"""The benchmark of many classes: its cells, its methods, its measures."""
+"""The benchmark of many classes: its problems and methods."""
 
 import numpy as np
 import pytest
@@ -18,14 +18,6 @@ from bayesloss_book.beyond.multiclass import benchmark
 def iris():
     X, y, X_test, y_test = benchmark.problem("iris", 0, 3)
     return X, y, X_test, y_test, benchmark.cases_of(X, y, 1.0)
-
-
-def test_cells():
-    cells = benchmark.cells()
-    assert len({tuple(cell.values()) for cell in cells}) == len(cells)
-    assert {(c["data"], c["n"], c["C"]) for c in cells if c["data"] in benchmark.IMAGES} == {
-        (data, n, C) for data in benchmark.IMAGES for n in (3_000, 10_000) for C in (0.1, 1.0)
-    }
 
 
 def test_problems():
@@ -67,17 +59,3 @@ def test_straight_lines_are_straight(iris):
     x = torch.linspace(-5, 5, 11, dtype=torch.float64)
     for mode in fit.mode:
         np.testing.assert_allclose(fit.prior.derivative(x, mode), 1, atol=5e-3)
-
-
-def test_measures(iris):
-    _, _, X_test, y_test, cases = iris
-    found = benchmark.measure(data="iris", n=0, C=1.0, seed=3)
-    plain, scaled, factor = benchmark.tempered(cases, X_test)
-    assert found["multinomial: loss"] == pytest.approx(log_loss(y_test, np.exp(plain)))
-    assert found["temperature: wrong"] == pytest.approx((scaled.argmax(1) != y_test).mean())
-    assert found["temperature: less"] == 0
-    rows = np.arange(len(y_test))
-    each = (scaled - plain)[rows, y_test]
-    assert found["multinomial: less"] == pytest.approx(each.std() / len(each) ** 0.5)
-    assert found["factor"] == factor
-    assert found["rounds"] >= 1 and found["gain"] >= 0

@@ -1,4 +1,4 @@
-"""Means and standard errors of the store."""
+"""Differences of methods, and their errors."""
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,6 @@ def rows():
         found[f"{method}: loss"] = rng.uniform(0.1, 0.2, 5)
         found[f"{method}: less"] = 0.01
     return found
-
-
-def test_settings_are_in_order(rows):
-    assert summary.settings(rows) == [("iris", 0, 1.0), ("kmnist", 10_000, 0.1)]
-
-
-def test_losses(rows):
-    found = summary.losses(rows)
-    assert list(found) == list(METHODS)
-    assert found.loc[("iris", 0, 1.0), "joint"] == pytest.approx(rows["joint: loss"][1:].mean())
 
 
 def test_differences(rows):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax
 
 from bayesloss_book.beyond.multiclass import theorems
 
@@ -45,21 +44,3 @@ def test_work_is_a_difference_of_potentials_where_there_is_one():
     forth, back = theorems.work(bent, corners), theorems.work(bent, corners[::-1])
     assert abs(forth) > 1e-3
     assert back == pytest.approx(-forth)
-
-
-def test_losses_of_draws():
-    rng = np.random.default_rng(2)
-    nu, classes = rng.normal(size=(7, 4, 3)), np.array([0, 2, 1, 1])
-    found = theorems.losses_of_draws(nu, classes)
-    for n, k in enumerate(classes):
-        each = [-log_softmax(nu[s, n])[k] for s in range(7)]
-        assert found["drawn"][n] == pytest.approx(np.mean(each))
-        assert found["mean source"][n] == pytest.approx(-log_softmax(nu[:, n].mean(0))[k])
-        assert found["mean probability"][n] == pytest.approx(
-            -np.log(np.mean(np.exp(-np.array(each))))
-        )
-
-
-def test_unknown_sources():
-    with pytest.raises(ValueError, match="'curly'"):
-        theorems.sources_like("curly")

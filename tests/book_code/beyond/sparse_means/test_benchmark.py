@@ -1,4 +1,4 @@
-"""The benchmark: its measures by another route, its cells, and that it resumes."""
+"""The benchmark: its measures by another route."""
 
 import numpy as np
 import pytest
@@ -26,12 +26,6 @@ def test_measures_are_mean_squares():
     assert found["zero: d_L"] == pytest.approx((posterior**2).mean())
     assert found["posterior mean: d_L"] == 0
     assert found[f"{OURS}: d_L"] < found["least KL: d_L"]
-
-
-def test_cells_are_all_settings_seed_by_seed():
-    cells = benchmark.cells(n_seeds=2)
-    assert len(cells) == 2 * len(benchmark.SETTINGS) and cells[0]["seed"] == 0
-    assert {(c["kind"], c["shift"], c["k"]) for c in cells} == set(benchmark.SETTINGS)
 
 
 @pytest.mark.parametrize("method", benchmark.SIZES)

@@ -82,8 +82,3 @@ def test_moved_inputs_raise_the_bound():
     start = model.x[PROBLEM.support]
     values = [bound(rivals.inputs_by_the_bound(model, start, max_iter=n)) for n in (1, 5, 100)]
     assert bound(start) < values[0] < values[1] < values[2] < math.inf
-
-
-def test_unknown_methods_are_refused():
-    with pytest.raises(ValueError, match="expected a method of .*, got 'magic'"):
-        rivals.fit("magic", PROBLEM, 7)

@@ -34,8 +34,3 @@ def test_ratios_are_geometric_means():
 def test_wins_are_strict():
     found = summary.wins(STORED, "other")
     assert found["line", 2.0, 7] == pytest.approx(2 / 3) and found["cars", 0.0, 10] == 0
-
-
-def test_long_has_one_measure():
-    assert list(summary.long(STORED, "error")) == ["other"]
-    assert list(summary.long(STORED)) == ["least KL", "other", "zero", "posterior mean"]

@@ -1,7 +1,5 @@
 """The jumps have the density that they say, and the chains settle where the truth is known."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -12,10 +10,6 @@ from bayesloss import ISGP, Gaussian, TrigonometricKernel
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss_book.beyond.variational import long_chains
 from bayesloss_book.beyond.variational.fits import grid_evidence
-from bayesloss_book.source_problems import cells
-from bayesloss_book.stores.results import load_results
-
-RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +64,3 @@ def test_chains_against_importance_sampling(problem):
     # 1,600 draws, of which at least one in four is worth an independent one.
     assert bool(((nu.mean(dim=(0, 1)) - exact).abs() < 4 * spread / 20).all())
     assert went["jumps"] > 0.2 and went["divergences"] == 0
-
-
-def test_stored_chains_have_settled():
-    stored = load_results(RESULTS, "long_chains")
-    assert len(stored) == len(cells()) and not stored.duplicated(["task", "n", "seed"]).any()
-    assert stored["r_hat"].max() <= long_chains.SETTLED and stored["ess"].min() >= 400

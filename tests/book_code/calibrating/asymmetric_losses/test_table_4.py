@@ -83,8 +83,3 @@ def test_the_references_error_is_that_of_a_mean_over_chains():
     advantage = 2 * alone[:, 0, 0].numpy() - 1
     ratio = advantage / (advantage + 0.2)
     assert found == pytest.approx(ratio.std(ddof=1) / 4, rel=1e-9)
-
-
-def test_print_is_complete():
-    assert len(experiment.printed()) == 45
-    assert experiment.printed()["0.05", "u_00_10", "laplace"] == 0.1891

@@ -3,16 +3,13 @@
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use import cases, summary
-from bayesloss_book.stores.results import load_provenance, load_results
 
 ROOT = Path(__file__).resolve().parents[4]
-RESULTS = ROOT / "data" / "results"
 IN_HISTORY = (
     subprocess.run(
         ["git", "cat-file", "-e", cases.FIRST_WAVE], cwd=ROOT, capture_output=True, check=False
@@ -35,18 +32,13 @@ def test_a_first_wave_that_is_not_in_the_history():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not IN_HISTORY, reason="a shallow clone has no first wave")
 def test_the_first_wave_is_another_library():
     """Its fits differ by chance, which today's do not; so its code it was that ran."""
     chance = {"case": "chance", "variant": "300 x 5", "seed": 0}
     assert cases.measure(library="first wave", **chance)["value"] > 1e-3
     assert cases.measure(library="now", **chance)["value"] < 1e-3
-
-
-def test_columns_of_a_table_are_scaled_by_its_training_rows():
-    X, y, X_test, truth = cases._table("wine", 0)
-    np.testing.assert_allclose(X.std(axis=0), 1)
-    assert len(X) == len(y) and len(X_test) == len(truth)
 
 
 def test_before_and_after_by_hand():
@@ -84,13 +76,3 @@ def test_before_and_after_by_hand():
 )
 def test_what_is_asked(case, row, reached):
     assert bool(summary.ASKED[case][3](pd.Series(row))) is reached
-
-
-def test_the_store_names_both_libraries():
-    stored = load_results(RESULTS, "when_to_use_cases")
-    asked = {tuple(cell.values()) for cell in cases.cells()}
-    columns = ["case", "variant", "seed", "library"]
-    assert set(stored[columns].itertuples(index=False, name=None)) <= asked
-    assert (stored["library"] == "now").sum() >= len(stored) // 2
-    provenance = load_provenance(RESULTS, "when_to_use_cases")
-    assert provenance["parameters"] == {"first_wave": cases.FIRST_WAVE}

@@ -1,15 +1,10 @@
-"""When to use what: averages, groups and contests by hand, and the stored results."""
-
-from pathlib import Path
+"""When to use what: differences and contests by hand."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bayesloss_book.guide.when_to_use import methods, summary
-from bayesloss_book.stores.results import load_results
-
-RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+from bayesloss_book.guide.when_to_use import summary
 
 
 def made_up(losses, measure="log_loss"):
@@ -64,34 +59,3 @@ def test_errors_count_what_splits_share():
     within = (splits.std(axis=1, ddof=1) ** 2).mean()  # unbiased in the square
     truth = splits.mean(axis=1).std() ** 2
     assert errors["iris"] ** 2 * within == pytest.approx(truth, rel=0.05)
-
-
-def test_groups():
-    assert summary.group("wine", 118) == "real, under 1,000 rows"
-    assert summary.group("digits", 1_198) == "real, 1,000 and more rows"
-    assert summary.group("boston", 300) == "real"
-    assert summary.group("bent, normal, 20000x10", 20_000) == "link not straight, 20,000 rows"
-    assert summary.group("sigmoid, 30", 30) == "smooth curve, 30 rows"
-    assert summary.group("step, 300", 300) == "step, skewed or far inputs"
-
-
-def test_medians_over_a_group():
-    losses = {"wine": 0.1, "iris": 0.2, "crabs": 0.9}
-    results = made_up({(data, "logistic"): [value] for data, value in losses.items()})
-    found = summary.by_group(results, summary.averages(results, "log_loss"))
-    assert found.loc["real, under 1,000 rows"].tolist() == [3, 0.2]
-
-
-def test_seconds_are_medians_of_means():
-    results = made_up({("wine", "logistic"): [1.0, 3.0], ("iris", "logistic"): [4.0, 4.0]})
-    found = summary.seconds(results.rename(columns={"log_loss": "seconds"}))
-    assert found["logistic"].tolist() == [3.0]
-
-
-def test_the_store_has_every_cell():
-    stored = load_results(RESULTS, "when_to_use")
-    cells = methods.cells()
-    assert len(stored) == len(cells)
-    columns = ["task", "data", "method", "seed"]
-    stored_cells = set(map(tuple, stored[columns].to_numpy()))
-    assert stored_cells == {tuple(cell[column] for column in columns) for cell in cells}

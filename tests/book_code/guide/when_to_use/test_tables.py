@@ -51,21 +51,3 @@ def test_simulated_targets_scatter_about_a_rising_curve(curve):
 def test_splits_are_the_seed_s():
     one, same, other = (tables.labels("iris", seed) for seed in (1, 1, 2))
     assert np.array_equal(one.X, same.X) and not np.array_equal(one.X, other.X)
-
-
-def test_pima_is_both_parts():
-    found = tables.labels("pima", 0)
-    assert len(found.X) + len(found.X_test) == 200 + 332
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: tables.labels("nowhere", 0),
-        lambda: tables.labels("bent, oblique, 30x2", 0),
-        lambda: tables.values("circle, 30", 0),
-    ],
-)
-def test_unknown_tables_are_refused(call):
-    with pytest.raises(ValueError, match="expected a table of"):
-        call()

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesloss_book.learning.learned_losses import figures, summary
-from bayesloss_book.learning.learned_losses.budget import ITERATIONS
-from bayesloss_book.learning.learned_losses.table_2 import BLOCKS, DATA, METHODS, TRONS
+from bayesloss_book.learning.learned_losses import summary
+from bayesloss_book.learning.learned_losses.table_2 import BLOCKS, METHODS, TRONS
 
 READING = {"mnist": "0 vs 8", "fashion-mnist": "odd vs even"}
 
@@ -34,19 +33,6 @@ def made_up(offset=0.0, budget="default", holdout=0.1):
                 }
             )
     return pd.DataFrame(rows)
-
-
-def made_up_paths():
-    row = {"data": DATA[1], "task": "odd vs even", "penalty": 1.0, "auc_end": 0.99}
-    row |= {f"auc_{k:04d}": 0.99 - 0.05 / k for k in ITERATIONS}
-    return pd.DataFrame([row])
-
-
-def test_the_print():
-    table = summary.printed()
-    assert list(table.index) == list(METHODS)
-    assert table.loc["ISGP"].tolist() == [99.9, 99.2]
-    assert table.loc["SLIsotron", "fashion-mnist"] == 90.7
 
 
 def test_columns_and_distances():
@@ -90,31 +76,3 @@ def test_gaps():
     # The parts move together: nothing is left in the difference.
     assert table["error"].max() < 1e-9
     assert set(table["penalty"]) == {1.0} and set(table["budget"]) == {"default"}
-
-
-def test_one_cell():
-    results = made_up()
-    assert summary.cell_of(results, data="mnist", method="GP")["auc"] == pytest.approx(0.999)
-    assert summary.cell_of(results, data="mnist", method="none") is None
-    with pytest.raises(ValueError, match="expected one row"):
-        summary.cell_of(results, data="mnist")
-
-
-def test_paths():
-    table = summary.paths(made_up_paths())
-    assert list(table) == [*map(str, ITERATIONS), "end"]
-    assert table.loc[("fashion-mnist", "odd vs even", 1.0), "10"] == pytest.approx(98.5)
-
-
-def test_figures_show_every_row():
-    results = made_up(-0.3)
-    readings = figures.draw_readings(results)
-    assert len(readings.axes) == 2
-    points = readings.axes[0].get_lines()[1].get_xdata()
-    expected = (100 - summary.printed()["mnist"] + 0.3).astype(float)
-    np.testing.assert_allclose(points.astype(float), expected, rtol=1e-5, atol=1e-8)
-    path = figures.draw_paths(made_up_paths()).axes[0].get_lines()[0].get_ydata()
-    assert path[3] == pytest.approx(98.5)
-    gaps = summary.gaps(results, [("ISGP", "logistic")])
-    axis = figures.draw_gaps(gaps, READING).axes[1]
-    assert axis.get_lines()[0].get_xdata()[0] == pytest.approx(0.7)

@@ -1,18 +1,12 @@
 """Figure 2's experiment: a baseline that is scikit-learn's, nested subsets, honest measures."""
 
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, log_loss
 
 from bayesloss_book.learning.learning_curves import figure_2 as learning_curves
-from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, SETTING, SIZES
-from bayesloss_book.stores.results import load_provenance, run_cells
-
-RESULTS = Path(__file__).resolve().parents[4] / "data" / "results"
+from bayesloss_book.learning.learning_curves.figure_2 import SETTING
 
 
 def test_scikit_learns_cell_agrees_with_ours():
@@ -64,35 +58,3 @@ def test_a_learned_link_is_measured_at_its_own_period_and_at_another():
     assert narrow["log_loss"] != plain["log_loss"]
     assert plain["accuracy"] > 0.8
     assert plain["train_log_loss"] < plain["log_loss"]
-
-
-def test_cells_of_figure_2():
-    cells = learning_curves.curve_cells()
-    frame = pd.DataFrame(cells)
-    assert not frame.duplicated().any()
-    one = frame[frame["seed"] == 0]
-    assert len(one) == len(DATA) * len(SIZES) * len(COMPARED)
-    assert set(one["size"]) == set(SIZES) and set(one["data"]) == set(DATA)
-    seeds = frame.groupby("size")["seed"].nunique()
-    assert (seeds[seeds.index <= 10_000] == 3).all() and seeds[60_000] == 1
-    every = pd.DataFrame([*cells, *learning_curves.setting_cells()])
-    assert not every.duplicated().any()
-
-
-def test_a_sweep_that_was_broken_off_resumes_with_the_same_measures(tmp_path):
-    cells = [
-        cell
-        for seed in range(6)
-        for cell in learning_curves.cells("digits", 1200, seed, methods=("logistic",))
-    ]
-    survived = run_cells(learning_curves.measure, cells[:3], tmp_path, "sweep")
-    resumed = run_cells(learning_curves.measure, cells, tmp_path, "sweep")
-    first, second = load_provenance(tmp_path, "sweep")["runs"]
-    assert (first["cells"], second["cells"]) == (3, len(cells) - 3)
-    assert len(resumed.merge(survived)) == 3  # on all columns, the seconds included
-    whole = run_cells(learning_curves.measure, cells[::-1], tmp_path, "undisturbed")
-    pd.testing.assert_frame_equal(
-        resumed.drop(columns="seconds"),
-        whole[::-1].reset_index(drop=True).drop(columns="seconds"),
-        check_exact=True,
-    )

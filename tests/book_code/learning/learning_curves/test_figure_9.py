@@ -43,12 +43,6 @@ def test_bands_hold_their_means(method):
     assert inside.mean() > 0.9
 
 
-def test_only_the_isgps_link_must_rise():
-    table = dress_link.curves_of(row("ISGP"))
-    for name in dress_link.CURVES:
-        assert (np.diff(table[name]) >= -1e-9).all()
-
-
 @pytest.mark.parametrize("method", ["logistic", "ISGP"])
 def test_groups_hold_every_test_image_once(method):
     groups = dress_link.groups_of(row(method))
@@ -58,9 +52,3 @@ def test_groups_hold_every_test_image_once(method):
     assert (groups["count"] * groups["ones"]).sum() == pytest.approx((y_test == 3).sum())
     # Threes have the high scores.
     assert groups["ones"].iloc[-1] > 0.8 and groups["ones"].iloc[0] < 0.1
-
-
-def test_cells_are_three_methods_with_and_without_a_penalty():
-    frame = pd.DataFrame(dress_link.cells())
-    assert len(frame) == 6 and not frame.duplicated().any()
-    assert set(frame["size"]) == {60_000} and set(frame["penalty"]) == {0.0, 1.0}

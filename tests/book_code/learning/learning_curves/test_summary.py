@@ -6,7 +6,7 @@ import pytest
 
 from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.learning.learning_curves import summary
-from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, COMPARED, DATA, SETTING, cells
+from bayesloss_book.learning.learning_curves.figure_2 import BLOCKS, COMPARED, DATA, cells
 
 AHEAD = {"logistic": 0.0, "GP": -0.01, "ISGP": 0.002, HELD_OUT: 0.004}
 
@@ -62,15 +62,3 @@ def test_gains_are_paired(measure):
     # The error of a standard error from ten parts is a quarter of it; nine of them.
     assert (noisy["error"] / expected).between(0.3, 2).all()
     assert (noisy["error"] / expected).mean() == pytest.approx(1, abs=0.3)
-
-
-def test_settings_stand_side_by_side():
-    table = summary.settings_table(made_up(), 60_000, "kmnist")
-    assert list(table.index.names) == list(SETTING)
-    assert len(table) == 2
-    bare = table.xs(0.0, level="penalty").iloc[0]
-    assert bare["ten classes, gain of ISGP"] == pytest.approx(0.4)
-    assert bare[f"ten classes, gain of {HELD_OUT}"] == pytest.approx(0.8)
-    assert bare["ten classes, logistic"] == pytest.approx(80, abs=3)
-    assert bare["log loss, ISGP"] == pytest.approx(0.1)
-    assert bare["converged, ISGP"] and not bare["converged, logistic"]

@@ -8,7 +8,6 @@ import torch
 
 from bayesloss_book.learning.linkgistic import costs
 from bayesloss_book.learning.linkgistic.rounds import cancer, kinked, learn
-from bayesloss_book.stores.results import run_cells
 
 SMALL = kinked(400, 0, n_test=10)
 
@@ -54,13 +53,6 @@ def test_order_of_the_grid(found):
     assert errors["spacing"].iloc[3] == pytest.approx(math.sqrt(0.012) / 400**0.25, rel=0.01)
 
 
-def test_growth_has_the_grids_own_sizes(found):
-    table = costs.grid_growth({400: (found, labels())})
-    row = costs.grid_errors(found, labels(), [None])
-    assert table.loc[400, "nodes"] == row.index[0]
-    assert table.loc[400, "mode"] == row["mode"].iloc[0]
-
-
 def test_prepared_coordinates_need_fewer_steps():
     steps = costs.search_steps(cancer(0), C=1.0, tol=1e-5)
     assert 0 < steps["prepared"] < steps["raw"]
@@ -76,20 +68,3 @@ def test_operations_by_hand():
     assert counts["Hessian, assembled"] == 2 * n * M * M * 3
     assert counts["gradient, tables"] == 4 * n * D
     assert counts["Hessian, differentiated"] > M * 2 * n * M * M
-
-
-def test_cpu_months():
-    """One fit, one round, one value of Q: 2 S n M^2 operations."""
-    months = costs.cpu_months(n_samples=1, rounds=1, inner=1, fits=1, n=10, n_basis=2)
-    assert months * 30.4 * 86400 * 1e10 == pytest.approx(80)
-
-
-def measure(k):
-    return {"square": k * k}
-
-
-def test_stored_hours(tmp_path):
-    assert costs.stored_hours(tmp_path, ["one"]) is None
-    table = run_cells(measure, [{"k": 1}, {"k": 2}], tmp_path, "one")
-    assert costs.stored_hours(tmp_path, ["one"]) == pytest.approx(table["seconds"].sum() / 3600)
-    assert costs.stored_hours(tmp_path, ["one", "two"]) is None

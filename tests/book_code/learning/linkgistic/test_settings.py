@@ -6,7 +6,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
-from bayesloss import LinkgisticClassifier, LogLoss, MatsushitaLoss
+from bayesloss import LinkgisticClassifier
 from bayesloss_book.learning.linkgistic import settings as page
 from bayesloss_book.learning.linkgistic.rounds import kinked, reach
 
@@ -35,25 +35,6 @@ def test_c_is_the_filled_part():
     assert page.evidence_of(model) == model.history_["log_evidence"][-1, 0]
     assert table.loc[0.3, "+-"] == 0
     assert table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
-
-
-def test_b_is_a_multiple_of_the_default():
-    table = page.sensitivity_to_b(SMALL, (1.0, 4.0), C=10.0, **QUICK)
-    model, loss, accuracy = by_hand("gp", C=10.0)
-    assert table.loc[1.0, ["log loss", "accuracy"]].tolist() == pytest.approx([loss, accuracy])
-    variance = 4 * float(model.link_.posterior.prior.kernel.variance)
-    _, loss, _ = by_hand("gp", C=10.0, variance=variance)
-    assert table.loc[4.0, "log loss"] == pytest.approx(loss, rel=1e-6)
-    assert table["bent"].between(1, 500).all()
-
-
-def test_losses_are_compared_with_the_first():
-    table = page.compare_losses(SMALL, [LogLoss(), MatsushitaLoss()], C=10.0, **QUICK)
-    first, loss, _ = by_hand(C=10.0)
-    second, _, _ = by_hand(C=10.0, loss=MatsushitaLoss())
-    gap = first.predict_proba(SMALL.X_test) - second.predict_proba(SMALL.X_test)
-    assert table["difference"].tolist() == pytest.approx([0, np.abs(gap).mean()])
-    assert table["log loss"].iloc[0] == pytest.approx(loss)
 
 
 def test_against_logistic_regression():

@@ -1,30 +1,13 @@
-"""The measures and figures of the page on proper losses."""
+"""The measures of the page on proper losses."""
 
 import numpy as np
 import pytest
 import torch
-from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from bayesloss import CompositeLoss, LogLoss
 from bayesloss_book.learning.proper_losses import examples as proper_losses
 from bayesloss_book.learning.proper_losses import figures
-
-
-def test_tightest_instances_keep_to_the_bound_and_come_near_it():
-    table = proper_losses.tightest(n_random=1000, seed=3)
-    assert list(table.index) == list(proper_losses.LOSSES)
-    # The least weights, by hand: 1/(u(1-u)), 2, (u(1-u))^(-3/2)/2, and 4^4/3^4 for the power 3.
-    least = np.array([4, 2, 4, 4**4 / 3**4]) / 2
-    assert table["half the least weight"].to_numpy() == pytest.approx(least, rel=1e-6)
-    for name in ("regret", "concavity", "Fenchel-Young"):
-        assert (table[name].to_numpy() >= least * (1 - 1e-6)).all()
-        assert (table[name].to_numpy() <= least * 1.01).all()
-
-
-def test_regret_of_the_square_loss_is_a_square():
-    table = proper_losses.tightest(n_random=50, seed=0)
-    assert table.loc["square", "regret"] == pytest.approx(1, rel=1e-9)
 
 
 def test_bumpy_is_a_source():
@@ -51,24 +34,6 @@ def test_best_line_under_the_log_loss_is_a_logistic_regression():
     fit.fit(inputs, labels, sample_weight=weights)
     expected = fit.predict_proba(x.numpy()[:, None])[:, 1]
     np.testing.assert_allclose(proper_losses.best_line(log, log), expected, atol=1e-4)
-
-
-def test_figures_are_drawn():
-    composite = CompositeLoss(LogLoss(), proper_losses.bumpy)
-    drawn = [
-        figures.draw_losses(),
-        figures.draw_bounded_link(),
-        figures.draw_stationary_points(pi=0.7),
-        figures.draw_diagram(composite, [0.2, 0.6]),
-        figures.draw_margin_losses(composite),
-        figures.draw_skew(),
-    ]
-    assert all(isinstance(figure, Figure) for figure in drawn)
-    assert [len(figure.axes) for figure in drawn] == [4, 2, 4, 1, 2, 2]
-    assert len(drawn[0].legends) == 1  # for all panels, and no second one in any
-    assert not any(axis.get_legend() for axis in drawn[0].axes)
-    words = " ".join(text.get_text() for text in drawn[3].axes[0].texts)
-    assert "-1.39,  0.41" in words  # the logits of 0.2 and 0.6
 
 
 def test_diagram_that_does_not_commute_is_refused():

@@ -1,6 +1,5 @@
 """Appendix E's printed forms and the real ones: sums, Fourier transforms, quadrature, algebra."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import sympy
@@ -80,21 +79,6 @@ class TestPrintedKernel:
         value = complex((numerator / denominator).subs(at))
         assert appendix.printed_finite(d, a=1.6, b=0.9, M=M) == pytest.approx(value)
 
-    @some
-    @given(st.floats(0.01, 5), size, distance)
-    def test_doubled_angle_and_harmonics_make_it_right(self, excess, H, d):
-        if abs(np.sin(np.pi * d / 2)) < 0.01:
-            return  # where a is near 1 and d near 0 the printed quotient loses its digits
-        got = appendix.printed_finite(2 * d, a=1 + excess, b=1.0, M=H)
-        assert got.real == pytest.approx(plain_sum(d, 1 + excess, 1.0, H), abs=1e-8)
-        assert abs(got.imag) < 1e-8
-
-    def test_infinite_form_is_complex_and_misses_the_variance(self):
-        assert abs(appendix.printed_infinite(0.5, a=1.5, b=1.0).imag) > 0.05
-        at_zero = appendix.printed_infinite(0.0, a=1.5, b=1.0)
-        assert at_zero == pytest.approx(0.5 * (1.5 / 0.5 + 1 / (1.5 * np.exp(1.5) - 1)))
-        assert abs(at_zero - 1 / 0.5) > 0.3
-
     def test_mercer_sum_is_the_definition(self):
         total = sum(2.0 * 1.7**-m * (np.cos(np.pi * m * 0.6 * (0.3 - 1.1))) for m in range(1, 5))
         assert appendix.mercer_sum(0.3, 1.1, a=1.7, b=2.0, c=0.6, n_basis=8) == pytest.approx(total)
@@ -130,46 +114,3 @@ class TestPairIntegral:
         for second, right in ((sympy.sin(v), True), (sympy.sin(u), False)):
             form = (-n * sympy.sin(u) * second - m * sympy.cos(u) * sympy.cos(v) + m) / gap
             assert (sympy.simplify(sympy.diff(form, x) - integrand) == 0) is right
-
-    def test_the_print_differs_in_the_mixed_terms_alone(self):
-        at = {"m": 2, "n": 5, "x": 0.7, "c": 0.9}
-        for pair in ("sine", "cosine"):
-            forms = [appendix.pair_integral(pair, **at, printed=p) for p in (True, False)]
-            assert forms[0] == forms[1]
-        forms = [appendix.pair_integral("mixed", **at, printed=p) for p in (True, False)]
-        assert abs(forms[0] - forms[1]) > 0.01
-
-
-@some
-@given(st.integers(1, 8), st.integers(0, 10**6))
-def test_self_convolution_gives_the_square(H, seed):
-    """Against the values of f^2 themselves, on more points than there are coefficients."""
-    rng = np.random.default_rng(seed)
-    w, angle = rng.normal(size=2 * H), rng.uniform(-np.pi, np.pi, 50)
-    m, k = np.arange(1, H + 1), np.arange(1, 2 * H + 1)
-    f = np.cos(np.outer(angle, m)) @ w[:H] + np.sin(np.outer(angle, m)) @ w[H:]
-    p = appendix.fourier_square(w)
-    assert p.shape == (4 * H + 1,)
-    square = p[0] + np.cos(np.outer(angle, k)) @ p[1 : 2 * H + 1]
-    square += np.sin(np.outer(angle, k)) @ p[2 * H + 1 :]
-    np.testing.assert_allclose(square, f**2, atol=1e-12 * (w @ w) * H)
-
-
-def test_figures_draw():
-    for figure in (
-        appendix.draw_figure_4(a=1.2, b=1, c=0.5, harmonics=(1, 4), entries=2),
-        appendix.draw_priors(n_samples=2, seed=0),
-        appendix.draw_printed(a=1.4, b=0.7, M=10),
-        appendix.draw_missing((16, 64, 100)),
-    ):
-        assert all(axis.lines for axis in figure.axes)
-        plt.close(figure)
-
-
-def test_prior_figure_shows_the_kernel_that_it_names():
-    figure = appendix.draw_priors(n_samples=1, seed=0)
-    slopes = [line.get_ydata()[-1] for line in (axis.lines[-1] for axis in figure.axes)]
-    # Row b: the prior mean at x = 1 is k(0, 0), proportional to b; elsewhere it is 1.
-    np.testing.assert_allclose(slopes[:3] + slopes[6:], 1.0)
-    np.testing.assert_allclose(np.array(slopes[3:6]) / slopes[3], [1, 2, 4])
-    plt.close(figure)
