@@ -83,10 +83,7 @@ def errors(curve: np.ndarray, ratio: int) -> tuple[int, int, int]:
 
 
 def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
-    """A learned curve with its band, the cut that costs put into it, and whom it decides wrongly.
-
-    The slider starts at the ratio ``start``, one of `RATIOS`.
-    """
+    """A learned curve with its band, the cut that costs make, and whom it decides wrongly."""
     given = fits(n, seed)
     shown = [(r, f"{_HEIGHT * (1 - 1 / (1 + r)):.1f}", _rows(given, r)) for r in RATIOS]
     _, level, rows = shown[RATIOS.index(start)]

@@ -260,10 +260,7 @@ def _tilt(
 def _back_from_beyond(
     tilt: Callable[[float], float], reach: float, rounding: float
 ) -> tuple[float, bool]:
-    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed.
-
-    A slope within its rounding says nothing: steps that it shortened would hardly move.
-    """
+    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed."""
     start, there, overshot = tilt(0.0), tilt(reach), False
     while start < -rounding and there > -start / 2 and reach > _SHORTEST:
         # Where the slope is zero if it changes in a straight line, but no less than a tenth.

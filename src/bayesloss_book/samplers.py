@@ -44,11 +44,7 @@ def annealed_importance_sampling(
     n_steps: int = 8,
     seed: int = 0,
 ) -> AnnealedSample:
-    """Sample from standard normal x likelihood, and estimate its integral.
-
-    The log likelihood takes points (chains, dimension) to (chains,), differentiably. There are
-    ``n_moves`` moves, of ``n_steps`` leapfrog steps, at each of ``n_temperatures``.
-    """
+    """Sample from standard normal x likelihood, and estimate its integral."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal() -> Tensor:

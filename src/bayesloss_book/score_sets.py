@@ -193,12 +193,7 @@ def kind(data: str) -> str:
 
 @lru_cache(maxsize=2)  # the cells of one draw follow each other
 def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: bool = False) -> Draw:
-    """The cases of one cell.
-
-    A draw with fewer than two cases of either class is drawn again; the same number of another size
-    has cases of its own. If ``shuffled``, cases to calibrate on and test cases are dealt out anew,
-    from both together.
-    """
+    """The cases of one cell; a draw with fewer than two cases of either class is drawn again."""
     for again in range(1_000):
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]
         rng = np.random.default_rng(seed)
@@ -303,11 +298,7 @@ def images(data: str) -> tuple[Array, Array, Array, Array]:
 
 @lru_cache(maxsize=1)
 def _table(name: str) -> tuple[Array, ...]:
-    """Ten inputs, and labels with log odds that are sums of bends and of products.
-
-    "additive" is Friedman's first function, balanced; "interactions" has one case of class 1 in
-    thirty; "rare" one in two hundred, by inputs with long tails.
-    """
+    """Ten inputs, and labels with log odds that are sums of bends and of products."""
     rng = np.random.default_rng(TABLES.index(name))
     shape = (_N_TRAIN + _N_POOL + _N_TEST, _N_INPUTS)
     if name == "additive":

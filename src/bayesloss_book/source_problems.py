@@ -110,11 +110,7 @@ def log_loss(nu: Tensor, y: Tensor, likelihood: Gaussian | Bernoulli) -> float:
 
 
 def diagnose(nu: NDArray[np.float64]) -> dict[str, float]:
-    """The worst split R-hat, bulk effective size and error of the mean in standard deviations.
-
-    ``nu`` has shape (chains, draws, points); the worst is over the points. Rank-normalised, as in
-    Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), by ArviZ.
-    """
+    """The worst split R-hat, bulk effective size and error of the mean in standard deviations."""
     columns = [nu[:, :, point] for point in range(nu.shape[2])]
     return {
         "r_hat": float(max(array_stats.rhat(column) for column in columns)),

@@ -12,11 +12,7 @@ from bayesloss_book.ledger.claims import Finding
 
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
-    """Draw the probability of a disaster by each distribution, and where decisions change.
-
-    The first is the posterior. From a probability of ``share`` on, the precaution's cost over the
-    disaster's, precaution is the better decision.
-    """
+    """Draw the probability of a disaster by each distribution, and where decisions change."""
     figure, axes = subplots(figsize=(4.8, 2.4))
     truth = next(iter(tails.values())) > share
     for row, tail in enumerate(tails.values()):

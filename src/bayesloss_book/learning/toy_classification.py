@@ -34,11 +34,7 @@ def fit(
     smoothness: Sequence[float] = (8.0, 2.0),
     n_basis: int = 64,
 ) -> EvidenceMaximum[Bernoulli]:
-    """Fit an ISGP with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
-
-    Searches start at each value of a in ``smoothness``, for either objective of
-    :mod:`bayesloss.learning.evidence.evidence`.
-    """
+    """Fit the ISGP, hyper-parameters by an objective, searched from each value of a given."""
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.
     kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)
@@ -108,11 +104,7 @@ def _fitted(truth: str, n: int, seed: int) -> tuple[Problem, EvidenceMaximum[Ber
 
 
 def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
-    """Where searches for both objectives end, one row an objective and a starting a.
-
-    ``a``, ``laplace`` and ``bound``: at the end, in nats. ``least curvature``: of the posterior
-    there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
-    """
+    """Where searches for both objectives end, one row an objective and a starting a."""
     rows = {}
     for objective in ("bound", "laplace"):
         for start in starts:
@@ -134,10 +126,7 @@ def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
 def given_away(
     posterior: Posterior, data: Problem, n_samples: int, seed: int
 ) -> tuple[float, float]:
-    """How far the bound on the expected log probability is from the expectation, in nats.
-
-    By Monte Carlo under the posterior's Gaussian, with the standard error.
-    """
+    """How far the bound on the expected log probability is from the expectation, in nats."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     sign = 2 * data.y - 1
     log_p = torch.nn.functional.logsigmoid(sign * posterior.prior.source(data.x, Gamma)).sum(dim=1)
@@ -147,10 +136,7 @@ def given_away(
 
 
 def slack(mean: float, sd: float) -> float:
-    """What the bound on E log sigma(nu) gives away for a Gaussian nu and the label 1, in nats.
-
-    By Gauss-Hermite quadrature with 80 nodes.
-    """
+    """What the bound on E log sigma(nu) gives away for a Gaussian nu and the label 1, in nats."""
     nodes, weights = roots_hermite(80)
     at_nodes = np.logaddexp(0, -(mean + math.sqrt(2) * sd * nodes))
     exact = torch.tensor(-(weights @ at_nodes) / math.sqrt(math.pi))

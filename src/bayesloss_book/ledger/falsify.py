@@ -106,11 +106,7 @@ def falsify_page(name: str, book: Path) -> dict[str, Falsifier]:
 def falsify(
     source: str, namespace: Mapping[str, Any], verdicts: Mapping[str, str]
 ) -> dict[str, tuple[str, str, str]]:
-    """Make one value of a cell wrong at a time, until each verdict has changed.
-
-    The namespace is what the cells before it have left. Returns for each claim the expression, the
-    fault and the verdict that came out.
-    """
+    """Make one value of a cell wrong at a time, until each verdict has changed."""
     tree, found = ast.parse(source), dict[str, tuple[str, str, str]]()
     places = list(_places(tree))
     starts = [  # the top-level statement that a place is in

@@ -84,10 +84,7 @@ def draw_links(here: Live, threshold: float) -> Figure:
 
 
 def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
-    """The excess risk of deciding with q by threshold, and what each proper loss weighs it with.
-
-    Over log odds the log loss weighs all thresholds alike, so that the area is the KL divergence.
-    """
+    """The excess risk of deciding with q by threshold, and what each proper loss weighs it with."""
     figure, axes = subplots(2, 1, figsize=(5.6, 5.6), sharex=True, height_ratios=(3, 2))
     log_odds = np.linspace(-6, 6, 1201)
     t = 1 / (1 + np.exp(-log_odds))
@@ -106,10 +103,7 @@ def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
 
 
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
-    """The posterior risk of saying yes from a score on, by three methods.
-
-    Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
-    """
+    """The posterior risk, by three methods, of saying yes from the score in the index on."""
     costs = costs_at(threshold)
     size = len(here.given.targets)
     cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))

@@ -30,10 +30,7 @@ _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
 
 def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
-    """The cost of all cost pairs' decisions at a score, each taken by its own turning score.
-
-    By quadrature over the log odds of t, on one path Gamma (M + 1,); in nats.
-    """
+    """The cost of all cost pairs' decisions at a score, each taken by its own turning score."""
 
     def cost(log_odds: float) -> float:
         yes = score > _turning_score(prior, Gamma, log_odds)
@@ -57,20 +54,13 @@ def by_scores(prior: ISGP, Gamma: Tensor, low: float, high: float, label: int) -
 def turning_scores(
     prior: ISGP, Gamma: Tensor, thresholds: NDArray[np.float64], grid: Tensor
 ) -> NDArray[np.float64]:
-    """The scores (K, T) at which cost pairs turn, on many links at once.
-
-    By linear interpolation of the log odds, for Gamma (K, M + 1), thresholds (T,) and a grid of
-    scores (G,), both ascending; a pair that turns beyond the grid is put at its end.
-    """
+    """The scores (K, T) at which cost pairs turn, by interpolation on an ascending grid."""
     nu = prior.source(grid, Gamma).numpy()
     return np.array([np.interp(logit(thresholds), row, grid.numpy()) for row in nu])
 
 
 def excess_risks(p: Tensor, q: Tensor, thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """LHG's excess risk (10) of deciding with q where p is right, by threshold: (T,).
-
-    The mean over targets, whose probabilities are p and q, (S,).
-    """
+    """LHG's excess risk (10) of deciding with q (S,) where p (S,) is right: (T,)."""
     t = torch.from_numpy(thresholds)[:, None]
     # A wrong decision costs what separates the two: |t (1 - p) - (1 - t) p|.
     return (((p > t) != (q > t)) * (p - t).abs()).mean(dim=1).numpy()

@@ -58,11 +58,7 @@ def gaussian_noise(n_draws: int = 4096) -> Tensor:
 def chains(
     joint: LogJoint, targets: Tensor, *, n_chains: int, n_draws: int, seed: int
 ) -> tuple[Tensor, float, float]:
-    """The exact posterior's probabilities at the targets, whose features are (S, F).
-
-    Returns the mean of sigma(nu) over each chain, (chains, S), and the worst R-hat and effective
-    size of nu at five targets: Gamma itself means nothing, since -w is the same source.
-    """
+    """By chains: sigma(nu) at targets (chains, S), the worst R-hat and effective size of nu."""
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
     z = elliptical_slice_sampling(

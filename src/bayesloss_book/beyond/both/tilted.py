@@ -183,11 +183,7 @@ def table_3(
     start: int,
     max_iter: int = 50,
 ) -> tuple[int, bool]:
-    """LHG Table 3 over Gamma: a cut by the Gaussian of the posterior that the last cut tilts.
-
-    The Gaussian's draws are made of the same standard normal noise (draws, M + 1) in every round.
-    Returns the cut, and whether it repeated itself.
-    """
+    """LHG Table 3 over Gamma, with noise (draws, M + 1): a cut, and whether it repeated itself."""
     cut = start
     for _ in range(max_iter):
         tilted = _tilted(joint, targets, cut, costs)
@@ -202,10 +198,7 @@ def table_3(
 def mean_probability(
     q: Posterior, targets: Tensor, noise: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """The mean of sigma(nu) at targets under a Gaussian over Gamma, of shape (S,).
-
-    With weights of shape (draws,), which sum to 1, the weighted mean over the draws.
-    """
+    """The mean of sigma(nu) at targets (S,) under a Gaussian; or over draws by weights."""
     p = torch.sigmoid(q.prior.coefficients(q.mode + noise @ q.root.T) @ targets.T)
     return p.mean(0) if weights is None else weights @ p
 

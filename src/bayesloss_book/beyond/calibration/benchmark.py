@@ -47,10 +47,7 @@ _LEVEL = 0.95  # of bands
 def cells(
     *, sizes: Sequence[int] = SIZES, draws: int = DRAWS, real: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """All cells: of the first draw of every set at every size, then of the second, and so on.
-
-    The sets are those of the real tables that are named, or else all but the real tables.
-    """
+    """All draws of the named real tables, or of all sets but real tables: first draws first."""
     return [
         {**one._asdict(), "n": n, "number": number}
         for number in range(draws)
@@ -112,10 +109,7 @@ def measure(
     timed: bool = False,
     shuffled: bool = False,
 ) -> dict[str, float]:
-    """Calibrate one draw by every method, and measure the probabilities of the test cases.
-
-    What `measure_one` finds, as "method: measure".
-    """
+    """What `measure_one` finds on one draw by every method, as "method: measure"."""
     cases = draw(data, task, model, n, number, shuffled=shuffled)
     known = kind(data) == "curve"
     return {
@@ -172,11 +166,7 @@ def measure_one(
 def attempt(
     fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
 ) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
-    """Fit a calibrator, predict, and take the processor time.
-
-    Where the method raises an error there is no curve, and probabilities are NaN; but a package
-    that is not installed is an ImportError.
-    """
+    """Fit and predict, timed. A method that fails gives no curve, and probabilities NaN."""
     curve, p = None, np.full(shape, np.nan)
     begin = middle = time.process_time()
     try:

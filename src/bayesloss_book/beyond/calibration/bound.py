@@ -25,12 +25,7 @@ _DRAWS = 128  # curves, for the mean probability
 
 
 def judge(data: str, n: int, draws: int) -> pd.DataFrame:
-    """Fit the ISGP at every smoothness to draws of a simulated curve.
-
-    A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
-    largest of the draw; ``loss``, the expected log loss of the mean probability at the test scores
-    in nats, less the sigmoid's.
-    """
+    """By draw and smoothness ``a``: evidence and bound, and loss less the sigmoid's, in nats."""
     return pd.concat([_judge_one(data, n, number) for number in range(draws)], ignore_index=True)
 
 

@@ -33,10 +33,7 @@ _SMALLEST = float(np.finfo(np.float64).tiny)  # only so that the log of 0 is fin
 
 
 def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Array]]:
-    """The groups of a file: data set, model, probabilities and labels, to calibrate and to test.
-
-    Probabilities have the shape (n, K).
-    """
+    """Data set, model, probabilities (n, K) and labels, to calibrate and to test, a group each."""
     try:
         import h5py
     except ImportError as error:
@@ -55,12 +52,7 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
 
 
 def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.DataFrame:
-    """Calibrate every group of a file by our calibrators, and measure the test probabilities.
-
-    The table has CalArena's columns: ``dataset``, ``model``, ``cal_size``, ``test_size``, for more
-    than two classes ``n_classes``, what `measures` finds, and ``time`` of fit and predictions on
-    the wall clock.
-    """
+    """Measure our calibrators on every group of a file, in the columns of CalArena's tables."""
     calibrate = calibrate or _ours
     rows = []
     for dataset, model, p, y, p_test, y_test in experiments(path):

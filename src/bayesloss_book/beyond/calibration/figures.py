@@ -87,10 +87,7 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
 
 
 def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
-    """Mean excess over the best of the row against the number of cases, with standard errors.
-
-    Means below a tenth of a thousandth are drawn there.
-    """
+    """Mean excess over the best of the row against the number of cases, with standard errors."""
     found = 1e3 * summary.table(rows, measure)
     sizes = list(found.columns.get_level_values("n").unique())
     figure, axis = subplots(figsize=(5.6, 6.2))
@@ -122,10 +119,7 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
 
 
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
-    """Ours less a rival by data set, in millinats: left of 0 ours is ahead.
-
-    The data sets on which it is ahead least, or behind, are at the top; columns are sizes.
-    """
+    """Ours less a rival by data set, in millinats: left of 0 ours is ahead."""
     gaps = 1e3 * gaps.dropna(how="all")
     gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
     figure, axis = subplots(figsize=(5.6, 1.2 + 0.21 * len(gaps)))

@@ -163,18 +163,12 @@ MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 
 def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
-    """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1.
-
-    The curve of `OURS` has its ``calibrator``. Some methods need the extra ``calibrators``.
-    """
+    """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1."""
     return _named_method(_STANDARD | _EXTRA, method)(scores, y, probability)
 
 
 def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
-    """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones.
-
-    All labels 0 to K - 1 occur. Some methods need the extra ``calibrators``.
-    """
+    """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones."""
     return _named_method(_MANY_STANDARD | _MANY_EXTRA, method)(p, y)
 
 

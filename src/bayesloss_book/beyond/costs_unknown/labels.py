@@ -202,10 +202,7 @@ def curves(stored: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_random(found: pd.DataFrame) -> pd.DataFrame:
-    """Regret in per cent of random labels', by ratio, labels and method, with its error over data.
-
-    Each set counts by its regret: a quotient of means, with the error of its numerator.
-    """
+    """Regret in per cent of random labels', by ratio, labels and method, and its error."""
     rows = {}
     for method, ratio, n in found.index:
         base = found.loc[("random", ratio, n)]

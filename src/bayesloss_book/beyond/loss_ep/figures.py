@@ -71,10 +71,7 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 
 
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
-    """The data set on which Table 3 without approximations loses most: beliefs and decisions.
-
-    Beside the figure, (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` there.
-    """
+    """The data set on which Table 3 without approximations loses most: beliefs and decisions."""
     costs = costs_at(threshold)
     found = [
         table_3_by_draws(

@@ -23,10 +23,7 @@ from bayesloss.calibrating.utility import check_max_loss
 
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
-    """Probabilities of +1 from EP's evidences with a label +1 and with a label -1 at the target.
-
-    Labels are (m, n), targets (s,) the same for all data sets; returns (m, s).
-    """
+    """Probabilities (m, s) of +1 from EP's evidences with a label +1 or -1 at the target."""
     m, n, r = prior.features.shape
     targets, noise = prior.project(x.expand(m, -1))
     s = len(x)

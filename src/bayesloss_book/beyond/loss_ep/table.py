@@ -150,10 +150,7 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 
 
 def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
-    """The stored means of (28): a row a kernel, repetition, row and test; a column a method.
-
-    The reference is weighted draws, or "_hmc", Hamiltonian Monte Carlo.
-    """
+    """The stored means of (28), by weighted draws or "_hmc": a column a method."""
     index = ["length_scale", "amplitude", "repetition"]
     parts = []
     for row in THRESHOLDS:
@@ -166,11 +163,7 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
 
 
 def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
-    """Means over repetitions, with standard errors, of regrets and of their differences to EP.
-
-    Indexed by row and test; columns (what, method) with what in ``mean``, ``error``, ``over`` (the
-    method less EP) and ``over_error``.
-    """
+    """Means and standard errors over repetitions, of regrets and of their differences to EP."""
     long = regrets(stored, reference)
     over = long.sub(long["ep"], axis=0)
     groups = {"mean": long, "over": over}

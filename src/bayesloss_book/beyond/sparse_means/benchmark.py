@@ -87,11 +87,7 @@ def measure(
 
 
 def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> dict[str, float]:
-    """Find one mean on the line; the time of the cell is that of the method.
-
-    ``error``: mean squared distance of the decision from the true function, over the test
-    distribution.
-    """
+    """Find one mean; ``error``: its decision's mean squared distance from the true function."""
     problem = covariate_shift(repeat, n=n, k=k)
     model, generator = problem.model, torch.Generator().manual_seed(repeat)
     points = problem.shift + DEVIATION * torch.randn(

@@ -207,10 +207,7 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
-    """Mean regret and its standard error over cells, by utility, m, test and method; the mean gap.
-
-    A cell's mean over its data sets is one number, so that kernels differ within the error.
-    """
+    """Mean regret, its standard error over cells, and the mean gap, by all that they depend on."""
     names = [name for name in stored if name.count("/") == 3]
     index = pd.MultiIndex.from_tuples(
         [(*name.split("/")[1:], name.split("/")[0]) for name in names],

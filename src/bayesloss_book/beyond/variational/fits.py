@@ -111,12 +111,7 @@ def by_name(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_evidence(exact: pd.DataFrame) -> pd.Series:
-    """The log evidence of each problem, from the two estimates that are stored.
-
-    Importance sampling's, where its draws are worth at least one in twenty independent ones.
-    Elsewhere the larger of the two: both estimate the evidence without bias, so that their
-    logarithms, whose weights have heavy tails, err to the low side.
-    """
+    """By importance sampling, where its draws are worth something; else the larger estimate."""
     larger = exact[["importance", "annealed"]].max(axis=1)
     return exact["importance"].where(exact["importance_share"] >= _SHARE, larger)
 

@@ -77,10 +77,7 @@ class Jumper:
 def gaussians(
     joint: LogJoint, x: Tensor, y: Tensor, starts: Tensor, method: str
 ) -> list[Posterior]:
-    """The variational Gaussians that Newton's searches from the starts lead to, the best first.
-
-    Twins count as one, and modes that hold next to nothing as none.
-    """
+    """The variational Gaussians that Newton's searches from the starts lead to, the best first."""
     found: dict[float, Tensor] = {}
     for start in starts:
         mode = find_mode(joint, start)
@@ -137,11 +134,7 @@ def nuts(
     target_acceptance: float,
     seed: int,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Chains of Gamma of shape (chains, draws, M + 1), and how they went.
-
-    The mixture proposes the jumps, ``n_jumps`` after each draw, and its heaviest part gives the
-    chains their unit of length. In the warm-up the step size and the metric adapt.
-    """
+    """Chains of Gamma of shape (chains, draws, M + 1), and how they went."""
     os.environ.setdefault(
         "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     )

@@ -104,10 +104,7 @@ class Mixture:
 def measure(
     *, task: str, n: int, seed: int, K: int, n_basis: int, d: int, n_steps: int
 ) -> dict[str, float]:
-    """The bound by K Gaussians, ``bound`` and ``error``; ``left_out``, the slopes' share beyond d.
-
-    In nats; of a prior with twins.
-    """
+    """The bound by K Gaussians in nats, its ``error``, and the slopes' share beyond d."""
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))

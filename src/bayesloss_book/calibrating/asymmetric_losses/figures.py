@@ -37,10 +37,7 @@ _STYLES = {"laplace": ("o", "GP"), "loss_em": ("^", "PAVA"), "ep": ("s", "ISGP")
 
 
 def over_ep(values: pd.Series) -> pd.DataFrame:
-    """Laplace and loss-EM less EP, of a series indexed by row, test and method.
-
-    The noise of the reference that all methods share cancels in the difference.
-    """
+    """Laplace and loss-EM less EP, of a series indexed by row, test and method."""
     wide = values.unstack("method")
     return pd.DataFrame({name: wide[name] - wide["ep"] for name in ("laplace", "loss_em")})
 

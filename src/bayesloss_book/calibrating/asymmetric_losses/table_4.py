@@ -198,10 +198,7 @@ def _mean(risks: Tensor, hard: Tensor) -> float:
 
 
 def _reference_error(h: Tensor, p: Tensor, alone: Tensor, costs: CostMatrix, hard: Tensor) -> float:
-    """The standard error of the mean of (28), from the spread over chains (chains, m, s).
-
-    The best decisions are those of all chains together: those of one chain would be fitted to it.
-    """
+    """The standard error of the mean of (28), from the spread over chains (chains, m, s)."""
 
     def advantage(probabilities: Tensor) -> Tensor:
         return costs.c_minus * probabilities - costs.c_plus * (1 - probabilities)

@@ -23,11 +23,7 @@ SIZES = {
 
 
 def count_multiplications(n: int, k: int) -> dict[str, int]:
-    """How many multiplications and divisions textbook loops take, counted as they are done.
-
-    ``exact mean``: a Cholesky factor of K + sigma^2 I and two triangular solves. ``sparse KL``: LHG
-    eq. (34), from its k x k matrix on. Kernel values are taken as given.
-    """
+    """Multiplications and divisions of the exact and the sparse mean by textbook loops."""
     x = torch.arange(n, dtype=torch.float64)  # far enough apart for plain loops
     kernel = SquaredExponential(a=SMOOTHNESS)
     model = GPRegression(kernel, x, torch.cos(x), noise_variance=NOISE)
@@ -47,10 +43,7 @@ def count_multiplications(n: int, k: int) -> dict[str, int]:
 def solve_by_hand(
     matrix: Sequence[Sequence[float]], right: Sequence[float]
 ) -> tuple[list[float], int]:
-    """Solve a positive definite system by Cholesky's loops, of whose lower half they read.
-
-    Also counts multiplications, divisions and roots.
-    """
+    """Solve a positive definite system by Cholesky's loops, of whose lower half they read."""
     n, steps = len(right), 0
     L = [[0.0] * n for _ in range(n)]
     for i in range(n):

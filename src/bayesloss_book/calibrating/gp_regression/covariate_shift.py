@@ -26,10 +26,7 @@ def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:
 
 
 def risks(problem: ShiftedProblem) -> pd.DataFrame:
-    """Each decision's posterior risk, its excess d_L and its excess KL over the posterior mean.
-
-    The excess KL is the part of LHG eq. (22) that depends on the mean, in nats.
-    """
+    """Each decision's posterior risk, its excess d_L and its excess KL over the posterior mean."""
     model = problem.model
     cross = model.kernel(problem.points, model.x)
     noisy = model.K + model.noise_variance * torch.eye(len(model.y), dtype=torch.float64)
@@ -61,11 +58,7 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 
 
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
-    """What so many iterations of conjugate gradients give in place of the exact solve.
-
-    For each number of iterations the excess of the sparse mean, and its bound from d_L of the
-    unfinished posterior mean.
-    """
+    """What so many iterations of conjugate gradients give in place of the exact solve."""
     model = problem.model
     rows = {}
     for t in iterations:
@@ -98,10 +91,7 @@ def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Serie
 def routes_by_samples(
     problem: ShiftedProblem, sizes: Sequence[int], *, n_repeats: int, seed: int, share: float = 0.1
 ) -> pd.DataFrame:
-    """The median excess when m samples stand for the test distribution.
-
-    In the second column the KL divergence has the weight share * sigma^2 / m, in the first none.
-    """
+    """The median excess when m samples stand for the test distribution."""
     generator = torch.Generator().manual_seed(seed)
     model, rows = problem.model, {}
     for m in sizes:

@@ -59,10 +59,7 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
 
 
 def draw_real(results: pd.DataFrame) -> Figure:
-    """Log loss less that of logistic regression on embedded sets and images, with 95 % intervals.
-
-    Intervals are 2 standard errors, of few seeds. The axis is linear near 0 and logarithmic beyond.
-    """
+    """Log loss less that of logistic regression on embedded sets and images, and 2 errors."""
     real = results[results["data"].map(KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
     problems = list(table.index.droplevel("method").unique())

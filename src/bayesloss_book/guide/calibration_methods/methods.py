@@ -158,12 +158,7 @@ def predict(
 
 
 def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
-    """Logistic and ISGP-linkgistic regression of one problem with several penalties C.
-
-    Log losses in training and test data, and the slope of each learned link: the rise of the source
-    over the range of the training scores, by the length of that range. The penalty holds the
-    weights, and not the slope, which multiplies them.
-    """
+    """Both regressions by penalties C: log losses, and the mean slope of each learned link."""
     rows = []
     for C in strengths:
         row: dict[str, float] = {"C": C}
@@ -187,11 +182,7 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
 
 
 def calibration_noise(probability: NDArray[np.float64]) -> float:
-    """The calibration error to be expected, for m labels, of probabilities that are right.
-
-    A bin's sum of label minus probability then has mean 0 and the variance sum p (1 - p); the
-    mean distance from 0 is that of a normal variable.
-    """
+    """The expected calibration error, for m labels, of probabilities that are right."""
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     variance = np.bincount(index, probability * (1 - probability), minlength=CALIBRATION_BINS)
     return float(np.sqrt(2 / np.pi * variance).sum() / len(probability))

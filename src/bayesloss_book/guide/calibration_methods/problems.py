@@ -55,11 +55,7 @@ class BinaryProblem(NamedTuple):
 def log_odds(
     link: str, score: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The true log odds as a function of the score, with its slope, each of the scores' shape.
-
-    "asymmetric" is the complementary log-log link, p = 1 - exp(-exp(score)); "heavy-tailed" the
-    Cauchy link, p = 1/2 + arctan(score) / pi; "kinked" has slopes 0.3 below 0 and 2.5 above.
-    """
+    """The true log odds as a function of the score, with its slope, each of the scores' shape."""
     if link == "logistic":
         return score, np.ones_like(score)
     if link == "asymmetric":
@@ -76,11 +72,7 @@ def log_odds(
 
 @lru_cache(maxsize=2)  # the cells of one problem follow each other, and the first one loads it
 def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
-    """The training and test data of a cell.
-
-    Images of different seeds are different images, so that results of different seeds are
-    independent. Embedded sets are standardised by their training part, images divided by 255.
-    """
+    """The training and test data of a cell."""
     if KINDS[data] == "simulated":
         return _simulated(data, task, size, seed)
     return _embedded(data, seed) if KINDS[data] == "embedded" else _images(data, task, size, seed)

@@ -45,12 +45,7 @@ def differences(
 def learned_against_calibrated(
     results: pd.DataFrame, learned: str = HELD_OUT, measure: str = "log_loss"
 ) -> pd.DataFrame:
-    """A learned link less the best of logistic regression and its calibrations, by problem.
-
-    The best is chosen by its mean over the same seeds, which favours it a little. Columns
-    ``rival``, ``mean``, ``error``, ``n``, ``clear`` and ``verdict``: "better", "worse" or "not
-    clear".
-    """
+    """A learned link less the best, by its mean, of logistic and its calibrations."""
     rivals = averages(results, measure).reindex(columns=list(CALIBRATORS)).idxmin(axis=1)
     tables = {rival: differences(results, measure, rival) for rival in rivals.unique()}
     rows = {problem: tables[rival].loc[(*problem, learned)] for problem, rival in rivals.items()}
@@ -62,11 +57,7 @@ def learned_against_calibrated(
 
 
 def costs(results: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of a fit with its predictions: the median over seeds, and over those of logistic.
-
-    A row a kind of data and size; columns ``seconds`` of logistic regression, then the ratio for
-    each other method: the median over problems.
-    """
+    """Median seconds of logistic regression by kind and size, and other methods' ratios to it."""
     rows = results[(results["C"] == 1) & (results["method"] != "base rate")]
     rows = rows.assign(kind=rows["data"].map(KINDS))
     keys = ["kind", "size", "data", "task"]

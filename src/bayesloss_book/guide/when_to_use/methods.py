@@ -128,11 +128,7 @@ def classifier(method: str, seed: int) -> Pipeline:
 def regress(
     method: str, found: Problem, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """The prediction of one of `REGRESSORS` at the test inputs.
-
-    All but the GP are told whether the curve rises or falls. Returns the mean (m,) and standard
-    deviations of a new target and of the curve, None where the method has none.
-    """
+    """Mean and standard deviations of a new target and of the curve, None where there is none."""
     x, y, x_test = found.X, found.y, found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)
     if method == "ISGP":

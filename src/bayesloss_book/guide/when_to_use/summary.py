@@ -79,10 +79,7 @@ def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def behind_best(results: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
-    """How far each method is behind the best on its table: 0 for the best.
-
-    Log losses are subtracted; errors of a regression are divided, and 1 taken away.
-    """
+    """How far each method is behind the best: log losses are subtracted, errors divided."""
     table = averages(results, measure)
     best = table.min(axis=1)
     return table.div(best, axis=0) - 1 if measure == "rmse" else table.sub(best, axis=0)
@@ -104,10 +101,7 @@ def group(data: str, rows: int) -> str:
 
 
 def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The median of a table of `averages` or `behind_best` over the tables of each group.
-
-    A row a group; ``tables``: how many, then a column a method.
-    """
+    """The median of a table of `averages` or `behind_best`, and the number of tables, by group."""
     rows = results.groupby("data")["rows"].first()
     names = [group(data, rows[data]) for data in table.index]
     grouped = table.groupby(names, sort=False)
@@ -119,12 +113,7 @@ def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 def contest(
     results: pd.DataFrame, ours: str = "linkgistic", rival: str = "logistic CV"
 ) -> pd.DataFrame:
-    """The log loss of one method less another's, by table.
-
-    ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
-    ``error``, the standard error of the mean; ``verdict``: "better" or "worse" if by more than
-    `MARGIN` in every split, else "level".
-    """
+    """The log loss of one method less another's, by table; better or worse in every split."""
     wide = results.pivot(index=["data", "seed"], columns="method", values="log_loss")
     groups = (wide[ours] - wide[rival]).groupby("data", sort=False)
     out = groups.agg(mean="mean", least="min", most="max").reindex(results["data"].unique())

@@ -50,12 +50,7 @@ def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[d
 def run(
     folder: str | os.PathLike[str], *, n_partitions: int = 10, n_jobs: int | None = None
 ) -> None:
-    """All that the page shows, at the paper's scale: M = 64, every split; resumable.
-
-    The paper has one partition; more of them show how much of Table 1 is the luck of the draw. A
-    second table, on the first partition, varies the part of the kernel's period that the inputs
-    cover, which the paper leaves open.
-    """
+    """All at the paper's scale: partitions of table 1, and parts of the kernel's period."""
     run_cells(
         measure,
         cells(range(n_partitions)),
@@ -172,32 +167,21 @@ def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
 
 
 def ratio(results: pd.DataFrame) -> tuple[float, float]:
-    """The constant that takes our squared errors to the printed numbers, and its standard error.
-
-    From PAVA and Linear, of which nothing but the partition is left open: the weighted mean of
-    printed over ours for these 16 numbers.
-    """
+    """The constant, by PAVA and Linear, from our squared errors to print; its standard error."""
     x, y, spread = _without_settings(results)
     weight = 1 / spread**2
     return float((weight * (y / x)).sum() / weight.sum()), float(weight.sum() ** -0.5)
 
 
 def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
-    """Printed numbers as an affine function of our squared errors, for PAVA and Linear.
-
-    Slope, intercept and the intercept's error, by least squares weighted with the luck of one draw
-    of the partition.
-    """
+    """Printed numbers as an affine function of ours: slope, intercept, and its error."""
     x, y, spread = _without_settings(results)
     coefficients, covariance = np.polyfit(x, y, 1, w=1 / (x * spread), cov="unscaled")
     return float(coefficients[0]), float(coefficients[1]), float(np.sqrt(covariance[1, 1]))
 
 
 def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
-    """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck.
-
-    The two methods share the partition, so their ratio has less luck in it than either.
-    """
+    """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck."""
     mse = results.groupby(["size", "input", "partition", "method"], sort=False)["mse"].mean()
     mse = mse.unstack("method")
     gain = 100 * (1 - mse["ISGP"] / mse["GP"])
@@ -214,11 +198,7 @@ def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(results: pd.DataFrame) -> pd.DataFrame:
-    """How much lower the squared error of one method is than that of another, as a fraction.
-
-    Columns ``mean`` and ``error`` (its standard error over partitions), indexed by size, pair and
-    input, with "all" for the average over inputs.
-    """
+    """By what fraction one method's squared error is less than another's: mean and error."""
     keys = ["size", "input", "partition"]
     mse = results.groupby([*keys, "method"], sort=False)["mse"].mean().unstack("method")
     columns = {}
@@ -255,11 +235,7 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
 def plug_in(
     method: str, x: NDArray[np.float64], y: NDArray[np.float64], x_new: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """PAVA or least squares: predictions, and the noise variance that the residuals suggest.
-
-    The residual sum of squares is divided by n less the parameters: two for the line, for PAVA the
-    number of its steps. Neither method has a predictive density of its own; this one is ours.
-    """
+    """PAVA or least squares: predictions, and the noise variance that the residuals suggest."""
     if method == "PAVA":
         increasing = bool(np.corrcoef(x, y)[0, 1] >= 0)  # as ISGPRegressor decides
         model = IsotonicRegression(increasing=increasing, out_of_bounds="clip").fit(x, y)
@@ -276,10 +252,7 @@ def plug_in(
 
 
 def _without_settings(results: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """For PAVA and Linear: our errors, the printed numbers, and the luck in their ratio.
-
-    One partition made the print, so the spread is that of one partition.
-    """
+    """For PAVA and Linear: our errors, the printed numbers, and the luck in their ratio."""
     ours = summary(results)
     ours = ours[ours.index.get_level_values("method").isin(["PAVA", "Linear"])]
     table = printed()[ours.index]

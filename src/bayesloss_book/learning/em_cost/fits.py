@@ -243,11 +243,7 @@ def _store(cell: Mapping[str, Any]) -> str:
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the repetitions: a row a problem and method of ours, what others do beside it.
-
-    ``seconds`` are those of the processor, ``MB`` what the fit takes beyond the data, ``loss`` is
-    that of data held out; ``ratio`` is of the seconds. NaN where a rival was not measured.
-    """
+    """Medians of the repetitions: ours, and what others do beside it, NaN if not measured."""
     middle = results.groupby(["problem", "method"], sort=False).median(numeric_only=True)
     rows = []
     for problem in PROBLEMS:

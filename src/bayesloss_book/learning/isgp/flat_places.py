@@ -68,10 +68,7 @@ def labels(source: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
 def joint_density(
     prior: str, x: Tensor, y: Tensor, *, filled: float, a: float, n_basis: int = 32
 ) -> LogJoint:
-    """The log joint density of parameters and labels, these shared between the nodes of a grid.
-
-    [-3, 3] fills the part ``filled`` of the period.
-    """
+    """The log joint density of parameters and labels, these shared between a grid's nodes."""
     if prior not in PRIORS:
         raise ValueError(f"expected a prior of {PRIORS}, got {prior!r}")
     waves = TrigonometricKernel(a=a, c=filled / _REACH, n_basis=n_basis)

@@ -97,12 +97,7 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
 def hyper_mixture(
     posterior: Posterior, x: Tensor, y: Tensor, *, n_points: int = 32, seed: int = 0
 ) -> tuple[list[Posterior], Tensor]:
-    """Laplace posteriors at hyper-parameters drawn around the evidence maximum, and their weights.
-
-    The curvature of the evidence bound in log(a - 1), log k(0, 0) and log alpha gives a Gaussian
-    from which they are drawn; the bound over that Gaussian's density, normalised, are the weights.
-    So the prior on the three is flat. mu and gamma, which say little, stay where they are.
-    """
+    """Posteriors at hyper-parameters drawn around the evidence maximum, and their weights."""
     prior, likelihood = posterior.prior, posterior.likelihood
     if not isinstance(likelihood, Gaussian):
         raise TypeError(f"expected a Gaussian likelihood, which has a bound, got {likelihood!r}")

@@ -88,10 +88,7 @@ def long_run(
 
 
 def modes(joint: LogJoint, n_starts: int, seed: int) -> tuple[list[Posterior], float]:
-    """The different modes that Newton's method finds from draws of the prior, the highest first.
-
-    Twins count as one. The second number is the share of the starts that lead to the highest.
-    """
+    """Different modes from draws of the prior, and the share of starts that lead to the highest."""
     starts = joint.prior.sample(n_starts, torch.Generator().manual_seed(seed))
     found = [mode for mode in (find_mode(joint, start) for start in starts) if mode.converged]
     found.sort(key=lambda mode: -float(joint(mode.Gamma)))

@@ -27,11 +27,7 @@ from bayesloss_book.source_problems import (
 
 
 def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
-    """Jensen's inequality for two sources, and under posteriors of many data sets.
-
-    Above, two sources at an input with the label 1: the ends of the central 95 % of nu(-1/2), given
-    ten labels. Below, the means of :func:`compare_losses` over its data sets.
-    """
+    """Jensen's inequality for two sources, and under posteriors of many data sets."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 7.2), height_ratios=(1.2, 1))
     x, y, likelihood = classification(10, seed)
     draws = laplace(prior := small_prior(), likelihood, x, y).sample(
@@ -69,11 +65,7 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
 
 
 def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
-    """Mean and 95 % band of nu, by Laplace and by a long run.
-
-    The table has, for each toy, how far Laplace's mean and the curve at its mode are from the exact
-    mean (root mean square over the grid, in exact standard deviations), and the run's diagnostics.
-    """
+    """Mean and 95 % band of nu, by Laplace and by a long run; and how far Laplace is off."""
     figure, axes = subplots(2, 1, figsize=(5.4, 7.0))
     rows = {}
     for axis, task in zip(axes, TASKS, strict=True):
@@ -128,10 +120,7 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
 
 
 def draw_against_chains(results: pd.DataFrame) -> Figure:
-    """Against n: errors of mean, spread and evidence. A dot is a data set, a line their mean.
-
-    Dotted: the worst x of each data set, and the evidence summed over all modes.
-    """
+    """Against n: errors of mean, spread and evidence. A dot is a data set, a line their mean."""
     figure, axes = subplots(3, 1, figsize=(5.4, 8.4), sharex=True)
     evidence = results.assign(
         error=results["laplace"] - results["annealed"],
@@ -189,12 +178,7 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
-    """Compare two samplers that share no code, on the toy classification.
-
-    ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
-    standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
-    sampler.
-    """
+    """Differences of two samplers, the largest over the grid in its own standard error."""
     prior, likelihood = prior_and_likelihood("classification", n_basis)
     x, y = data_set("classification", n, seed)
     posterior = laplace(prior, likelihood, x, y)
@@ -302,9 +286,6 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
 
 
 def _histogram(ranks: pd.Series) -> np.ndarray:
-    """Counts of ranks in bins of equal width: ten, or five where there are few data sets.
-
-    Ten are to be expected in each bin, so that the statistic is chi-squared.
-    """
+    """Counts of ranks in bins of equal width: ten, or five where there are few data sets."""
     n_bins = 10 if len(ranks) >= 100 else 5
     return np.bincount(ranks.to_numpy(int) * n_bins // (N_DRAWS + 1), minlength=n_bins)

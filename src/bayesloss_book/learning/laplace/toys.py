@@ -68,11 +68,7 @@ def log_density_of_weights(
 def true_log_evidence(
     prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, *, half: int = 220
 ) -> float:
-    """The log evidence under an ISGP with two basis functions, by a sum over a grid of weights.
-
-    The grid reaches seven prior standard deviations to each side. The trapezoidal rule converges
-    faster than any power of its step, because the integrand and its derivatives vanish there.
-    """
+    """The log evidence of two basis functions, by the trapezoidal rule over both weights."""
     axis = torch.linspace(-7, 7, 2 * half + 1, dtype=torch.float64)
     scale = prior.kernel.eigenvalues.sqrt()
     grid = torch.cartesian_prod(axis, axis) * scale
@@ -162,11 +158,7 @@ def compare_losses(
 
 
 def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:
-    """Three log losses of labels under a posterior over sources, in nats a label.
-
-    The loss averaged over sources, the loss of the mean source, and the loss of the averaged
-    probability; ``error`` is the Monte Carlo standard error of the first.
-    """
+    """Three log losses of labels under a posterior over sources, in nats, and an error."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
     sign = 2 * y - 1

@@ -79,10 +79,7 @@ def measure(
 
 
 def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, Array]:
-    """Weights and intercept, (d + 1,), after each number of iterations of `ITERATIONS`.
-
-    A path that ends earlier, because nothing is left to gain, stays where it ended.
-    """
+    """Weights and intercept (d + 1,) after each number of iterations of `ITERATIONS`."""
     n, d = X.shape
     target = y.astype(float)
 

@@ -47,11 +47,7 @@ def cell_of(results: pd.DataFrame, **cell: object) -> pd.Series | None:
 def columns(
     results: pd.DataFrame, data: str, penalty: float = 1.0, budget: str = "default"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measured AUC, and its standard errors: a row a method, a column a task; NaN if not measured.
-
-    Penalty and budget are those of logistic and linkgistic regression; the trons are
-    :func:`trained`.
-    """
+    """Measured AUC, and its standard errors: a row a method, a column a task."""
     chosen = trained(results[results["data"] == data])
     is_tron = chosen["method"].isin(TRONS)
     chosen = chosen[is_tron | ((chosen["penalty"] == penalty) & (chosen["budget"] == budget))]

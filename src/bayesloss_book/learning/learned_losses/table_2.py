@@ -58,10 +58,7 @@ Array = NDArray[np.float64]
 def cells(
     data: str, task: str, methods: Sequence[str] = tuple(METHODS), **setting: Any
 ) -> list[dict[str, Any]]:
-    """The cells of some methods on one problem; penalised as in scikit-learn, unless said.
-
-    The trons know no penalty: theirs is 0.
-    """
+    """The cells of some methods on one problem; penalised as in scikit-learn, unless said."""
     out = []
     for method in methods:
         chosen = {"penalty": 1.0, "budget": "default", "seed": 0} | setting
@@ -105,10 +102,7 @@ def paper_cells() -> list[dict[str, Any]]:
 
 
 def scaled_cells() -> list[dict[str, Any]]:
-    """The linear models in another unit, on the problems that fit the print best.
-
-    The trons bring their inputs to a length of their own, so to them the unit is nothing.
-    """
+    """The linear models in another unit, on the problems that fit the print best."""
     best = (("fashion-mnist", "odd vs even"), ("mnist", "0 vs 8"))
     linear = ("ISGP", "GP", "logistic")
     return [c for penalty in (1.0, 0.0) for p in best for c in cells(*p, linear, penalty=penalty)]
@@ -207,11 +201,7 @@ def measure(
 
 
 def mean_auc(odds: Array, truth: NDArray[np.bool_]) -> float:
-    """The area under the ROC curve, a mean over the columns of arrays of shape (n, K).
-
-    Ranks count the pairs in the right order (Mann and Whitney); ties are half right. Odds may be
-    infinite.
-    """
+    """The area under the ROC curve by ranks, a mean over the columns of arrays (n, K)."""
     ranks = rankdata(odds, axis=0)
     ones = truth.sum(axis=0)
     below = (ranks * truth).sum(axis=0) - ones * (ones + 1) / 2

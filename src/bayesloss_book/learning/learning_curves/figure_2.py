@@ -66,12 +66,7 @@ def curve_cells() -> list[dict[str, Any]]:
 
 
 def setting_cells() -> list[dict[str, Any]]:
-    """Other settings than the curves': the chief ones on all data, most of them on one small set.
-
-    At 60,000, logistic and both ISGP only: no penalty, as in the paper, with two budgets, and a
-    hundredfold penalty. All data sets at 10,000: no penalty; scikit-learn's own logistic
-    regression. Fashion-MNIST at 10,000: other penalties, budgets, scalings and periods.
-    """
+    """The chief other settings on all data, most of them on one small set."""
     large: list[dict[str, Any]] = [{"penalty": 0.0, "budget": "short"}, {"penalty": 0.0}]
     large += [{"penalty": 100.0}]
     small: list[dict[str, Any]] = [{"penalty": 10.0}, {"penalty": 100.0}, {"budget": "long"}]

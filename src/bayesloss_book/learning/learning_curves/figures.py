@@ -124,10 +124,7 @@ def draw_losses(results: pd.DataFrame) -> Figure:
 
 
 def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
-    """Figure 9: three inverse links with their bands, and the frequencies of dresses.
-
-    Left: probabilities; right: sources, on which the sigmoid is a straight line.
-    """
+    """Figure 9: three inverse links with their bands, and the frequencies of dresses."""
     figure, axes = subplots(len(METHODS), 2, figsize=(5.6, 8.0), sharex="row", sharey="col")
     for panels, method in zip(axes, METHODS, strict=True):
         chosen = (results["method"] == method) & (results["penalty"] == penalty)

@@ -44,10 +44,7 @@ def tabulated_expectation(
 
 
 def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.DataFrame:
-    """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation.
-
-    By the number of nodes for each half period; the package has 400.
-    """
+    """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation."""
     edge = 1 / prior.kernel.c
     x = torch.linspace(-edge, edge, 9973, dtype=torch.float64)  # a prime: off the nodes
 
@@ -70,12 +67,7 @@ def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.
 
 
 def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.DataFrame:
-    """What spreading the data on a grid does to the mode and to the log evidence.
-
-    One row a number of nodes, None for what :func:`grid_size` says: "spacing" in units of the scale
-    log(a)/(pi c); "mode", the distance of the modes in posterior standard deviations (Mahalanobis);
-    "log evidence", the difference in nats.
-    """
+    """What a grid of so many nodes does to the mode, in deviations, and to the log evidence."""
     prior, x = found.posterior.prior, found.scores
     likelihood, weight = Bernoulli(), torch.ones_like(x)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
@@ -209,11 +201,7 @@ def cpu_months(
     n_basis: int = 64,
     per_second: float = 1e10,
 ) -> float:
-    """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q.
-
-    There are ``inner`` values in an M-step; the derivative by (13) costs less than the value, and
-    is left out.
-    """
+    """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q."""
     return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
 
 

@@ -77,11 +77,7 @@ def draw_held_out(
     y: ArrayLike,
     runs: Mapping[str, tuple[Round, pd.DataFrame]],
 ) -> Figure:
-    """By how much scores fall back without their own label, and links against what came to pass.
-
-    For each panel what EM holds, and the test data's frequencies as
-    :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
-    """
+    """By how much scores fall back without their own label, and links against what came to pass."""
     figure, axes = subplots(1 + len(runs), 1, figsize=(5.4, 8.4))
     x, y = np.asarray(scores), np.asarray(y)
     shift = np.asarray(held_out) - x
@@ -195,10 +191,7 @@ def middle(link: FittedLink) -> float:
 
 
 def mirrored(link: FittedLink, n: int = 200) -> dict[str, NDArray[np.float64]]:
-    """The learned inverse link on both sides of its middle, the left side turned by 180 degrees.
-
-    Of a symmetric link both would be one curve: u(m + t) = 1 - u(m - t).
-    """
+    """The learned inverse link on both sides of its middle, the left turned by 180 degrees."""
     centre = middle(link)
     t = np.linspace(0, min(link.high - centre, centre - link.low), n)
     return {

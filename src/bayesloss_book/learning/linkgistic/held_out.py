@@ -50,11 +50,7 @@ def left_out(problem: Task, found: Round, C: float) -> Tensor:
 
 
 def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.DataFrame:
-    """Weights fitted with the link of a round held: of all data, and without some of them.
-
-    One row a datum: its "score" in the fit to all, after "one step" without it, and in the "refit"
-    without it.
-    """
+    """Scores with a round's link held: in the fit to all, after one step without them, refitted."""
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
     scores = data.scores(beta[None])[0]
@@ -81,11 +77,7 @@ def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
 
 
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
-    """How often the label is 1 in each part of the upper half of the test scores.
-
-    One row a bin, of equally many scores: the mean "score", the "share" of label 1, and the ends
-    "low" and "high" of Jeffreys' 95 % interval.
-    """
+    """Shares of label 1 in bins of the upper half of test scores, with Jeffreys' 95 % intervals."""
     x, y = np.asarray(scores, dtype=float), np.asarray(y)
     upper = np.argsort(x, kind="stable")[len(x) // 2 :]
     rows = []

@@ -21,10 +21,7 @@ MEASURES = ("Q", "a label", "p")
 
 
 def of_one_normal(law: SourceLaw) -> SourceLaw:
-    """The law of mu + l z + lambda (z^2 - 1), z standard normal, with the same three moments.
-
-    For lambda = r s its skewness is 6 r - 4 r^3, within sqrt(8), as that of any quadratic form is.
-    """
+    """The law of mu + l z + lambda (z^2 - 1), z normal, with the same three moments."""
     l, lam, sd = law.l, law.eigenvalues, law.variance.sqrt()
     skewness = (6 * lam * l**2 + 8 * lam**3).sum(dim=1) / sd**3
     r = math.sqrt(2) * torch.sin(torch.asin((skewness / math.sqrt(8)).clamp(-1, 1)) / 3)

@@ -184,11 +184,7 @@ def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame
 
 
 def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
-    """The largest log likelihood that any increasing link gives the labels, in nats.
-
-    No prior on increasing links has more evidence. By isotonic regression, which is the best fit
-    of increasing probabilities under the log loss, too.
-    """
+    """The largest log likelihood that any increasing link gives the labels, in nats."""
     _, place = scores.unique(return_inverse=True)
     counts, ones = np.bincount(place), np.bincount(place, y)
     share = isotonic_regression(ones / counts, sample_weight=counts)
@@ -202,11 +198,7 @@ def degrees(beta: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 
 
 def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
-    """Where the scale goes: weights, slope of the link, and log losses after some rounds.
-
-    "slope" is that of the straight line nearest to the mean of nu at the training scores; times the
-    length of the weights it is what a logistic regression would call their length.
-    """
+    """Length of the weights, slope of nu at the training scores, log losses, after rounds."""
     rows = {}
     for number in shown:
         found = rounds[number]
@@ -236,10 +228,7 @@ def bent_draws(posterior: Posterior, x: Tensor, n: int, seed: int) -> int:
 
 
 def shifted(prior: SourcePrior, Gamma: Tensor, by: float) -> Tensor:
-    """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by).
-
-    Turning a cosine and a sine of one frequency into each other leaves the prior of w as it is.
-    """
+    """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by)."""
     half = prior.kernel.n_basis // 2
     angle = math.pi * prior.kernel.c * by * torch.arange(1, half + 1, dtype=Gamma.dtype)
     cosine, sine = Gamma[:half], Gamma[half:-1]
@@ -267,11 +256,7 @@ def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tenso
 
 
 def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataFrame:
-    """Moves of beta in random problems, and what they do to Q and to the exact log evidence.
-
-    One row an instance: the rise of the expected log likelihood under the exact posterior at the
-    old beta, "Q"; that of the log evidence; and the divergence between the two posteriors.
-    """
+    """Moves of beta: the rise of "Q", of the log evidence, and the posteriors' divergence."""
     generator = torch.Generator().manual_seed(seed)
     paths = atoms(30, seed)
 

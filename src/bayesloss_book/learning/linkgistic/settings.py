@@ -39,10 +39,7 @@ def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
 
 
 def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
-    """Fit the classifier by the paper's recipe: links see the training scores.
-
-    ``leave_one_out=True`` is ours. That its rounds may run out is meant, and no warning is given.
-    """
+    """Fit the classifier by the paper's recipe: links see the training scores."""
     model = recipe(prior.upper(), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -88,11 +85,7 @@ def against_logistic_regression(
 def sensitivity_to_c(
     problem: Task, filled: Sequence[float], *, C: float, **options: Any
 ) -> pd.DataFrame:
-    """Test scores and evidence by the part of [-1/c, 1/c] that the scores of the fixed link fill.
-
-    The index is that part; c is this part over :func:`reach`. "+-" is the standard error, over the
-    test data, of how far the log loss is from the first one's.
-    """
+    """Test scores and evidence by the part of [-1/c, 1/c] that the first scores fill."""
     most = reach(problem, C)
     rows, first = {}, None
     for part in filled:
@@ -106,10 +99,7 @@ def sensitivity_to_c(
 
 
 def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) -> pd.DataFrame:
-    """Test scores of the GP against its prior variance, a multiple of the default.
-
-    "bent" counts the draws of 500 from the posterior that fall somewhere within the data.
-    """
+    """Test scores of the GP against its prior variance, a multiple of the default."""
     usual = fit(problem, "gp", **(options | {"max_iter": 1}))
     variance = float(usual.link_.posterior.prior.kernel.variance)
     rows = {}
@@ -122,10 +112,7 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
 
 
 def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
-    """Test scores with each loss as the fixed part.
-
-    "difference" is the mean absolute difference from the first loss's probabilities.
-    """
+    """Test scores with each loss as the fixed part."""
     rows, first = {}, None
     for loss in losses:
         model = fit(problem, loss=loss, **options)

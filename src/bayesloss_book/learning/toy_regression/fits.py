@@ -119,10 +119,7 @@ def comparison(
 def evidence_at(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, **changes: float
 ) -> float:
-    """The objective with some of a, b, gamma, mu and alpha changed, the others as found, in nats.
-
-    The mode is sought from that of the fit. NaN where none was found.
-    """
+    """The objective in nats with some of a, b, gamma, mu and alpha changed, or NaN."""
     prior, likelihood = found.posterior.prior, found.likelihood
     here = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
     here = {name: float(value) for name, value in here.items()} | {"alpha": float(likelihood.alpha)}
@@ -145,12 +142,7 @@ def evidence_at(
 def slices(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, n: int = 25
 ) -> pd.DataFrame:
-    """Figure 7: one hyper-parameter moves, the others stay at what was found.
-
-    a - 1, b and alpha move by a factor of up to 4 either way, mu by up to 1, and gamma over 14
-    decades, from 1e-4 on. With columns ``name``, ``value`` (of the hyper-parameter) and
-    ``evidence`` in nats.
-    """
+    """Figure 7: the evidence as one hyper-parameter moves, the others staying as found."""
     prior, alpha = found.posterior.prior, float(found.likelihood.alpha)
     factors = np.geomspace(0.25, 4, n)
     values = {
@@ -174,11 +166,7 @@ def slices(
 
 
 def flat_limit(posterior: Posterior) -> float:
-    """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own.
-
-    With a Gaussian posterior of nu_0 of variance v under a prior precision gamma, the data alone
-    would give it the precision 1/v - gamma.
-    """
+    """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own."""
     prior = posterior.prior
     wide = 1 / float(posterior.covariance[-1, -1])
     return wide - float(prior.gamma)
