@@ -17,7 +17,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, predictive
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data
 
 # Labels at inputs between 0 and 1: alone, together, against each other.
@@ -160,7 +160,7 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     axis.plot(x[labels > 0], 0 * x[labels > 0] + 1.04, "^", color=COLOURS["data"], clip_on=False)
     axis.plot(x[labels < 0], 0 * x[labels < 0] - 0.04, "v", color=COLOURS["data"], clip_on=False)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(-0.06, 1.06))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    legend_above(figure, axis, ncols=4)
     return figure
 
 
@@ -177,7 +177,7 @@ def draw_spread(x: Tensor, wide: Tensor, narrow: Tensor, thresholds: tuple[float
     differ = (wide > thresholds[-1]) != (narrow > thresholds[-1])
     axis.fill_between(x, 0, 1, where=differ, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(0, 1))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 

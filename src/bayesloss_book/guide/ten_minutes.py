@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.ledger.claims import Finding
 
 
@@ -55,14 +55,8 @@ def draw_excess(excess: pd.DataFrame) -> Figure:
     figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
     for row, (name, (mean, error)) in enumerate(ordered.iterrows()):
         own = name == "link"
-        axes.errorbar(
-            mean,
-            row,
-            xerr=2 * error,
-            fmt="D" if own else "o",
-            color=COLOURS["ISGP" if own else "Linear"],
-            markersize=8,
-        )
+        look = style("ISGP", "D") if own else style("Linear", "o")
+        axes.errorbar(mean, row, xerr=2 * error, markersize=8, **look)
     axes.set_yticks(
         range(len(ordered)), ["learned link" if n == "link" else n for n in ordered.index]
     )

@@ -50,6 +50,7 @@ from bayesloss_book.stores.tables import Row, is_half_done, is_stored, read, set
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
 Key = tuple[object, ...]
+Folder = str | os.PathLike[str]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
 
@@ -57,7 +58,7 @@ _ONE_CELL_AT_A_TIME = threading.RLock()
 def run_cells(
     measure: Measure,
     cells: Sequence[Cell],
-    folder: str | os.PathLike[str],
+    folder: Folder,
     name: str,
     *,
     parameters: Mapping[str, Any] | None = None,
@@ -148,12 +149,12 @@ def crossed(**columns: Iterable[Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in product(*columns.values())]
 
 
-def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
+def load_results(folder: Folder, name: str) -> pd.DataFrame:
     """Read all stored rows, exactly as they were measured."""
     return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
-def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
+def load_provenance(folder: Folder, name: str) -> dict[str, Any]:
     """Read where the stored rows come from; raises what `load_results` raises.
 
     ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the types
@@ -194,7 +195,7 @@ class Within:
 
 
 def verify(
-    folder: str | os.PathLike[str],
+    folder: Folder,
     name: str,
     *,
     n_cells: int = 3,

@@ -5,7 +5,6 @@ by long chains of elliptical slice sampling; the prior and its parameters are th
 """
 
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, p
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "mode": "the mode's link",
@@ -164,7 +163,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     parameters = {"n_chains": 96, "n_draws": 1500}
     run_cells(measure, cells(), folder, "both", parameters=parameters, n_jobs=n_jobs)

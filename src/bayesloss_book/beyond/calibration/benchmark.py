@@ -8,7 +8,6 @@ Last came the larger tables, every method in ``calibrators_tables``. ``calibrato
 Kuzushiji-MNIST with its two parts mixed: so that what is learned holds in the test cases.
 """
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -24,7 +23,7 @@ from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
 from bayesloss_book.score_tables import LARGER, TABLES
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
@@ -92,7 +91,7 @@ def planned(store: str) -> list[dict[str, Any]]:
     return later.get(store, cells)()
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in all stores, resumable. One worker, or seconds mean little."""
     for name, parameters in STORES.items():
         run_cells(measure, planned(name), folder, name, parameters=parameters, n_jobs=n_jobs)

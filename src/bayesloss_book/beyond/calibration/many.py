@@ -10,7 +10,6 @@ As with two classes, a cell is a draw of n cases from a set, and there are two s
 without a prior is left out: it takes longer than all others together.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -27,7 +26,7 @@ from bayesloss_book import score_tables as tables
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 Array = NDArray[np.float64]
 
@@ -77,7 +76,7 @@ def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str,
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. One worker, or seconds mean little."""
     for name, parameters in STORES.items():
         run_cells(measure, cells(), folder, name, parameters=parameters, n_jobs=n_jobs)

@@ -4,7 +4,6 @@ Log probabilities z are normal with standard deviation 2, less their mean over c
 a function of them. A band of level 95 % should hold it at 95 % of scores and classes, on average.
 """
 
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 Array = NDArray[np.float64]
 
@@ -48,7 +47,7 @@ def cells() -> list[dict[str, Any]]:
     return crossed(number=range(_DRAWS), truth=TRUTHS, classes=CLASSES, n=SIZES)
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in the store, resumable."""
     run_cells(measure, cells(), folder, "calibrators_many_bands", n_jobs=n_jobs)
 

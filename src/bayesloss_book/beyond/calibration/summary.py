@@ -4,14 +4,12 @@ Score sets of the same data share their cases, so their results go up and down t
 errors are those of a mean over clusters, one for each data set.
 """
 
-import os
-
 import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.score_sets import TUNED, kind
-from bayesloss_book.stores.results import load_results
+from bayesloss_book.stores.results import Folder, load_results
 
 SET = ["data", "task", "model"]
 KEYS = [*SET, "n", "number"]
@@ -32,7 +30,7 @@ def long(*stores: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def everything(folder: str | os.PathLike[str]) -> pd.DataFrame:
+def everything(folder: Folder) -> pd.DataFrame:
     """All stored cells of two classes, as `long` has them."""
     stores = (
         ("calibrators", "calibrators_extra"),

@@ -8,7 +8,6 @@ above log r. So the expected bill of announcing log odds z is a proper loss with
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 Array = NDArray[np.float64]
 
@@ -193,7 +192,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     run_cells(
         measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs

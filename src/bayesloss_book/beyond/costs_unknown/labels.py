@@ -9,7 +9,6 @@ So the value of a label is closed for all candidates at once, as in `one more la
 :mod:`bayesloss_book.beyond.both`.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,7 @@ from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
 from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 Array = NDArray[np.float64]
 
@@ -187,7 +186,7 @@ def cells(n_draws: int = 48) -> list[dict[str, Any]]:
     return [{"data": data, "number": k} for k in range(n_draws) for data in (*DATA, *REAL)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     run_cells(measure, cells(), folder, "costs_labels", parameters={"n_paths": 512}, n_jobs=n_jobs)
 

@@ -5,7 +5,6 @@ test inputs and costs are those of LHG section 5. Regrets are (28), averaged ove
 which of them are easy would depend on who takes part.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -33,7 +32,7 @@ from bayesloss_book.probit_references import (
     importance_points,
     normal_cdf,
 )
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -143,7 +142,7 @@ def map_cells() -> list[dict[str, Any]]:
     )
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Table 4 at the paper's scale, and the map; resumable."""
     run_cells(measure, cells(), folder, "loss_ep", parameters=PAPER, n_jobs=n_jobs)
     run_cells(measure, map_cells(), folder, "loss_ep_map", parameters=MAP, n_jobs=n_jobs)

@@ -12,7 +12,6 @@ iris, wine and digits is held out.
     joint           all its rounds
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -33,7 +32,7 @@ from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 Array = NDArray[np.float64]
 
@@ -59,7 +58,7 @@ def cells() -> list[dict[str, Any]]:
     return small + crossed(n=_SIZES, data=IMAGES, C=PENALTIES, seed=[0])
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in the store, resumable."""
     run_cells(measure, cells(), folder, "multiclass", n_jobs=n_jobs)
 

@@ -1,6 +1,5 @@
 """The benchmark: every method on the same problems, judged by d_L; and what each costs."""
 
-import os
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SETTINGS = (  # kind, shift, k
     ("line", 2.0, 7),
@@ -42,7 +41,7 @@ def cells(*, n_seeds: int = N_SEEDS) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
     methods = [*FIXED, *PLACED, *ORACLES]
     run_cells(

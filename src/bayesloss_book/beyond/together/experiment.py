@@ -14,7 +14,6 @@ A method ``..._alone`` has the same marginals but no dependence: each target's d
 utility of the last decisions until these stay.
 """
 
-import os
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss_book.probit_references import TESTS, draw_data, importance_points
 from bayesloss_book.samplers import hamiltonian_monte_carlo
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -201,7 +200,7 @@ def cells(n_repetitions: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All kernels; resumable."""
     run_cells(measure, cells(), folder, "together", parameters=PAPER, n_jobs=n_jobs)
 

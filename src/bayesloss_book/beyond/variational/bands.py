@@ -5,7 +5,6 @@ can be compared pair by pair. A 95 % band is the mean of nu and 1.96 standard de
 both sides, on the grid.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -22,7 +21,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "exact": "variational",
@@ -121,7 +120,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells: 100 data each, 16 basis functions; resumable."""
     parameters = {"n": 100, "n_basis": 16}
     run_cells(measure, cells(), folder, "variational_bands", parameters=parameters, n_jobs=n_jobs)

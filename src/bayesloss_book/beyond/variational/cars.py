@@ -4,7 +4,6 @@ Inputs are mapped to [-1, 1], a quarter of the prior's period, and turned so tha
 them; targets have mean 0 and variance 1. Each method chooses its hyper-parameters by its own bound.
 """
 
-import os
 import time
 import warnings
 from typing import Any
@@ -22,7 +21,7 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
@@ -80,7 +79,7 @@ def cells() -> list[dict[str, Any]]:
     return crossed(size=("small", "large"), input=INPUTS, split=range(5), method=METHODS)
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 32 basis functions; resumable."""
     run_cells(
         measure, cells(), folder, "variational_cars", parameters={"n_basis": 32}, n_jobs=n_jobs

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.beyond.variational.fits import METHODS
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.source_problems import TASKS, grid
 
 STYLES = {
@@ -45,9 +45,7 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
         axis.tick_params(labelsize=_SMALL)
     axes[1].set_xlabel("x", fontsize=_SMALL)
     axes[0].fill_between([], [], color=COLOURS["Linear"], alpha=0.35, label="exact 95 % band")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
-    )
+    legend_above(figure, axes[0], ncols=2, fontsize=_SMALL)
     return figure
 
 
@@ -72,9 +70,7 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
         axis.tick_params(labelsize=_SMALL)
         axis.invert_yaxis()
     _sizes(axes[1], table)
-    figure.legend(
-        *axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
-    )
+    legend_above(figure, axes[1], ncols=2, fontsize=_SMALL)
     return figure
 
 
@@ -100,9 +96,7 @@ def draw_errors(table: pd.DataFrame) -> Figure:
     axes[0, 0].set_ylabel("error of the mean\n(exact sd)", fontsize=_SMALL)
     axes[1, 0].set_ylabel("width over\nthe exact one", fontsize=_SMALL)
     axes[0, 0].set_ylim(bottom=0)
-    figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=_SMALL
-    )
+    legend_above(figure, axes[0, 1], fontsize=_SMALL)
     return figure
 
 
@@ -116,14 +110,8 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
                 colour, _, line = STYLES[method]
                 part = ranks[(ranks["task"] == task) & (ranks["method"] == method)]
                 counts, _ = np.histogram(part[f"rank_{side}"], edges)
-                axis.stairs(
-                    10 * counts / len(part),
-                    edges,
-                    color=colour,
-                    linestyle=line,
-                    linewidth=2,
-                    label=METHODS[method],
-                )
+                look = {"color": colour, "linestyle": line, "linewidth": 2}
+                axis.stairs(10 * counts / len(part), edges, label=METHODS[method], **look)
             axis.axhline(1, color="black", linewidth=0.8)
             axis.set_title(f"{task}, {side} end", fontsize=_SMALL)
             axis.tick_params(labelsize=_SMALL)
@@ -131,26 +119,7 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
         axis.set_xlabel("draws below the truth", fontsize=_SMALL)
     for axis in axes[:, 0]:
         axis.set_ylabel("share, 1 is right", fontsize=_SMALL)
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=2,
-        fontsize=_SMALL,
-    )
-    return figure
-
-
-def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of 95 % bands that hold the truth, with standard errors: a row a method."""
-    figure, axis = subplots(figsize=(7.2, 0.55 * len(covered) + 1.2))
-    axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.3, linewidth=0)
-    places = np.arange(len(covered))[::-1]
-    axis.errorbar(
-        covered["95 %"], places, xerr=covered["error"], fmt="o", color=COLOURS["ISGP"], capsize=3
-    )
-    axis.set_yticks(places, [", ".join(index) for index in covered.index], fontsize=_SMALL - 1)
-    axis.set_xlabel("% of places where the band holds the truth", fontsize=_SMALL)
-    axis.tick_params(axis="x", labelsize=_SMALL)
+    legend_above(figure, axes[0, 0], ncols=2, fontsize=_SMALL)
     return figure
 
 

@@ -1,7 +1,6 @@
 """Laplace's and the variational Gaussian on the 24 toy problems whose exact posterior is stored."""
 
 import math
-import os
 import time
 from typing import Any
 
@@ -17,7 +16,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -72,7 +71,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 64 basis functions; resumable."""
     run_cells(
         measure, cells(), folder, "variational_fits", parameters={"n_basis": 64}, n_jobs=n_jobs

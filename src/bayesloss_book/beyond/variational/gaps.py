@@ -12,7 +12,6 @@ divergence is that from the posterior of this mode. The modes' evidences add up.
 """
 
 import math
-import os
 import time
 from typing import Any
 
@@ -27,7 +26,7 @@ from bayesloss_book.beyond.variational.long_chains import gaussians, importance_
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta
@@ -121,7 +120,7 @@ def cells() -> list[dict[str, Any]]:
     return [problem for problem in problems() if problem["n"] in sizes[problem["task"]]]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 64 basis functions; resumable."""
     parameters = {"n_basis": 64, "n_chains": 32, "n_draws": 150}
     run_cells(measure, cells(), folder, "variational_gaps", parameters=parameters, n_jobs=n_jobs)

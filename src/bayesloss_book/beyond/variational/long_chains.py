@@ -38,7 +38,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
@@ -287,7 +287,7 @@ def measure(
     }
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """The 24 problems of the page on Laplace's approximation, 64 basis functions; resumable."""
     parameters = {"n_basis": 64, "n_chains": 8, "n_draws": 1000, "n_annealed": 128}
     run_cells(measure, cells(), folder, "long_chains", parameters=parameters, n_jobs=n_jobs)

@@ -20,7 +20,7 @@ from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     printed,
     table,
 )
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.probit_references import (
     GRID,
     TESTS,
@@ -112,9 +112,7 @@ def draw_reference(results: pd.DataFrame) -> Figure:
             axis.plot(full * 2, exact[key], "<", color=COLOURS[colour], markerfacecolor="none")
         axis.set(xscale="log", yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$ of EP")
     panels[-1].set_xlabel("draws of the reference")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), title="$c_+$", loc="outside upper center", ncols=5
-    )
+    legend_above(figure, panels[0], title="$c_+$", ncols=5)
     return figure
 
 
@@ -134,7 +132,7 @@ def draw_table(results: pd.DataFrame) -> Figure:
         axis.set(yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$")
     panels[-1].set_xticks(range(len(THRESHOLDS)), list(THRESHOLDS))
     panels[-1].set_xlabel("cost of a false positive, $c_+$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, panels[0], ncols=3)
     return figure
 
 
@@ -157,7 +155,7 @@ def draw_gain(results: pd.DataFrame) -> Figure:
         axis.set(title=TEST_NAMES[test], ylabel="gain, in $10^{-4}$")
     panels[-1].set_xticks(across, list(THRESHOLDS))
     panels[-1].set_xlabel("cost of a false positive, $c_+$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, panels[0], ncols=2)
     return figure
 
 

@@ -1,7 +1,6 @@
 """What sparse means cost: operations counted, and seconds stored (LHG section 4.1)."""
 
 import math
-import os
 from collections.abc import Sequence
 from operator import mul
 from typing import Any
@@ -12,7 +11,7 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),
@@ -71,7 +70,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable. Seconds are only comparable if nothing else runs."""
     run_cells(
         measure,

@@ -5,7 +5,6 @@ The problems are those of `calibration_problems`.
 All methods see the same inputs and have the same L2 penalty 1/C.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +34,7 @@ from bayesloss_book.guide.calibration_methods.problems import (
     log_odds,
     problem,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
@@ -75,7 +74,7 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale, resumable. One worker, or the seconds mean little."""
     run_cells(measure, cells(), folder, "calibration_methods", n_jobs=n_jobs)
 

@@ -20,7 +20,6 @@ EMBEDDED = {
     "wine": ("second cultivar", load_wine, (1,)),
     "iris": ("virginica", load_iris, (2,)),
 }
-DATA = (*LINKS, *EMBEDDED, *IMAGE_DATASETS)
 KINDS = {
     **dict.fromkeys(LINKS, "simulated"),
     **dict.fromkeys(EMBEDDED, "embedded"),

@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from bayesloss import GPClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 Array = NDArray[np.float64]
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
@@ -89,7 +89,7 @@ def cells() -> list[dict[str, Any]]:
     return sorted(every, key=lambda cell: cell["seed"])  # one of each first
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, resumable. One worker, or the times mean little."""
     fixed = {"first_wave": FIRST_WAVE}
     run_cells(measure, cells(), folder, "when_to_use_cases", parameters=fixed, n_jobs=n_jobs)

@@ -5,7 +5,6 @@ mean 0 and standard deviation 1 in the training data. Regressors see one column 
 rises or falls with.
 """
 
-import os
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -37,7 +36,7 @@ from bayesloss_book.guide.when_to_use.tables import (
     labels,
     values,
 )
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 CLASSIFIERS = (
     "linkgistic",
@@ -74,7 +73,7 @@ def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, resumable. One worker, or the seconds mean little."""
     run_cells(measure, cells(), folder, "when_to_use", n_jobs=n_jobs)
 

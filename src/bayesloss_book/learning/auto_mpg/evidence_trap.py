@@ -5,7 +5,6 @@ where a search ended that maximised one of two objectives. There Laplace's evide
 and the predictions of its Gaussian are compared with the truth, by annealed importance sampling.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -32,7 +31,7 @@ from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 STARTS = (8.0, 2.0, 1.2)
 
@@ -45,7 +44,7 @@ def cells() -> list[dict[str, Any]]:
     return [{"path": path, "a": a, "seed": seed} for path, a in points for seed in (0, 1)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, with 32 basis functions; resumable."""
     run_cells(measure, cells(), folder, "evidence_trap", parameters={"n_basis": 32}, n_jobs=n_jobs)
 

@@ -6,7 +6,6 @@ others.
 """
 
 import math
-import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -23,7 +22,7 @@ from bayesloss.learning.estimators.monotone import ISGPRegressor
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 INPUTS = {
     "accel": "acceleration",
@@ -47,9 +46,7 @@ def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[d
     )
 
 
-def run(
-    folder: str | os.PathLike[str], *, n_partitions: int = 10, n_jobs: int | None = None
-) -> None:
+def run(folder: Folder, *, n_partitions: int = 10, n_jobs: int | None = None) -> None:
     """All at the paper's scale: partitions of table 1, and parts of the kernel's period."""
     run_cells(
         measure,

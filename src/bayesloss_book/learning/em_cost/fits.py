@@ -32,7 +32,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
 from bayesloss_book.data import DataError, load_images
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 _N_TEST = 5000
 _WORDS = 50_000
@@ -229,7 +229,7 @@ def cells() -> list[dict[str, Any]]:
     return found
 
 
-def run(folder: str | os.PathLike[str], name: str, chosen: str = "") -> None:
+def run(folder: Folder, name: str, chosen: str = "") -> None:
     """Measure what a store misses, of the problems whose name has the given part."""
     some = [cell for cell in cells() if chosen in cell["problem"] and name == _store(cell)]
     run_cells(measure, some, folder, name, n_jobs=1, threads=1)

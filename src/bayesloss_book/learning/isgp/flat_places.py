@@ -7,7 +7,6 @@ they have learned; annealed importance sampling, what the exact posteriors would
 """
 
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 PRIORS = ("waves", "constant")
 SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
@@ -164,7 +163,7 @@ def measure_exact(
     return found
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """Two sources, two sizes, three periods and two smoothnesses, twenty data sets of each."""
     cells = crossed(
         source=SOURCES, n=(100, 1000), filled=(0.25, 0.5, 1.0), a=(1.2, 2.0), seed=range(20)
@@ -172,7 +171,7 @@ def run(folder: str | os.PathLike[str]) -> None:
     run_cells(measure, cells, folder, "flat_places", parameters={"n_basis": 32}, n_jobs=1)
 
 
-def run_exact(folder: str | os.PathLike[str]) -> None:
+def run_exact(folder: Folder) -> None:
     """Three data sets of one setting: a line, 1,000 labels, half of the period."""
     fixed = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
     chains = {"n_chains": 48, "n_temperatures": 120}

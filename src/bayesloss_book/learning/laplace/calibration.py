@@ -6,7 +6,6 @@ what it believes of nu. If it is right, the rank of the true nu(x) among draws o
 100. The long run of Markov chains is the control: it must pass.
 """
 
-import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +33,7 @@ from bayesloss_book.source_problems import (
     simulate,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
@@ -228,7 +227,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells: 100 data each, 16 basis functions; resumable."""
     parameters = {"n": 100, "n_basis": 16}
     run_cells(measure, cells(), folder, "laplace_calibration", parameters=parameters, n_jobs=n_jobs)

@@ -6,7 +6,6 @@ right shares, and need not find them all. What is compared is nu(x), the probabi
 and the evidence: w itself means nothing, because -w gives the same source.
 """
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +30,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 @dataclass(frozen=True)
@@ -168,6 +167,6 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, with 64 basis functions; resumable."""
     run_cells(measure, cells(), folder, "laplace_mcmc", parameters={"n_basis": 64}, n_jobs=n_jobs)

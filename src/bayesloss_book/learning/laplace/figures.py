@@ -10,7 +10,7 @@ from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
 from bayesloss_book.learning.laplace.toys import classification, small_prior
@@ -73,15 +73,8 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         x, y = data_set(task, n, seed)
         posterior = laplace(prior, likelihood, x, y)
         joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-        chains = long_run(
-            joint,
-            posterior,
-            n_draws=n_draws,
-            n_burn_in=200,
-            n_annealed=64,
-            n_temperatures=100,
-            seed=seed,
-        )
+        how = {"n_burn_in": 200, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
+        chains = long_run(joint, posterior, n_draws=n_draws, **how)
         nu = source_of_chains(prior, grid(), chains.Gamma)
         exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
         mean, variance = (part.numpy() for part in posterior.moments(grid()))
@@ -105,15 +98,10 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         if task == "regression":
             axis.plot(x, y, ".", color="black", markersize=3)
         else:
+            edge = style("black", "|", transform=axis.get_xaxis_transform())
             for label, height in ((0, 0.02), (1, 0.98)):
                 at = x[y == label]
-                axis.plot(
-                    at,
-                    np.full(len(at), height),
-                    "|",
-                    color="black",
-                    transform=axis.get_xaxis_transform(),
-                )
+                axis.plot(at, np.full(len(at), height), **edge)
         axis.set(title=task, xlabel="x", ylabel=r"$\nu(x)$")
     axes[0].legend()
     return figure, pd.DataFrame(rows).T
@@ -257,31 +245,18 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             edges = np.linspace(0, 1, len(counts) + 1)
             low, high = stats.binom(counts.sum(), 1 / len(counts)).ppf([0.005, 0.995]) / expected
             axis.axhspan(low, high, color=COLOURS["data"], alpha=0.2, lw=0)
-            axis.bar(
-                edges[:-1],
-                counts / expected,
-                width=1 / len(counts),
-                align="edge",
-                color=COLOURS["GP"],
-                alpha=0.7,
-                edgecolor="white",
-                label="Laplace",
-            )
+            bars = {"align": "edge", "color": COLOURS["GP"], "alpha": 0.7, "edgecolor": "white"}
+            axis.bar(edges[:-1], counts / expected, 1 / len(counts), label="Laplace", **bars)
             control = _histogram(ranks["chains"])
-            axis.stairs(
-                control * len(control) / control.sum(),
-                np.linspace(0, 1, len(control) + 1),
-                baseline=None,
-                color=COLOURS["ISGP"],
-                lw=1.8,
-                label="long run (control)",
-            )
+            height, at = control * len(control) / control.sum(), np.linspace(0, 1, len(control) + 1)
+            line = {"baseline": None, "color": COLOURS["ISGP"], "lw": 1.8}
+            axis.stairs(height, at, label="long run (control)", **line)
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
     for axis in axes[:, 0]:
         axis.set(ylabel="frequency / expected")
     for axis in axes[-1]:
         axis.set(xlabel="rank of the truth")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axes[0, 0], ncols=2)
     return figure
 
 

@@ -5,7 +5,6 @@ they are, or scaled as `table_2` can, which is another path. One path is one cel
 comes from a solver that gets there faster.
 """
 
-import os
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from bayesloss_book.learning.learned_losses.table_2 import (
     problem_data,
     scaled_cells,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
 _MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
@@ -40,7 +39,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
     names = ("data", "task", "penalty", "seed")

@@ -8,7 +8,6 @@ test set, is a jackknife's: the test images fall into `BLOCKS` parts, and every 
 without each of them.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DATA = ("mnist", "fashion-mnist")
 SIZES = {"mnist": 60_000, "fashion-mnist": 60_000, "digits": 1_200}
@@ -108,7 +107,7 @@ def scaled_cells() -> list[dict[str, Any]]:
     return [c for penalty in (1.0, 0.0) for p in best for c in cells(*p, linear, penalty=penalty)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, paper_cells(), folder, "learned_losses", n_jobs=n_jobs)
     run_cells(

@@ -5,7 +5,6 @@ what the paper leaves open (penalty, scaling, tolerance, period of the kernel), 
 subset. Subsets of one seed are nested, and the same for all methods and settings.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +27,7 @@ from bayesloss_book.baselines import (
 )
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
@@ -86,7 +85,7 @@ def setting_cells() -> list[dict[str, Any]]:
     return out
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale, resumable: Figure 2 at one seed, settings, more seeds."""
     curves = curve_cells()
     one_seed = [cell for cell in curves if cell["seed"] == 0]

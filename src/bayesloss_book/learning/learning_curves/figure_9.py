@@ -5,7 +5,6 @@ scores, and beside them what they are to agree with: how often test images of ab
 dresses.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -17,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
@@ -30,7 +29,7 @@ def cells(data: str = "fashion-mnist", size: int = 60_000, seed: int = 0) -> lis
     return crossed(penalty=(1.0, 0.0), method=METHODS, data=[data], size=[size], seed=[seed])
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(
         measure, cells(), folder, "dress_link", parameters={"class_label": DRESS}, n_jobs=n_jobs

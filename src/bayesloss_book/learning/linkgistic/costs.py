@@ -4,7 +4,6 @@ The yardstick is the paper's plain recipe: psi as an array of shape (n, M, M), e
 through it, and automatic differentiation.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
-from bayesloss_book.stores.results import load_results
+from bayesloss_book.stores.results import Folder, load_results
 
 
 def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -205,7 +204,7 @@ def cpu_months(
     return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
 
 
-def stored_hours(folder: str | os.PathLike[str], names: Sequence[str]) -> float | None:
+def stored_hours(folder: Folder, names: Sequence[str]) -> float | None:
     """CPU hours of all stored cells of these experiments; None where one is not stored."""
     if not all((Path(folder) / f"{name}.csv").is_file() for name in names):
         return None

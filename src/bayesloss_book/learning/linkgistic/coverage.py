@@ -5,7 +5,6 @@ looked at three times: with fitted scores, as in EM; with the scores that the da
 without their own labels; and with the true score, which only a simulation has.
 """
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 
 from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
@@ -44,7 +43,7 @@ def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """A hundred data sets like the one of the slider; resumable."""
     cells = [{"seed": seed} for seed in range(100)]
     fixed = {"n": 1000, "C": 1e3, "n_basis": 32}

@@ -4,7 +4,6 @@ The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cell
 cell, the drawing of the scores included.
 """
 
-import os
 from typing import Any
 
 import pandas as pd
@@ -19,7 +18,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
@@ -58,7 +57,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """All cells one after another on one thread, so that the times can be compared."""
     run_cells(measure, cells(), folder, "link_cost", n_jobs=1, threads=1)
 
