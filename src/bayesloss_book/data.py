@@ -29,9 +29,8 @@ import yaml
 from numpy.typing import NDArray
 from tqdm import TqdmWarning
 
-with warnings.catch_warnings():
-    # In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
-    warnings.simplefilter("ignore", TqdmWarning)
+# In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
+with warnings.catch_warnings(action="ignore", category=TqdmWarning):
     import pooch
 
 pooch.get_logger().setLevel("WARNING")  # pages write nothing to stderr

@@ -228,8 +228,7 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
 
     def make() -> dict[str, Any]:
         X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an early stop is part of the setting
+        with warnings.catch_warnings(action="ignore"):  # an early stop is part of the setting
             fitted = MODELS[model]().fit(X, y)
         probability = hasattr(fitted, "predict_proba")
         s, s_test = (

@@ -108,9 +108,8 @@ def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
     rows = {}
     for objective in ("bound", "laplace"):
         for start in starts:
-            with warnings.catch_warnings():
-                # Where Laplace's evidence is chased to infinity there is no convergence.
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            # Where Laplace's evidence is chased to infinity there is no convergence.
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
                 found = fit(data, objective=objective, smoothness=[start])
             posterior = found.posterior
             rows[objective, start] = {

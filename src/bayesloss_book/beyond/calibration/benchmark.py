@@ -169,8 +169,7 @@ def attempt(
     curve, p = None, np.full(shape, np.nan)
     begin = middle = time.process_time()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             curve = fit()
             middle = time.process_time()
             p = np.asarray(curve(test), dtype=np.float64).reshape(shape)

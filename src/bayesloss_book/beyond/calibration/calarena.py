@@ -105,8 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _ours(p: Array, y: NDArray[Any], p_test: Array) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a hard case is a case
+    with warnings.catch_warnings(action="ignore"):  # a hard case is a case
         if p.shape[1] == 2:
             link = LinkCalibrator(scale="probability").fit(p[:, 1], y)
             return link.predict_proba(p_test[:, 1])

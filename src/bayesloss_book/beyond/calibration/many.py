@@ -147,8 +147,7 @@ def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64],
 
     def make() -> dict[str, Any]:
         X, y, X_pool, y_pool, X_test, truth = _cases(data, part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an early stop is part of the setting
+        with warnings.catch_warnings(action="ignore"):  # an early stop is part of the setting
             fitted = MODELS[model]().fit(X, y)
             p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
         return {"p": p, "y": y_pool, "test": test, "truth": truth}

@@ -58,8 +58,7 @@ def measure(*, truth: str, classes: int, n: int, number: int) -> dict[str, float
     p, expected = _draw(TRUTHS[truth], classes, n, rng)
     y = (rng.random((n, 1)) > expected.cumsum(axis=1)[:, :-1]).sum(axis=1)
     test, expected = _draw(TRUTHS[truth], classes, _N_TEST, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         calibrator = SoftmaxCalibrator(scale="probability").fit(p, y)
     low, high = calibrator.predict_interval(test, _LEVEL)
     within = (low <= expected) & (expected <= high)

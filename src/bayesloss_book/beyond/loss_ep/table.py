@@ -99,8 +99,8 @@ def measure(
             costs = costs_at(threshold)
             edge = costs.probit_threshold
             data = (features, y, targets, noise, costs)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # counted instead
+            # Counted instead.
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
                 loss_em = loss_em_probit(*data)
                 table_3 = loss_em_probit(*data, inference="ep")
                 loss_ep = loss_ep_probit(*data)

@@ -100,8 +100,8 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
         "joint": log_probabilities(full, cases, X_test),
     }
     if n <= _MOST_APART:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # thirty rounds will do
+        # Thirty rounds will do.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             apart = LinkgisticClassifier(C=C, tol=_TOL, multi_class="ovr").fit(X, y)
         found["one-vs-rest"] = apart.predict_log_proba(X_test)
     rows = np.arange(len(y_test))

@@ -124,8 +124,8 @@ def _hyperparameters(
     start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3)) + WhiteKernel(
         0.2, (1e-3, 10)
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is meant
+    # A length scale at its bound is meant.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(X, y).kernel_
     signal, noise = kernel.k1, kernel.k2
     return signal.k2.length_scale, signal.k1.constant_value, noise.noise_level

@@ -50,8 +50,8 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     prior, likelihood = prior_and_likelihood(task, n_basis)
     truth = prior.source(grid(), Gamma)
     generator = torch.Generator().manual_seed(seed + 1_000_000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # counted, not printed
+    # Counted, not printed.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         by_variation, averaged = method.startswith("variational"), "_averaged" in method
         if averaged or "_fitted" in method:
             # The mixtures share their points, which Laplace's bound chooses.

@@ -48,8 +48,7 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
     level, scale = cars[train, 1].mean(), cars[train, 1].std()
     y = torch.from_numpy((cars[:, 1] - level) / scale)
     prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=n_basis))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         found = maximise_evidence(
             prior,
             Gaussian(4.0),

@@ -62,8 +62,8 @@ def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataF
     model = problem.model
     rows = {}
     for t in iterations:
-        with warnings.catch_warnings():  # unfinished is what is asked for
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # Unfinished is what is asked for.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             solved = mean_by_cg(model, rtol=1e-12, max_iter=t).mean
         target = model.action(problem.points, solved)
         sparse = sparse_mean_calibrated(

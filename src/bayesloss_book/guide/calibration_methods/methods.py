@@ -131,9 +131,8 @@ def predict(
     """
     X, y, X_test = given.X, given.y, given.X_test
     model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)
-    with warnings.catch_warnings():
-        # Failed convergence is measured. Scores outside the kernel's period count as they are.
-        warnings.simplefilter("ignore")
+    # Failed convergence is measured. Scores outside the kernel's period count as they are.
+    with warnings.catch_warnings(action="ignore"):
         if method == "base rate":
             return np.full(len(X_test), y.mean()), None, True
         if method == "true link":
@@ -166,8 +165,7 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
             ("ISGP", recipe(C=C, random_state=0)),
             (HELD_OUT, recipe(HELD_OUT, C=C, random_state=0)),
         ):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 model.fit(given.X, given.y)
                 row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
                 row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))

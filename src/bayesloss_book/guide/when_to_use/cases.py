@@ -264,8 +264,7 @@ def _kernel(variant: str, seed: int) -> dict[str, Any]:
     scaler = StandardScaler().fit(X)
     Z, Z_test = scaler.transform(X), scaler.transform(X_test)
     rival = GaussianProcessClassifier(ConstantKernel() * RBF(), random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         beside = _loss(rival.fit(Z, y), Z_test, y_test)
     if scaled == "scaled":
         X, X_test = Z, Z_test
@@ -378,8 +377,7 @@ def _regress(x: Array, y: Array, x_test: Array, curve: Array) -> tuple[float, fl
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = ISGPRegressor().fit(x[:, None], y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         mean, std = model.predict(x_test[:, None], return_std=True)
     error = np.sqrt(np.mean((mean - curve) ** 2))
     return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), bool(caught)

@@ -92,9 +92,8 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
         raise ValueError(f"expected classification or regression, got {task!r}")
     find, judge = (labels, _classify) if task == "classification" else (values, _regress)
     found = find(data, seed)
-    with warnings.catch_warnings():
-        # Convergence counts as it comes: who keeps to the defaults gets these predictions.
-        warnings.simplefilter("ignore")
+    # Convergence counts as it comes: who keeps to the defaults gets these predictions.
+    with warnings.catch_warnings(action="ignore"):
         result = judge(method, found, seed)
     rows, columns = found.X.shape
     return {"rows": rows, "columns": columns} | dict.fromkeys(_MEASURES, float("nan")) | result

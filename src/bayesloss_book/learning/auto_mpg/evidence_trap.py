@@ -173,9 +173,8 @@ class _Trial:
 
 
 def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
-    with warnings.catch_warnings():
-        # Where Laplace's evidence is chased to infinity there is no convergence.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # Where Laplace's evidence is chased to infinity there is no convergence.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return maximise_evidence(
             trial.prior,
             trial.likelihood,

@@ -174,13 +174,12 @@ def _by_chains(
 def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _Belief:
     """The estimator as it comes, or the mixture around what it found."""
     model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True, **PLUG_IN)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(x.numpy()[:, None], y.numpy())
     at = grid().numpy()
     if not mix:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the grid ends a little outside the data
+        # The grid ends a little outside the data.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             mean, std = model.predict(at[:, None], return_std=True)
             draws = model.sample_source(at[:, None], N_DRAWS, seed).T
         return _Belief(mean, std, draws, model.noise_variance_)

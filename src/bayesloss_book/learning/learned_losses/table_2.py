@@ -232,8 +232,8 @@ def _fit_tron(
         model = BregmanTron(
             variant or None, n_steps=_TRON_STEPS[budget], max_iter=rounds, random_state=seed
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
+    # It is in the measures.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(X.astype(np.float32), y)
     thin = X_test.astype(np.float32)
     with np.errstate(divide="ignore"):  # a learned link does reach 0 and 1

@@ -58,8 +58,8 @@ def measure(
         curves = [*[expit(grid)] * 3, *[grid] * 3]
     else:
         model = recipe(method, C=C, tol=tol, max_iter=rounds, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
+        # It is in the measures.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             model.fit(X, dress)
         link, converged = model.link_, model.converged_
         # On the scale that EM ended with, as in the paper.

@@ -41,8 +41,7 @@ def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
 def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
     """Fit the classifier by the paper's recipe: links see the training scores."""
     model = recipe(prior.upper(), **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return model.fit(problem.X, problem.y)
 
 
