@@ -10,6 +10,7 @@ from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import LogLoss
+from bayesloss_book import Array
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
 
@@ -38,12 +39,8 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
 
 
 def fit_logistic(
-    X: NDArray[np.float64],
-    truth: NDArray[np.bool_],
-    X_test: NDArray[np.float64],
-    C: float,
-    tol: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    X: Array, truth: NDArray[np.bool_], X_test: Array, C: float, tol: float
+) -> tuple[Array, Array, int, bool, float]:
     """K logistic regressions: log odds of both parts, L-BFGS's rounds, convergence, and a 0."""
     labels = torch.from_numpy(truth.T.astype(np.int64))
     Z = torch.from_numpy(X)
@@ -53,7 +50,7 @@ def fit_logistic(
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
 
 
-def calibration_error(probability: NDArray[np.float64], truth: NDArray[Any]) -> float:
+def calibration_error(probability: Array, truth: NDArray[Any]) -> float:
     """The mean distance of confidence and frequency over equal bins, weighted with their counts."""
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     gap = np.bincount(index, probability - truth, minlength=CALIBRATION_BINS)

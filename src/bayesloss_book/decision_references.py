@@ -96,13 +96,7 @@ def tilted_posterior(p: Tensor, losses: Tensor, action: int, M: float) -> Tensor
 
 
 def mixed_loss_em(
-    p: Tensor,
-    losses: Tensor,
-    M: float,
-    *,
-    start: int,
-    family: Any = None,
-    max_iter: int = 100,
+    p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
     """The E-step of Table 1 with the M-step of Table 2, as in LHG Table 3.
 

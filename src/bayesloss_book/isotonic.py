@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solveh_banded
 from sklearn.exceptions import ConvergenceWarning
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
 _GAP = 1e-18  # of complementarity: values are off by its square root where multipliers vanish

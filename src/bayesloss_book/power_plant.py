@@ -16,11 +16,7 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 from torch import Tensor
 
-from bayesloss.calibrating.decision_theory import (
-    bayes_action,
-    loss_divergence,
-    posterior_risk,
-)
+from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
 from bayesloss_book.decision_references import discretise
 from bayesloss_book.families import gaussians
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
-
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 
 def make_prior(

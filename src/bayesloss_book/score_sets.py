@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, expit, gammaln, logit
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -29,10 +28,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
+from bayesloss_book import Array
 from bayesloss_book import score_tables as tables
 from bayesloss_book.data import load_images
-
-Array = NDArray[np.float64]
 
 
 class ScoreSet(NamedTuple):

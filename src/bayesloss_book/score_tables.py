@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 
 class Table(NamedTuple):

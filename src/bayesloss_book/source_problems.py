@@ -8,16 +8,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from arviz_stats.base.array import array_stats
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
 
 TASKS = ("regression", "classification")
@@ -93,7 +92,7 @@ def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
     return lambda Gamma: log_likelihood(Gamma) + constant
 
 
-def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> NDArray[np.float64]:
+def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> Array:
     """The values of nu at x for chains of Gamma: (chains, draws, M + 1) to (chains, draws, n)."""
     nu = prior.source(x, Gamma.flatten(0, 1))
     return nu.reshape(*Gamma.shape[:2], len(x)).numpy()
@@ -109,7 +108,7 @@ def log_loss(nu: Tensor, y: Tensor, likelihood: Gaussian | Bernoulli) -> float:
     return float(math.log(len(nu)) - torch.logsumexp(densities, dim=0).mean())
 
 
-def diagnose(nu: NDArray[np.float64]) -> dict[str, float]:
+def diagnose(nu: Array) -> dict[str, float]:
     """The worst split R-hat, bulk effective size and error of the mean in standard deviations."""
     columns = [nu[:, :, point] for point in range(nu.shape[2])]
     return {

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erf, erfi
 from scipy.stats import norm
 from torch import Tensor
@@ -22,9 +22,9 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 
-Array = NDArray[np.float64]
 _PRODUCTS = ("mm", "bmm", "mv", "dot")
 
 

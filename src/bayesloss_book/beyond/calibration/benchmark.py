@@ -15,10 +15,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesloss import LinkCalibrator
+from bayesloss_book import Array
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
@@ -120,10 +120,10 @@ def measure(
 
 def measure_one(
     method: str,
-    scores: NDArray[np.float64],
-    y: NDArray[np.float64],
-    test_scores: NDArray[np.float64],
-    truth: NDArray[np.float64],
+    scores: Array,
+    y: Array,
+    test_scores: Array,
+    truth: Array,
     probability: bool,
     *,
     known: bool = False,
@@ -163,8 +163,8 @@ def measure_one(
 
 
 def attempt(
-    fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
-) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
+    fit: Callable[[], rivals.Curve], test: Array, shape: tuple[int, ...]
+) -> tuple[rivals.Curve | None, Array, dict[str, float]]:
     """Fit and predict, timed. A method that fails gives no curve, and probabilities NaN."""
     curve, p = None, np.full(shape, np.nan)
     begin = middle = time.process_time()

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 NAME = "bayesloss"
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from bayesloss import LinkCalibrator, ReliabilityDisplay
+from bayesloss_book import Array
 from bayesloss_book.beyond.calibration import rivals, summary
 from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.score_sets import CURVES, draw
@@ -128,7 +129,7 @@ def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     return figure
 
 
-def too_sure(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def too_sure(n: int, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     """Predictions and labels whose true log odds are 0.7 of those predicted."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.01, 0.99, n)

@@ -21,14 +21,13 @@ from scipy.special import xlogy
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
 from bayesloss_book.stores.results import Folder, run_cells
-
-Array = NDArray[np.float64]
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 2

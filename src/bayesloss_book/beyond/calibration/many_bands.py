@@ -9,13 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
+from bayesloss_book import Array
 from bayesloss_book.stores.results import Folder, crossed, run_cells
-
-Array = NDArray[np.float64]
 
 CLASSES = (4, 10)
 SIZES = (200, 1_000, 5_000)

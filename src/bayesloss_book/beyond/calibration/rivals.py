@@ -21,8 +21,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
+from bayesloss_book import Array
 
-Array = NDArray[np.float64]
 _Method = TypeVar("_Method")
 
 OURS = "link"

@@ -26,10 +26,7 @@ _STYLES = {
     "log": ("accent", "v"),
     "regret": ("ISGP", "D"),
 }
-_LOSSES = {
-    "cost": ("the matching loss", "ISGP", "o"),
-    "mixed": ("both losses", "bound", "s"),
-}
+_LOSSES = {"cost": ("the matching loss", "ISGP", "o"), "mixed": ("both losses", "bound", "s")}
 
 
 def live(pool: Pool, n: int, seed: int) -> Paths:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 from torch.special import ndtr
@@ -26,11 +25,10 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
 from bayesloss_book.stores.results import Folder, run_cells
-
-Array = NDArray[np.float64]
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12

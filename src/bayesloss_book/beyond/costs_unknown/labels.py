@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 from torch import Tensor
 
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
 from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.stores.results import Folder, run_cells
-
-Array = NDArray[np.float64]
 
 NODES = np.linspace(-50, 50, 101)  # scores are rounded to these
 RATIOS = {"1": 1 / 2, "5": 1 / 6, "19": 1 / 20}  # a missed case to a false yes, and the threshold

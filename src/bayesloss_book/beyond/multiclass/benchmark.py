@@ -31,10 +31,9 @@ from bayesloss.learning.links.multinomial import FoldedFits, folds_of
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss_book import Array
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.stores.results import Folder, crossed, run_cells
-
-Array = NDArray[np.float64]
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")
 SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 # Two directions of length 1, at right angles, that span the plane of three scores with sum 0.
 PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])

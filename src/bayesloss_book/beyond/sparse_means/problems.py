@@ -15,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
@@ -24,6 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book import Array
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
@@ -72,7 +72,7 @@ def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> 
     waves, phases = math.sqrt(a) * rng.normal(size=(d, _FEATURES)), rng.uniform(0, 7, _FEATURES)
     size = math.sqrt(2 / _FEATURES) * rng.normal(size=_FEATURES)
 
-    def f(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def f(z: Array) -> Array:
         return np.asarray(np.cos(z @ waves + phases) @ size)
 
     y = f(x) + math.sqrt(NOISE) * rng.normal(size=_N)
@@ -105,7 +105,7 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
 
 
 @lru_cache(maxsize=2)
-def _table(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+def _table(kind: str) -> tuple[Array, Array, int]:
     """Standardised inputs and output, and the column that sorts: the larger, the more asked for."""
     if kind == "cars":
         cars = load_auto_mpg().dropna()
@@ -117,9 +117,7 @@ def _table(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std(), column
 
 
-def _hyperparameters(
-    X: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float, float]:
+def _hyperparameters(X: Array, y: Array) -> tuple[Array, float, float]:
     """Length scales, prior and noise variance by the marginal likelihood."""
     start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3)) + WhiteKernel(
         0.2, (1e-3, 10)

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
+from bayesloss_book import Array
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
@@ -304,7 +304,7 @@ def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
     )
 
 
-def _summaries(nu: NDArray[np.float64]) -> dict[str, float]:
+def _summaries(nu: Array) -> dict[str, float]:
     flat = nu.reshape(-1, nu.shape[2])
     low, high = np.quantile(flat, [0.025, 0.975], axis=0)
     columns = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0), "low": low, "high": high}

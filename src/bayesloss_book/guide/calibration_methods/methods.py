@@ -21,6 +21,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
@@ -120,7 +121,7 @@ def measure(
 
 def predict(
     method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
+) -> tuple[Array, Array | None, bool]:
     """Fit a method to the training data of a problem, and predict its test data.
 
     "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes. No calibrator
@@ -178,7 +179,7 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
     return pd.DataFrame(rows).set_index("C")
 
 
-def calibration_noise(probability: NDArray[np.float64]) -> float:
+def calibration_noise(probability: Array) -> float:
     """The expected calibration error, for m labels, of probabilities that are right."""
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     variance = np.bincount(index, probability * (1 - probability), minlength=CALIBRATION_BINS)
@@ -186,12 +187,8 @@ def calibration_noise(probability: NDArray[np.float64]) -> float:
 
 
 def fit_true_link(
-    X: NDArray[np.float64],
-    y: NDArray[np.bool_],
-    link: str,
-    start: NDArray[np.float64] | None,
-    C: float = 1.0,
-) -> tuple[float, NDArray[np.float64]]:
+    X: Array, y: NDArray[np.bool_], link: str, start: Array | None, C: float = 1.0
+) -> tuple[float, Array]:
     """Maximum penalised likelihood under a known link, the floor: what a learned link can reach.
 
     The search starts at the true weights: the likelihood of the Cauchy link has more than one
@@ -200,7 +197,7 @@ def fit_true_link(
     if start is None:
         raise ValueError("expected simulated data: the true link of others is not known")
 
-    def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(parameters: Array) -> tuple[float, Array]:
         nu, slope = log_odds(link, parameters[0] + X @ parameters[1:])
         pull = (expit(nu) - y) * slope
         value = (np.logaddexp(0, nu) - y * nu).sum() + parameters[1:] @ parameters[1:] / (2 * C)

@@ -9,6 +9,7 @@ from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
+from bayesloss_book import Array
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import inputs
 
@@ -43,17 +44,15 @@ _SLOPES = (0.3, 2.5)  # of the kinked link, left and right of 0
 class BinaryProblem(NamedTuple):
     """Training data, test inputs, and what the test labels are drawn with."""
 
-    X: NDArray[np.float64]  # (n, d)
+    X: Array  # (n, d)
     y: NDArray[np.bool_]  # (n,)
-    X_test: NDArray[np.float64]  # (m, d)
+    X_test: Array  # (m, d)
     # (m,), the probabilities of the test labels where the data are simulated, otherwise the labels
-    truth: NDArray[np.float64]
-    weights: NDArray[np.float64] | None  # (d,), the true weights where the data are simulated
+    truth: Array
+    weights: Array | None  # (d,), the true weights where the data are simulated
 
 
-def log_odds(
-    link: str, score: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def log_odds(link: str, score: Array) -> tuple[Array, Array]:
     """The true log odds as a function of the score, with its slope, each of the scores' shape."""
     if link == "logistic":
         return score, np.ones_like(score)
@@ -117,9 +116,7 @@ def _images(name: str, task: str, size: int, seed: int) -> BinaryProblem:
 
 
 @lru_cache(maxsize=1)
-def _shuffled(
-    name: str,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def _shuffled(name: str) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
     """A third of the training images and all test images, in random order."""
     X, y, X_test, y_test = inputs(name, 20_000, "pixels", 0)
     order = np.random.default_rng(0).permutation(len(X_test))

@@ -31,11 +31,11 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from bayesloss import GPClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use.tables import labels
 from bayesloss_book.stores.results import Folder, run_cells
 
-Array = NDArray[np.float64]
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
 
 # The last commit before the estimators were made for anyone's data.

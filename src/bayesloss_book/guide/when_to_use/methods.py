@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 from scipy.stats import norm, spearmanr
 from sklearn.calibration import CalibratedClassifierCV
@@ -22,11 +21,8 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bayesloss import (
-    CalibratedClassifier,
-    ISGPRegressor,
-    LinkgisticClassifier,
-)
+from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.guide.when_to_use.tables import (
     CLASSIFICATION,
@@ -123,9 +119,7 @@ def classifier(method: str, seed: int) -> Pipeline:
     return make_pipeline(StandardScaler(), models[method])
 
 
-def regress(
-    method: str, found: Problem, seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None]:
+def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | None, Array | None]:
     """Mean and standard deviations of a new target and of the curve, None where there is none."""
     x, y, x_test = found.X, found.y, found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)

@@ -24,7 +24,7 @@ from scipy.stats import norm
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 _MAX_TEST = 5_000
 _MAX_CURVE = 300  # training data for regression: a GP's time grows with the cube

@@ -19,6 +19,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss_book import Array
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
@@ -107,13 +108,7 @@ def measure(
     }
 
 
-def fit(
-    method: str,
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    n_basis: int,
-    period_fraction: float,
-) -> ISGPRegressor:
+def fit(method: str, x: Array, y: Array, n_basis: int, period_fraction: float) -> ISGPRegressor:
     """The GP or the ISGP, with hyper-parameters of maximal evidence."""
     model = ISGPRegressor(
         n_basis=n_basis, period_fraction=period_fraction, prior=method.lower(), **PLUG_IN
@@ -121,7 +116,7 @@ def fit(
     return model.fit(x[:, None], y)
 
 
-def rows_of(input: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rows_of(input: str) -> tuple[Array, Array]:
     """Input and miles per gallon of all cars for which the input is known: 398, or 392 (power)."""
     known = _cars()[["mpg", INPUTS[input]]].dropna()
     return known[INPUTS[input]].to_numpy(), known["mpg"].to_numpy()
@@ -229,9 +224,7 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
     return out
 
 
-def plug_in(
-    method: str, x: NDArray[np.float64], y: NDArray[np.float64], x_new: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def plug_in(method: str, x: Array, y: Array, x_new: Array) -> tuple[Array, Array]:
     """PAVA or least squares: predictions, and the noise variance that the residuals suggest."""
     if method == "PAVA":
         increasing = bool(np.corrcoef(x, y)[0, 1] >= 0)  # as ISGPRegressor decides

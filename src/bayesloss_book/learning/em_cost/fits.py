@@ -31,6 +31,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.data import DataError, load_images
 from bayesloss_book.stores.results import Folder, crossed, run_cells
 
@@ -78,7 +79,7 @@ def _weighed(counts: Any) -> Any:
     return sparse.csr_array(sparse.diags_array(1 / norm(counts, axis=1)) @ counts)
 
 
-def _labelled(X: Any, score: NDArray[np.float64], rng: np.random.Generator) -> Problem:
+def _labelled(X: Any, score: Array, rng: np.random.Generator) -> Problem:
     score = 3 * (score - score.mean()) / score.std()
     return Problem.split(X, (rng.random(len(score)) < expit(score)).astype(int))
 

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.isgp.flat_places import (
     PRIORS,
@@ -24,7 +25,7 @@ from bayesloss_book.learning.isgp.prior import (
     level_cost,
     origin_quadratic,
 )
-from bayesloss_book.random_sources import Array, inverse_source, make_prior
+from bayesloss_book.random_sources import inverse_source, make_prior
 
 
 def draw_paths(

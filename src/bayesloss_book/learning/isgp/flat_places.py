@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import Folder, crossed, run_cells
 
@@ -103,13 +103,13 @@ def exact(joint: LogJoint, *, n_chains: int, n_temperatures: int, seed: int) -> 
     )
 
 
-def excess(source: str, said: NDArray[np.float64]) -> float:
+def excess(source: str, said: Array) -> float:
     """The log loss of probabilities on the grid beyond the truth's, in nats a datum."""
     p = torch.sigmoid(SOURCES[source](grid())).numpy()
     return float((p * np.log(p / said) + (1 - p) * np.log((1 - p) / (1 - said))).mean())
 
 
-def source_draws(posterior: Posterior, n: int = 400) -> NDArray[np.float64]:
+def source_draws(posterior: Posterior, n: int = 400) -> Array:
     """Draws of nu on the grid, one a row."""
     draws = posterior.sample(n, torch.Generator().manual_seed(0))
     return posterior.prior.source(grid(), draws).numpy()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic
 from bayesloss_book.learning.learned_losses.table_2 import (
     DATA,
@@ -24,8 +25,6 @@ from bayesloss_book.stores.results import Folder, run_cells
 
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
 _MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
-
-Array = NDArray[np.float64]
 
 
 def cells() -> list[dict[str, Any]]:

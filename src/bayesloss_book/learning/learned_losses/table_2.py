@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
+from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
@@ -50,8 +51,6 @@ _TRON_ROUNDS = {
     "long": {"GLMTron": 5_000, "SLIsotron": 500, "BregmanTron": 100},
 }
 _TRON_STEPS = {"short": 10, "default": 50, "long": 50}
-
-Array = NDArray[np.float64]
 
 
 def cells(

@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import (
     BUDGETS,
     HELD_OUT,
@@ -133,7 +134,7 @@ def measure(
     }
 
 
-def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
+def measures_of(odds: Array, labels: NDArray[np.int64]) -> dict[str, float]:
     """What log odds (n, 10) of one class against the rest are worth, given the labels (n,).
 
     ``ovr_accuracy``, ``log_loss`` (nats) and ``calibration`` (expected calibration error, 15 equal
@@ -159,8 +160,8 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
 
 
 def _fit_scikit_learn(
-    X: NDArray[np.float64], y: NDArray[np.int64], X_test: NDArray[np.float64], C: float, tol: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    X: Array, y: NDArray[np.int64], X_test: Array, C: float, tol: float
+) -> tuple[Array, Array, int, bool, float]:
     """The same by scikit-learn."""
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))
     model.fit(X, y)
@@ -170,12 +171,8 @@ def _fit_scikit_learn(
 
 
 def _fit_linkgistic(
-    model: LinkgisticClassifier,
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    X_test: NDArray[np.float64],
-    c_factor: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    model: LinkgisticClassifier, X: Array, y: NDArray[np.int64], X_test: Array, c_factor: float
+) -> tuple[Array, Array, int, bool, float]:
     """GP- or ISGP-linkgistic regression: ten classes together, unless the period is not its own."""
     with warnings.catch_warnings():
         # Both are in the measures.
@@ -199,6 +196,6 @@ def _fit_linkgistic(
     return train, test, rounds, all(each.converged_ for each in models), outside
 
 
-def _log_loss(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def _log_loss(odds: Array, labels: NDArray[np.int64]) -> float:
     sign = np.where(one_vs_rest(labels), 1.0, -1.0)
     return float(np.logaddexp(0, -sign * odds).mean())

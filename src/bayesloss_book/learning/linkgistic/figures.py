@@ -8,10 +8,11 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bayesloss.learning.links.fitted_link import FittedLink
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.learning.linkgistic.rounds import Round
 
@@ -182,7 +183,7 @@ def middle(link: FittedLink) -> float:
     return 0.5 * (low + high)
 
 
-def mirrored(link: FittedLink, n: int = 200) -> dict[str, NDArray[np.float64]]:
+def mirrored(link: FittedLink, n: int = 200) -> dict[str, Array]:
     """The learned inverse link on both sides of its middle, the left turned by 180 degrees."""
     centre = middle(link)
     t = np.linspace(0, min(link.high - centre, centre - link.low), n)

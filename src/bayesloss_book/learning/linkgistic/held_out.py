@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
@@ -21,6 +21,7 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link, maximise_weights
 from bayesloss.proper_losses import LogLoss
+from bayesloss_book import Array
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
 
@@ -33,7 +34,7 @@ def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     return scores, _held_out(data, scores, slopes)
 
 
-def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> NDArray[np.float64]:
+def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
     """The scores of some data in scikit-learn's logistic regressions without each of them."""
     Z = problem.X - problem.X.mean(axis=0)
     found = []

@@ -29,6 +29,7 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book import Array
 
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 STEP = np.array([1.0, -1.0])
@@ -40,12 +41,12 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 class Task:
     """Labels of two classes, for training and for testing."""
 
-    X: NDArray[np.float64]  # (n, d)
+    X: Array  # (n, d)
     y: NDArray[np.int64]  # (n,)
-    X_test: NDArray[np.float64]  # (n_test, d)
+    X_test: Array  # (n_test, d)
     y_test: NDArray[np.int64]  # (n_test,)
     # (n_test,), the true log odds at the test inputs, where the data are simulated
-    odds: NDArray[np.float64] | None = None
+    odds: Array | None = None
 
 
 def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
@@ -79,7 +80,7 @@ def cancer(seed: int) -> Task:
     return _halves(scale(X), y.astype(np.int64), seed)
 
 
-def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Task:
+def _halves(X: Array, y: NDArray[np.int64], seed: int) -> Task:
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
     return Task(X, y, X_test, y_test)
 
@@ -96,7 +97,7 @@ class Round:
     rise: float
 
 
-def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.inf) -> LinearScores:
+def linear_data(X: Array, y: NDArray[np.int64], C: float = math.inf) -> LinearScores:
     """One problem as the search for weights sees it."""
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     inputs = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
@@ -191,7 +192,7 @@ def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
     return float((xlogy(ones, share) + xlogy(counts - ones, 1 - share)).sum())
 
 
-def degrees(beta: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+def degrees(beta: Array, truth: Array) -> float:
     """The angle between two vectors of weights."""
     cosine = beta @ truth / (np.linalg.norm(beta) * np.linalg.norm(truth))
     return float(np.degrees(np.arccos(min(float(cosine), 1.0))))

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import sem
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, reach
 
@@ -33,7 +33,7 @@ def evidence_of(model: LinkgisticClassifier) -> float:
     return float(model.history_["log_evidence"][-1].sum())
 
 
-def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
+def losses_of(model: Any, problem: Task) -> Array:
     """Log loss of each test datum, nats."""
     return -np.log(model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test])
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
@@ -109,7 +110,7 @@ def link_slider(
     return HTMLTable(content, text)
 
 
-def band(found: Round, t: NDArray[np.float64]) -> NDArray[np.float64]:
+def band(found: Round, t: Array) -> Array:
     """The learned probability at standardised scores: 2.5 % quantile, mean and 97.5 % quantile."""
     x = torch.from_numpy(t) * found.scores.std()
     draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
@@ -118,9 +119,7 @@ def band(found: Round, t: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([low, u.mean(axis=0), high])
 
 
-def _frame(
-    found: Round, says: tuple[int, float, float], t: NDArray[np.float64], *, first: bool
-) -> str:
+def _frame(found: Round, says: tuple[int, float, float], t: Array, *, first: bool) -> str:
     low, mean, high = band(found, t)
     area = "L".join(_points(t, low) + _points(t, high)[::-1])
     colour = COLOURS["ISGP"]
@@ -134,7 +133,7 @@ def _frame(
     )
 
 
-def _points(t: NDArray[np.float64], probability: NDArray[np.float64]) -> list[str]:
+def _points(t: Array, probability: Array) -> list[str]:
     across = _WIDTH * (t + _REACH) / (2 * _REACH)
     down = _HEIGHT * (1 - probability)
     return marks(across, down)

@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 
 Pair = Literal["sine", "cosine", "mixed"]
-Array = NDArray[np.float64]
 
 
 def mercer_sum(x: ArrayLike, z: ArrayLike, *, a: float, b: float, c: float, n_basis: int) -> Array:
