@@ -30,15 +30,7 @@ def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
 
 
 def discretise(log_density: Tensor) -> Tensor:
-    """The masses of cells of equal width, from the log density at their middles.
-
-    The density of shape (..., K) may lack a constant factor, and is -inf where there is no mass.
-
-    Raises
-    ------
-    ValueError
-        If there is no mass at all, or a value is ``nan`` or +inf.
-    """
+    """The masses of cells (..., K) of equal width, from the log density at their middles."""
     log_density = log_density.to(torch.float64)
     top = log_density.max(dim=-1).values if log_density.shape[-1] else torch.tensor(-math.inf)
     if not bool(torch.isfinite(top).all()):

@@ -23,17 +23,7 @@ _GRADIENT = 1e-6  # nats per unit of a parameter: far below what a figure or a d
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a family.
-
-    Attributes
-    ----------
-    parameters : Tensor of shape (P,)
-    q : Tensor of shape (K,)
-        Its masses.
-    divergence : float
-        The Kullback-Leibler divergence that was minimised, up to a constant of the target.
-    converged : bool
-    """
+    """A member of a family: parameters (P,), masses q (K,), and how it was found."""
 
     parameters: Tensor
     q: Tensor
@@ -43,15 +33,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of distributions over K states.
-
-    Attributes
-    ----------
-    log_masses : callable
-        From parameters of shape (P,) to normalised log masses of shape (K,), differentiable.
-    starts : Tensor of shape (S, P)
-        Where searches begin. KL(q || target) may have several minima: the more starts, the safer.
-    """
+    """A family of distributions over K states: (P,) to normalised log masses, and starts (S, P)."""
 
     log_masses: Callable[[Tensor], Tensor]
     starts: Tensor
@@ -83,12 +65,7 @@ class Family:
         return self._least(divergence, start)
 
     def moment_matching(self, p: Tensor) -> Member:
-        """The member that minimises KL(p || q), which for a Gaussian has the moments of p.
-
-        Parameters
-        ----------
-        p : Tensor of shape (K,)
-        """
+        """The member of least KL(p || q), which for a Gaussian has the moments of p (K,)."""
         p = checked_masses(p)
 
         def divergence(parameters: Tensor) -> Tensor:

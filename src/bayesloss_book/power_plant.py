@@ -180,7 +180,7 @@ def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
 
 
 def tightest_bound(n: int, seed: int) -> pd.DataFrame:
-    """How close d_L(p || q) comes to its bounds on random problems."""
+    """How close d_L comes to zero and to its upper bound, as parts of that, at random."""
     rng = np.random.default_rng(seed)
     lower, upper, zero = math.inf, math.inf, 0
     for _ in range(n):

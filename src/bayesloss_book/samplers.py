@@ -44,7 +44,7 @@ def annealed_importance_sampling(
     n_steps: int = 8,
     seed: int = 0,
 ) -> AnnealedSample:
-    """Sample from standard normal x likelihood, and estimate its integral."""
+    """Sample from standard normal x likelihood (chains,), and estimate its integral."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal() -> Tensor:

@@ -66,11 +66,7 @@ def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor
 
 
 def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
-    """The log likelihood of an ISGP's parameters, of shape (K, M + 1), as (K,).
-
-    f^2 is a trigonometric polynomial of degree M, so its values at 2M + 2 points of a period hold
-    its Fourier coefficients: two matrix products take w to nu at the data, for all K at once.
-    """
+    """The log likelihood (K,) of an ISGP's Gamma (K, M + 1), by Fourier coefficients."""
     kernel, data, likelihood = joint.prior.kernel, joint.data, joint.likelihood
     size = 2 * kernel.n_basis + 2
     t = torch.arange(size, dtype=torch.float64) * (2 / (kernel.c * size))

@@ -150,7 +150,7 @@ def operations(action: Callable[[], object]) -> int:
 
 
 def new_smoothness(n_data: int, n_basis: int) -> dict[str, Callable[[], Tensor]]:
-    """What has to be computed for nu at many x when a has a new value: three bases, as actions."""
+    """Actions: nu at many x for a new a in three bases; E nu by Nyström, and its gradient."""
     x = torch.linspace(-1, 1, n_data, dtype=torch.float64)
     noise = torch.randn(n_basis, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     points = torch.linspace(-1.2, 1.2, n_basis, dtype=torch.float64)

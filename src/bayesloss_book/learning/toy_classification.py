@@ -50,12 +50,7 @@ def fit(
 
 
 def bands(posterior: Posterior, x: Tensor, n_samples: int, seed: int) -> pd.DataFrame:
-    """Quantiles of nu and of sigma(nu) at x, from posterior samples.
-
-    Indexed by x: ``low``, ``median`` and ``high`` are the 2.5 %, 50 % and 97.5 % quantiles of
-    nu(x). Those of sigma(nu), ``p low`` and so on, are sigma of them, sigma being increasing;
-    ``probability`` is the mean of sigma(nu), with which a label is predicted.
-    """
+    """Quantiles of nu, and of sigma(nu) as ``p``, at x; ``probability``, the mean of sigma(nu)."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
     levels = torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)

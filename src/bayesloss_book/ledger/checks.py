@@ -209,20 +209,7 @@ def within_errors(
 
 
 def prose(ok: ArrayLike, what: str) -> None:
-    """Check what a page says in passing.
-
-    Parameters
-    ----------
-    ok : bool, or array-like of bool
-        Whether it is so; all must be true.
-    what : str
-        What is said.
-
-    Raises
-    ------
-    LedgerMismatch
-        If it is not so.
-    """
+    """Check what a page says in passing; all must be true, or it is a LedgerMismatch."""
     if not every(ok, what):
         _refuse(f"the page says: {what}; it is not so")
 

@@ -65,12 +65,7 @@ def run_cells(
     n_jobs: int | None = None,
     threads: int = 1,
 ) -> pd.DataFrame:
-    """Measure the cells that are not stored yet, store each as it is done, return all asked for.
-
-    The file has the rows in the order of `cells`, then stored cells that this call did not ask for.
-    A call that finds every cell stored writes nothing. A failed cell does not stop the others. The
-    rows of `cells`, in their order: cell, measures, ``seconds``.
-    """
+    """Measure and store the cells that are missing; the rows of `cells`, in their order."""
     columns = _columns(cells)
     origin = _origin(measure, name, columns, parameters or {}, threads)
     table = Path(folder) / f"{name}.csv"

@@ -138,11 +138,7 @@ def tilted_evidence(
     *,
     by_variation: bool = False,
 ) -> float:
-    """The log evidence of labels and utility; minus infinity where no Gaussian was found.
-
-    The targets (S, F) ascend, and are decided with yes from ``cut`` on; ``by_variation`` puts the
-    highest variational bound in the place of Laplace's approximation.
-    """
+    """The log evidence of labels and utility, minus infinity where no Gaussian was found."""
     tilted = _tilted(joint, targets, cut, costs)
     found = find_mode(tilted, mode.Gamma)
     if by_variation:

@@ -68,12 +68,7 @@ def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.Data
 
 
 def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
-    """CalArena's measures of probabilities (m, K), as `probmetrics` defines them.
-
-    ``brier`` is summed over classes, for two classes twice scikit-learn's; ``logloss`` is in nats;
-    ``kuiper``, for two classes, the range of the cumulated difference of labels and probabilities;
-    ``ece-15`` has 15 equal bins, of the probability of class 1 or of the largest.
-    """
+    """CalArena's measures of probabilities (m, K), as `probmetrics` defines them."""
     rows = np.arange(len(y))
     hits = np.zeros_like(p)
     hits[rows, y] = 1

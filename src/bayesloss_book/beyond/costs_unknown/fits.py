@@ -120,11 +120,7 @@ def link(x: Tensor, y: Tensor, loss: Bernoulli, targets: Tensor) -> Tensor:
 
 
 def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict[str, float]:
-    """Mean bills on test cases over draws, in thousandths of a missed case.
-
-    ``LOSS`` is the bill of the fit by it; ``LOSS_gain`` what it saves against the log loss, and
-    ``.../error`` a standard error over draws.
-    """
+    """Mean bills in thousandths of a missed case; gains on the log loss's, with their errors."""
     bills = []
     for x, y, targets, truth in draws(data, model, family, n, n_draws):
         row = []
@@ -198,11 +194,7 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
-    """What a loss saves in per cent of the log loss's bill, by family, n and loss.
-
-    Means over sets, their standard errors, and on how many sets it is ahead and behind, each by two
-    standard errors over draws.
-    """
+    """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
     rows = []
     for name in LOSSES:
         if name != "log":

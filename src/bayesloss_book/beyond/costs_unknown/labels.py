@@ -211,12 +211,7 @@ def against_random(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def needed(found: pd.DataFrame, n: int = 32) -> pd.DataFrame:
-    """Labels for the regret of n random ones by (ratio, data) and method, at most the last size.
-
-    Where the mean regret first falls so low; between sizes it is taken as linear in the logarithm.
-    NaN where n random labels leave more than three quarters of the regret after the first ones, or
-    nothing.
-    """
+    """Labels for the regret of n random ones, at most the last size; NaN where they hardly help."""
     rows = {}
     for ratio in RATIOS:
         for data in found:

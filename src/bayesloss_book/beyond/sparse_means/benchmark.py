@@ -63,11 +63,7 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 def measure(
     *, kind: str, shift: float, k: int, seed: int, methods: list[str], n_points: int
 ) -> dict[str, float]:
-    """All methods on one problem.
-
-    ``"method: d_L"`` over the test distribution, and ``"method: error"``, the mean squared distance
-    from the true function or from labels; the same for "posterior mean" and "zero".
-    """
+    """All methods on one problem: d_L, and squared ``error``, over the test distribution."""
     problem = draw(kind, shift, k, seed, n_points=n_points)
     model, fresh = problem.model, problem.fresh
     masses = problem.weights

@@ -50,12 +50,7 @@ class Problem:
 
 
 def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> Problem:
-    """One problem of `KINDS`.
-
-    ``shift`` is the distance of simulated test inputs from the centre of the training inputs; of
-    tables, how strongly the column sorts the rows, 0 for not at all. Of tables half of ``n_points``
-    are known.
-    """
+    """One of `KINDS`, whose test inputs lie ``shift`` away; of tables half are known."""
     rng = np.random.default_rng([seed, 11])
     if kind == "line":
         page = covariate_shift(seed, shift=shift, k=k)

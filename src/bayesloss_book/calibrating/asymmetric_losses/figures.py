@@ -184,12 +184,7 @@ def draw_difference(results: pd.DataFrame) -> Figure:
 
 
 def misses(here: Trial, test: str, threshold: float, reference: Reference) -> pd.DataFrame:
-    """Laplace's criterion by data set, with what might explain it.
-
-    A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
-    ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace and
-    by the reference.
-    """
+    """Laplace's criterion and EP's by data set, with what might explain it."""
     x, costs = here.test_inputs(test), costs_at(threshold)
     features, noise = here.prior.project(x.expand(len(here.y), -1))
     p = reference.predictive(x)

@@ -85,11 +85,7 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 def measure(
     *, method: str, n: int, repeat: int, k: int, k_larger: int, rtol: float
 ) -> dict[str, float]:
-    """Find one sparse mean; the time of the cell is that of the method.
-
-    ``error``: mean squared difference of the decision from the true function, over the test
-    distribution. ``n_iter``: of conjugate gradients.
-    """
+    """One sparse mean: mean squared ``error`` of its decision, and ``n_iter`` of the gradients."""
     problem = covariate_shift(repeat, n=n, k=k)
     model, n_iter = problem.model, 0
     if method == "KL":

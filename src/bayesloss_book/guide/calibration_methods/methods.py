@@ -189,11 +189,7 @@ def calibration_noise(probability: Array) -> float:
 def fit_true_link(
     X: Array, y: NDArray[np.bool_], link: str, start: Array | None, C: float = 1.0
 ) -> tuple[float, Array]:
-    """Maximum penalised likelihood under a known link, the floor: what a learned link can reach.
-
-    The search starts at the true weights: the likelihood of the Cauchy link has more than one
-    maximum. Returns the offset and the weights (d,).
-    """
+    """Offset and weights under a known link, the floor: what a learned link can reach."""
     if start is None:
         raise ValueError("expected simulated data: the true link of others is not known")
 

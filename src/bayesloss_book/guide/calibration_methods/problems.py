@@ -70,7 +70,7 @@ def log_odds(link: str, score: Array) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=2)  # the cells of one problem follow each other, and the first one loads it
 def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
-    """The training and test data of a cell."""
+    """The training and test data of a cell; images of different seeds are different images."""
     if KINDS[data] == "simulated":
         return _simulated(data, task, size, seed)
     return _embedded(data, seed) if KINDS[data] == "embedded" else _images(data, task, size, seed)

@@ -45,7 +45,7 @@ def differences(
 def learned_against_calibrated(
     results: pd.DataFrame, learned: str = HELD_OUT, measure: str = "log_loss"
 ) -> pd.DataFrame:
-    """A learned link less the best, by its mean, of logistic and its calibrations."""
+    """A learned link less the best of logistic and its calibrations, by problem."""
     rivals = averages(results, measure).reindex(columns=list(CALIBRATORS)).idxmin(axis=1)
     tables = {rival: differences(results, measure, rival) for rival in rivals.unique()}
     rows = {problem: tables[rival].loc[(*problem, learned)] for problem, rival in rivals.items()}

@@ -132,13 +132,7 @@ def seconds(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
-    """Each case of `cases` by the first wave and now, averaged over seeds, and what is asked.
-
-    A row a case and variant that both libraries have been put to: ``case``, ``data``, ``measure``;
-    ``before`` and ``now``, which are coverages for the bands; ``beside``, what the present library
-    is held against, NaN where nothing is; ``asked``; ``reached``: whether ``now`` meets it;
-    ``covered before`` and ``covers now``, the coverages of 95 % bands.
-    """
+    """Each case by the first wave and now, averaged over seeds, and what is asked of it."""
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
     table = means[numbers].mean()

@@ -145,12 +145,7 @@ def printed() -> pd.Series:
 
 
 def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
-    """Mean over splits, then mean and standard deviation over partitions, of one measure.
-
-    Columns ``mean``, ``sd`` and ``luck``, indexed by size, input and method in the order of the
-    paper. ``mean`` ± ``luck`` holds what another partition would give, the paper's for one, with a
-    probability of 99 %: a prediction interval by Student's t.
-    """
+    """``mean`` and ``sd`` over partitions of a measure's mean; ``luck`` of another, at 99 %."""
     keys = ["size", "input", "method"]
     averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
     out = averaged.groupby(keys, sort=False).agg(mean="mean", sd="std")

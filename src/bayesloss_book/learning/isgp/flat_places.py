@@ -118,11 +118,7 @@ def source_draws(posterior: Posterior, n: int = 400) -> Array:
 def measure(
     *, source: str, n: int, filled: float, a: float, seed: int, n_basis: int
 ) -> dict[str, float]:
-    """What both priors lose on one data set.
-
-    For each prior: ``excess``, the log loss of the averaged probability beyond the truth's, in nats
-    a datum; and ``covered``, the part of the grid where the 95 % band has the source.
-    """
+    """``excess`` in nats a datum, and ``covered`` at 95 %, of both priors on one data set."""
     x, y = labels(source, n, seed)
     true = SOURCES[source](grid()).numpy()
     found: dict[str, float] = {}
@@ -145,11 +141,7 @@ def measure_exact(
     n_chains: int,
     n_temperatures: int,
 ) -> dict[str, float]:
-    """What both priors lose on one data set, if their posteriors are exact.
-
-    For each prior ``excess``, as above; the ``evidence`` in nats, and the ``size`` of the weighted
-    sample in draws of equal weight.
-    """
+    """``excess``, ``evidence`` and ``size`` of both priors, if their posteriors are exact."""
     x, y = labels(source, n, seed)
     found: dict[str, float] = {}
     for prior in PRIORS:

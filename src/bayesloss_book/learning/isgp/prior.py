@@ -77,12 +77,7 @@ def steepest(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> Array:
 
 
 def tail_bound(kernel: TrigonometricKernel, probability: float) -> float:
-    """A level that sup f^2 exceeds with at most the given probability.
-
-    To exceed u on a closed period without staying above it, f has to cross u upwards; so
-    P(sup f > u) is at most the mean number of upcrossings, r exp(-u^2 / 2 k(0, 0)) by Rice. The
-    same for -f, hence P(sup f^2 > s) <= 2 r exp(-s / 2 k(0, 0)).
-    """
+    """A level that sup f^2 exceeds with at most the given probability."""
     return 2 * float(kernel.variance) * math.log(2 * rms_harmonic(kernel) / probability)
 
 

@@ -212,13 +212,7 @@ def coverage(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
-    """Chi-squared tests of uniform ranks, and what their shape says, by place.
-
-    ``p``: of the test, with as many bins as :func:`draw_ranks` shows. ``p_ten``: with ten bins
-    however few the data sets. ``low`` and ``high``: the
-    part of the truths below the first and above the last tenth of the draws; 0.1 each if
-    calibrated.
-    """
+    """Chi-squared tests of uniform ranks by place, and the shares of truths at both ends."""
     rows = {}
     for (task, method), group in results.groupby(["task", "method"], sort=False):
         for place in PLACES:

@@ -55,11 +55,7 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 def measure(
     *, data: str, task: str, penalty: float, seed: int, scaling: str = "pixels"
 ) -> dict[str, float]:
-    """Test AUC and log loss along the path.
-
-    ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
-    ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
-    """
+    """Test AUC and log loss after so many iterations, and at the ``end`` of the long budget."""
     X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf
 

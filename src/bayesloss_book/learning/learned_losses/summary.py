@@ -107,11 +107,7 @@ def _scores(results: pd.DataFrame, data: str, task: str, penalty: float, budget:
 
 
 def gaps(results: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Differences in AUC (points) of pairs of methods with the same penalty and budget.
-
-    A row a data set, task, penalty, budget and pair: ``gap``, ``error`` (paired jackknife),
-    ``log_loss`` (the difference in nats: negative if the first is better), ``converged`` (both).
-    """
+    """Differences in AUC points, and in nats, of pairs with the same penalty and budget."""
     rows = []
     for (data, task), group in results.groupby(["data", "task"], sort=False):
         for penalty, budget in SETTINGS:

@@ -126,12 +126,7 @@ def _fixed_link(data: LinearScores, tol: float, most: int) -> int:
 
 
 def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str, int]:
-    """Floating-point operations of matrix products, counted while they run.
-
-    Of the plain recipe: "Q" and its "gradient" by automatic differentiation with (13); the
-    "Hessian, assembled" from psi and the "Hessian, differentiated" automatically. Of the package: a
-    "Newton step" on the grid, and the "gradient, tables" of an M-step. psi is taken as given.
-    """
+    """Operations of matrix products, counted: of the plain recipe, and of the package."""
     generator = torch.Generator().manual_seed(0)
     kernel = TrigonometricKernel(a=1.2, c=0.5, n_basis=n_basis)
     prior_draws = torch.randn((n_samples, n_basis), dtype=torch.float64, generator=generator)

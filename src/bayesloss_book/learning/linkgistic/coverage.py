@@ -27,10 +27,7 @@ def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
 
 
 def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
-    """Coverage in round 0, where the weights are those of logistic regression.
-
-    ``fitted``, ``held_out`` and ``known``: by the score that the band is over.
-    """
+    """Coverage in round 0 by the score that bands are over; weights of logistic regression."""
     problem = kinked(n, seed)
     found = learn(problem, rounds=0, C=C, n_basis=n_basis)[0]
     known = replace(

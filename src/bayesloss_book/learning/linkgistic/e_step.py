@@ -22,11 +22,7 @@ from bayesloss_book.stores.results import Folder, run_cells
 
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
-    """From n scores and labels to the Laplace posterior of the link; repetitions do the same.
-
-    ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
-    ``log_evidence`` in nats a datum.
-    """
+    """From scores to the link's posterior: nodes, rows with data, steps, and evidence a datum."""
     generator = torch.Generator().manual_seed(0)
     x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
     y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(x)

@@ -184,7 +184,7 @@ def middle(link: FittedLink) -> float:
 
 
 def mirrored(link: FittedLink, n: int = 200) -> dict[str, Array]:
-    """The learned inverse link on both sides of its middle, the left turned by 180 degrees."""
+    """The learned inverse link on both sides of its middle, the left side turned by 180 degrees."""
     centre = middle(link)
     t = np.linspace(0, min(link.high - centre, centre - link.low), n)
     return {
