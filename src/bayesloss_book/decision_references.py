@@ -39,21 +39,10 @@ def discretise(log_density: Tensor) -> Tensor:
 
 
 def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-    """Supervised learning as a decision: every function from inputs to outputs, LHG eq. (1).
+    """Every function from inputs to outputs as a decision, LHG eq. (1).
 
-    Parameters
-    ----------
-    joint : Tensor of shape (K, X, Y)
-        p(x, y | theta): for each of K states, masses over X inputs and Y outputs.
-    cost : Tensor of shape (Y, Y)
-        ``cost[y, z]`` is the cost of predicting z when the output is y.
-
-    Returns
-    -------
-    losses : Tensor of shape (K, Y ** X)
-        The generalisation error of each hypothesis in each state.
-    hypotheses : Tensor of integers, of shape (Y ** X, X)
-        What each hypothesis predicts at each input.
+    From p(x, y | theta), (K, X, Y), and the costs (Y, Y) of predicting z when the output is y, the
+    generalisation error (K, Y ** X) of each hypothesis, and what it predicts, (Y ** X, X).
     """
     if joint.ndim != 3 or cost.shape != (joint.shape[2], joint.shape[2]):
         raise ValueError(

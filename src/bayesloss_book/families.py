@@ -27,7 +27,7 @@ class Member:
 
     parameters: Tensor
     q: Tensor
-    divergence: float
+    divergence: float  # the KL divergence that was minimised, up to a constant of the target
     converged: bool
 
 
@@ -35,8 +35,8 @@ class Member:
 class Family:
     """A family of distributions over K states: (P,) to normalised log masses, and starts (S, P)."""
 
-    log_masses: Callable[[Tensor], Tensor]
-    starts: Tensor
+    log_masses: Callable[[Tensor], Tensor]  # differentiable
+    starts: Tensor  # KL(q || target) may have several minima: the more starts, the safer
 
     def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Member:
         """The member that minimises KL(q || target), the E-step of LHG Table 1.
@@ -113,17 +113,10 @@ class Family:
 
 
 def gaussians(states: Tensor, *, n_means: int = 5) -> Family:
-    """Gaussians over a real state, cut into cells of equal width.
+    """Gaussians over a real state, cut into cells of equal width with rising middles (K,).
 
     The parameters are the mean, as multiples of half the grid's range from its middle, and the
-    logarithm of the standard deviation in the same unit.
-
-    Parameters
-    ----------
-    states : Tensor of shape (K,)
-        The middles of the cells, rising.
-    n_means : int, default=5
-        The number of starting means, spread over the grid; each with a narrow and a wide spread.
+    logarithm of the standard deviation in the same unit; searches have ``n_means`` starting means.
     """
     if states.ndim != 1 or len(states) < 2:
         raise ValueError(f"expected at least two states of shape (K,), got {tuple(states.shape)}")

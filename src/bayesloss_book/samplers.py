@@ -50,14 +50,8 @@ def annealed_importance_sampling(
     def normal() -> Tensor:
         return torch.randn((n_chains, dimension), dtype=torch.float64, generator=generator)
 
-    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        values = log_likelihood(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
-
     points = normal()
-    values, slopes = evaluate(points)
+    values, slopes = _with_slopes(log_likelihood, points)
     log_weights = torch.zeros(n_chains, dtype=torch.float64)
     step, acceptance = 0.2, 1.0
     # Fine steps where the likelihood is tempered most: the prior is far from the posterior.
@@ -71,7 +65,7 @@ def annealed_importance_sampling(
             for _ in range(n_steps):
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
                 new = new + step * momentum
-                new_values, new_slopes = evaluate(new)
+                new_values, new_slopes = _with_slopes(log_likelihood, new)
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
             end = -0.5 * (new**2).sum(1) + beta * new_values - 0.5 * (momentum**2).sum(1)
             uniform = torch.rand(n_chains, dtype=torch.float64, generator=generator)
@@ -91,6 +85,14 @@ def annealed_importance_sampling(
         effective_size=float(1 / (weights**2).sum()),
         acceptance=acceptance,
     )
+
+
+def _with_slopes(function: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
+    """The values at points, and their gradients."""
+    points = points.detach().requires_grad_()
+    values = function(points)
+    (slopes,) = torch.autograd.grad(values.sum(), points)
+    return values.detach(), slopes
 
 
 @dataclass(frozen=True)
@@ -125,14 +127,8 @@ def hamiltonian_monte_carlo(
     generator = torch.Generator().manual_seed(seed)
     batch = start.shape[:-1]
 
-    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        values = log_density(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
-
     points = start.detach().to(torch.float64)
-    values, slopes = evaluate(points)
+    values, slopes = _with_slopes(log_density, points)
     if not bool(torch.isfinite(values).all()):
         raise ValueError("expected a finite log density at every start, got NaN or infinities")
     log_step = torch.full(batch, math.log(0.5), dtype=torch.float64)
@@ -147,7 +143,7 @@ def hamiltonian_monte_carlo(
         for _ in range(n_steps):
             momentum = momentum + 0.5 * step * new_slopes
             new = new + step * momentum
-            new_values, new_slopes = evaluate(new)
+            new_values, new_slopes = _with_slopes(log_density, new)
             momentum = momentum + 0.5 * step * new_slopes
         gain = new_values - 0.5 * (momentum**2).sum(-1) - energy
         gain = torch.where(torch.isnan(gain), -torch.inf, gain)  # the trajectory diverged

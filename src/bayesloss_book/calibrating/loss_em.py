@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesloss_book.decision_references import tilted_posterior
 from bayesloss_book.families import gaussians
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, hatch
 from bayesloss_book.power_plant import PowerPlant
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
@@ -164,15 +164,7 @@ def draw_plant_traps(
     for axis, algorithm in zip(axes[:, 0], algorithms, strict=True):
         off_from, on_until = plant_limits(algorithm, M, shutdown, meltdown)
         axis.fill_between(M / meltdown, share, on_until, color=COLOURS["GP"], alpha=0.35)
-        axis.fill_between(
-            M / meltdown,
-            off_from,
-            share,
-            facecolor="none",
-            edgecolor=COLOURS["ISGP"],
-            hatch="///",
-            linewidth=0,
-        )
+        hatch(axis, M / meltdown, off_from, share, colour=COLOURS["ISGP"])
         axis.axhline(share, color="black", linewidth=1)
         axis.axhline(probability, color="black", linewidth=1, linestyle=":")
         axis.set(xscale="log", yscale="log", ylim=(1e-3, 1), ylabel="P(meltdown)")
@@ -197,14 +189,9 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
         (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
     )
     for axis, region, colour, _ in parts:
-        axis.contourf(
-            critical,
-            price,
-            region.astype(float),
-            levels=[0.5, 1.5],
-            colors=[COLOURS[colour]],
-            alpha=0.35 if colour != "ISGP" else 0.9,
-        )
+        how = {"levels": [0.5, 1.5], "colors": [COLOURS[colour]]}
+        how["alpha"] = 0.35 if colour != "ISGP" else 0.9
+        axis.contourf(critical, price, region.astype(float), **how)
     for axis in axes:
         handles = [
             Patch(color=COLOURS[colour], alpha=0.35 if colour != "ISGP" else 0.9, label=label)

@@ -112,8 +112,7 @@ class TiltedBound(NormalBound):
 
 def labels_joint(prior: SourcePrior, x: Tensor, y: Tensor) -> LogJoint:
     """The log joint density of labels 0 and 1 and Gamma under the log loss."""
-    likelihood = Bernoulli()
-    return LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    return LogJoint.of(prior, Bernoulli(), x, y)
 
 
 def _tilted(joint: LogJoint, targets: Tensor, cut: int, costs: CostMatrix) -> TiltedJoint:

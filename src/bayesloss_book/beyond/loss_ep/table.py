@@ -65,9 +65,8 @@ def measure(
     For each method, row and test: ``method_row_test``, the mean of (28) over data sets under
     weighted draws; ``..._hmc``, under Hamiltonian Monte Carlo; ``..._over``, the standard error
     over data sets of the difference to EP, under weighted draws. ``unsettled_method``: how many of
-    its runs did not end; ``empty``: how many runs of Table 3 by EP or of loss-EP had a cavity
-    without variance or a site that did not settle. ``r_hat``, ``hmc_size``, ``points_size``: the
-    worst of all data sets.
+    its runs did not end; ``unsettled_sites``: how many Gaussians. ``r_hat``, ``hmc_size``,
+    ``points_size``: the worst of all data sets.
     """
     prior, y, test_unit = draw_data(length_scale, amplitude, n_sets, n_test, repetition)
     features = prior.features

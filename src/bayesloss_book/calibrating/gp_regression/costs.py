@@ -72,14 +72,8 @@ def cells() -> list[dict[str, Any]]:
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable. Seconds are only comparable if nothing else runs."""
-    run_cells(
-        measure,
-        cells(),
-        folder,
-        "gp_regression",
-        parameters={"k": 15, "k_larger": 60, "rtol": 1e-3},
-        n_jobs=n_jobs,
-    )
+    fixed = {"k": 15, "k_larger": 60, "rtol": 1e-3}
+    run_cells(measure, cells(), folder, "gp_regression", parameters=fixed, n_jobs=n_jobs)
 
 
 def measure(

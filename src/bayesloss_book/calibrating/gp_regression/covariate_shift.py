@@ -99,16 +99,11 @@ def routes_by_samples(
         for _ in range(n_repeats):
             draws = torch.randn(m, dtype=torch.float64, generator=generator)
             points = problem.shift + DEVIATION * draws
-            values.append(
-                [
-                    excess(
-                        problem,
-                        sparse_mean_calibrated(model, problem.support, points, kl_weight=weight),
-                    )
-                    for weight in (0.0, share * model.noise_variance / m)
-                ]
+            means = (
+                sparse_mean_calibrated(model, problem.support, points, kl_weight=weight)
+                for weight in (0.0, share * model.noise_variance / m)
             )
-        rows[m] = dict(
-            zip(("d_L alone", "with a little KL"), np.median(values, axis=0), strict=True)
-        )
+            values.append([excess(problem, mean) for mean in means])
+        medians = np.median(values, axis=0)
+        rows[m] = dict(zip(("d_L alone", "with a little KL"), medians, strict=True))
     return pd.DataFrame(rows).T.rename_axis("samples")

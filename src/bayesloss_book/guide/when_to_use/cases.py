@@ -33,7 +33,7 @@ from sklearn.preprocessing import StandardScaler
 from bayesloss import GPClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.data import DataError
-from bayesloss_book.guide.when_to_use.tables import labels
+from bayesloss_book.guide.when_to_use.tables import TEN_PENALTIES, labels
 from bayesloss_book.stores.results import Folder, run_cells
 
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
@@ -161,14 +161,18 @@ def _checkout(commit: str) -> "TemporaryDirectory[str]":
 
 
 def _measure(case: str, variant: str, seed: int) -> dict[str, Any]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = _MEASURES[case](variant, seed)
-    if "warned" not in found:
-        found["warned"] = bool(caught)
+    found, warned = _heard(lambda: _MEASURES[case](variant, seed))
+    found = {"warned": warned} | found
     return {"value": _NAN, "beside": _NAN, "coverage": _NAN} | {
         name: bool(v) if name == "warned" else float(v) for name, v in found.items()
     }
+
+
+def _heard(fit: Callable[[], Any]) -> tuple[Any, bool]:
+    """What a fit returns, and whether it warned."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return fit(), bool(caught)
 
 
 def _copies(variant: str, seed: int) -> dict[str, Any]:
@@ -188,23 +192,13 @@ def _copies(variant: str, seed: int) -> dict[str, Any]:
             if _takes_groups():
                 options["groups"] = groups
     model = LinkgisticClassifier(C=1 / times, random_state=0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y, **options)
-    return {"value": _loss(model, X_test, y_test), "beside": plain, "warned": bool(caught)}
+    warned = _heard(lambda: model.fit(X, y, **options))[1]
+    return {"value": _loss(model, X_test, y_test), "beside": plain, "warned": warned}
 
 
 def _smoothness(variant: str, seed: int) -> dict[str, Any]:
     X, y, X_test, truth = _table(variant, seed)
-    rival = LogisticRegressionCV(
-        Cs=10,
-        cv=5,
-        scoring="neg_log_loss",
-        max_iter=2_000,
-        l1_ratios=(0,),
-        use_legacy_attributes=False,
-    )
-    beside = _expected(rival.fit(X, y), X_test, truth)
+    beside = _expected(LogisticRegressionCV(**TEN_PENALTIES).fit(X, y), X_test, truth)
     return {"value": _expected(_linkgistic(X, y), X_test, truth), "beside": beside}
 
 
@@ -214,10 +208,8 @@ def _far_value(variant: str, seed: int) -> dict[str, Any]:
         X, y, X_test, y_test = _normal(rng, 3_000, 10)
         beside = _loss(_linkgistic(X, y), X_test, y_test)
         X[0] *= 30_000
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model = _linkgistic(X, y)
-        return {"value": _loss(model, X_test, y_test), "beside": beside, "warned": bool(caught)}
+        model, warned = _heard(lambda: _linkgistic(X, y))
+        return {"value": _loss(model, X_test, y_test), "beside": beside, "warned": warned}
     if variant == "an x of 100":
         x = rng.uniform(size=100)
         y = np.sqrt(x) + 0.1 * rng.normal(size=100)
@@ -374,10 +366,8 @@ def _expected(model: Any, X: Array, truth: Array) -> float:
 
 def _regress(x: Array, y: Array, x_test: Array, curve: Array) -> tuple[float, float, bool]:
     """Error from the curve, coverage of 95 % bands, and whether the fit warned."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = ISGPRegressor().fit(x[:, None], y)
+    model, warned = _heard(lambda: ISGPRegressor().fit(x[:, None], y))
     with warnings.catch_warnings(action="ignore"):
         mean, std = model.predict(x_test[:, None], return_std=True)
     error = np.sqrt(np.mean((mean - curve) ** 2))
-    return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), bool(caught)
+    return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), warned

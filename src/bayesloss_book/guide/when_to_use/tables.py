@@ -26,6 +26,12 @@ from sklearn.model_selection import train_test_split
 
 from bayesloss_book import Array
 
+# Of logistic regression with ten penalties, five folds.
+TEN_PENALTIES: dict[str, Any] = {
+    "Cs": 10, "cv": 5, "scoring": "neg_log_loss", "max_iter": 2_000, "l1_ratios": (0,),
+    "use_legacy_attributes": False,
+}  # fmt: skip
+
 _MAX_TEST = 5_000
 _MAX_CURVE = 300  # training data for regression: a GP's time grows with the cube
 _BUNDLED = {

@@ -49,14 +49,9 @@ def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[d
 
 def run(folder: Folder, *, n_partitions: int = 10, n_jobs: int | None = None) -> None:
     """All at the paper's scale: partitions of table 1, and parts of the kernel's period."""
-    run_cells(
-        measure,
-        cells(range(n_partitions)),
-        folder,
-        "auto_mpg",
-        parameters={"n_basis": 64, "period_fraction": PERIOD_FRACTION},
-        n_jobs=n_jobs,
-    )
+    fixed = {"n_basis": 64, "period_fraction": PERIOD_FRACTION}
+    every = cells(range(n_partitions))
+    run_cells(measure, every, folder, "auto_mpg", parameters=fixed, n_jobs=n_jobs)
     varied = [
         {**cell, "period_fraction": fraction}
         for fraction in PERIOD_FRACTIONS

@@ -94,13 +94,8 @@ def exact(joint: LogJoint, *, n_chains: int, n_temperatures: int, seed: int) -> 
         one, zero = (torch.nn.functional.logsigmoid(sign * nu) for sign in (1, -1))
         return (data.targets * one + (1 - data.targets) * zero) @ data.weights
 
-    return annealed_importance_sampling(
-        log_likelihood,
-        len(prior.location),
-        n_chains=n_chains,
-        n_temperatures=n_temperatures,
-        seed=seed,
-    )
+    how = {"n_chains": n_chains, "n_temperatures": n_temperatures, "seed": seed}
+    return annealed_importance_sampling(log_likelihood, len(prior.location), **how)
 
 
 def excess(source: str, said: Array) -> float:
@@ -166,12 +161,6 @@ def run(folder: Folder) -> None:
 def run_exact(folder: Folder) -> None:
     """Three data sets of one setting: a line, 1,000 labels, half of the period."""
     fixed = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
-    chains = {"n_chains": 48, "n_temperatures": 120}
-    run_cells(
-        measure_exact,
-        [{"seed": seed} for seed in range(3)],
-        folder,
-        "flat_places_exact",
-        parameters=fixed | chains,
-        n_jobs=1,
-    )
+    fixed |= {"n_chains": 48, "n_temperatures": 120}
+    cells = crossed(seed=range(3))
+    run_cells(measure_exact, cells, folder, "flat_places_exact", parameters=fixed, n_jobs=1)

@@ -141,12 +141,12 @@ def hyper_mixture(
 def _of_posterior(posterior: Posterior, likelihood: Gaussian | Bernoulli, seed: int) -> _Belief:
     mean, variance = posterior.moments(grid())
     Gamma = posterior.sample(N_DRAWS, torch.Generator().manual_seed(seed + 1_000_000))
-    return _Belief(
-        mean=mean.numpy(),
-        std=variance.sqrt().numpy(),
-        draws=posterior.prior.source(grid(), Gamma).numpy(),
-        noise=float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan,
-    )
+    draws = posterior.prior.source(grid(), Gamma).numpy()
+    return _Belief(mean.numpy(), variance.sqrt().numpy(), draws, _noise(likelihood))
+
+
+def _noise(likelihood: Gaussian | Bernoulli) -> float:
+    return float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan
 
 
 def _by_chains(
@@ -154,21 +154,13 @@ def _by_chains(
 ) -> _Belief:
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    chains = long_run(
-        joint,
-        posterior,
-        n_chains=33,
-        n_draws=150,
-        n_burn_in=100,
-        n_annealed=96,
-        n_temperatures=60,
-        seed=seed + 1_000_000,
-    )
+    sizes = {"n_chains": 33, "n_draws": 150, "n_burn_in": 100}
+    sizes |= {"n_annealed": 96, "n_temperatures": 60}
+    chains = long_run(joint, posterior, seed=seed + 1_000_000, **sizes)
     nu = source_of_chains(prior, grid(), chains.Gamma)
     # Three draws of each chain, 50 apart: as good as independent.
     draws = nu[:, 49::50].reshape(N_DRAWS, -1)
-    noise = float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan
-    return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, noise)
+    return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, _noise(likelihood))
 
 
 def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _Belief:

@@ -242,9 +242,10 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             bars = {"align": "edge", "color": COLOURS["GP"], "alpha": 0.7, "edgecolor": "white"}
             axis.bar(edges[:-1], counts / expected, 1 / len(counts), label="Laplace", **bars)
             control = _histogram(ranks["chains"])
-            share, at = control * len(control) / control.sum(), np.linspace(0, 1, len(control) + 1)
+            share = control * len(control) / control.sum()
             line = {"baseline": None, "color": COLOURS["ISGP"], "lw": 1.8}
-            axis.stairs(share, at, label="long run (control)", **line)
+            bins = np.linspace(0, 1, len(control) + 1)
+            axis.stairs(share, bins, label="long run (control)", **line)
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
     for axis in axes[:, 0]:
         axis.set(ylabel="frequency / expected")

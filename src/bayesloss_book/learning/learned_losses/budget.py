@@ -41,15 +41,10 @@ def cells() -> list[dict[str, Any]]:
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
-    names = ("data", "task", "penalty", "seed")
-    run_cells(
-        measure,
-        [{n: cell[n] for n in names} for cell in scaled_cells() if cell["method"] == "logistic"],
-        folder,
-        "learned_losses_budget_scaled",
-        parameters={"scaling": "mean deviation"},
-        n_jobs=n_jobs,
-    )
+    chosen = [cell for cell in scaled_cells() if cell["method"] == "logistic"]
+    scaled = [{n: cell[n] for n in ("data", "task", "penalty", "seed")} for cell in chosen]
+    name, fixed = "learned_losses_budget_scaled", {"scaling": "mean deviation"}
+    run_cells(measure, scaled, folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
 def measure(

@@ -109,14 +109,8 @@ def scaled_cells() -> list[dict[str, Any]]:
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, paper_cells(), folder, "learned_losses", n_jobs=n_jobs)
-    run_cells(
-        measure,
-        scaled_cells(),
-        folder,
-        "learned_losses_scaled",
-        parameters={"scaling": "mean deviation"},
-        n_jobs=n_jobs,
-    )
+    name, fixed = "learned_losses_scaled", {"scaling": "mean deviation"}
+    run_cells(measure, scaled_cells(), folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
 def problems(task: str, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -86,13 +86,8 @@ def draw_slices(
                 "gamma": float(prior.gamma),
             }[name]
             value = kept["value"] - 1 if name == "a" else kept["value"]
-            axis.plot(
-                value,
-                kept["evidence"] - max(found.values),
-                dashes,
-                color=COLOURS[colour],
-                label=label,
-            )
+            below = kept["evidence"] - max(found.values)
+            axis.plot(value, below, dashes, color=COLOURS[colour], label=label)
             axis.plot(optimum, 0, "o", color=COLOURS[colour], markersize=6)
         axis.set(xlabel=_SYMBOLS[name], xscale="linear" if name == "mu" else "log", ylim=(-12, 1))
         if name in ("a", "b", "alpha"):  # a decade or so

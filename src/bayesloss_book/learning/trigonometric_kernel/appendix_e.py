@@ -146,12 +146,8 @@ def draw_printed(a: float, b: float, M: int) -> Figure:
     """Appendix E's two closed forms, to the letter, beside the sums that they stand for."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.6), sharex=True)
     d = np.linspace(0.01, 2, 400)  # from one period's peak to the next
-    upper.plot(
-        d,
-        mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M),
-        color=COLOURS["ISGP"],
-        label="the sum, W&N's (14)",
-    )
+    total = mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M)
+    upper.plot(d, total, color=COLOURS["ISGP"], label="the sum, W&N's (14)")
     finite = printed_finite(d, a=a, b=b, M=M).real
     upper.plot(d, finite, "--", color=COLOURS["GP"], label="closed form as printed")
     upper.set(title=f"{M} functions", ylabel="$k$")
