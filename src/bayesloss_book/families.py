@@ -39,20 +39,10 @@ class Family:
     starts: Tensor  # KL(q || target) may have several minima: the more starts, the safer
 
     def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Member:
-        """The member that minimises KL(q || target), the E-step of LHG Table 1.
+        """The member of least KL(q || target), the E-step of LHG Table 1; ``start`` is one more.
 
-        Parameters
-        ----------
-        log_target : Tensor of shape (K,)
-            Up to a constant, which the reported divergence then lacks.
-        start : Tensor of shape (P,), optional
-            One more start. The result is never worse than it.
-
-        Raises
-        ------
-        ValueError
-            If every start has an infinite divergence, because the target is zero on some state
-            where all members have mass.
+        The target (K,) is known up to a constant. A ValueError if every start has an infinite
+        divergence: the target is zero where all members have mass.
         """
         log_target = log_target.to(torch.float64)
 
