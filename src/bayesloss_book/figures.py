@@ -37,10 +37,10 @@ def draw_yes(axis: Axes, x: ArrayLike, row: int, yes: ArrayLike, colour: str) ->
     axis.fill_between(x, row + 0.15, row + 0.85, where=yes, **how)
 
 
-def hatch(axis: Axes, x: ArrayLike, *curves: ArrayLike, colour: str, **how: Any) -> None:
-    """Hatch between two curves."""
-    how |= {"facecolor": "none", "edgecolor": colour, "hatch": "///", "linewidth": 0}
-    axis.fill_between(x, *curves, **how)
+def hatch(axis: Axes, x: ArrayLike, low: ArrayLike, high: ArrayLike, **how: Any) -> None:
+    """Hatch between two curves, in the colour of the edge."""
+    how |= {"facecolor": "none", "hatch": "///", "linewidth": 0}
+    axis.fill_between(x, low, high, **how)
 
 
 def use_style(font_size: float = 10) -> None:

@@ -1,8 +1,4 @@
-"""The front page's slider: two costs put a cut into a learned curve, and errors are counted.
-
-The page carries cut and errors at every ratio of costs; a short script shows one of them. A case is
-taken for positive if its probability is above one in one plus the ratio.
-"""
+"""The front page's slider: two costs put a cut into a learned curve, and errors are counted."""
 
 import json
 

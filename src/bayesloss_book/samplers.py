@@ -1,16 +1,10 @@
 """Samplers: independent routes to evidences and posterior means.
 
-Annealed importance sampling: chains start as exact draws from a standard normal prior and are led
-to the posterior through the distributions prior x likelihood^beta, beta from 0 to 1 (Neal 2001). At
-each beta they move by Hamiltonian Monte Carlo. The product of the ratios that a chain collects on
-its way estimates the evidence, without bias but for the step size, which adapts on the way; it also
-weights the chain's end point.
-
-Hamiltonian Monte Carlo by itself, for many problems at once (Neal 2010).
-
-Elliptical slice sampling, for any likelihood under a Gaussian prior: it asks for no gradient and
-has no step size (Murray, Adams and MacKay 2010). It is at its best where the likelihood does not
-say much more than the prior; where it does, see :func:`hamiltonian_monte_carlo`.
+Annealed importance sampling leads chains from a standard normal prior to the posterior through the
+distributions prior x likelihood^beta, by Hamiltonian moves (Neal 2001); the ratios on its way
+estimate the evidence, and weight the end point. Hamiltonian Monte Carlo runs many problems at once
+(Neal 2010). Elliptical slice sampling asks for no gradient (Murray, Adams and MacKay 2010), and is
+at its best where the likelihood does not say much more than the Gaussian prior.
 """
 
 import math

@@ -1,13 +1,9 @@
 """Sets of scores to calibrate: what a classifier says of cases that it was not trained on.
 
-Four kinds. *Images*, simulated *tables* and *real* ones: seven classifiers, each trained once, with
-scores of a pool to calibrate on and of test cases; where tables are simulated the probability of
-every test label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the
-scores themselves are simulated, so that the curve a calibrator should find is known, too.
-
-All that is here was fixed before any calibrator saw it; the real tables were added when results on
-the other sets were known, `tables.TABLES` by size and subject, `tables.LARGER` by a rule. `TUNED`
-are the eight sets on which the settings of `LinkCalibrator` were chosen; they are reported apart.
+Images, simulated tables and real ones by seven classifiers; small sets, split anew for each draw;
+curves, whose scores are simulated, too. All was fixed before any calibrator saw it, but for the
+real tables: `tables.TABLES` by size and subject, `tables.LARGER` by a rule. `TUNED` are the sets on
+which the settings of `LinkCalibrator` were chosen; they are reported apart.
 """
 
 import os

@@ -1,8 +1,4 @@
-"""Toy problems of sources at fixed hyper-parameters, and what exact posteriors are compared by.
-
-24 data sets, two tasks, four sizes and three draws each; data sets simulated from the prior; the
-log likelihood of many sources at once; the diagnostics of chains.
-"""
+"""Toy problems of sources at fixed hyper-parameters, and what exact posteriors are compared by."""
 
 import math
 from collections.abc import Callable

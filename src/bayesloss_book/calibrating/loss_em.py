@@ -164,7 +164,7 @@ def draw_plant_traps(
     for axis, algorithm in zip(axes[:, 0], algorithms, strict=True):
         off_from, on_until = plant_limits(algorithm, M, shutdown, meltdown)
         axis.fill_between(M / meltdown, share, on_until, color=COLOURS["GP"], alpha=0.35)
-        hatch(axis, M / meltdown, off_from, share, colour=COLOURS["ISGP"])
+        hatch(axis, M / meltdown, off_from, share, edgecolor=COLOURS["ISGP"])
         axis.axhline(share, color="black", linewidth=1)
         axis.axhline(probability, color="black", linewidth=1, linestyle=":")
         axis.set(xscale="log", yscale="log", ylim=(1e-3, 1), ylabel="P(meltdown)")

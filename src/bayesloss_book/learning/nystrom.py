@@ -1,7 +1,4 @@
-r"""Appendix F as printed; the squared exponential's own Mercer expansion; what Nyström costs.
-
-The Mercer expansion under a Gaussian density is Rasmussen and Williams's (2006, section 4.3.1).
-"""
+"""Appendix F as printed; the squared exponential's own Mercer expansion; what Nyström costs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

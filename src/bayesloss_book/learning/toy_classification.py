@@ -1,7 +1,4 @@
-"""The toy classification of W&N's appendix (Figure 8): labels from a piecewise linear source.
-
-The data are those of :mod:`bayesloss_book.toys`.
-"""
+"""The toy classification of W&N's appendix (Figure 8): labels from a piecewise linear source."""
 
 import functools
 import math

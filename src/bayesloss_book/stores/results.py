@@ -1,20 +1,16 @@
 """Store the results of experiments: a row a cell, resumable, with their provenance.
 
 An experiment is a pure function ``measure(**parameters, **cell)`` that returns a dict of numbers,
-and a list of cells: dicts of scalars such as data set, size, method and seed. `run_cells` measures
-the missing cells and keeps ``<name>.csv``, a row a cell (the cell, its measures, ``seconds``), and
-``<name>.provenance.json``: what made the rows, with which parameters, when and where.
+and a list of cells, dicts of scalars. `run_cells` measures the missing cells and keeps
+``<name>.csv``, a row a cell (the cell, its measures, ``seconds``), and ``<name>.provenance.json``.
 
 The measures do not depend on the order of the cells or on the number of workers: a cell has its
-process to itself while it runs, with a fixed number of threads and no workers of its own, and seeds
-its own generators.
+process to itself while it runs, with a fixed number of threads, and seeds its own generators.
 Import libraries at the top of the module of ``measure``: one that is first loaded inside a cell
 brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
 cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
-Workers end with a run that is killed. A table that was changed by hand is refused, see
-`bayesloss_book.stores.tables`.
 """
 
 import copy

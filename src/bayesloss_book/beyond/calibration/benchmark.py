@@ -1,11 +1,8 @@
 """The benchmark of calibrators: every method on the same draws of every set of scores.
 
-A cell is a draw of n cases from a set of scores; all methods of a store see the same cases. So a
-row compares them, and a store has the methods in its parameters: `STANDARD` in ``calibrators``, and
-those that need the extra ``calibrators`` in ``calibrators_extra``. Other sizes and the real tables
-came later, with processor seconds; they are in ``calibrators_more`` and ``calibrators_more_extra``.
-Last came the larger tables, every method in ``calibrators_tables``. ``calibrators_shuffled`` has
-Kuzushiji-MNIST with its two parts mixed: so that what is learned holds in the test cases.
+All methods of a store, in its parameters, see the same cases. Those that need the extra
+``calibrators`` are in stores of their own, as are sizes and tables that came later; in
+``calibrators_shuffled`` Kuzushiji-MNIST has its two parts mixed.
 """
 
 import time

@@ -1,8 +1,4 @@
-"""How rough may the curve be? Laplace's evidence, the bound on it, and the loss that follows.
-
-W&N's ISGP with one input, the log odds x of Platt's sigmoid: nu(x) = x on average, and the kernel's
-a says how smooth nu is. `judge` fits it at every a of a grid.
-"""
+"""How rough may the curve be? Laplace's evidence, the bound on it, and the loss that follows."""
 
 import numpy as np
 import pandas as pd

@@ -1,13 +1,8 @@
 """The benchmark of calibrators of many classes: sets of scores, cells, measures.
 
-Twelve data sets, each with three of six classifiers in turn: the three sets of images, all 70,000
-dealt out at random, so that what is learned holds in the test cases; scikit-learn's digits; three
-simulated mixtures, where the probabilities of the test cases are known; five real tables. All of it
-was fixed before any calibrator saw it, but for `TUNED`: the settings of `SoftmaxCalibrator` were
-chosen on scores of MNIST.
-
-As with two classes, a cell is a draw of n cases from a set, and there are two stores. The matrix
-without a prior is left out: it takes longer than all others together.
+All of it was fixed before any calibrator saw it, but for `TUNED`, on which the settings of
+`SoftmaxCalibrator` were chosen. Images are dealt out anew at random, so that what is learned holds
+in the test cases. The matrix without a prior is left out: it takes longer than all others together.
 """
 
 import warnings

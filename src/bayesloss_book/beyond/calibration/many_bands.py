@@ -1,8 +1,4 @@
-"""Do the bands of `SoftmaxCalibrator` hold the truth? Simulated scores whose truth is known.
-
-Log probabilities z are normal with standard deviation 2, less their mean over classes; the truth is
-a function of them. A band of level 95 % should hold it at 95 % of scores and classes, on average.
-"""
+"""Do the bands of `SoftmaxCalibrator` hold the truth? Simulated scores whose truth is known."""
 
 import warnings
 from collections.abc import Callable

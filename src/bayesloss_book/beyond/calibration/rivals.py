@@ -1,12 +1,7 @@
 """Calibrators under one roof: ours, scikit-learn's, betacal's, and CalArena's from `probmetrics`.
 
-A method takes scores, labels and whether scores are probabilities, and gives a fitted curve. Each
-is at its recommended setting. Those of `EXTRA` need the extra ``calibrators`` and are imported when
-they are first called.
-
-Margins become probabilities by the logistic function where a method asks for probabilities, and
-probabilities become log odds where it asks for a score, as CalArena does. With many classes every
-method gets probabilities; scikit-learn's get the log odds of each class against the rest.
+Each is at its recommended setting. Where a method asks for probabilities, margins become such by
+the logistic function; where it asks for scores, probabilities become log odds, as CalArena does.
 """
 
 from collections.abc import Callable, Mapping

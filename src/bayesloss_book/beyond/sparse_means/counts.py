@@ -1,8 +1,4 @@
-"""What a targeted mean costs: multiplications, counted by the numbers that are multiplied.
-
-The algorithms are written once more with textbook loops, over numbers that count their own
-products, quotients and roots. Kernel values are taken as given, as on the page on GP regression.
-"""
+"""What a targeted mean costs: multiplications, counted by the numbers that are multiplied."""
 
 import math
 from typing import Any

@@ -1,11 +1,8 @@
 """Regression problems whose test inputs lie elsewhere than most training inputs.
 
-The test distribution is known by `n_points` inputs without labels; what a method is judged by are
-other inputs from it. In "line" they are quadrature nodes, the problem of the page on GP regression.
-In "plane" and "four inputs" the true function is a draw from (nearly) the prior. "cars" and
-"diabetes" are tables: light cars, or patients of high body-mass index, are asked for, and rarer
-among the training rows. Their kernels come from scikit-learn's marginal likelihood, with a length
-scale for each input.
+Methods know the test distribution by `n_points` inputs and are judged by others. "line" is the page
+on GP regression's, "plane" and "four inputs" are drawn from (nearly) the prior; "cars" and
+"diabetes" are tables, with kernels by scikit-learn's marginal likelihood.
 """
 
 import math

@@ -1,15 +1,9 @@
-r"""Long chains that settle: the No-U-Turn sampler with jumps between modes, on 24 toy problems.
+"""Long chains that settle: the No-U-Turn sampler with jumps between modes, on 24 toy problems.
 
-A Hamiltonian chain knows its own neighbourhood and rarely crosses to another mode. So each draw of
-NumPyro's NUTS is followed by jumps: a point is proposed by the mixture r of the variational
-Gaussians at all modes that were found, and of their twins at -w, and accepted by Metropolis and
-Hastings' rule,
-
-    min(1, p(Gamma') r(Gamma) / (p(Gamma) r(Gamma'))).
-
-p stays the stationary distribution whatever r is. r also serves as the proposal of importance
-sampling, which gives the evidence a second time. Chains begin where annealed importance sampling
-ends, so that a mode which the searches missed can still be met.
+After each draw of NumPyro's NUTS points are proposed by the mixture r of the variational Gaussians
+at all modes, and their twins at -w, and accepted by Metropolis and Hastings' rule: with probability
+min(1, p(Gamma') r(Gamma) / (p(Gamma) r(Gamma'))). r is also importance sampling's proposal. Chains
+begin where annealing ends, so that a mode which the searches missed can still be met.
 """
 
 import math

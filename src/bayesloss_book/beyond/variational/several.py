@@ -1,9 +1,8 @@
 """Several Gaussians on one mode: how much of the gap to the evidence is the shape of one.
 
 In the metric of the best Gaussian q, Gamma = m + R z, a mixture sum_k pi_k N(a_k, T_k T_k^T) of z
-has the bound sum_k pi_k E_k [log p(D, Gamma) - log q_mixture(Gamma)], each mean over draws. It is
-raised by stochastic gradients (Kingma and Ba's Adam) in the few directions of z along which the
-log ratio of posterior and q changes most; along all others the mixture is q.
+has the bound sum_k pi_k E_k [log p(D, Gamma) - log q_mixture(Gamma)], raised by stochastic
+gradients along the few directions in which p / q changes most; elsewhere the mixture is q.
 """
 
 import math

@@ -54,7 +54,7 @@ def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> 
         axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
         axis.plot(critical, tail, dashes, color=colour, label=LABELS[name])
         axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
-        hatch(axis, critical, tail, truth, colour=colour, where=tail > truth)
+        hatch(axis, critical, tail, truth, edgecolor=colour, where=tail > truth)
         axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
         axis.set(yscale="log", ylim=(1e-3, 1), ylabel="cost of shutdown / of meltdown")
         axis.legend(loc="lower left")

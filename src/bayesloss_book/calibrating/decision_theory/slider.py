@@ -1,8 +1,4 @@
-"""Two sliders for the power plant: an interactive figure that asks nothing of a network.
-
-The page carries the tails at every critical temperature; a short script compares them with the
-costs. The sliders are plain range inputs, so the keyboard moves them.
-"""
+"""Two sliders for the power plant: an interactive figure that asks nothing of a network."""
 
 import json
 from dataclasses import replace

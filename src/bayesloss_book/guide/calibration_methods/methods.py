@@ -1,8 +1,6 @@
 """Learned links against calibration: which is better, by how much, and at what cost.
 
-A cell is one binary problem, fitted by one method on one training set and measured on test data.
-The problems are those of `calibration_problems`.
-All methods see the same inputs and have the same L2 penalty 1/C.
+A cell is a method on one binary problem; all see the same inputs and have the same L2 penalty 1/C.
 """
 
 import warnings

@@ -1,8 +1,7 @@
 """What went wrong on anyone's data, before and now: each case by the defaults of both libraries.
 
-The estimators of the first wave, at the commit `FIRST_WAVE`, were right on the papers' data and
-silently wrong on data of other kinds. Each cell puts one such case to one library. The first wave's
-is taken from the repository's history, and runs in a process of its own.
+The first wave's library, at the commit `FIRST_WAVE`, is taken from the repository's history, and
+runs in a process of its own.
 """
 
 import json

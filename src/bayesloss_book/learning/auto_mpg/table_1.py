@@ -1,9 +1,4 @@
-"""Table 1 of W&N: four ways to regress miles per gallon on one feature of a car.
-
-A cell is one fit: an input, a size, a split, a method, and the seed of the partition into five
-splits. "Large" trains on four splits and tests on the fifth; "Small" trains on one and tests on the
-others.
-"""
+"""Table 1 of W&N: four ways to regress miles per gallon on one feature of a car."""
 
 import math
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """What whole fits cost, beside what people use for the same task.
 
-Each cell is a process of its own with one thread: the data are made or read first, then the fit is
-measured in processor seconds, and memory at its peak beyond what was taken before. All fits have
-scikit-learn's tolerance, 1e-4, and penalty, C = 1, unless the name of the problem says otherwise.
+Each cell is a process of its own with one thread. All fits have scikit-learn's tolerance, 1e-4, and
+penalty, C = 1, unless the name of the problem says otherwise.
 """
 
 import json

@@ -1,9 +1,7 @@
 """Do the flat places hurt a fit? Posteriors with and without a constant in the basis.
 
-Labels come from a known source, at inputs that are uniform on [-3, 3]. Two priors of the same
-k(0, 0) = 1 look at them: the waves of basis (14), and the waves with half of the variance beside a
-constant with the other half, so that f need not change its sign. Laplace's approximation says what
-they have learned; annealed importance sampling, what the exact posteriors would say.
+The priors have the same k(0, 0) = 1: the waves of basis (14), and waves with half of the variance
+beside a constant with the other half, so that f need not change its sign.
 """
 
 import math

@@ -1,9 +1,7 @@
 """Are the bands of Laplace's approximation calibrated? Ranks and coverage over simulated data sets.
 
-A cell is one data set: a source is drawn from the prior, data from the source, and a method returns
-what it believes of nu. If it is right, the rank of the true nu(x) among draws of it is uniform
-(Talts, Betancourt, Simpson, Vehtari and Gelman 2018), and a 95 % band covers the truth 95 times in
-100. The long run of Markov chains is the control: it must pass.
+If a method is right, the rank of the true nu(x) among its draws is uniform (Talts, Betancourt,
+Simpson, Vehtari and Gelman 2018). The long run of Markov chains is the control: it must pass.
 """
 
 import warnings

@@ -1,9 +1,7 @@
 """Laplace's approximation against long runs of Markov chains, on the toy problems.
 
-A cell is one data set at fixed hyper-parameters. Annealed importance sampling gives the evidence
-and the points at which Hamiltonian chains begin; so the chains stand on the modes in about the
-right shares, and need not find them all. What is compared is nu(x), the probabilities of new data,
-and the evidence: w itself means nothing, because -w gives the same source.
+Hamiltonian chains begin where annealed importance sampling ends, on all modes in about the right
+shares. What is compared is nu(x), not w: -w gives the same source.
 """
 
 from dataclasses import dataclass

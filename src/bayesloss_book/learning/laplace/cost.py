@@ -1,9 +1,4 @@
-"""What nu at N points costs, for M basis functions: the fast form, psi in chunks, a Newton step.
-
-The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cells` stores with every
-cell; what a cell returns is the mean of the values computed, so that a machine with other times
-still has to agree on the result.
-"""
+"""What nu at N points costs, for M basis functions: the fast form, psi in chunks, a Newton step."""
 
 from typing import Any
 

@@ -1,8 +1,4 @@
-"""Toy problems on which Laplace's approximation can be compared with the truth.
-
-With two basis functions the parameters are two weights and an intercept. The intercept integrates
-out in closed form and the weights on a grid, so that the evidence is known to many digits.
-"""
+"""Toy problems on which Laplace's approximation can be compared with the truth."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -1,9 +1,4 @@
-"""The AUC of logistic regression against the iterations that it was given.
-
-The iterations are those of scikit-learn's solver: L-BFGS from zero, on grey values in [0, 1] as
-they are, or scaled as `table_2` can, which is another path. One path is one cell; where it leads to
-comes from a solver that gets there faster.
-"""
+"""The AUC of logistic regression against the iterations that it was given."""
 
 from typing import Any
 

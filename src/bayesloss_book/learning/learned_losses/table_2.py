@@ -1,11 +1,7 @@
 """Table 2 of W&N: test AUC on binary problems from two image sets, eight methods.
 
-The text does not say which classes make the problems. A cell is a data set, a reading of the
-problem, a method, a penalty, a training budget and a seed.
-
-An AUC is not a mean over images. Its standard error, and that of a difference of two methods on one
-test set, is a jackknife's: the test images fall into `BLOCKS` parts, and every cell keeps the AUC
-without each of them.
+The text does not say which classes make the problems: readings are in the cells. The standard error
+of an AUC, and of two methods' difference, is a jackknife's over `BLOCKS` parts of the test images.
 """
 
 import warnings

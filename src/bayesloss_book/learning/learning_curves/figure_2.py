@@ -1,8 +1,7 @@
 """Figure 2 of W&N: test accuracy against training size, three data sets, three methods.
 
-A cell is ten one-vs-rest models on one training set: a data set, a size, a method, a setting of
-what the paper leaves open (penalty, scaling, tolerance, period of the kernel), and a seed of the
-subset. Subsets of one seed are nested, and the same for all methods and settings.
+A cell is ten one-vs-rest models on one training set, in a setting of what the paper leaves open.
+Subsets of one seed are nested, and the same for all methods and settings.
 """
 
 import warnings

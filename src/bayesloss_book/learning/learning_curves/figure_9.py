@@ -1,9 +1,4 @@
-"""Figure 9 of W&N: learned inverse links of Fashion-MNIST's class 3 (dress) against the rest.
-
-A cell is one binary fit on all 60,000 images. Its links are stored as values at equally spaced
-scores, and beside them what they are to agree with: how often test images of about that score are
-dresses.
-"""
+"""Figure 9 of W&N: learned inverse links of Fashion-MNIST's class 3 (dress) against the rest."""
 
 import warnings
 from typing import Any

@@ -1,8 +1,7 @@
 """What stored cells of Figure 2 say: curves, and differences between methods with their errors.
 
-Methods share the test images and, at each seed, the training images. So the error of a difference
-comes from differences: over ten parts of the test set, after averaging over seeds. At 60,000 there
-is one training set only, and the error is that of the test set alone.
+Methods share the test images. So the error of a difference comes from differences over ten parts of
+the test set, after averaging over seeds.
 """
 
 import numpy as np

@@ -1,8 +1,4 @@
-"""What the short cuts of linkgistic regression cost in accuracy, and save in operations.
-
-The yardstick is the paper's plain recipe: psi as an array of shape (n, M, M), every posterior draw
-through it, and automatic differentiation.
-"""
+"""What the short cuts of linkgistic regression cost in accuracy, and save in operations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

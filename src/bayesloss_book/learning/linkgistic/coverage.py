@@ -1,9 +1,4 @@
-"""How often the band of a learned link holds the truth: simulated data sets, one after another.
-
-A band is Laplace's posterior of nu at a score. It takes the score for given. So the same data are
-looked at three times: with fitted scores, as in EM; with the scores that the data would have
-without their own labels; and with the true score, which only a simulation has.
-"""
+"""How often the band of a learned link holds the truth: simulated data sets, one after another."""
 
 from dataclasses import replace
 

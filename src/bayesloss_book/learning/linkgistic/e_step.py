@@ -1,8 +1,4 @@
-"""What an E-step of linkgistic regression costs, for N scores and M basis functions.
-
-The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cells` stores with every
-cell, the drawing of the scores included.
-"""
+"""What an E-step of linkgistic regression costs, for N scores and M basis functions."""
 
 from typing import Any
 

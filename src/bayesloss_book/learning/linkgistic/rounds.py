@@ -1,7 +1,4 @@
-"""Linkgistic regression watched at work: EM round by round, and what it can and cannot promise.
-
-Data are simulated with a known link, or are scikit-learn's digits and breast cancer sets.
-"""
+"""Linkgistic regression watched at work: EM round by round, and what it can and cannot promise."""
 
 import math
 from collections.abc import Sequence

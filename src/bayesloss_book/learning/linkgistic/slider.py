@@ -1,8 +1,4 @@
-"""A slider through the rounds of EM: the learned link, as a picture a round, without a network.
-
-The page carries every frame; a short script shows one. A button plays the
-rounds.
-"""
+"""A slider through the rounds of EM: the learned link, as a picture a round, without a network."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,4 @@
-"""The toy regression of W&N's appendix (Figures 3, 5, 6 and 7): problems, fits and measurements.
-
-The paper says which kernel and how the hyper-parameters were found; the data are those of
-:mod:`bayesloss_book.toys`.
-"""
+"""The toy regression of W&N's appendix (Figures 3, 5, 6 and 7): problems, fits and measurements."""
 
 import math
 from collections.abc import Sequence

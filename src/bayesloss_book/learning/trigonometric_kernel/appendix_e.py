@@ -1,9 +1,4 @@
-r"""Appendix E as printed, and as it should be; figure 4; what the trigonometric prior looks like.
-
-The printed forms are here to the letter, in complex arithmetic, so that they can be compared with
-the sum and the integrals that they stand for. What the package uses is in
-:mod:`bayesloss.learning.sources.trigonometric`.
-"""
+"""Appendix E as printed, and as it should be; figure 4; what the trigonometric prior looks like."""
 
 import math
 from collections.abc import Sequence
