@@ -79,9 +79,8 @@ def bregman_isotonic(
 ) -> IsotonicFit:
     """Minimise the sum of D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
 
-    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*' and
-    its slope U*'' are needed (at a kink, either side's), and of q only its image U*'(q). The
-    residual is in units of U*'(3/4) - U*'(1/4).
+    Of U* only the link U*' and its slope are needed (at a kink, either side's), and of q only its
+    image U*'(q). The residual is in units of U*'(3/4) - U*'(1/4).
     """
     data = _Data.of(z, image)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))

@@ -164,10 +164,9 @@ def importance_points(
 
 
 def excess_risk(decisions: Tensor, p: Tensor, costs: CostMatrix) -> Tensor:
-    """LHG (28) for decisions h of shape (..., s), with probabilities p of +1 from the reference.
+    """LHG (28) for decisions h (..., s), with probabilities p of +1 from the reference.
 
-    At one input a wrong decision costs the difference of the two conditional risks more than the
-    right one. So (28) is the sum of these differences where h is wrong, over their sum everywhere.
+    A wrong decision costs the difference of two risks: their sum where h is wrong, over all.
     """
     advantage = costs.c_minus * p - costs.c_plus * (1 - p)  # of deciding +1
     wrong = (decisions > 0) != (advantage > 0)

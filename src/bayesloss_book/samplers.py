@@ -110,13 +110,10 @@ def hamiltonian_monte_carlo(
 ) -> HamiltonianSample:
     """Sample from many densities at once; chains of the same density are problems like others.
 
-    The log density takes points (..., dimension) to (...), differentiably, up to constants; there
-    is one start a chain. Momenta are standard normal, so scale the coordinates to about unit
-    covariance first. Three steps are then about a quarter of an orbit, which forgets the start;
-    half an orbit would take every point to its mirror image, and never change its distance from the
-    mean. In burn-in every chain finds the step size that gives the acceptance asked for; then it
-    stays, but for a factor between 0.8 and 1.2 per draw against trajectories that close on
-    themselves.
+    The log density takes points (..., dimension) to (...), differentiably, up to constants. Momenta
+    are standard normal, so scale the coordinates to about unit covariance first. Three steps are
+    then about a quarter of an orbit, which forgets the start. Burn-in finds each chain's step size;
+    then it stays, but for a factor of 0.8 to 1.2 a draw, lest trajectories close on themselves.
     """
     generator = torch.Generator().manual_seed(seed)
     batch = start.shape[:-1]
@@ -169,15 +166,10 @@ def elliptical_slice_sampling(
     seed: int = 0,
     start: Tensor | None = None,
 ) -> Tensor:
-    """Run Markov chains whose stationary distribution is standard normal x likelihood.
+    """Run Markov chains (n_chains, n_draws, dimension) to standard normal x likelihood.
 
-    Murray, Adams and MacKay (2010), figure 2. The chains begin at independent draws from the normal
-    distribution, or at ``start``. A move draws a second point from it; the ellipse through both is
-    invariant under it. A height below the present likelihood is drawn, and then angles on the
-    ellipse from an interval that shrinks towards the present point, until the likelihood there is
-    no less than the height. It need not exceed it: where rounding makes the height the present
-    likelihood, the present point must do. All chains take their steps together. Returns (n_chains,
-    n_draws, dimension).
+    Murray, Adams and MacKay (2010), figure 2: a second point from the prior spans an ellipse, and
+    angles are drawn from a shrinking interval until the likelihood is no less than a random height.
     """
     generator = torch.Generator().manual_seed(seed)
 

@@ -39,14 +39,11 @@ def plant_limits(
 def gaussian_plants(
     plant: PowerPlant, criticals: Sequence[float], prices: Sequence[float], M: float
 ) -> pd.DataFrame:
-    """What deciding by Gaussians costs too much, on plants that differ from one by two numbers.
+    """The excess risk d_L of deciding by Gaussians: a row a critical temperature and price.
 
-    A Gaussian that was inferred for "off" is that of variational inference, and one that was
-    inferred for "on" does not depend on the price. So there is one search for each critical
-    temperature (whole quarters of a degree), and M-steps are thresholds on the tail as in
-    :func:`plant_limits`. The tail after "on" is no larger than that after "off", so that one M-step
-    ends a run. A row a temperature and price: the excess risk d_L of variational inference, of
-    loss-EM from "off" and from "on", and of the posterior's moments.
+    A Gaussian inferred for "off" is that of variational inference, and one for "on" does not depend
+    on the price: one search a temperature (whole quarters of a degree) does, as M-steps are
+    thresholds on the tail, see :func:`plant_limits`, and one of them ends a run.
     """
     states, p = plant.states, plant.posterior
     family, price = gaussians(states), np.asarray(prices, float)

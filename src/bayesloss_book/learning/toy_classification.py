@@ -63,11 +63,8 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    One row a problem. ``covered``: the share of the range where the true nu lies in the central 95
-    % band; as sigma is increasing, so does the true probability there. ``error``: the largest error
-    of the predicted probability. ``falls``: the share of posterior samples that fall somewhere.
-    ``a``, ``k(0, 0)`` and ``converged``: of the search. ``gap``: Laplace's evidence less the bound,
-    in nats.
+    The share ``covered`` of the range by the central 95 % of nu, the largest ``error`` of a
+    probability, the share of samples that fall, and of the search a, k(0, 0), convergence, ``gap``.
     """
     x, rows = grid(), {}
     for truth, n, data_seed in problems:

@@ -198,10 +198,8 @@ def verify(
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
     Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
-    of the first pattern that fits "measure cell", the cell as a dict; NaN agrees with NaN. Drawn
-    are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
-    and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
-    ``seconds`` is not compared.
+    of the first pattern that fits "measure cell". Drawn are up to `n_cells` cells that took
+    `seconds` together, or the quickest. Returns a row a cell and measure, all of them ok.
     """
     rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:

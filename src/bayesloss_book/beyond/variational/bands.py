@@ -1,9 +1,4 @@
-"""Do variational bands cover? Sources drawn from the prior, data from the sources, bands from data.
-
-The cells are those of the page on Laplace's approximation, data set for data set, so that methods
-can be compared pair by pair. A 95 % band is the mean of nu and 1.96 standard deviations of it to
-both sides, on the grid.
-"""
+"""Do variational bands cover? The cells are those of the page on Laplace, data set for data set."""
 
 import warnings
 from typing import Any
@@ -96,9 +91,7 @@ def _variational(joint: LogJoint, mode: Mode) -> Posterior:
 def cells() -> list[dict[str, Any]]:
     """400 data sets at the true hyper-parameters, 100 by the bound for labels, fewer at others.
 
-    With Gaussian noise "exact", "normal" and "bound" are the same. Laplace's at the true ones are
-    stored with the page on his approximation. "limited" keeps gamma, the precision of the
-    intercept's prior, from growing.
+    With Gaussian noise all variational ones are "normal"; "limited" keeps gamma from growing.
     """
     methods = [("regression", "normal", 400), ("classification", "normal", 400)]
     methods += [("classification", "exact", 400)]

@@ -81,11 +81,9 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 def compare(fits: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     """Each fit against the exact posterior of its problem, both as stored.
 
-    By task, n, seed and method: ``shift``, the root mean square error of the mean of nu in exact
-    standard deviations; ``width``, the geometric mean of its standard deviation over the exact one;
-    ``gap``, the exact log evidence less the method's, in nats, and ``gap_bound`` less its bound;
-    ``millinats``, by how much its log loss of new data exceeds the exact posterior's;
-    ``process_seconds``.
+    ``shift``, the root mean square error of nu's mean in exact deviations; ``width``, the geometric
+    mean of deviations over the exact; ``gap`` of the evidence and ``gap_bound``, in nats;
+    ``millinats`` by which log loss exceeds the exact posterior's; ``process_seconds``.
     """
     keys = ["task", "n", "seed"]
     both = fits.merge(exact, on=keys, suffixes=("", "_exact"))

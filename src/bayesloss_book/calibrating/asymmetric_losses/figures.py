@@ -45,10 +45,8 @@ def over_ep(values: pd.Series) -> pd.DataFrame:
 def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     """For every kernel, how far its table is from the printed one.
 
-    Indexed by length scale and amplitude. ``factor``: the typical factor between our differences of
-    Laplace and loss-EM to EP and the printed ones: exp of the root mean square of the logarithm,
-    over those of at least 0.003 in print (smaller ones are noise). ``corner``: Laplace in the last
-    row on U(0, 1). ``ep``: the largest value of EP.
+    ``factor``, the typical one between our and the printed differences to EP of at least 0.003;
+    ``corner``, Laplace in the last row on U(0, 1); ``ep``, EP's largest value.
     """
     target = over_ep(printed())
     used = target.stack()[lambda values: values >= 0.003]

@@ -264,10 +264,8 @@ def printed() -> pd.Series:
 def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:
     """Means over repetitions, indexed by row, test and method.
 
-    ``mean``; ``sd`` over repetitions; ``error``, the part of the mean's standard error that the HMC
-    reference causes (for the full reference only); ``p``, of the two-sided Wilcoxon signed rank
-    test between Laplace and loss-EM; ``better``, of these two the one that is better at 0.01, or
-    nothing.
+    ``mean``; ``sd``; ``error``, the part that the HMC reference causes; ``p`` of Wilcoxon's signed
+    rank test between Laplace and loss-EM; ``better``, which of these is at 0.01, or nothing.
     """
     names = {threshold: row for row, threshold in THRESHOLDS.items()}
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}

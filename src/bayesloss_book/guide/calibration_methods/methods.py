@@ -120,13 +120,10 @@ def measure(
 def predict(
     method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
 ) -> tuple[Array, Array | None, bool]:
-    """Fit a method to the training data of a problem, and predict its test data.
+    """Test probabilities of a method, its weights (None if none or several), and convergence.
 
-    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes. No calibrator
-    sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are scikit-learn's
-    `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta" is fitted to
-    out-of-fold probabilities and applied to the model of all data. Returns probabilities, the
-    weights (None if there are none or several), and whether the fit converged.
+    No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
+    scikit-learn's five averaged models, "beta" is fitted to out-of-fold probabilities.
     """
     X, y, X_test = given.X, given.y, given.X_test
     model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)

@@ -25,11 +25,8 @@ def differences(
 ) -> pd.DataFrame:
     """Each method less another on the same training and test data, averaged over seeds.
 
-    Seeds have data of their own where data are simulated or images, and the standard error is that
-    of a mean of independent numbers. The splits of an embedded set share their data; there the
-    variance is that of Nadeau and Bengio (2003), 1/J + test/train in place of 1/J. Columns
-    ``mean``, ``error`` (standard error), ``n`` (seeds) and ``clear``: whether a t test tells it
-    from 0 at a level of 1 %. Indexed by problem and method.
+    ``mean``, ``error``, ``n`` and ``clear``: whether a t test tells it from 0 at 1 %. The splits of
+    an embedded set share data: there 1/J + test/train is in place of 1/J (Nadeau and Bengio 2003).
     """
     wide = results.pivot(index=[*PROBLEM, "seed"], columns="method", values=measure)
     paired = wide.sub(wide[against], axis=0).drop(columns=against)

@@ -55,9 +55,8 @@ def calibration_gap(
 ) -> Array:
     """How much worse the best wrong sign is than the best sign, for each share of positives.
 
-    For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
-    eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
-    classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid.
+    By brute force. For eta > 1/2 it is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
+    eta G_nu(alpha) + (1 - eta) G_nu(-alpha), G_nu = G o nu^-1; it is to be positive.
     """
     # nu at -1, 0 and 1 is among the points for a whole reach, and so are points very near 0.
     t = torch.arange(-reach, reach + 0.01, 0.025, dtype=torch.float64)

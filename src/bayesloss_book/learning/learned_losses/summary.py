@@ -69,10 +69,8 @@ def columns(
 def distances(results: pd.DataFrame, penalty: float = 1.0, budget: str = "default") -> pd.DataFrame:
     """How far each reading's column is from the paper's, in points of AUC.
 
-    Columns, root mean squares over the rows measured: ``all``; ``linear``, logistic and linkgistic
-    regression by their linear scores; ``trons``. Then the ``largest`` distance and its method,
-    ``where``; ``order``: Spearman's correlation of the rows with the paper's, where all are
-    measured; ``rows``: how many are.
+    Root mean squares over ``all`` rows, over the ``linear`` models by their scores, and the
+    ``trons``; the ``largest`` and ``where`` it is; Spearman's ``order``; the number of ``rows``.
     """
     rows = {}
     for data in DATA:

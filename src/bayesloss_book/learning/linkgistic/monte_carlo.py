@@ -40,10 +40,8 @@ def errors(
 ) -> pd.DataFrame:
     """What averages over draws are off by at scores x of cases y, by the number S of draws.
 
-    Columns (what, of): ``Q`` is (13), in nats a case; ``a label`` the root mean square, over the
-    scores, of E log sigma(nu(x)), in nats; ``p`` the largest error of a predicted probability.
-    ``random`` draws are repeated, and give root mean squares; ``even`` ones are the library's, and
-    the same each time. The row 0 is the law :func:`of_one_normal`, without draws, under ``even``.
+    ``Q``, (13), in nats a case; ``a label``, the root mean square of E log sigma(nu(x)); ``p``, the
+    largest error. ``even`` draws are the library's; the row 0 is :func:`of_one_normal`.
     """
     law, generator = law_at(posterior, x), torch.Generator().manual_seed(seed)
     found, one = law.expected_log_sigmoid(), of_one_normal(law).expected_log_sigmoid()

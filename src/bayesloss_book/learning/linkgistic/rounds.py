@@ -117,9 +117,7 @@ def learn(
 ) -> list[Round]:
     """EM as the classifier runs it, and what it holds after each E-step.
 
-    As in the paper, links are fitted to the training scores, unless leave_one_out is set; with no
-    rounds the link of the fixed weights is learned. The scores of the fixed link fill the part
-    ``filled`` of [-1/c, 1/c].
+    With no rounds the link of the fixed weights is learned; its scores fill a part of [-1/c, 1/c].
     """
     data = linear_data(problem.X, problem.y, C)
 
@@ -157,11 +155,10 @@ def reach(problem: Task, C: float = 1.0) -> float:
 
 
 def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame:
-    """What the labels say of draws from Laplace's posterior q, one row a draw, in nats.
+    """The log likelihood and log weight of draws from Laplace's q and its twin, in nats.
 
-    "log likelihood" is log p(y | Gamma), whose mean is Q. "log weight" is log p(y, Gamma) - log q,
-    with q mixed with its twin at -w. The mean of the weights is an unbiased estimate of the
-    evidence p(y), so by Markov's inequality it exceeds e^t p(y) with a probability below e^-t.
+    The mean of the weights is an unbiased estimate of the evidence p(y), so by Markov's inequality
+    it exceeds e^t p(y) with a probability below e^-t.
     """
     prior, q = found.posterior.prior, found.posterior
     Gamma = q.sample(n, torch.Generator().manual_seed(seed))

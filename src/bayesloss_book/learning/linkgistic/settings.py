@@ -50,9 +50,8 @@ def against_logistic_regression(
 ) -> pd.DataFrame:
     """Test log loss and accuracy with three links, and the truth's where it is known.
 
-    The "fixed link" is logistic regression's; a link is learned from the training scores by "EM",
-    as in the paper, or from the scores "left out", as is the classifier's default. "saved" is the
-    log loss that these save against the first, "+-" the standard error over the test data.
+    Links are logistic regression's, learned by "EM" from training scores, or from those "left out";
+    "saved" is against the first, "+-" the standard error over the test data.
     """
     rows = {}
     for name, problem in problems.items():

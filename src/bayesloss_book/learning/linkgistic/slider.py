@@ -60,12 +60,9 @@ def link_slider(
 ) -> HTMLTable:
     """The learned inverse link after some rounds, with its 95 % band, a fixed link, and the truth.
 
-    All curves are over scores less their mean, in units of their standard deviation, because
-    neither is identified; ``odds`` are the true log odds at such scores ``t``. ``fixed`` is
-    logistic regression's log odds at zero, and their rise by a standard deviation; the losses on
-    new data, in nats, and the angles between learned and true weights, in degrees, are one for
-    each round shown, and ``others`` the losses of logistic regression and of the true
-    probabilities.
+    Curves are over standardised scores ``t``, with the true log odds; ``fixed`` are logistic
+    regression's log odds at zero and their rise; losses in nats and angles of the weights in
+    degrees, one for each round shown; ``others``, the losses of logistic regression and the truth.
     """
     line = np.linspace(-_REACH, _REACH, 121)
     frames = "".join(

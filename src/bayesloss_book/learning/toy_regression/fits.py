@@ -31,8 +31,7 @@ def fit(
 ) -> EvidenceMaximum[Gaussian]:
     """Fit a prior with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
 
-    With ``free_intercept`` the prior of nu_0 may become narrower than the targets are wide. The
-    evidence would always have it so, and nu would be known for certain at x = 0.
+    A ``free_intercept`` may become narrow; the evidence would have nu be known for certain at 0.
     """
     # Where the search starts: a straight line through the data's range, or their variance.
     variance = float(data.y.var())
@@ -49,13 +48,9 @@ def fit(
 
 
 def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
-    """What the posterior says of nu, f and f^2 at x, of shape (n,).
+    """Means and deviations of nu, f and new targets at x (n,), f^2 and its 95 % quantiles.
 
-    Indexed by x. ``nu`` and ``f``: means, with standard deviations ``nu_sd`` and ``f_sd``;
-    ``noisy_sd`` that of a new target. ``square``: the mean of f^2, with its 2.5 % and 97.5 %
-    quantiles ``square_low`` and ``square_high``. f is Gaussian under q, so abs(f) is a folded
-    Gaussian. Columns of f are there for an ISGP only. f is shown for one of the two twins; the
-    other has -f.
+    f is Gaussian under q, so abs(f) is a folded Gaussian; it is shown for one of the two twins.
     """
     nu, variance = posterior.moments(x)
     columns = {"nu": nu, "nu_sd": variance.sqrt()}
@@ -81,11 +76,8 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    One row a problem. ``error``: root mean squared error of the mean of nu. ``covered``: the share
-    of the range where the truth is within two standard deviations; ``slope covered``: where the
-    true slope is within the central 95 % of posterior samples. ``falls``: the share of posterior
-    samples of nu that fall somewhere. ``noise``: the estimated deviation. ``converged``, ``a``,
-    ``laplace`` and ``bound``: of the search, the latter in nats.
+    The ``error`` of the mean of nu, the shares of the range ``covered`` by two deviations and by
+    95 % of slopes, the share of samples that fall, the ``noise``, and of the search the rest.
     """
     x, rows = grid(), {}
     for truth, n, seed in problems:
