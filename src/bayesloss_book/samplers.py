@@ -15,6 +15,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+_MOVES, _LEAPFROG = 3, 8  # at each temperature, and steps of a move
+
 
 @dataclass(frozen=True)
 class AnnealedSample:
@@ -34,8 +36,6 @@ def annealed_importance_sampling(
     *,
     n_chains: int = 128,
     n_temperatures: int = 150,
-    n_moves: int = 3,
-    n_steps: int = 8,
     seed: int = 0,
 ) -> AnnealedSample:
     """Sample from standard normal x likelihood (chains,), and estimate its integral."""
@@ -52,11 +52,11 @@ def annealed_importance_sampling(
     betas = torch.linspace(0, 1, n_temperatures + 1, dtype=torch.float64) ** 5
     for beta_before, beta in pairwise(betas):
         log_weights = log_weights + (beta - beta_before) * values
-        for _ in range(n_moves):
+        for _ in range(_MOVES):
             momentum = normal()
             start = -0.5 * (points**2).sum(1) + beta * values - 0.5 * (momentum**2).sum(1)
             new, new_values, new_slopes = points, values, slopes
-            for _ in range(n_steps):
+            for _ in range(_LEAPFROG):
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
                 new = new + step * momentum
                 new_values, new_slopes = _with_slopes(log_likelihood, new)

@@ -13,6 +13,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
+from bayesloss_book.stores.results import crossed
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
 
 TASKS = ("regression", "classification")
@@ -42,9 +43,7 @@ def data_set(task: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def cells() -> list[dict[str, Any]]:
     """Both toys, four sizes, three data sets of each."""
-    return [
-        {"task": task, "n": n, "seed": seed} for task in TASKS for n in SIZES for seed in range(3)
-    ]
+    return crossed(task=TASKS, n=SIZES, seed=range(3))
 
 
 def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

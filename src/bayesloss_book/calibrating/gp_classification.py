@@ -135,21 +135,14 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     features, noise = prior.project(GRID.expand(len(y), -1))
     costs = CostMatrix(threshold / (1 - threshold), 1.0)
     ep = expectation_propagation(prior.features, y)
+    exact = by_importance_sampling(prior, y, ep, n_draws=2048, seed=0).predictive.on_grid
+    laplace = laplace_probit(prior.features, y)
+    loss_em = loss_em_probit(prior.features, y, features, noise, costs).q
     answers: dict[str, tuple[Tensor, str, str]] = {
-        "exact": (
-            by_importance_sampling(prior, y, ep, n_draws=2048, seed=0).predictive.on_grid,
-            "-",
-            "data",
-        ),
+        "exact": (exact, "-", "data"),
         "EP": (predictive(ep, features, noise), "--", "ISGP"),
-        "Laplace": (predictive(laplace_probit(prior.features, y), features, noise), "-.", "GP"),
-        "loss-EM": (
-            predictive(
-                loss_em_probit(prior.features, y, features, noise, costs).q, features, noise
-            ),
-            ":",
-            "PAVA",
-        ),
+        "Laplace": (predictive(laplace, features, noise), "-.", "GP"),
+        "loss-EM": (predictive(loss_em, features, noise), ":", "PAVA"),
     }
     figure, axis = subplots(figsize=(5.6, 4.2))
     for name, (values, dashes, colour) in answers.items():

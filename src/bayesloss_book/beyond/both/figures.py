@@ -111,15 +111,11 @@ def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     M = max(costs.c_plus, costs.c_minus)
     rows = {}
     for cut in cuts.tolist():
-        yes = torch.arange(size) >= cut
-        row = {
-            name: float(
-                torch.where(
-                    yes, costs.c_plus * (1 - here.p[name]), costs.c_minus * here.p[name]
-                ).mean()
-            )
-            for name in ("chains", "laplace")
-        }
+        yes, row = torch.arange(size) >= cut, {}
+        for name in ("chains", "laplace"):
+            p = here.p[name]
+            cost = torch.where(yes, costs.c_plus * (1 - p), costs.c_minus * p)
+            row[name] = float(cost.mean())
         log_z = tilted_evidence(here.joint, here.mode, here.targets, cut, costs)
         row["tilted"] = M - math.exp(log_z - base)
         rows[float(here.given.targets[cut])] = row

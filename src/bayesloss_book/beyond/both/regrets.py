@@ -60,13 +60,9 @@ def chains(
     """By chains: sigma(nu) at targets (chains, S), the worst R-hat and effective size of nu."""
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
+    sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 4}
     z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + z * scale),
-        len(scale),
-        n_chains=n_chains,
-        n_draws=n_draws,
-        n_burn_in=n_draws // 4,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + z * scale), len(scale), seed=seed, **sizes
     )
     coefficients = prior.coefficients(prior.location + z * scale)
     five = targets[torch.linspace(0, len(targets) - 1, 5).to(torch.int64)]

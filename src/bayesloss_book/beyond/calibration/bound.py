@@ -45,11 +45,8 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     nodes = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID)
     losses = []
     for posterior in average.components:
-        noise = torch.randn(
-            (_DRAWS, len(posterior.mode)),
-            dtype=torch.float64,
-            generator=torch.Generator().manual_seed(0),
-        )
+        generator, shape = torch.Generator().manual_seed(0), (_DRAWS, len(posterior.mode))
+        noise = torch.randn(shape, dtype=torch.float64, generator=generator)
         paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
         p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())
         losses.append(_log_loss(p, cases.truth))

@@ -53,9 +53,8 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
             objective: Objective = "variational" if method == "variational_fitted" else "bound"
             # With mu free as well, the evidence takes gamma to infinity.
             limits = {"gamma": (1e-10, float(prior.gamma))} if "_limited" in method else None
-            single = maximise_evidence(
-                prior, likelihood, x, y, objective=objective, bounds=limits
-            ).posterior
+            given = prior, likelihood, x, y
+            single = maximise_evidence(*given, objective=objective, bounds=limits).posterior
         else:
             single = best_gaussian(method, prior, likelihood, x, y)
         converged = single.converged
@@ -93,22 +92,16 @@ def cells() -> list[dict[str, Any]]:
 
     With Gaussian noise all variational ones are "normal"; "limited" keeps gamma from growing.
     """
-    methods = [("regression", "normal", 400), ("classification", "normal", 400)]
-    methods += [("classification", "exact", 400)]
-    methods += [("classification", "bound", 100)]
-    methods += [
-        ("regression", name, 40)
-        for name in ("variational_averaged", "laplace_averaged", "laplace_fitted")
-    ]
-    methods += [("regression", "variational_fitted", 22)]
-    methods += [("regression", "laplace_fitted_limited", 24)]
-    methods += [
-        ("regression", name, 8)
-        for name in ("variational_averaged_limited", "laplace_averaged_limited")
-    ]
+    labels = {"normal": 400, "exact": 400, "bound": 100}
+    noise = dict.fromkeys(("variational_averaged", "laplace_averaged", "laplace_fitted"), 40)
+    noise |= {"variational_fitted": 22, "laplace_fitted_limited": 24}
+    noise |= {"variational_averaged_limited": 8, "laplace_averaged_limited": 8}
+    counts = {("regression", "normal"): 400}
+    counts |= {("classification", method): count for method, count in labels.items()}
+    counts |= {("regression", method): count for method, count in noise.items()}
     return [
         {"task": task, "method": method, "seed": seed}
-        for task, method, count in methods
+        for (task, method), count in counts.items()
         for seed in range(count)
     ]
 

@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from bayesloss.learning.evidence.evidence import maximise_evidence
+from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
 from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
@@ -45,16 +45,12 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
     y = torch.from_numpy((cars[:, 1] - level) / scale)
     prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=n_basis))
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        found = maximise_evidence(
-            prior,
-            Gaussian(4.0),
-            x[train],
-            y[train],
-            objective="variational" if method == "variational" else "bound",
-        )
+        objective: Objective = "variational" if method == "variational" else "bound"
+        data = x[train], y[train]
+        found = maximise_evidence(prior, Gaussian(4.0), *data, objective=objective)
         begin = time.process_time()
         infer = laplace if method == "laplace" else variational
-        posterior = infer(found.posterior.prior, found.likelihood, x[train], y[train])
+        posterior = infer(found.posterior.prior, found.likelihood, *data)
         seconds = time.process_time() - begin
     mean, variance = posterior.moments(x[test])
     deviation = (variance + 1 / found.likelihood.alpha).sqrt()

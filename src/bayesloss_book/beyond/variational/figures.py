@@ -54,12 +54,20 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
     figure, axes = subplots(2, 1, figsize=(5.6, 6.2), sharex=True)
     for axis, task in zip(axes, TASKS, strict=True):
         part = table.loc[task]
-        _dots(axis, part, "laplace", "gap_bound", "Laplace's bound", COLOURS["accent"], "X", -0.16)
+        shown = [("laplace", "gap_bound", "Laplace's bound", -0.16)]
         if task == "classification":
-            _dots(axis, part, "bound", "gap", METHODS["bound"], *STYLES["bound"][:2], -0.08)
-            _dots(axis, part, "normal", "gap", METHODS["normal"], *STYLES["normal"][:2], 0.0)
-        _dots(axis, part, "laplace", "gap", "Laplace's evidence", *STYLES["laplace"][:2], 0.08)
-        _dots(axis, part, "exact", "gap", "variational", *STYLES["exact"][:2], 0.16)
+            shown += [("bound", "gap", METHODS["bound"], -0.08)]
+            shown += [("normal", "gap", METHODS["normal"], 0.0)]
+        shown += [("laplace", "gap", "Laplace's evidence", 0.08)]
+        shown += [("exact", "gap", "variational", 0.16)]
+        for method, measure, label, offset in shown:
+            values = part.xs(method, level="method")[measure]
+            sizes = sorted(set(values.index.get_level_values("n")))
+            places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
+            colour, marker, _ = STYLES[method]
+            if measure == "gap_bound":
+                colour, marker = COLOURS["accent"], "X"
+            axis.plot(places, values, marker, color=colour, markersize=7, label=label)
         axis.axhline(0, color="black", linewidth=1)
         axis.axhspan(0, 0.5, color=COLOURS["Linear"], alpha=0.25, linewidth=0)
         axis.set_yscale("symlog", linthresh=1)
@@ -126,22 +134,6 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
 def _row(table: pd.DataFrame, cell: dict[str, str | int]) -> pd.Series:
     keys = list(cell)
     return table.set_index(keys).loc[tuple(cell.values())]
-
-
-def _dots(
-    axis: Axes,
-    part: pd.DataFrame,
-    method: str,
-    measure: str,
-    label: str,
-    colour: str,
-    marker: str,
-    offset: float,
-) -> None:
-    values = part.xs(method, level="method")[measure]
-    sizes = sorted(set(values.index.get_level_values("n")))
-    places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
-    axis.plot(places, values, marker, color=colour, markersize=7, label=label)
 
 
 def _sizes(axis: Axes, table: pd.DataFrame) -> None:

@@ -45,14 +45,8 @@ def divergence(
         def tempered(z: torch.Tensor, beta: float = beta) -> torch.Tensor:
             return beta * log_ratios(joint, q, z)
 
-        z = elliptical_slice_sampling(
-            tempered,
-            len(q.mode),
-            n_chains=n_chains,
-            n_draws=n_draws,
-            n_burn_in=n_draws // 3,
-            seed=seed + k,
-        )
+        sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 3}
+        z = elliptical_slice_sampling(tempered, len(q.mode), seed=seed + k, **sizes)
         ratios = log_ratios(joint, q, z.flatten(0, 1)).view(n_chains, n_draws)
         spread = ((ratios - ratios.mean()) ** 2).mean(dim=1)
         total += share / 2 * (1 - beta) * spread

@@ -246,23 +246,16 @@ def measure(
     searches = torch.cat([prior.start(x)[None], prior.sample(40, generator), ends])
     found = gaussians(joint, x, y, searches, "normal")
     mixture = jumper(found)
+    how = {"n_draws": n_draws, "n_warm_up": 300, "n_jumps": 4, "seed": seed}
     for target in (0.8, 0.98):  # smaller steps where the first ones diverge and chains get stuck
-        Gamma, went = nuts(
-            joint,
-            mixture,
-            ends[:n_chains],
-            n_draws=n_draws,
-            n_warm_up=300,
-            n_jumps=4,
-            target_acceptance=target,
-            seed=seed,
-        )
+        Gamma, went = nuts(joint, mixture, ends[:n_chains], target_acceptance=target, **how)
         nu = source_of_chains(prior, grid(), Gamma)
         if diagnose(nu)["r_hat"] <= SETTLED:
             break
     new_x, new_y = data_set(task, 2000, 10_000 + seed)
     kept = Gamma.flatten(0, 1)[:: max(1, Gamma.shape[0] * Gamma.shape[1] // 2000)]
     importance, error, share = importance_evidence(joint, mixture, 20_000, seed)
+    bounds = torch.tensor([fit.log_evidence for fit in found]).double()
     return {
         **diagnose(nu),
         **went,
@@ -273,9 +266,7 @@ def measure(
         "importance": importance,
         "importance_error": error,
         "importance_share": share,
-        "mixed": float(
-            torch.logsumexp(torch.tensor([fit.log_evidence for fit in found]).double(), 0)
-        ),
+        "mixed": float(torch.logsumexp(bounds, 0)),
         "loss": log_loss(prior.source(new_x, kept), new_y, likelihood),
         **_summaries(nu),
     }
@@ -290,11 +281,9 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
+    how = {"n_chains": n_chains, "seed": seed}
     return annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        len(scale),
-        n_chains=n_chains,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )
 
 

@@ -14,9 +14,9 @@ from bayesloss.calibrating.probit.whitened_gp import decide, predictive
 from bayesloss_book.calibrating.asymmetric_losses.maximum_entropy import med_probit
 from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     LENGTHS,
-    METHODS,
     PAPER,
     Trial,
+    by_cell,
     printed,
     table,
 )
@@ -52,14 +52,7 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     used = target.stack()[lambda values: values >= 0.003]
     rows = {}
     for _, cell in mapped.iterrows():
-        values = pd.Series(
-            {
-                (row, test, method): cell[f"{method}_{row}_{test}"]
-                for row in THRESHOLDS
-                for test in TESTS
-                for method in METHODS
-            }
-        ).rename_axis(["row", "test", "method"])
+        values = by_cell(lambda row, test, name, cell=cell: cell[f"{name}_{row}_{test}"])
         ours = over_ep(values).stack()[used.index].clip(lower=1e-6)
         rows[cell["length_scale"], cell["amplitude"]] = {
             "factor": float(np.exp((np.log(ours / used) ** 2).mean() ** 0.5)),

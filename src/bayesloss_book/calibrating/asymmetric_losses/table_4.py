@@ -6,9 +6,10 @@ exponential; a repetition draws data sets and test inputs anew; a repetition's d
 test inputs; loss-EM starts at decisions by fair coins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -209,8 +210,6 @@ def _reference_error(h: Tensor, p: Tensor, alone: Tensor, costs: CostMatrix, har
     return float(means.std() / len(alone) ** 0.5)
 
 
-# ---------------------------------------------------------------------------------- the runs
-
 KERNEL = {"length_scale": 0.3, "amplitude": 3.0}
 PAPER = {"n_sets": 100, "n_test": 1000, "n_chains": 4, "n_draws": 2000, "n_points": 4096}
 MAP = {"n_sets": 200, "n_test": 300, "n_points": 1024}
@@ -246,19 +245,16 @@ def run_map(folder: Folder, *, n_jobs: int | None = None) -> None:
     run_cells(measure_map, map_cells(), folder, name, parameters=MAP, n_jobs=n_jobs)
 
 
-# ------------------------------------------------------------------------------- the summaries
+def by_cell(value: Callable[[str, str, str], float]) -> pd.Series:
+    """A number for each row, test and method of the table."""
+    cells = {cell: value(*cell) for cell in product(THRESHOLDS, TESTS, METHODS)}
+    return pd.Series(cells).rename_axis(["row", "test", "method"])
 
 
 def printed() -> pd.Series:
-    """Table 4 as printed, indexed by row, test and method."""
+    """Table 4 as printed."""
     rows = ledger()["lhg-table-4"].printed["rows"]
-    values = {
-        (row, test, method): rows[row][test][method]
-        for row in THRESHOLDS
-        for test in TESTS
-        for method in METHODS
-    }
-    return pd.Series(values).rename_axis(["row", "test", "method"])
+    return by_cell(lambda row, test, method: rows[row][test][method])
 
 
 def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:

@@ -96,9 +96,8 @@ def _embedded(name: str, seed: int) -> BinaryProblem:
     X, X_test, y, y_test = train_test_split(X, y, train_size=2 / 3, stratify=y, random_state=seed)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread[spread == 0] = 1.0  # a column that never varies stays as it is
-    return BinaryProblem(
-        (X - centre) / spread, y, (X_test - centre) / spread, y_test.astype(np.float64), None
-    )
+    X, X_test = (X - centre) / spread, (X_test - centre) / spread
+    return BinaryProblem(X, y, X_test, y_test.astype(np.float64), None)
 
 
 def _images(name: str, task: str, size: int, seed: int) -> BinaryProblem:

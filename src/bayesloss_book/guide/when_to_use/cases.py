@@ -99,15 +99,12 @@ def measure(
 ) -> dict[str, Any]:
     """Put one case to one library, as it is now or as it was at the commit ``first_wave``.
 
-    ``value``, ``beside`` and ``coverage`` (NaN where there is none), and ``warned``: whether there
-    was a warning, with copies and far values from that fit alone. By case:
+    ``warned``, whether there was a warning, and ``value``, ``beside``, ``coverage`` (or NaN):
 
-    * copies: test log loss (nats); that of the same library without copies
+    * copies: test log loss; that of the same library without copies
     * smoothness, kernel, many classes: test log loss; that of logistic regression with ten
-      penalties, of scikit-learn's Gaussian process (on scaled columns), and of multinomial
-      logistic regression scaled by a temperature
-    * far value: test log loss or error (root mean square, from the curve); the same without
-      the far value or with log x; coverage of 95 % bands
+      penalties, of scikit-learn's Gaussian process, of a tempered multinomial regression
+    * far value: test log loss or error; the same without it or with log x; coverage of bands
     * bands: error, NaN, and the coverage of 95 % bands, averaged over random curves
     * chance: the largest difference of two fits' probabilities
     * EM: by how much the direction of the weights moves from round 20 to round 30
@@ -188,7 +185,7 @@ def _copies(variant: str, seed: int) -> dict[str, Any]:
         X, y = X[groups], y[groups]
         if how == "jittered, in groups":
             X = X + 0.01 * rng.normal(size=X.shape)
-            if _takes_groups():
+            if "groups" in LinkgisticClassifier.fit.__code__.co_varnames:  # not in the first wave
                 options["groups"] = groups
     model = LinkgisticClassifier(C=1 / times, random_state=0)
     warned = _heard(lambda: model.fit(X, y, **options))[1]
@@ -259,10 +256,8 @@ def _kernel(variant: str, seed: int) -> dict[str, Any]:
         beside = _loss(rival.fit(Z, y), Z_test, y_test)
     if scaled == "scaled":
         X, X_test = Z, Z_test
-    return {
-        "value": _loss(GPClassifier(inference="ep").fit(X, y), X_test, y_test),
-        "beside": beside,
-    }
+    value = _loss(GPClassifier(inference="ep").fit(X, y), X_test, y_test)
+    return {"value": value, "beside": beside}
 
 
 def _many_classes(variant: str, seed: int) -> dict[str, Any]:
@@ -284,13 +279,9 @@ def _chance(variant: str, seed: int) -> dict[str, Any]:
 
 def _em(variant: str, seed: int) -> dict[str, Any]:
     X, y, _, _ = _normal(np.random.default_rng(seed), 5_000, 1_000)
-    earlier, later = (
-        LinkgisticClassifier(max_iter=rounds, random_state=0).fit(X, y).coef_.ravel()
-        for rounds in (20, 30)
-    )
-    return {
-        "value": np.linalg.norm(later / np.linalg.norm(later) - earlier / np.linalg.norm(earlier))
-    }
+    fits = (LinkgisticClassifier(max_iter=k, random_state=0).fit(X, y) for k in (20, 30))
+    earlier, later = (fit.coef_.ravel() / np.linalg.norm(fit.coef_.ravel()) for fit in fits)
+    return {"value": np.linalg.norm(later - earlier)}
 
 
 def _time(variant: str, seed: int) -> dict[str, Any]:
@@ -323,10 +314,6 @@ _MEASURES: dict[str, Callable[[str, int], dict[str, Any]]] = {
 
 def _linkgistic(X: Array, y: NDArray[Any]) -> Any:
     return LinkgisticClassifier(random_state=0).fit(X, y)
-
-
-def _takes_groups() -> bool:
-    return "groups" in LinkgisticClassifier.fit.__code__.co_varnames
 
 
 def _normal(rng: np.random.Generator, n: int, d: int) -> Split:

@@ -77,25 +77,15 @@ def draw_trap(results: pd.DataFrame) -> Figure:
     on_slice = results[results["path"] == "slice"].groupby("a").mean(numeric_only=True)
     gap = on_slice.index - 1
     figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 6.4), sharex=True)
-    for axis, styles in (
-        (
-            upper,
-            {
-                "annealed": ("-", "data", "the truth, annealed"),
-                "laplace": ("--", "GP", "Laplace's"),
-                "bound": (":", "ISGP", "lower bound"),
-            },
-        ),
-        (
-            lower,
-            {
-                "error_exact": ("-", "data", "exact posterior"),
-                "error_laplace": ("--", "GP", "Laplace's Gaussian"),
-            },
-        ),
+    for axis, name, dashes, colour, label in (
+        (upper, "annealed", "-", "data", "the truth, annealed"),
+        (upper, "laplace", "--", "GP", "Laplace's"),
+        (upper, "bound", ":", "ISGP", "lower bound"),
+        (lower, "error_exact", "-", "data", "exact posterior"),
+        (lower, "error_laplace", "--", "GP", "Laplace's Gaussian"),
     ):
-        for name, (dashes, colour, label) in styles.items():
-            axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+        axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+    for axis in (upper, lower):
         axis.legend()
     upper.set(ylabel="log evidence in nats")
     lower.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
@@ -170,12 +160,6 @@ class _Trial:
 def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
     # Where Laplace's evidence is chased to infinity there is no convergence.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        return maximise_evidence(
-            trial.prior,
-            trial.likelihood,
-            trial.x,
-            trial.y,
-            objective=objective,
-            smoothness=[start],
-            bounds=SEARCH_RANGES,
-        )
+        given = trial.prior, trial.likelihood, trial.x, trial.y
+        how = {"smoothness": [start], "bounds": SEARCH_RANGES}
+        return maximise_evidence(*given, objective=objective, **how)

@@ -25,8 +25,6 @@ from bayesloss_book import Array
 from bayesloss_book.random_sources import inverse_source as inverse_source  # the page calls it
 from bayesloss_book.random_sources import make_prior, whole_period
 
-# ---------------------------------------------------------------------------------------- zeros
-
 
 def rms_harmonic(kernel: TrigonometricKernel, constant: float = 0.0) -> float:
     """The root mean square r of the harmonic number, weighted with the eigenvalues."""
@@ -68,9 +66,6 @@ def zeros_table(
     return pd.DataFrame(rows).T.rename_axis("a")
 
 
-# --------------------------------------------------------------------------------------- slopes
-
-
 def steepest(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> Array:
     """The largest f^2 in a period, for each row of Gamma: the steepest slope of nu."""
     return prior.derivative(whole_period(prior.kernel, n_grid), Gamma).numpy().max(axis=-1)
@@ -104,9 +99,6 @@ def slope_table(
             "tightest": (lemma / sup).min(),
         }
     return pd.DataFrame(rows).T.rename_axis("a")
-
-
-# ------------------------------------------------------------------------- what the prior can do
 
 
 def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Array, Array]:
@@ -168,9 +160,6 @@ def _source_gap(x: Array, excess: Array) -> float:
     """The largest integral of the excess from the middle of x."""
     integral = np.concatenate([[0.0], np.cumsum((excess[1:] + excess[:-1]) / 2 * np.diff(x))])
     return float(np.abs(integral - integral[len(x) // 2]).max())
-
-
-# -------------------------------------------------------------------------------------- origins
 
 
 def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:

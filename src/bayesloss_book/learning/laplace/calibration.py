@@ -31,7 +31,7 @@ from bayesloss_book.source_problems import (
     simulate,
     source_of_chains,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
@@ -101,28 +101,22 @@ def hyper_mixture(
     data = likelihood.condense(prior.features, x, y)
 
     def joint_at(theta: Tensor) -> LogJoint:
-        kernel = TrigonometricKernel(
-            a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
-        ).scaled(theta[1].exp())
-        return LogJoint(
-            ISGP(kernel, mu=prior.mu, gamma=prior.gamma), Gaussian(theta[2].exp()), data
-        )
+        c, n_basis = prior.kernel.c, prior.kernel.n_basis
+        kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=c, n_basis=n_basis)
+        there = ISGP(kernel.scaled(theta[1].exp()), mu=prior.mu, gamma=prior.gamma)
+        return LogJoint(there, Gaussian(theta[2].exp()), data)
 
     centre = torch.stack([prior.kernel.a - 1, prior.kernel.variance, likelihood.alpha]).log()
     steps = 0.05 * torch.eye(3, dtype=torch.float64)
-    slopes = torch.stack(
-        [
-            evidence_gradient(centre + sign * step, joint_at, posterior.mode, "bound")[1]
-            for step in steps
-            for sign in (1, -1)
-        ]
+    ahead, behind = (
+        torch.stack([evidence_gradient(at, joint_at, posterior.mode, "bound")[1] for at in points])
+        for points in (centre + steps, centre - steps)
     )
-    hessian = (slopes[0::2] - slopes[1::2]) / 0.1
+    hessian = (ahead - behind) / 0.1
     values, vectors = torch.linalg.eigh(-(hessian + hessian.T) / 2)
     spread = values.clamp_min(_WIDEST**-2).rsqrt()
-    z = torch.randn(
-        (n_points, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn((n_points, 3), dtype=torch.float64, generator=generator)
     found, log_weights = [], []
     for point in z:
         theta = centre + vectors @ (spread * point)
@@ -173,9 +167,8 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
             mean, std = model.predict(at[:, None], return_std=True)
             draws = model.sample_source(at[:, None], N_DRAWS, seed).T
         return _Belief(mean, std, draws, model.noise_variance_)
-    found, weights = hyper_mixture(
-        model.posterior_, *model.standardise(x.numpy(), y.numpy()), seed=seed
-    )
+    data = model.standardise(x.numpy(), y.numpy())
+    found, weights = hyper_mixture(model.posterior_, *data, seed=seed)
     new_x, zero = model.standardise(at, np.zeros_like(at))
     _, one = model.standardise(at, np.ones_like(at))
     scale = 1 / float(one[0] - zero[0])
@@ -185,12 +178,8 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
     std = (weights @ (variances + (means - mean) ** 2)).sqrt()
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.multinomial(weights, N_DRAWS, replacement=True, generator=generator)
-    draws = torch.stack(
-        [
-            found[index].prior.source(new_x, found[index].sample(1, generator)[0])
-            for index in chosen.tolist()
-        ]
-    )
+    parts = [found[index] for index in chosen.tolist()]
+    draws = torch.stack([part.prior.source(new_x, part.sample(1, generator)[0]) for part in parts])
     noise = sum(
         float(weight / posterior.likelihood.alpha)
         for weight, posterior in zip(weights, found, strict=True)
@@ -206,14 +195,9 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
 
 def cells() -> list[dict[str, Any]]:
     """400 data sets for Laplace, 80 for the estimator and its mixture, 50 for the long runs."""
-    counts = [(task, "laplace", 400) for task in TASKS]
-    counts += [("regression", "fitted", 80), ("regression", "mixture", 80)]
-    counts += [(task, "chains", 50) for task in TASKS]
-    return [
-        {"task": task, "method": method, "seed": seed}
-        for task, method, count in counts
-        for seed in range(count)
-    ]
+    found = crossed(task=TASKS, method=["laplace"], seed=range(400))
+    found += crossed(task=["regression"], method=["fitted", "mixture"], seed=range(80))
+    return found + crossed(task=TASKS, method=["chains"], seed=range(50))
 
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:

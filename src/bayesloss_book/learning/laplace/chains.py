@@ -55,16 +55,12 @@ def long_run(
     prior = joint.prior
     scale = prior.precision.rsqrt()
     log_likelihood = batched_log_likelihood(joint)
+    how = {"n_chains": n_annealed, "n_temperatures": n_temperatures, "seed": seed}
     annealed = annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        len(scale),
-        n_chains=n_annealed,
-        n_temperatures=n_temperatures,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )
-    chosen = torch.multinomial(
-        annealed.weights, n_chains, replacement=True, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.multinomial(annealed.weights, n_chains, True, generator=generator)
     start = prior.location + scale * annealed.points[chosen] - posterior.mode
 
     def log_density(z: Tensor) -> Tensor:
@@ -72,14 +68,9 @@ def long_run(
         distance = prior.precision * (Gamma - prior.location) ** 2
         return log_likelihood(Gamma) - 0.5 * distance.sum(dim=1)
 
-    sample = hamiltonian_monte_carlo(
-        log_density,
-        torch.linalg.solve(posterior.root, start.T).T,
-        n_draws=n_draws,
-        n_burn_in=n_burn_in,
-        n_steps=6,
-        seed=seed,
-    )
+    start = torch.linalg.solve(posterior.root, start.T).T
+    how = {"n_draws": n_draws, "n_burn_in": n_burn_in, "n_steps": 6, "seed": seed}
+    sample = hamiltonian_monte_carlo(log_density, start, **how)
     Gamma = posterior.mode + sample.points.transpose(0, 1) @ posterior.root.T
     return LongRun(Gamma, annealed, float(sample.acceptance.mean()))
 
@@ -99,12 +90,9 @@ def modes(joint: LogJoint, n_starts: int, seed: int) -> tuple[list[Posterior], f
 
 def mixture_moments(found: list[Posterior], x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of nu(x) under the Gaussians of several modes, weighted by evidence."""
-    weights = torch.softmax(
-        torch.tensor([mode.log_evidence for mode in found], dtype=torch.float64), dim=0
-    )
-    means, variances = (
-        torch.stack(part) for part in zip(*[m.moments(x) for m in found], strict=True)
-    )
+    weights = torch.tensor([mode.log_evidence for mode in found], dtype=torch.float64).softmax(0)
+    moments = [mode.moments(x) for mode in found]
+    means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
     mean = weights @ means
     return mean, weights @ (variances + (means - mean) ** 2)
 
@@ -137,6 +125,7 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     highest = max(float(joint(mode.mode)) for mode in found)
     new_x, new_y = data_set(task, 2000, 10_000 + seed)
     kept = chains.Gamma.flatten(0, 1)[:: chains.Gamma.shape[1] // 50]
+    evidences = torch.tensor([mode.log_evidence for mode in found])
     drawn = posterior.sample(len(kept), torch.Generator().manual_seed(seed))
     return {
         "shift": float(np.sqrt((shift**2).mean())),
@@ -150,9 +139,7 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
         ),
         **diagnose(nu),
         "laplace": posterior.log_evidence,
-        "all_modes": float(
-            torch.logsumexp(torch.tensor([mode.log_evidence for mode in found]), dim=0)
-        ),
+        "all_modes": float(torch.logsumexp(evidences, dim=0)),
         "bound": posterior.evidence_bound,
         "annealed": chains.annealed.log_evidence,
         "annealed_error": chains.annealed.error,

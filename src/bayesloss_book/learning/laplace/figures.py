@@ -172,17 +172,12 @@ def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str,
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     log_likelihood, scale = batched_log_likelihood(joint), prior.precision.rsqrt()
+    sizes = {"n_chains": 16, "n_draws": n_draws, "n_burn_in": 200}
     z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        n_basis + 1,
-        n_chains=16,
-        n_draws=n_draws,
-        n_burn_in=200,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), n_basis + 1, seed=seed, **sizes
     )
-    chains = long_run(
-        joint, posterior, n_draws=n_draws // 2, n_annealed=64, n_temperatures=60, seed=seed
-    )
+    sizes = {"n_draws": n_draws // 2, "n_annealed": 64, "n_temperatures": 60}
+    chains = long_run(joint, posterior, seed=seed, **sizes)
     first, second = (
         source_of_chains(prior, grid(), Gamma)
         for Gamma in (prior.location + scale * z, chains.Gamma)

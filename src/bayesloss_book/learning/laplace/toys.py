@@ -68,25 +68,18 @@ def true_log_evidence(
     axis = torch.linspace(-7, 7, 2 * half + 1, dtype=torch.float64)
     scale = prior.kernel.eigenvalues.sqrt()
     grid = torch.cartesian_prod(axis, axis) * scale
-    total = torch.logsumexp(
-        torch.stack(
-            [
-                torch.logsumexp(log_density_of_weights(prior, likelihood, x, y, part), dim=0)
-                for part in grid.split(2**16)
-            ]
-        ),
-        dim=0,
-    )
+    parts = [
+        log_density_of_weights(prior, likelihood, x, y, part).logsumexp(dim=0)
+        for part in grid.split(2**16)
+    ]
+    total = torch.stack(parts).logsumexp(dim=0)
     return float(total + torch.log(scale * (axis[1] - axis[0])).sum())
 
 
 def printed_evidence(posterior: Posterior, x: Tensor, y: Tensor) -> float:
     """Appendix D's approximation as it is printed: log p(D, mode) - log det(H) / 2."""
-    likelihood = posterior.likelihood
-    data = likelihood.condense(posterior.prior.features, x, y)
-    joint = LogJoint(posterior.prior, likelihood, data)
-    value = joint(posterior.mode) - 0.5 * torch.logdet(joint.hessian(posterior.mode))
-    return float(value)
+    joint = LogJoint.of(posterior.prior, posterior.likelihood, x, y)
+    return float(joint(posterior.mode) - 0.5 * torch.logdet(joint.hessian(posterior.mode)))
 
 
 def evidence_table(sizes: Sequence[int], seed: int) -> pd.DataFrame:
@@ -160,12 +153,11 @@ def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int
     sign = 2 * y - 1
     single = torch.nn.functional.softplus(-sign * nu).mean(dim=1)
     marginal = torch.sigmoid(sign * nu).mean(dim=0)
+    of_mean = torch.nn.functional.softplus(-sign * posterior.mean(x))
     return pd.Series(
         {
             "averaged over sources": float(single.mean()),
-            "of the mean source": float(
-                torch.nn.functional.softplus(-sign * posterior.mean(x)).mean()
-            ),
+            "of the mean source": float(of_mean.mean()),
             "of the averaged probability": float(-marginal.log().mean()),
             "error": float(single.std()) / math.sqrt(n_samples),
         }

@@ -182,17 +182,11 @@ def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str,
 
 
 def cpu_months(
-    *,
-    n_samples: int,
-    rounds: int,
-    inner: int,
-    fits: int,
-    n: int,
-    n_basis: int = 64,
-    per_second: float = 1e10,
+    *, n_samples: int, rounds: int, inner: int, fits: int, n: int, n_basis: int = 64
 ) -> float:
     """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q."""
-    return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
+    values = fits * rounds * inner
+    return values * 2 * n_samples * n * n_basis**2 / 1e10 / (30.4 * 86400)
 
 
 def stored_hours(folder: Folder, names: Sequence[str]) -> float | None:
