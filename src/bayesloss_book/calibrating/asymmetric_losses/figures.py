@@ -50,9 +50,10 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     """
     target = over_ep(printed())
     used = target.stack()[lambda values: values >= 0.003]
+    columns = by_cell("{2}_{0}_{1}".format)
     rows = {}
     for _, cell in mapped.iterrows():
-        values = by_cell(lambda row, test, name, cell=cell: cell[f"{name}_{row}_{test}"])
+        values = columns.map(cell)
         ours = over_ep(values).stack()[used.index].clip(lower=1e-6)
         rows[cell["length_scale"], cell["amplitude"]] = {
             "factor": float(np.exp((np.log(ours / used) ** 2).mean() ** 0.5)),

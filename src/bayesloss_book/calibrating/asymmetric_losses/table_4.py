@@ -245,8 +245,8 @@ def run_map(folder: Folder, *, n_jobs: int | None = None) -> None:
     run_cells(measure_map, map_cells(), folder, name, parameters=MAP, n_jobs=n_jobs)
 
 
-def by_cell(value: Callable[[str, str, str], float]) -> pd.Series:
-    """A number for each row, test and method of the table."""
+def by_cell(value: Callable[[str, str, str], Any]) -> pd.Series:
+    """A value for each row, test and method of the table."""
     cells = {cell: value(*cell) for cell in product(THRESHOLDS, TESTS, METHODS)}
     return pd.Series(cells).rename_axis(["row", "test", "method"])
 
