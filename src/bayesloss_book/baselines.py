@@ -10,6 +10,7 @@ from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import LogLoss
+from bayesloss_book import Array
 
 HELD_OUT = "held-out ISGP"  # the classifier whose links see leave-one-out scores
 
@@ -25,11 +26,7 @@ LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
 
 def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
-    """W&N's classifier: a = 1.2, 64 random draws, one class against the rest.
-
-    The prior is "ISGP" or "GP", fitted to training scores as in the paper, or "held-out ISGP",
-    which sees leave-one-out scores.
-    """
+    """W&N's classifier by a prior "ISGP" or "GP", or by "held-out ISGP", which leaves one out."""
     prior = "gp" if method == "GP" else "isgp"
     of_the_paper: dict[str, Any] = {
         "a": 1.2,
@@ -42,17 +39,9 @@ def recipe(method: str = "ISGP", **given: Any) -> LinkgisticClassifier:
 
 
 def fit_logistic(
-    X: NDArray[np.float64],
-    truth: NDArray[np.bool_],
-    X_test: NDArray[np.float64],
-    C: float,
-    tol: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
-    """K logistic regressions together, by the search that linkgistic regression begins with.
-
-    Labels (n, K) say which problem a row belongs to. Returns the log odds (n, K) of training and
-    test rows, L-BFGS's rounds, whether it converged, and 0: the fixed link has no period to leave.
-    """
+    X: Array, truth: NDArray[np.bool_], X_test: Array, C: float, tol: float
+) -> tuple[Array, Array, int, bool, float]:
+    """K logistic regressions: log odds of both parts, L-BFGS's rounds, convergence, and a 0."""
     labels = torch.from_numpy(truth.T.astype(np.int64))
     Z = torch.from_numpy(X)
     scores = LinearScores.of(Z, labels, Z.new_ones(len(Z)), C)
@@ -61,11 +50,8 @@ def fit_logistic(
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
 
 
-def calibration_error(probability: NDArray[np.float64], truth: NDArray[Any]) -> float:
-    """The mean distance of confidence and frequency over equal bins, weighted with their counts.
-
-    The truth is labels, or the probabilities that they are drawn with; both of shape (n,).
-    """
+def calibration_error(probability: Array, truth: NDArray[Any]) -> float:
+    """The mean distance of confidence and frequency over equal bins, weighted with their counts."""
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     gap = np.bincount(index, probability - truth, minlength=CALIBRATION_BINS)
     return float(np.abs(gap).sum() / len(truth))

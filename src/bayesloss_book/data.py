@@ -29,9 +29,8 @@ import yaml
 from numpy.typing import NDArray
 from tqdm import TqdmWarning
 
-with warnings.catch_warnings():
-    # In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
-    warnings.simplefilter("ignore", TqdmWarning)
+# In a notebook without ipywidgets pooch's import warns of a progress bar that nobody asked for.
+with warnings.catch_warnings(action="ignore", category=TqdmWarning):
     import pooch
 
 pooch.get_logger().setLevel("WARNING")  # pages write nothing to stderr
@@ -77,11 +76,7 @@ def datasets() -> Mapping[str, DataSet]:
 
 
 def locate(name: str) -> Path:
-    """The path of a verified data file, downloaded if need be.
-
-    A file such as "mnist/train-labels-idx1-ubyte.gz" lies under this name in ``$BAYESLOSS_DATA``
-    and in the cache.
-    """
+    """The verified file's path, in ``$BAYESLOSS_DATA`` or in the cache, downloaded if need be."""
     known = {f"{key}/{file}": item for key, item in datasets().items() for file in item.files}
     if name not in known:
         raise ValueError(f"expected one of the data files {sorted(known)}, got {name!r}")
@@ -152,11 +147,7 @@ def _download(url: str, target: Path, expected: DataFile) -> Path:
 
 
 def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArray[np.uint8]:
-    """Read a gzipped IDX file of unsigned bytes and of a shape, in which None is any size.
-
-    The header is two zero bytes, the type code 8, the number of dimensions, and the size of each
-    dimension as a big-endian 32-bit integer; the values follow, the last index running fastest.
-    """
+    """Read a gzipped IDX file of unsigned bytes and of a shape, in which None is any size."""
     try:
         content = gzip.decompress(Path(path).read_bytes())
         zeros, kind, ndim = struct.unpack_from(">HBB", content)
@@ -176,10 +167,7 @@ def read_idx(path: str | os.PathLike[str], shape: Sequence[int | None]) -> NDArr
 
 
 def load_images(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Images (n, 28, 28) and labels (n,) of "mnist", "fashion-mnist" or "kmnist".
-
-    60,000 to train or 10,000 to test; 0 is the background. `datasets` has source and licence.
-    """
+    """Images (n, 28, 28) and labels (n,) of "mnist", "fashion-mnist" or "kmnist"."""
     if name not in IMAGE_DATASETS:
         raise ValueError(f"expected name to be one of {IMAGE_DATASETS}, got {name!r}")
     if split not in _SPLIT_PREFIX:
@@ -193,11 +181,7 @@ def load_images(name: str, split: str) -> tuple[NDArray[np.uint8], NDArray[np.ui
 
 
 def load_auto_mpg() -> pd.DataFrame:
-    """Load the embedded Auto MPG data, 398 cars: no file and no network are needed.
-
-    The columns `AUTO_MPG_COLUMNS`, the rows in the order of the UCI file. ``horsepower`` is NaN in
-    six rows. ``auto_mpg.README.md`` beside this module has source and licence.
-    """
+    """The embedded Auto MPG data, 398 cars in UCI's order; ``horsepower`` has six NaN."""
     table = resources.files("bayesloss_book").joinpath("auto_mpg.csv")
     with table.open(encoding="utf-8") as stream:
         return pd.read_csv(stream, dtype="float64")

@@ -30,15 +30,7 @@ def kl_divergence(q: Tensor, p: Tensor) -> Tensor:
 
 
 def discretise(log_density: Tensor) -> Tensor:
-    """The masses of cells of equal width, from the log density at their middles.
-
-    The density of shape (..., K) may lack a constant factor, and is -inf where there is no mass.
-
-    Raises
-    ------
-    ValueError
-        If there is no mass at all, or a value is ``nan`` or +inf.
-    """
+    """The masses of cells (..., K) of equal width, from the log density at their middles."""
     log_density = log_density.to(torch.float64)
     top = log_density.max(dim=-1).values if log_density.shape[-1] else torch.tensor(-math.inf)
     if not bool(torch.isfinite(top).all()):
@@ -47,21 +39,10 @@ def discretise(log_density: Tensor) -> Tensor:
 
 
 def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
-    """Supervised learning as a decision: every function from inputs to outputs, LHG eq. (1).
+    """Every function from inputs to outputs as a decision, LHG eq. (1).
 
-    Parameters
-    ----------
-    joint : Tensor of shape (K, X, Y)
-        p(x, y | theta): for each of K states, masses over X inputs and Y outputs.
-    cost : Tensor of shape (Y, Y)
-        ``cost[y, z]`` is the cost of predicting z when the output is y.
-
-    Returns
-    -------
-    losses : Tensor of shape (K, Y ** X)
-        The generalisation error of each hypothesis in each state.
-    hypotheses : Tensor of integers, of shape (Y ** X, X)
-        What each hypothesis predicts at each input.
+    From p(x, y | theta), (K, X, Y), and the costs (Y, Y) of predicting z when the output is y, the
+    generalisation error (K, Y ** X) of each hypothesis, and what it predicts, (Y ** X, X).
     """
     if joint.ndim != 3 or cost.shape != (joint.shape[2], joint.shape[2]):
         raise ValueError(
@@ -96,13 +77,7 @@ def tilted_posterior(p: Tensor, losses: Tensor, action: int, M: float) -> Tensor
 
 
 def mixed_loss_em(
-    p: Tensor,
-    losses: Tensor,
-    M: float,
-    *,
-    start: int,
-    family: Any = None,
-    max_iter: int = 100,
+    p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
 ) -> LossEM:
     """The E-step of Table 1 with the M-step of Table 2, as in LHG Table 3.
 

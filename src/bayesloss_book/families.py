@@ -23,54 +23,26 @@ _GRADIENT = 1e-6  # nats per unit of a parameter: far below what a figure or a d
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a family.
-
-    Attributes
-    ----------
-    parameters : Tensor of shape (P,)
-    q : Tensor of shape (K,)
-        Its masses.
-    divergence : float
-        The Kullback-Leibler divergence that was minimised, up to a constant of the target.
-    converged : bool
-    """
+    """A member of a family: parameters (P,), masses q (K,), and how it was found."""
 
     parameters: Tensor
     q: Tensor
-    divergence: float
+    divergence: float  # the KL divergence that was minimised, up to a constant of the target
     converged: bool
 
 
 @dataclass(frozen=True)
 class Family:
-    """A family of distributions over K states.
+    """A family of distributions over K states: (P,) to normalised log masses, and starts (S, P)."""
 
-    Attributes
-    ----------
-    log_masses : callable
-        From parameters of shape (P,) to normalised log masses of shape (K,), differentiable.
-    starts : Tensor of shape (S, P)
-        Where searches begin. KL(q || target) may have several minima: the more starts, the safer.
-    """
-
-    log_masses: Callable[[Tensor], Tensor]
-    starts: Tensor
+    log_masses: Callable[[Tensor], Tensor]  # differentiable
+    starts: Tensor  # KL(q || target) may have several minima: the more starts, the safer
 
     def nearest(self, log_target: Tensor, *, start: Tensor | None = None) -> Member:
-        """The member that minimises KL(q || target), the E-step of LHG Table 1.
+        """The member of least KL(q || target), the E-step of LHG Table 1; ``start`` is one more.
 
-        Parameters
-        ----------
-        log_target : Tensor of shape (K,)
-            Up to a constant, which the reported divergence then lacks.
-        start : Tensor of shape (P,), optional
-            One more start. The result is never worse than it.
-
-        Raises
-        ------
-        ValueError
-            If every start has an infinite divergence, because the target is zero on some state
-            where all members have mass.
+        The target (K,) is known up to a constant. A ValueError if every start has an infinite
+        divergence: the target is zero where all members have mass.
         """
         log_target = log_target.to(torch.float64)
 
@@ -83,12 +55,7 @@ class Family:
         return self._least(divergence, start)
 
     def moment_matching(self, p: Tensor) -> Member:
-        """The member that minimises KL(p || q), which for a Gaussian has the moments of p.
-
-        Parameters
-        ----------
-        p : Tensor of shape (K,)
-        """
+        """The member of least KL(p || q), which for a Gaussian has the moments of p (K,)."""
         p = checked_masses(p)
 
         def divergence(parameters: Tensor) -> Tensor:
@@ -136,17 +103,10 @@ class Family:
 
 
 def gaussians(states: Tensor, *, n_means: int = 5) -> Family:
-    """Gaussians over a real state, cut into cells of equal width.
+    """Gaussians over a real state, cut into cells of equal width with rising middles (K,).
 
     The parameters are the mean, as multiples of half the grid's range from its middle, and the
-    logarithm of the standard deviation in the same unit.
-
-    Parameters
-    ----------
-    states : Tensor of shape (K,)
-        The middles of the cells, rising.
-    n_means : int, default=5
-        The number of starting means, spread over the grid; each with a narrow and a wide spread.
+    logarithm of the standard deviation in the same unit; searches have ``n_means`` starting means.
     """
     if states.ndim != 1 or len(states) < 2:
         raise ValueError(f"expected at least two states of shape (K,), got {tuple(states.shape)}")

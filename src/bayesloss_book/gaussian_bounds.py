@@ -1,8 +1,4 @@
-"""What the exact mean log likelihood of labels is compared with.
-
-A normal nu of the same mean and variance, which is no bound, and Jaakkola and Jordan's (2000)
-quadratic one.
-"""
+"""Beside the exact bound: a normal nu's, which is none, and Jaakkola and Jordan's (2000)."""
 
 from torch import Tensor
 

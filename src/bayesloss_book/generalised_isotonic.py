@@ -33,9 +33,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bayesloss.warnings import warn_caller
+from bayesloss_book import Array
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

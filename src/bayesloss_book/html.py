@@ -1,8 +1,4 @@
-"""HTML that notebooks show: tables, formulas in text, and the parts of sliders.
-
-A slider asks nothing of a network: the page carries what it shows, and a short script. It is a
-plain range input, so the keyboard moves it.
-"""
+"""HTML that notebooks show: tables, formulas in text, and the parts of sliders."""
 
 import html
 import re

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from bayesloss_book import Array
 from bayesloss_book.data import load_images
 
 N_CLASSES = 10
@@ -17,12 +18,8 @@ _WHITE = {"digits": 16.0}  # the largest grey value, elsewhere 255
 
 def inputs(
     data: str, size: int, scaling: str, seed: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Training inputs (size, d) and labels (size,), and those of the whole test set.
-
-    The first images of a permutation by the seed, so that subsets nest. Grey values are divided by
-    the largest possible ("pixels"), or by each pixel's standard deviation ("standardised").
-    """
+) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
+    """Training inputs (size, d) and labels, and the test's; subsets of one seed nest."""
     train, labels, test, test_labels = _images(data)
     if size > len(train):
         raise ValueError(f"expected at most {len(train)} training images of {data}, got {size}")

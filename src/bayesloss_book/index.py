@@ -1,8 +1,4 @@
-"""The front page's slider: two costs put a cut into a learned curve, and errors are counted.
-
-The page carries cut and errors at every ratio of costs; a short script shows one of them. A case is
-taken for positive if its probability is above one in one plus the ratio.
-"""
+"""The front page's slider: two costs put a cut into a learned curve, and errors are counted."""
 
 import json
 
@@ -83,10 +79,7 @@ def errors(curve: np.ndarray, ratio: int) -> tuple[int, int, int]:
 
 
 def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
-    """A learned curve with its band, the cut that costs put into it, and whom it decides wrongly.
-
-    The slider starts at the ratio ``start``, one of `RATIOS`.
-    """
+    """A learned curve with its band, the cut that costs make, and whom it decides wrongly."""
     given = fits(n, seed)
     shown = [(r, f"{_HEIGHT * (1 - 1 / (1 + r)):.1f}", _rows(given, r)) for r in RATIOS]
     _, level, rows = shown[RATIOS.index(start)]

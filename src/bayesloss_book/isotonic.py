@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solveh_banded
 from sklearn.exceptions import ConvergenceWarning
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 _TOLERANCE = 1e-10  # of stationarity, values scaled to [0, 1]
 _GAP = 1e-18  # of complementarity: values are off by its square root where multipliers vanish
@@ -79,9 +79,8 @@ def bregman_isotonic(
 ) -> IsotonicFit:
     """Minimise the sum of D_U*(p_i || q_i) among p in [0, 1] with slopes in [lower, upper].
 
-    The derivative of D_U*(p || q) with respect to p is U*'(p) - U*'(q): of U* only the link U*' and
-    its slope U*'' are needed (at a kink, either side's), and of q only its image U*'(q). The
-    residual is in units of U*'(3/4) - U*'(1/4).
+    Of U* only the link U*' and its slope are needed (at a kink, either side's), and of q only its
+    image U*'(q). The residual is in units of U*'(3/4) - U*'(1/4).
     """
     data = _Data.of(z, image)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))
@@ -260,10 +259,7 @@ def _tilt(
 def _back_from_beyond(
     tilt: Callable[[float], float], reach: float, rounding: float
 ) -> tuple[float, bool]:
-    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed.
-
-    A slope within its rounding says nothing: steps that it shortened would hardly move.
-    """
+    """Shorten a step downhill that ends on a steep slope uphill; and whether that was needed."""
     start, there, overshot = tilt(0.0), tilt(reach), False
     while start < -rounding and there > -start / 2 and reach > _SHORTEST:
         # Where the slope is zero if it changes in a straight line, but no less than a tenth.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.data import load_auto_mpg
 
 N_BASIS = 16
@@ -78,7 +78,7 @@ def problem(data: str, n: int, seed: int, n_targets: int = 200) -> Problem:
     return Problem(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
 
-def _table(data: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _table(data: str) -> tuple[Array, Array]:
     load = {"breast cancer": load_breast_cancer, "diabetes": load_diabetes, "digits": load_digits}
     X, y = load[data](return_X_y=True)
     positive = {"breast cancer": y == 1, "diabetes": y > 140, "digits": y >= 5}

@@ -16,11 +16,7 @@ from scipy.special import log_ndtr
 from scipy.stats import norm
 from torch import Tensor
 
-from bayesloss.calibrating.decision_theory import (
-    bayes_action,
-    loss_divergence,
-    posterior_risk,
-)
+from bayesloss.calibrating.decision_theory import bayes_action, loss_divergence, posterior_risk
 from bayesloss_book.decision_references import discretise
 from bayesloss_book.families import gaussians
 
@@ -81,12 +77,7 @@ class PowerPlant:
 
 
 def tail_matching(plant: PowerPlant) -> tuple[float, float]:
-    """Mean and standard deviation of a Gaussian that minimises d_L(p || q).
-
-    Infinitely many do. Ours gives the temperatures above the critical one the probability that
-    they have under the posterior, so that both q-risks are the posterior risks, whatever the costs.
-    Of the Gaussians with that property it has the least KL(p || q).
-    """
+    """Mean and deviation of the Gaussian of least KL(p || q) that minimises d_L(p || q)."""
     mean, deviation = plant.moments()
     z = float(norm.isf(plant.tail(plant.critical)))
 
@@ -150,12 +141,7 @@ def divergence_map(plant: PowerPlant, means: Tensor, deviations: Tensor) -> Tens
 def expectation_propagation(
     states: Tensor, log_prior: Tensor, log_factors: Tensor, *, max_sweeps: int = 200
 ) -> tuple[float, float]:
-    """Mean and variance of expectation propagation's Gaussian, in one dimension.
-
-    Each factor's tilted distribution is integrated on the even grid (K,), so that nothing but the
-    factor-by-factor matching separates the result from KL(p || q). The standard normal prior is not
-    approximated.
-    """
+    """Mean and variance of EP's Gaussian, factors integrated on the even grid (K,)."""
     n = len(log_factors)
     precision, shift = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     for _ in range(max_sweeps):
@@ -177,12 +163,7 @@ def expectation_propagation(
 def predictive_divergence(
     q: Sequence[tuple[float, float]], p: tuple[float, float], inputs: np.ndarray, p_threshold: float
 ) -> np.ndarray:
-    """d_L(p || q) of classifiers, for Gaussians q over one parameter.
-
-    A label is 1 with probability Phi(x - theta). A hypothesis labels every input by itself; a false
-    positive costs `p_threshold`, a false negative 1 - `p_threshold`. Gaussians are pairs of mean
-    and standard deviation.
-    """
+    """d_L(p || q) of probit classifiers, for Gaussians q = (mean, deviation)."""
 
     def positive(mean: float, deviation: float) -> np.ndarray:
         return norm.cdf((inputs - mean) / math.hypot(1, deviation))
@@ -199,11 +180,7 @@ def probit_factors(states: Tensor, slopes: Sequence[float]) -> Tensor:
 
 
 def tightest_bound(n: int, seed: int) -> pd.DataFrame:
-    """How close d_L(p || q) comes to its bounds on random problems.
-
-    The least gap to zero, and to the upper bound of the page, both as a part of that bound; and how
-    often d_L is zero.
-    """
+    """How close d_L comes to zero and to its upper bound, as parts of that, at random."""
     rng = np.random.default_rng(seed)
     lower, upper, zero = math.inf, math.inf, 0
     for _ in range(n):

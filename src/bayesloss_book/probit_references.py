@@ -43,10 +43,7 @@ def costs_at(threshold: float) -> CostMatrix:
 def draw_data(
     length_scale: float, amplitude: float, n_sets: int, n_test: int, seed: int
 ) -> tuple[WhitenedGP, Tensor, Tensor]:
-    """Data sets from the GPC prior: the whitened prior, labels (m, 15), test inputs (3, s).
-
-    The amplitude is the prior standard deviation of f, in units of the probit noise.
-    """
+    """Data sets from the GPC prior: the whitened prior, labels (m, 15), test inputs (3, s)."""
     generator = torch.Generator().manual_seed(seed)
     kernel = SquaredExponential(a=length_scale**-2, b=amplitude**2)
     x = torch.rand((n_sets, N_POINTS), dtype=torch.float64, generator=generator)
@@ -94,11 +91,7 @@ def by_hamiltonian_monte_carlo(
     lengths: tuple[int, ...] = (),
     seed: int,
 ) -> Reference:
-    """Chains in coordinates in which Laplace's Gaussian is the standard normal.
-
-    Laplace's, not EP's: the reference owes nothing to the methods that it may favour, and a change
-    of coordinates changes no posterior.
-    """
+    """Chains where Laplace's Gaussian, to which EP owes nothing, is normal."""
     m, _, r = prior.features.shape
     root = torch.linalg.cholesky(laplace.covariance)
 
@@ -156,10 +149,7 @@ def by_importance_sampling(
 def importance_points(
     prior: WhitenedGP, y: Tensor, ep: GaussianWeights, *, n_draws: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Scrambled Sobol points under EP's Gaussian, a little widened, weighted to the posterior.
-
-    Points (m, n_draws, r), and their shares, which sum to 1 for each data set.
-    """
+    """Sobol points (m, n_draws, r) under EP's Gaussian, and their shares of the posterior."""
     m, _, r = prior.features.shape
     sobol = qmc.MultivariateNormalQMC(np.zeros(r), rng=np.random.default_rng(seed))
     w = torch.from_numpy(np.asarray(sobol.random(n_draws)))
@@ -174,10 +164,9 @@ def importance_points(
 
 
 def excess_risk(decisions: Tensor, p: Tensor, costs: CostMatrix) -> Tensor:
-    """LHG (28) for decisions h of shape (..., s), with probabilities p of +1 from the reference.
+    """LHG (28) for decisions h (..., s), with probabilities p of +1 from the reference.
 
-    At one input a wrong decision costs the difference of the two conditional risks more than the
-    right one. So (28) is the sum of these differences where h is wrong, over their sum everywhere.
+    A wrong decision costs the difference of two risks: their sum where h is wrong, over all.
     """
     advantage = costs.c_minus * p - costs.c_plus * (1 - p)  # of deciding +1
     wrong = (decisions > 0) != (advantage > 0)

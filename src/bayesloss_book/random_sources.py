@@ -14,13 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, ProperLoss, SquareLoss
-
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 
 def make_prior(
@@ -49,39 +47,24 @@ def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
     return ((low + high) / 2).numpy()
 
 
+def _in_arrays(name: str) -> Callable[..., Array]:
+    """A method of a proper loss that returns an array."""
+    return lambda self, *given: getattr(self.proper, name)(*given).numpy()
+
+
 @dataclass(frozen=True)
 class CanonicalLoss:
     """A proper loss under its canonical link, arrays in and arrays out."""
 
     proper: ProperLoss
 
-    def __call__(self, y: ArrayLike, x: ArrayLike) -> Array:
-        """The divergence of (5) at a real prediction x, for y in {-1, 1}."""
-        return self.proper.canonical_loss(y, x).numpy()
-
-    def partial(self, y: ArrayLike, u: ArrayLike) -> Array:
-        """The loss at a probability u."""
-        return self.proper.loss(y, u).numpy()
-
-    def bayes_risk(self, u: ArrayLike) -> Array:
-        """The Bayes risk at probabilities u."""
-        return self.proper.bayes_risk(u).numpy()
-
-    def link(self, u: ArrayLike) -> Array:
-        """The canonical link."""
-        return self.proper.canonical_link(u).numpy()
-
-    def inverse_link(self, x: ArrayLike) -> Array:
-        """The probability of a score x."""
-        return self.proper.inverse_canonical_link(x).numpy()
-
-    def weight(self, u: ArrayLike) -> Array:
-        """The slope of the canonical link."""
-        return self.proper.weight(u).numpy()
-
-    def conjugate(self, x: ArrayLike) -> Array:
-        """The conjugate F* of minus the Bayes risk."""
-        return self.proper.conjugate(x).numpy()
+    __call__ = _in_arrays("canonical_loss")  # of y and x: (5) at a real prediction x, y in {-1, 1}
+    partial = _in_arrays("loss")  # of y and u: the loss at a probability u
+    bayes_risk = _in_arrays("bayes_risk")
+    link = _in_arrays("canonical_link")
+    inverse_link = _in_arrays("inverse_canonical_link")
+    weight = _in_arrays("weight")  # the slope of the canonical link
+    conjugate = _in_arrays("conjugate")  # F*, of minus the Bayes risk
 
 
 LOSSES: Mapping[str, CanonicalLoss] = {

@@ -1,16 +1,10 @@
 """Samplers: independent routes to evidences and posterior means.
 
-Annealed importance sampling: chains start as exact draws from a standard normal prior and are led
-to the posterior through the distributions prior x likelihood^beta, beta from 0 to 1 (Neal 2001). At
-each beta they move by Hamiltonian Monte Carlo. The product of the ratios that a chain collects on
-its way estimates the evidence, without bias but for the step size, which adapts on the way; it also
-weights the chain's end point.
-
-Hamiltonian Monte Carlo by itself, for many problems at once (Neal 2010).
-
-Elliptical slice sampling, for any likelihood under a Gaussian prior: it asks for no gradient and
-has no step size (Murray, Adams and MacKay 2010). It is at its best where the likelihood does not
-say much more than the prior; where it does, see :func:`hamiltonian_monte_carlo`.
+Annealed importance sampling leads chains from a standard normal prior to the posterior through the
+distributions prior x likelihood^beta, by Hamiltonian moves (Neal 2001); the ratios on its way
+estimate the evidence, and weight the end point. Hamiltonian Monte Carlo runs many problems at once
+(Neal 2010). Elliptical slice sampling asks for no gradient (Murray, Adams and MacKay 2010), and is
+at its best where the likelihood does not say much more than the Gaussian prior.
 """
 
 import math
@@ -20,6 +14,8 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+_MOVES, _LEAPFROG = 3, 8  # at each temperature, and steps of a move
 
 
 @dataclass(frozen=True)
@@ -40,42 +36,30 @@ def annealed_importance_sampling(
     *,
     n_chains: int = 128,
     n_temperatures: int = 150,
-    n_moves: int = 3,
-    n_steps: int = 8,
     seed: int = 0,
 ) -> AnnealedSample:
-    """Sample from standard normal x likelihood, and estimate its integral.
-
-    The log likelihood takes points (chains, dimension) to (chains,), differentiably. There are
-    ``n_moves`` moves, of ``n_steps`` leapfrog steps, at each of ``n_temperatures``.
-    """
+    """Sample from standard normal x likelihood (chains,), and estimate its integral."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal() -> Tensor:
         return torch.randn((n_chains, dimension), dtype=torch.float64, generator=generator)
 
-    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        values = log_likelihood(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
-
     points = normal()
-    values, slopes = evaluate(points)
+    values, slopes = _with_slopes(log_likelihood, points)
     log_weights = torch.zeros(n_chains, dtype=torch.float64)
     step, acceptance = 0.2, 1.0
     # Fine steps where the likelihood is tempered most: the prior is far from the posterior.
     betas = torch.linspace(0, 1, n_temperatures + 1, dtype=torch.float64) ** 5
     for beta_before, beta in pairwise(betas):
         log_weights = log_weights + (beta - beta_before) * values
-        for _ in range(n_moves):
+        for _ in range(_MOVES):
             momentum = normal()
             start = -0.5 * (points**2).sum(1) + beta * values - 0.5 * (momentum**2).sum(1)
             new, new_values, new_slopes = points, values, slopes
-            for _ in range(n_steps):
+            for _ in range(_LEAPFROG):
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
                 new = new + step * momentum
-                new_values, new_slopes = evaluate(new)
+                new_values, new_slopes = _with_slopes(log_likelihood, new)
                 momentum = momentum + 0.5 * step * (beta * new_slopes - new)
             end = -0.5 * (new**2).sum(1) + beta * new_values - 0.5 * (momentum**2).sum(1)
             uniform = torch.rand(n_chains, dtype=torch.float64, generator=generator)
@@ -95,6 +79,14 @@ def annealed_importance_sampling(
         effective_size=float(1 / (weights**2).sum()),
         acceptance=acceptance,
     )
+
+
+def _with_slopes(function: Callable[[Tensor], Tensor], points: Tensor) -> tuple[Tensor, Tensor]:
+    """The values at points, and their gradients."""
+    points = points.detach().requires_grad_()
+    values = function(points)
+    (slopes,) = torch.autograd.grad(values.sum(), points)
+    return values.detach(), slopes
 
 
 @dataclass(frozen=True)
@@ -118,25 +110,16 @@ def hamiltonian_monte_carlo(
 ) -> HamiltonianSample:
     """Sample from many densities at once; chains of the same density are problems like others.
 
-    The log density takes points (..., dimension) to (...), differentiably, up to constants; there
-    is one start a chain. Momenta are standard normal, so scale the coordinates to about unit
-    covariance first. Three steps are then about a quarter of an orbit, which forgets the start;
-    half an orbit would take every point to its mirror image, and never change its distance from the
-    mean. In burn-in every chain finds the step size that gives the acceptance asked for; then it
-    stays, but for a factor between 0.8 and 1.2 per draw against trajectories that close on
-    themselves.
+    The log density takes points (..., dimension) to (...), differentiably, up to constants. Momenta
+    are standard normal, so scale the coordinates to about unit covariance first. Three steps are
+    then about a quarter of an orbit, which forgets the start. Burn-in finds each chain's step size;
+    then it stays, but for a factor of 0.8 to 1.2 a draw, lest trajectories close on themselves.
     """
     generator = torch.Generator().manual_seed(seed)
     batch = start.shape[:-1]
 
-    def evaluate(points: Tensor) -> tuple[Tensor, Tensor]:
-        points = points.detach().requires_grad_()
-        values = log_density(points)
-        (slopes,) = torch.autograd.grad(values.sum(), points)
-        return values.detach(), slopes
-
     points = start.detach().to(torch.float64)
-    values, slopes = evaluate(points)
+    values, slopes = _with_slopes(log_density, points)
     if not bool(torch.isfinite(values).all()):
         raise ValueError("expected a finite log density at every start, got NaN or infinities")
     log_step = torch.full(batch, math.log(0.5), dtype=torch.float64)
@@ -151,7 +134,7 @@ def hamiltonian_monte_carlo(
         for _ in range(n_steps):
             momentum = momentum + 0.5 * step * new_slopes
             new = new + step * momentum
-            new_values, new_slopes = evaluate(new)
+            new_values, new_slopes = _with_slopes(log_density, new)
             momentum = momentum + 0.5 * step * new_slopes
         gain = new_values - 0.5 * (momentum**2).sum(-1) - energy
         gain = torch.where(torch.isnan(gain), -torch.inf, gain)  # the trajectory diverged
@@ -183,15 +166,10 @@ def elliptical_slice_sampling(
     seed: int = 0,
     start: Tensor | None = None,
 ) -> Tensor:
-    """Run Markov chains whose stationary distribution is standard normal x likelihood.
+    """Run Markov chains (n_chains, n_draws, dimension) to standard normal x likelihood.
 
-    Murray, Adams and MacKay (2010), figure 2. The chains begin at independent draws from the normal
-    distribution, or at ``start``. A move draws a second point from it; the ellipse through both is
-    invariant under it. A height below the present likelihood is drawn, and then angles on the
-    ellipse from an interval that shrinks towards the present point, until the likelihood there is
-    no less than the height. It need not exceed it: where rounding makes the height the present
-    likelihood, the present point must do. All chains take their steps together. Returns (n_chains,
-    n_draws, dimension).
+    Murray, Adams and MacKay (2010), figure 2: a second point from the prior spans an ellipse, and
+    angles are drawn from a shrinking interval until the likelihood is no less than a random height.
     """
     generator = torch.Generator().manual_seed(seed)
 

@@ -1,13 +1,9 @@
 """Sets of scores to calibrate: what a classifier says of cases that it was not trained on.
 
-Four kinds. *Images*, simulated *tables* and *real* ones: seven classifiers, each trained once, with
-scores of a pool to calibrate on and of test cases; where tables are simulated the probability of
-every test label is known. *Small sets*: scikit-learn's, split anew for each draw. *Curves*: the
-scores themselves are simulated, so that the curve a calibrator should find is known, too.
-
-All that is here was fixed before any calibrator saw it; the real tables were added when results on
-the other sets were known, `tables.TABLES` by size and subject, `tables.LARGER` by a rule. `TUNED`
-are the eight sets on which the settings of `LinkCalibrator` were chosen; they are reported apart.
+Images, simulated tables and real ones by seven classifiers; small sets, split anew for each draw;
+curves, whose scores are simulated, too. All was fixed before any calibrator saw it, but for the
+real tables: `tables.TABLES` by size and subject, `tables.LARGER` by a rule. `TUNED` are the sets on
+which the settings of `LinkCalibrator` were chosen; they are reported apart.
 """
 
 import os
@@ -19,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, expit, gammaln, logit
 from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -29,10 +24,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import LinearSVC
 
+from bayesloss_book import Array
 from bayesloss_book import score_tables as tables
 from bayesloss_book.data import load_images
-
-Array = NDArray[np.float64]
 
 
 class ScoreSet(NamedTuple):
@@ -193,12 +187,7 @@ def kind(data: str) -> str:
 
 @lru_cache(maxsize=2)  # the cells of one draw follow each other
 def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: bool = False) -> Draw:
-    """The cases of one cell.
-
-    A draw with fewer than two cases of either class is drawn again; the same number of another size
-    has cases of its own. If ``shuffled``, cases to calibrate on and test cases are dealt out anew,
-    from both together.
-    """
+    """The cases of one cell; a draw with fewer than two cases of either class is drawn again."""
     for again in range(1_000):
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]
         rng = np.random.default_rng(seed)
@@ -233,8 +222,7 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
 
     def make() -> dict[str, Any]:
         X, y, X_pool, y_pool, X_test, truth = _cases(data, task, part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an early stop is part of the setting
+        with warnings.catch_warnings(action="ignore"):  # an early stop is part of the setting
             fitted = MODELS[model]().fit(X, y)
         probability = hasattr(fitted, "predict_proba")
         s, s_test = (
@@ -303,11 +291,7 @@ def images(data: str) -> tuple[Array, Array, Array, Array]:
 
 @lru_cache(maxsize=1)
 def _table(name: str) -> tuple[Array, ...]:
-    """Ten inputs, and labels with log odds that are sums of bends and of products.
-
-    "additive" is Friedman's first function, balanced; "interactions" has one case of class 1 in
-    thirty; "rare" one in two hundred, by inputs with long tails.
-    """
+    """Ten inputs, and labels with log odds that are sums of bends and of products."""
     rng = np.random.default_rng(TABLES.index(name))
     shape = (_N_TRAIN + _N_POOL + _N_TEST, _N_INPUTS)
     if name == "additive":

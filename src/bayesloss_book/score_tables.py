@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 
 class Table(NamedTuple):
@@ -208,10 +208,7 @@ def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
 def split(
     X: Array, y: NDArray[Any], sizes: Sequence[int], seed: int
 ) -> tuple[Array, NDArray[Any], Array, NDArray[Any], Array, NDArray[Any]]:
-    """Inputs and labels to train on, to calibrate on and to test on, in units of the first part.
-
-    Two sizes leave the rest to the test.
-    """
+    """Inputs and labels to train on, to calibrate on and to test on, in units of the first part."""
     order = np.random.default_rng(seed).permutation(len(X))
     X, y = X[order], y[order]
     centre, spread = X[: sizes[0]].mean(axis=0), X[: sizes[0]].std(axis=0)

@@ -1,23 +1,19 @@
-"""Toy problems of sources at fixed hyper-parameters, and what exact posteriors are compared by.
-
-24 data sets, two tasks, four sizes and three draws each; data sets simulated from the prior; the
-log likelihood of many sources at once; the diagnostics of chains.
-"""
+"""Toy problems of sources at fixed hyper-parameters, and what exact posteriors are compared by."""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from arviz_stats.base.array import array_stats
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesloss.learning.inference.likelihoods import Bernoulli, Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
+from bayesloss_book.stores.results import crossed
 from bayesloss_book.toys import NOISE, classification_problem, regression_problem
 
 TASKS = ("regression", "classification")
@@ -47,9 +43,7 @@ def data_set(task: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 def cells() -> list[dict[str, Any]]:
     """Both toys, four sizes, three data sets of each."""
-    return [
-        {"task": task, "n": n, "seed": seed} for task in TASKS for n in SIZES for seed in range(3)
-    ]
+    return crossed(task=TASKS, n=SIZES, seed=range(3))
 
 
 def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -67,11 +61,7 @@ def simulate(task: str, n: int, n_basis: int, seed: int) -> tuple[Tensor, Tensor
 
 
 def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
-    """The log likelihood of an ISGP's parameters, of shape (K, M + 1), as (K,).
-
-    f^2 is a trigonometric polynomial of degree M, so its values at 2M + 2 points of a period hold
-    its Fourier coefficients: two matrix products take w to nu at the data, for all K at once.
-    """
+    """The log likelihood (K,) of an ISGP's Gamma (K, M + 1), by Fourier coefficients."""
     kernel, data, likelihood = joint.prior.kernel, joint.data, joint.likelihood
     size = 2 * kernel.n_basis + 2
     t = torch.arange(size, dtype=torch.float64) * (2 / (kernel.c * size))
@@ -93,7 +83,7 @@ def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
     return lambda Gamma: log_likelihood(Gamma) + constant
 
 
-def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> NDArray[np.float64]:
+def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> Array:
     """The values of nu at x for chains of Gamma: (chains, draws, M + 1) to (chains, draws, n)."""
     nu = prior.source(x, Gamma.flatten(0, 1))
     return nu.reshape(*Gamma.shape[:2], len(x)).numpy()
@@ -109,12 +99,8 @@ def log_loss(nu: Tensor, y: Tensor, likelihood: Gaussian | Bernoulli) -> float:
     return float(math.log(len(nu)) - torch.logsumexp(densities, dim=0).mean())
 
 
-def diagnose(nu: NDArray[np.float64]) -> dict[str, float]:
-    """The worst split R-hat, bulk effective size and error of the mean in standard deviations.
-
-    ``nu`` has shape (chains, draws, points); the worst is over the points. Rank-normalised, as in
-    Vehtari, Gelman, Simpson, Carpenter and Buerkner (2021), by ArviZ.
-    """
+def diagnose(nu: Array) -> dict[str, float]:
+    """The worst split R-hat, bulk effective size and error of the mean in standard deviations."""
     columns = [nu[:, :, point] for point in range(nu.shape[2])]
     return {
         "r_hat": float(max(array_stats.rhat(column) for column in columns)),

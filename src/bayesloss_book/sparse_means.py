@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse.linalg import cg
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from bayesloss_book import Array
 from bayesloss_book.gp_regression import GPRegression, checked_points
 
 # Of the prior variance: what a moving support may not do is to use huge coefficients.
@@ -201,7 +201,7 @@ def move_support(
     if not n_moves or not size:
         return start
 
-    def distance(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def distance(flat: Array) -> tuple[float, Array]:
         """The logarithm of the part of the target that is left, and its gradient."""
         places = torch.tensor(flat.reshape(start.shape), requires_grad=True)
         K = model.kernel(places, places) + 1e-8 * b * eye

@@ -17,7 +17,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, predictive
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data
 
 # Labels at inputs between 0 and 1: alone, together, against each other.
@@ -40,11 +40,7 @@ def small_problem(name: str, amplitude: float) -> tuple[WhitenedGP, Tensor]:
 def brute_force(
     features: Tensor, y: Tensor, *, half: float = 8.0, n: int = 161
 ) -> tuple[Tensor, Tensor, float]:
-    """The exact posterior of up to three whitened weights, by the trapezoidal rule.
-
-    On a grid of n points a dimension, from -half to half prior standard deviations. Returns the
-    mean (r,), the covariance (r, r) and the log evidence.
-    """
+    """Mean, covariance, log evidence of up to three whitened weights, by the trapezoidal rule."""
     grid, log_density, volume = _on_grid(features, y, half, n)
     log_mass = torch.logsumexp(log_density, 0)
     weight = (log_density - log_mass).exp()
@@ -72,11 +68,7 @@ def error_table(amplitudes: tuple[float, ...]) -> pd.DataFrame:
 
 
 def divergences(amplitude: float = 3.0) -> pd.DataFrame:
-    """How far Gaussians are from the posterior of two equal labels, in both directions, in nats.
-
-    Rows: the Gaussians that minimise either divergence, Laplace's, EP's and loss-EM's. Columns:
-    ``KL(p||q)`` and ``KL(q||p)``, by sums over a grid of the two weights.
-    """
+    """Both KL divergences in nats of Gaussians from the posterior of two equal labels."""
     prior, y = small_problem("+ + close", amplitude)
     features = prior.features
     grid, log_density, volume = _on_grid(features[0], y[0], 9.0, 241)
@@ -115,11 +107,7 @@ def divergences(amplitude: float = 3.0) -> pd.DataFrame:
 
 
 def pull_table(thresholds: dict[str, float], n_sets: int, seed: int) -> pd.DataFrame:
-    """What the loss does to the mode, for every cost, averaged over data sets.
-
-    At Laplace's mode and its decisions, on inputs from U(0, 1): the length of each part of (27) in
-    the whitened weights, how far loss-EM moves the mode, and the part of the decisions it changes.
-    """
+    """What the loss does to the mode, for every cost, averaged over data sets."""
     prior, y, unit = draw_data(0.3, 3.0, n_sets, 300, seed)
     features, noise = prior.project(unit[0].expand(n_sets, -1))
     q = laplace_probit(prior.features, y)
@@ -147,21 +135,14 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     features, noise = prior.project(GRID.expand(len(y), -1))
     costs = CostMatrix(threshold / (1 - threshold), 1.0)
     ep = expectation_propagation(prior.features, y)
+    exact = by_importance_sampling(prior, y, ep, n_draws=2048, seed=0).predictive.on_grid
+    laplace = laplace_probit(prior.features, y)
+    loss_em = loss_em_probit(prior.features, y, features, noise, costs).q
     answers: dict[str, tuple[Tensor, str, str]] = {
-        "exact": (
-            by_importance_sampling(prior, y, ep, n_draws=2048, seed=0).predictive.on_grid,
-            "-",
-            "data",
-        ),
+        "exact": (exact, "-", "data"),
         "EP": (predictive(ep, features, noise), "--", "ISGP"),
-        "Laplace": (predictive(laplace_probit(prior.features, y), features, noise), "-.", "GP"),
-        "loss-EM": (
-            predictive(
-                loss_em_probit(prior.features, y, features, noise, costs).q, features, noise
-            ),
-            ":",
-            "PAVA",
-        ),
+        "Laplace": (predictive(laplace, features, noise), "-.", "GP"),
+        "loss-EM": (predictive(loss_em, features, noise), ":", "PAVA"),
     }
     figure, axis = subplots(figsize=(5.6, 4.2))
     for name, (values, dashes, colour) in answers.items():
@@ -172,15 +153,12 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     axis.plot(x[labels > 0], 0 * x[labels > 0] + 1.04, "^", color=COLOURS["data"], clip_on=False)
     axis.plot(x[labels < 0], 0 * x[labels < 0] - 0.04, "v", color=COLOURS["data"], clip_on=False)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(-0.06, 1.06))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    legend_above(figure, axis, ncols=4)
     return figure
 
 
 def draw_spread(x: Tensor, wide: Tensor, narrow: Tensor, thresholds: tuple[float, float]) -> Figure:
-    """Two curves of probabilities, and where they decide differently at the second threshold.
-
-    The curves are of shape (s,), those of a Gaussian and of one of smaller covariance.
-    """
+    """Two curves of probabilities, and where they decide differently at the second threshold."""
     figure, axis = subplots(figsize=(5.6, 4.0))
     axis.plot(x, wide, color=COLOURS["GP"], label="Laplace")
     axis.plot(x, narrow, "--", color=COLOURS["ISGP"], label="a quarter of its covariance")
@@ -192,7 +170,7 @@ def draw_spread(x: Tensor, wide: Tensor, narrow: Tensor, thresholds: tuple[float
     differ = (wide > thresholds[-1]) != (narrow > thresholds[-1])
     axis.fill_between(x, 0, 1, where=differ, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(0, 1))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bayesloss_book.decision_references import tilted_posterior
 from bayesloss_book.families import gaussians
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, hatch
 from bayesloss_book.power_plant import PowerPlant
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
@@ -23,11 +23,7 @@ _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero
 def plant_limits(
     algorithm: str, M: np.ndarray, shutdown: float | np.ndarray, meltdown: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Between which probabilities of a meltdown "off" and "on" are both fixed points.
-
-    With the E-step exact, "off" is fixed from the first, "on" until the second probability. The
-    algorithm is "loss-EM", "linearised" or "mixed"; 0 < shutdown < meltdown <= M.
-    """
+    """Between which probabilities of a meltdown "off" and "on" are both fixed points."""
     share = shutdown / meltdown  # the Bayes decision changes here
     with np.errstate(divide="ignore"):  # M = meltdown makes a utility of zero
         log_on, log_off = np.log(M - meltdown), np.log(M - shutdown)
@@ -43,14 +39,11 @@ def plant_limits(
 def gaussian_plants(
     plant: PowerPlant, criticals: Sequence[float], prices: Sequence[float], M: float
 ) -> pd.DataFrame:
-    """What deciding by Gaussians costs too much, on plants that differ from one by two numbers.
+    """The excess risk d_L of deciding by Gaussians: a row a critical temperature and price.
 
-    A Gaussian that was inferred for "off" is that of variational inference, and one that was
-    inferred for "on" does not depend on the price. So there is one search for each critical
-    temperature (whole quarters of a degree), and M-steps are thresholds on the tail as in
-    :func:`plant_limits`. The tail after "on" is no larger than that after "off", so that one M-step
-    ends a run. A row a temperature and price: the excess risk d_L of variational inference, of
-    loss-EM from "off" and from "on", and of the posterior's moments.
+    A Gaussian inferred for "off" is that of variational inference, and one for "on" does not depend
+    on the price: one search a temperature (whole quarters of a degree) does, as M-steps are
+    thresholds on the tail, see :func:`plant_limits`, and one of them ends a run.
     """
     states, p = plant.states, plant.posterior
     family, price = gaussians(states), np.asarray(prices, float)
@@ -80,10 +73,7 @@ def gaussian_plants(
 def random_problems(
     n: int, n_states: int, n_actions: int, seed: int, *, disasters: bool
 ) -> tuple[Tensor, Tensor]:
-    """Posteriors of shape (n, K), uniform on the simplex, and losses of shape (n, K, A) in [0, 1].
-
-    With `disasters` one loss in ten is 1 and the others are at most 0.2; without, they are uniform.
-    """
+    """Posteriors (n, K), and losses (n, K, A): uniform, or one in ten a disaster."""
     generator = torch.Generator().manual_seed(seed)
     p = -torch.rand(n, n_states, dtype=torch.float64, generator=generator).log()
     shape = (n, n_states, n_actions)
@@ -95,10 +85,7 @@ def random_problems(
 
 
 def end_points(p: Tensor, losses: Tensor, multiple: float, algorithm: str) -> Tensor:
-    """The last action for each first one (n, A), with an exact E-step, for many problems at once.
-
-    Losses (n, K, A) are not negative; M is a multiple of each problem's largest loss.
-    """
+    """The last action for each first one (n, A); M is a multiple of each largest loss."""
     M = multiple * losses.amax(dim=(1, 2), keepdim=True)
     log_utility = (M - losses).log().clamp(min=_FLOOR)
     tilt = -losses / M if algorithm == "linearised" else log_utility
@@ -126,11 +113,7 @@ def shares(
     seed: int,
     disasters: bool,
 ) -> pd.DataFrame:
-    """The share of random problems that end in no Bayes action, by algorithm, start and M.
-
-    The arguments are those of :func:`random_problems` and :func:`end_points`. Starts: the Bayes
-    action, the action whose worst loss is least, a random one, and the one of the highest risk.
-    """
+    """The share of random problems that end in no Bayes action, by algorithm, start and M."""
     p, losses = random_problems(n, n_states, n_actions, seed, disasters=disasters)
     risk = (p[..., None] * losses).sum(dim=1)
     best = risk.min(dim=1, keepdim=True).values
@@ -151,10 +134,7 @@ def shares(
 def draw_tilts(
     states: Tensor, p: Tensor, critical: float, tilted: Mapping[float, Tensor]
 ) -> Figure:
-    """The posterior, and the tilted ones after the decision "on" by M.
-
-    All are masses of the same cells, of shape (K,); a cell's mass over its width is drawn.
-    """
+    """The posterior, and the tilted ones after the decision "on" by M."""
     figure, axis = subplots(figsize=(5.6, 4.4))
     width = float(states[1] - states[0])
     axis.fill_between(states, p / width, color=COLOURS["Linear"], alpha=0.25, label="posterior")
@@ -181,15 +161,7 @@ def draw_plant_traps(
     for axis, algorithm in zip(axes[:, 0], algorithms, strict=True):
         off_from, on_until = plant_limits(algorithm, M, shutdown, meltdown)
         axis.fill_between(M / meltdown, share, on_until, color=COLOURS["GP"], alpha=0.35)
-        axis.fill_between(
-            M / meltdown,
-            off_from,
-            share,
-            facecolor="none",
-            edgecolor=COLOURS["ISGP"],
-            hatch="///",
-            linewidth=0,
-        )
+        hatch(axis, M / meltdown, off_from, share, edgecolor=COLOURS["ISGP"])
         axis.axhline(share, color="black", linewidth=1)
         axis.axhline(probability, color="black", linewidth=1, linestyle=":")
         axis.set(xscale="log", yscale="log", ylim=(1e-3, 1), ylabel="P(meltdown)")
@@ -214,14 +186,9 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
         (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
     )
     for axis, region, colour, _ in parts:
-        axis.contourf(
-            critical,
-            price,
-            region.astype(float),
-            levels=[0.5, 1.5],
-            colors=[COLOURS[colour]],
-            alpha=0.35 if colour != "ISGP" else 0.9,
-        )
+        how = {"levels": [0.5, 1.5], "colors": [COLOURS[colour]]}
+        how["alpha"] = 0.35 if colour != "ISGP" else 0.9
+        axis.contourf(critical, price, region.astype(float), **how)
     for axis in axes:
         handles = [
             Patch(color=COLOURS[colour], alpha=0.35 if colour != "ISGP" else 0.9, label=label)
@@ -237,10 +204,7 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
 
 
 def draw_shares(tables: dict[str, pd.DataFrame]) -> Figure:
-    """The shares of :func:`shares`, from a random start, against M.
-
-    The smallest M, if it is the largest loss, has an open mark; algorithms stand a little apart.
-    """
+    """The shares of :func:`shares`, from a random start, against M."""
     figure, axes = subplots(len(tables), 1, figsize=(5.6, 6.8), sharex=True, sharey=True)
     colours = dict(zip(ALGORITHMS, ("ISGP", "GP", "PAVA"), strict=True))
     styles = zip(ALGORITHMS, ("o-", "s--", "D:"), (1 / 1.04, 1, 1.04), strict=True)

@@ -7,16 +7,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.ledger.claims import Finding
 
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
-    """Draw the probability of a disaster by each distribution, and where decisions change.
-
-    The first is the posterior. From a probability of ``share`` on, the precaution's cost over the
-    disaster's, precaution is the better decision.
-    """
+    """Draw the probability of a disaster by each distribution, and where decisions change."""
     figure, axes = subplots(figsize=(4.8, 2.4))
     truth = next(iter(tails.values())) > share
     for row, tail in enumerate(tails.values()):
@@ -59,14 +55,8 @@ def draw_excess(excess: pd.DataFrame) -> Figure:
     figure, axes = subplots(figsize=(4.8, 0.34 * len(ordered) + 0.9))
     for row, (name, (mean, error)) in enumerate(ordered.iterrows()):
         own = name == "link"
-        axes.errorbar(
-            mean,
-            row,
-            xerr=2 * error,
-            fmt="D" if own else "o",
-            color=COLOURS["ISGP" if own else "Linear"],
-            markersize=8,
-        )
+        look = style("ISGP", "D") if own else style("Linear", "o")
+        axes.errorbar(mean, row, xerr=2 * error, markersize=8, **look)
     axes.set_yticks(
         range(len(ordered)), ["learned link" if n == "link" else n for n in ordered.index]
     )

@@ -1,7 +1,4 @@
-r"""Appendix F as printed; the squared exponential's own Mercer expansion; what Nyström costs.
-
-The Mercer expansion under a Gaussian density is Rasmussen and Williams's (2006, section 4.3.1).
-"""
+"""Appendix F as printed; the squared exponential's own Mercer expansion; what Nyström costs."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +9,7 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import erf, erfi
 from scipy.stats import norm
 from torch import Tensor
@@ -22,9 +19,9 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.sources.nystrom import NystromBasis, product_integrals
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 
-Array = NDArray[np.float64]
 _PRODUCTS = ("mm", "bmm", "mv", "dot")
 
 
@@ -40,10 +37,7 @@ def printed_product_integral(
 
 
 class HermiteBasis:
-    """The exact eigenpairs of b exp(-a/2 (x - z)^2) under the density N(0, s^2).
-
-    Hermite functions, with geometric eigenvalues.
-    """
+    """The exact eigenpairs of b exp(-a/2 (x - z)^2) under the density N(0, s^2)."""
 
     def __init__(self, *, a: float, b: float, s: float, n_basis: int) -> None:
         alpha, beta = 1 / (4 * s**2), a / 2
@@ -60,11 +54,7 @@ class HermiteBasis:
         return self._norm * np.exp(-self._decay * x**2)[:, None] * self._polynomials(x)
 
     def psi(self, x: float) -> Array:
-        r"""The integrals of all products of two eigenfunctions from 0 to x, in closed form.
-
-        With H' = 2 n H_{n-1} and H_{n+1}(y) = 2 y H_n - 2 n H_{n-1}, integration by parts gives
-        each integral from two of lower degree; the first is an error function.
-        """
+        """All products' integrals from 0 to x: by parts, each comes from two of lower degree."""
         n, k, g = self.n_basis, 2 * self._decay, self._scale
         at, zero = self._polynomials(np.array([x]))[0], self._polynomials(np.zeros(1))[0]
         boundary = math.exp(-k * x**2) * np.outer(at, at) - np.outer(zero, zero)
@@ -95,11 +85,7 @@ class HermiteBasis:
 def grid_integrated_square(
     kernel: SquaredExponential, points: Tensor, v: Tensor, x: Tensor
 ) -> Tensor:
-    """The integral of (k(., X) v)^2 from 0 to x for equally spaced X.
-
-    It takes 2M - 1 error functions a point: the product of two Gaussians depends on the middle of
-    their centres, and on a grid there are 2M - 1 middles.
-    """
+    """The integral of (k(., X) v)^2 for equally spaced X: 2M - 1 error functions."""
     M = len(points)
     index = torch.arange(M)
     gap = points[:, None] - points
@@ -113,10 +99,7 @@ def grid_integrated_square(
 
 
 def effect_of_sampling(sizes: Sequence[int], n_draws: int, seed: int, a: float) -> pd.DataFrame:
-    """The relative error of the three largest eigenvalues, for random points and for quantiles.
-
-    The density is standard normal. Root mean squares over draws.
-    """
+    """The relative error of the three largest eigenvalues, for random points and for quantiles."""
     kernel = SquaredExponential(a=a)
     exact = HermiteBasis(a=a, b=1.0, s=1.0, n_basis=3).eigenvalues
     generator = torch.Generator().manual_seed(seed)
@@ -139,10 +122,7 @@ def effect_of_sampling(sizes: Sequence[int], n_draws: int, seed: int, a: float) 
 
 
 def effect_of_jitter(jitters: Sequence[float], n_basis: int, a: float) -> pd.DataFrame:
-    """Two errors against each other: the covariance's, and psi's in units of the prior.
-
-    Points are equally spaced on [-2, 2]. Both are orders of magnitude: they consist of rounding.
-    """
+    """Two errors against each other: the covariance's, and psi's in units of the prior."""
     kernel = SquaredExponential(a=a)
     points = torch.linspace(-2, 2, n_basis, dtype=torch.float64)
     nodes, weights = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(200))
@@ -167,11 +147,7 @@ def operations(action: Callable[[], object]) -> int:
 
 
 def new_smoothness(n_data: int, n_basis: int) -> dict[str, Callable[[], Tensor]]:
-    """What has to be computed for nu at many x when a has a new value: three bases, as actions.
-
-    The trigonometric functions of the data do not depend on a, so they are there beforehand. Two
-    more actions are the prior mean of nu in the Nyström basis, and its derivative by a.
-    """
+    """Actions: nu at many x for a new a in three bases; E nu by Nyström, and its gradient."""
     x = torch.linspace(-1, 1, n_data, dtype=torch.float64)
     noise = torch.randn(n_basis, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     points = torch.linspace(-1.2, 1.2, n_basis, dtype=torch.float64)

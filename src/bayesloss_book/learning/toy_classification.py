@@ -1,7 +1,4 @@
-"""The toy classification of W&N's appendix (Figure 8): labels from a piecewise linear source.
-
-The data are those of :mod:`bayesloss_book.toys`.
-"""
+"""The toy classification of W&N's appendix (Figure 8): labels from a piecewise linear source."""
 
 import functools
 import math
@@ -34,11 +31,7 @@ def fit(
     smoothness: Sequence[float] = (8.0, 2.0),
     n_basis: int = 64,
 ) -> EvidenceMaximum[Bernoulli]:
-    """Fit an ISGP with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
-
-    Searches start at each value of a in ``smoothness``, for either objective of
-    :mod:`bayesloss.learning.evidence.evidence`.
-    """
+    """Fit the ISGP, hyper-parameters by an objective, searched from each value of a given."""
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.
     kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)
@@ -54,12 +47,7 @@ def fit(
 
 
 def bands(posterior: Posterior, x: Tensor, n_samples: int, seed: int) -> pd.DataFrame:
-    """Quantiles of nu and of sigma(nu) at x, from posterior samples.
-
-    Indexed by x: ``low``, ``median`` and ``high`` are the 2.5 %, 50 % and 97.5 % quantiles of
-    nu(x). Those of sigma(nu), ``p low`` and so on, are sigma of them, sigma being increasing;
-    ``probability`` is the mean of sigma(nu), with which a label is predicted.
-    """
+    """Quantiles of nu, and of sigma(nu) as ``p``, at x; ``probability``, the mean of sigma(nu)."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
     levels = torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
@@ -75,11 +63,8 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    One row a problem. ``covered``: the share of the range where the true nu lies in the central 95
-    % band; as sigma is increasing, so does the true probability there. ``error``: the largest error
-    of the predicted probability. ``falls``: the share of posterior samples that fall somewhere.
-    ``a``, ``k(0, 0)`` and ``converged``: of the search. ``gap``: Laplace's evidence less the bound,
-    in nats.
+    The share ``covered`` of the range by the central 95 % of nu, the largest ``error`` of a
+    probability, the share of samples that fall, and of the search a, k(0, 0), convergence, ``gap``.
     """
     x, rows = grid(), {}
     for truth, n, data_seed in problems:
@@ -108,17 +93,12 @@ def _fitted(truth: str, n: int, seed: int) -> tuple[Problem, EvidenceMaximum[Ber
 
 
 def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
-    """Where searches for both objectives end, one row an objective and a starting a.
-
-    ``a``, ``laplace`` and ``bound``: at the end, in nats. ``least curvature``: of the posterior
-    there, the prior's being 1; near zero there is no Gaussian to speak of. ``converged``.
-    """
+    """Where searches for both objectives end, one row an objective and a starting a."""
     rows = {}
     for objective in ("bound", "laplace"):
         for start in starts:
-            with warnings.catch_warnings():
-                # Where Laplace's evidence is chased to infinity there is no convergence.
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            # Where Laplace's evidence is chased to infinity there is no convergence.
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
                 found = fit(data, objective=objective, smoothness=[start])
             posterior = found.posterior
             rows[objective, start] = {
@@ -134,10 +114,7 @@ def searches(data: Problem, starts: Sequence[float]) -> pd.DataFrame:
 def given_away(
     posterior: Posterior, data: Problem, n_samples: int, seed: int
 ) -> tuple[float, float]:
-    """How far the bound on the expected log probability is from the expectation, in nats.
-
-    By Monte Carlo under the posterior's Gaussian, with the standard error.
-    """
+    """How far the bound on the expected log probability is from the expectation, in nats."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     sign = 2 * data.y - 1
     log_p = torch.nn.functional.logsigmoid(sign * posterior.prior.source(data.x, Gamma)).sum(dim=1)
@@ -147,10 +124,7 @@ def given_away(
 
 
 def slack(mean: float, sd: float) -> float:
-    """What the bound on E log sigma(nu) gives away for a Gaussian nu and the label 1, in nats.
-
-    By Gauss-Hermite quadrature with 80 nodes.
-    """
+    """What the bound on E log sigma(nu) gives away for a Gaussian nu and the label 1, in nats."""
     nodes, weights = roots_hermite(80)
     at_nodes = np.logaddexp(0, -(mean + math.sqrt(2) * sd * nodes))
     exact = torch.tensor(-(weights @ at_nodes) / math.sqrt(math.pi))

@@ -1,21 +1,8 @@
-"""The checks that settle the claims of the ledger.
-
-On its page a claim is checked by one of these functions, which derives the verdict from what was
-measured:
-
-- :func:`check_formula`: a printed formula against an independent truth
-  (*holds*, *holds as corrected* or *fails*);
-- :func:`check_statement`: a statement broken down into what can be true or false
-  (the same three);
-- :func:`check_numbers`: printed numbers against ours
-  (*reproduced*, *reproduced in pattern* or *not reproduced*);
-- :func:`check_setting`: a setting that the paper leaves open
-  (*under-specified* if the result depends on it, *holds* if not).
+"""The checks that settle the claims of the ledger: verdicts from what was measured on a page.
 
 Each raises :class:`LedgerMismatch` when its verdict is not the one in the ledger: neither the page
 nor the ledger can change alone. Where papermill gave the page other parameters it warns instead,
-with :class:`LedgerWarning`, and so does :func:`prose`: the ledger's verdicts, and what is
-written, are of the parameters that stand there.
+with :class:`LedgerWarning`, and so does :func:`prose`.
 
 An outcome is a pair: a truth value, or many that must all be true, and the evidence. Where it says
 that numbers agree, :func:`within` and :func:`within_errors` give both. :func:`every` is ``all`` for
@@ -53,10 +40,9 @@ def check_formula(
     by: str,
     note: str = "",
 ) -> Finding:
-    """Compare a printed formula, and a corrected one, with an independent truth.
+    """Compare a printed formula, and a corrected one, with an independent truth, ``by`` some route.
 
-    The tolerance is a multiple of the largest truth; ``by`` says how the truth was computed, such
-    as "quadrature". Without a corrected form the printed one holds or fails.
+    *Holds*, *holds as corrected* or *fails*; the tolerance is a multiple of the largest truth.
     """
     forms = {"as printed": printed} | ({} if corrected is None else {"corrected": corrected})
     gaps = {name: _gap(values, truth, relative=True) for name, values in forms.items()}
@@ -84,12 +70,10 @@ def check_statement(
     instead: Mapping[str, Outcome] | None = None,
     note: str = "",
 ) -> Finding:
-    """Check a statement by what it says in particular.
+    """Check a statement by what must be the case if it is right: pairs of truth and evidence.
 
-    ``outcomes`` take what must be the case, if the claim is right, to whether it is (true
-    everywhere, if an array) and the evidence; ``corrected`` does so for the claim as we would
-    correct it, if that leaves its message, and ``instead`` for what is true in its place, if its
-    message is false.
+    ``corrected`` says the claim as we would correct it, if that leaves its message, and ``instead``
+    what is true in its place, if its message is false. Verdicts as for :func:`check_formula`.
     """
     second = corrected if instead is None else instead
     rows = _outcome_rows(outcomes, "" if second is None else "If it is right as printed")
@@ -116,10 +100,9 @@ def check_numbers(
     digits: int = 3,
     note: str = "",
 ) -> Finding:
-    """Compare our numbers with printed ones, of the same keys.
+    """Compare our numbers with printed ones, each or all with a tolerance in their unit.
 
-    The tolerance, of all or of each, is in the unit of the numbers. ``pattern`` takes what they are
-    said to show to whether ours show it, as in :func:`check_statement`.
+    *Reproduced*, *not reproduced*, or *in pattern* if ours show what the numbers are said to.
     """
     if not measured or set(measured) != set(printed):
         odd = sorted(set(measured) ^ set(printed))
@@ -151,8 +134,7 @@ def check_setting(
 ) -> Finding:
     """Show how a result depends on a setting that the paper leaves open.
 
-    ``outcomes`` has the result under each reading; the tolerance is the spread of the results that
-    would count as no dependence.
+    *Under-specified* if readings spread it by more than the tolerance, else *holds*.
     """
     values = list(outcomes.values())
     if len(values) < 2 or not np.isfinite(values).all():
@@ -209,20 +191,7 @@ def within_errors(
 
 
 def prose(ok: ArrayLike, what: str) -> None:
-    """Check what a page says in passing.
-
-    Parameters
-    ----------
-    ok : bool, or array-like of bool
-        Whether it is so; all must be true.
-    what : str
-        What is said.
-
-    Raises
-    ------
-    LedgerMismatch
-        If it is not so.
-    """
+    """Check what a page says in passing; all must be true, or it is a LedgerMismatch."""
     if not every(ok, what):
         _refuse(f"the page says: {what}; it is not so")
 

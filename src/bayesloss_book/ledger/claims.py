@@ -184,10 +184,7 @@ def numbers_in(notebook: Path) -> dict[str, int | float | str]:
 
 
 def badge(verdict: str, correction: str = "") -> str:
-    """The verdict as HTML, in its colour; the word says it without the colour.
-
-    What has to be corrected, one of :data:`CORRECTIONS`, stands behind it.
-    """
+    """The verdict as HTML, in its colour, with what has to be corrected behind it."""
     graded = (
         f' <span class="claim-correction" title="{CORRECTIONS[correction]}">{correction}</span>'
         if correction

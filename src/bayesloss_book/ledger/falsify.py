@@ -1,15 +1,12 @@
-"""What wrong number would change each verdict.
+"""What wrong number would change each verdict: a check that cannot fail shows nothing.
 
-A check that cannot fail shows nothing. Here a page is executed up to a cell with checks, and that
-cell again and again, with one value in it wrong each time, until the verdict is another one. The
-first that does it is the claim's *falsifier*: an expression of the page, how it was falsified, and
-the verdict that came out. Tolerances, notes and texts are left alone: they decide nothing, or would
-decide anything.
+A cell with checks is executed again and again, with one value in it wrong each time, until the
+verdict is another one. The first that does it is the claim's *falsifier*. Tolerances, notes and
+texts are left alone: they decide nothing, or would decide anything.
 
     python -m bayesloss_book.ledger.falsify [PAGE ...]
 
-writes ``falsifiers.json``. Each entry carries a digest of the cell's code; a test finds claims
-without a falsifier, and those whose cell has changed since.
+writes ``falsifiers.json``. A test finds claims without a falsifier, and cells that changed since.
 """
 
 import ast
@@ -106,11 +103,7 @@ def falsify_page(name: str, book: Path) -> dict[str, Falsifier]:
 def falsify(
     source: str, namespace: Mapping[str, Any], verdicts: Mapping[str, str]
 ) -> dict[str, tuple[str, str, str]]:
-    """Make one value of a cell wrong at a time, until each verdict has changed.
-
-    The namespace is what the cells before it have left. Returns for each claim the expression, the
-    fault and the verdict that came out.
-    """
+    """Make one value of a cell wrong at a time, until each verdict has changed."""
     tree, found = ast.parse(source), dict[str, tuple[str, str, str]]()
     places = list(_places(tree))
     starts = [  # the top-level statement that a place is in

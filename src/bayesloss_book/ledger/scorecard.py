@@ -56,10 +56,7 @@ def counts() -> pd.DataFrame:
 
 
 def corrections() -> pd.DataFrame:
-    """How many claims of each paper hold once what is corrected: one row a kind, from the lightest.
-
-    See :data:`bayesloss_book.ledger.claims.CORRECTIONS`.
-    """
+    """How many claims of each paper hold once what is corrected, from the lightest kind on."""
     frame = _table("correction", CORRECTIONS, "paper")
     frame["both"] = frame.sum(axis=1)
     frame.insert(0, "what is corrected", list(CORRECTIONS.values()))
@@ -67,11 +64,7 @@ def corrections() -> pd.DataFrame:
 
 
 def counts_by_kind() -> pd.DataFrame:
-    """How many claims of each kind have each verdict that occurs, with totals.
-
-    Definitions and equations are easier to get right than theorems, and these than experiments:
-    one number for all would flatter the papers.
-    """
+    """How many claims of each kind have each verdict that occurs, with totals."""
     frame = _table("kind of claim", dict.fromkeys(_KIND.values()), "verdict", VERDICTS)
     frame = frame.loc[:, frame.sum() > 0]
     frame["all"] = frame.sum(axis=1)
@@ -114,12 +107,7 @@ def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
 
 
 def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLTable:
-    """All claims by kind and page, with what was compared, and a form that filters them.
-
-    A kind, and in it a page, is folded, and says how many verdicts of which sort it holds.
-    ``book/_static/scorecard.js`` shows the form, filters, and unfolds what an address asks for;
-    without it everything can be unfolded by hand.
-    """
+    """All claims by kind and page, with what was compared, and a form that filters them."""
     claims = list(ledger().values())
     rows = {
         claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims

@@ -47,11 +47,7 @@ def code_of(page: str, book: Path) -> int:
 
 
 def measure(*, page: str, seed: int, root: Path | None = None) -> dict[str, int]:
-    """Execute a page with a seed, to its end or to where it stops.
-
-    How many verdicts came out, how many of them are not the committed ones, how many sentences are
-    not so, whether the page stopped before its end, and which code it had.
-    """
+    """Execute a page with a seed, to its end or to where it stops."""
     root = root or ROOT
     book, output = root / "book", _executed(page, seed, root)
     output.parent.mkdir(parents=True, exist_ok=True)

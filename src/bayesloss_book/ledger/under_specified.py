@@ -11,10 +11,7 @@ WIDTH, HEIGHT, MARGIN = 320, 28, 8  # of the little scales, in pixels
 
 
 def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root: str) -> HTMLTable:
-    """The settings that a paper leaves open and on which a result depends, in its order.
-
-    The choices say of each under-specified claim what this book does about it.
-    """
+    """The settings that a paper leaves open and on which a result depends, in its order."""
     claims = {
         claim.id: claim
         for claim in ledger().values()
@@ -33,11 +30,7 @@ def settings_table(paper: str, choices: Mapping[str, str], findings: Found, root
 
 
 def sway(finding: Finding) -> tuple[dict[str, float], float, float]:
-    """Read a finding of :func:`bayesloss_book.ledger.checks.check_setting`.
-
-    The result under each reading, the median, and the distance from it that would count as no
-    dependence.
-    """
+    """The results under each reading of a setting, their median, and what would not matter."""
     if finding.check != "setting":
         raise ValueError(f"{finding.id} is no setting but of the check {finding.check!r}")
     middle, half = finding.rows[0]["expected"].split(" ± ")

@@ -8,10 +8,7 @@ _WATCHED: set[int] = set()
 
 
 def end_with(parent: int) -> None:
-    """End this process within a second or so of its parent, however that ends.
-
-    Does nothing in a process whose parent is another, as on other machines, or a second time.
-    """
+    """End this process within a second or so of its parent, however that ends."""
 
     def watch() -> None:
         while os.getppid() == parent:

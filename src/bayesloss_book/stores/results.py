@@ -1,20 +1,16 @@
 """Store the results of experiments: a row a cell, resumable, with their provenance.
 
 An experiment is a pure function ``measure(**parameters, **cell)`` that returns a dict of numbers,
-and a list of cells: dicts of scalars such as data set, size, method and seed. `run_cells` measures
-the missing cells and keeps ``<name>.csv``, a row a cell (the cell, its measures, ``seconds``), and
-``<name>.provenance.json``: what made the rows, with which parameters, when and where.
+and a list of cells, dicts of scalars. `run_cells` measures the missing cells and keeps
+``<name>.csv``, a row a cell (the cell, its measures, ``seconds``), and ``<name>.provenance.json``.
 
 The measures do not depend on the order of the cells or on the number of workers: a cell has its
-process to itself while it runs, with a fixed number of threads and no workers of its own, and seeds
-its own generators.
+process to itself while it runs, with a fixed number of threads, and seeds its own generators.
 Import libraries at the top of the module of ``measure``: one that is first loaded inside a cell
 brings its own number of threads.
 
 Only the parent process writes, whole files and atomically: a kill at any moment loses the running
 cells and nothing else. Of two runs on one store the second waits, and finds the rows of the first.
-Workers end with a run that is killed. A table that was changed by hand is refused, see
-`bayesloss_book.stores.tables`.
 """
 
 import copy
@@ -50,6 +46,7 @@ from bayesloss_book.stores.tables import Row, is_half_done, is_stored, read, set
 Cell = Mapping[str, str | int | float | bool]
 Measure = Callable[..., Mapping[str, Any]]
 Key = tuple[object, ...]
+Folder = str | os.PathLike[str]
 
 _ONE_CELL_AT_A_TIME = threading.RLock()
 
@@ -57,19 +54,14 @@ _ONE_CELL_AT_A_TIME = threading.RLock()
 def run_cells(
     measure: Measure,
     cells: Sequence[Cell],
-    folder: str | os.PathLike[str],
+    folder: Folder,
     name: str,
     *,
     parameters: Mapping[str, Any] | None = None,
     n_jobs: int | None = None,
     threads: int = 1,
 ) -> pd.DataFrame:
-    """Measure the cells that are not stored yet, store each as it is done, return all asked for.
-
-    The file has the rows in the order of `cells`, then stored cells that this call did not ask for.
-    A call that finds every cell stored writes nothing. A failed cell does not stop the others. The
-    rows of `cells`, in their order: cell, measures, ``seconds``.
-    """
+    """Measure and store the cells that are missing; the rows of `cells`, in their order."""
     columns = _columns(cells)
     origin = _origin(measure, name, columns, parameters or {}, threads)
     table = Path(folder) / f"{name}.csv"
@@ -148,12 +140,12 @@ def crossed(**columns: Iterable[Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in product(*columns.values())]
 
 
-def load_results(folder: str | os.PathLike[str], name: str) -> pd.DataFrame:
+def load_results(folder: Folder, name: str) -> pd.DataFrame:
     """Read all stored rows, exactly as they were measured."""
     return pd.DataFrame(read(Path(folder) / f"{name}.csv")[0])
 
 
-def load_provenance(folder: str | os.PathLike[str], name: str) -> dict[str, Any]:
+def load_provenance(folder: Folder, name: str) -> dict[str, Any]:
     """Read where the stored rows come from; raises what `load_results` raises.
 
     ``experiment``, ``function`` (module:name), ``parameters``, ``threads``, ``columns`` (the types
@@ -194,7 +186,7 @@ class Within:
 
 
 def verify(
-    folder: str | os.PathLike[str],
+    folder: Folder,
     name: str,
     *,
     n_cells: int = 3,
@@ -206,10 +198,8 @@ def verify(
     """Measure a random handful of stored cells again, by the function that the provenance names.
 
     Numbers agree within `rtol` times the larger, or within 1e-12, or else within what `within` says
-    of the first pattern that fits "measure cell", the cell as a dict; NaN agrees with NaN. Drawn
-    are up to `n_cells` cells that took `seconds` together, or the quickest. Returns a row a cell
-    and measure (``cell``, ``measure``, ``stored``, ``recomputed``, ``ok``), all of them ok;
-    ``seconds`` is not compared.
+    of the first pattern that fits "measure cell". Drawn are up to `n_cells` cells that took
+    `seconds` together, or the quickest. Returns a row a cell and measure, all of them ok.
     """
     rows, provenance = read(Path(folder) / f"{name}.csv")
     if not rows or n_cells < 1:

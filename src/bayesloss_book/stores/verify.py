@@ -1,14 +1,11 @@
 """Spot checks of stored results: ``python -m bayesloss_book.stores.verify``, or ``make verify``.
 
-First the checksums of all tables in the folder. Then from each store a few cells, other ones each
-day, are measured again and compared. What could not be checked, and why, is said: a cell that takes
-too long, a store that needs data or a package that is not here.
+First the checksums of all tables; then from each store a few cells, other ones each day, are
+measured again. What could not be checked, and why, is said.
 
-Every measure but a time must agree to six digits. But processors of another kind add up in another
-order, and some experiments make that grow: a decision near a tie flips, Markov chains part ways.
-For those, and on another kind of processor only, `ELSEWHERE` says how much it may be, by the
-standard errors that the store states where there are any, and the report how much it is. What is
-missing, or a number on one side alone, is an error everywhere.
+Every measure but a time must agree to six digits. On another kind of processor, which adds up in
+another order, some experiments make that grow: `ELSEWHERE` says how much it may be, by the standard
+errors that the store states where there are any, and the report how much it is.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SquareLoss
 from bayesloss_book.beyond.both.mixture import excess_risks, turning_scores
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
 from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.labelled_scores import DATA, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at
 
@@ -79,15 +79,12 @@ def draw_links(here: Live, threshold: float) -> Figure:
         at = here.given.x[here.given.y == y]
         axis.plot(at, torch.full_like(at, y), "|", color=COLOURS["data"], markersize=12)
     axis.set(xlabel="score $x$", ylabel="probability of yes", ylim=(-0.04, 1.04))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 
 def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
-    """The excess risk of deciding with q by threshold, and what each proper loss weighs it with.
-
-    Over log odds the log loss weighs all thresholds alike, so that the area is the KL divergence.
-    """
+    """The excess risk of deciding with q by threshold, and what each proper loss weighs it with."""
     figure, axes = subplots(2, 1, figsize=(5.6, 5.6), sharex=True, height_ratios=(3, 2))
     log_odds = np.linspace(-6, 6, 1201)
     t = 1 / (1 + np.exp(-log_odds))
@@ -101,15 +98,12 @@ def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
     axes[1].set(xlabel="costs, a false yes : a missed one", ylabel="weight a unit\nof log odds")
     ticks = {"1:99": -4.6, "1:19": -2.94, "1:4": -1.39, "1:1": 0.0, "4:1": 1.39, "19:1": 2.94}
     axes[1].set_xticks([*ticks.values(), 4.6], [*ticks, "99:1"])
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, axes[1], ncols=3)
     return figure
 
 
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
-    """The posterior risk of saying yes from a score on, by three methods.
-
-    Indexed by the score; ``chains``, ``laplace`` and ``tilted``.
-    """
+    """The posterior risk, by three methods, of saying yes from the score in the index on."""
     costs = costs_at(threshold)
     size = len(here.given.targets)
     cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))
@@ -117,15 +111,11 @@ def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     M = max(costs.c_plus, costs.c_minus)
     rows = {}
     for cut in cuts.tolist():
-        yes = torch.arange(size) >= cut
-        row = {
-            name: float(
-                torch.where(
-                    yes, costs.c_plus * (1 - here.p[name]), costs.c_minus * here.p[name]
-                ).mean()
-            )
-            for name in ("chains", "laplace")
-        }
+        yes, row = torch.arange(size) >= cut, {}
+        for name in ("chains", "laplace"):
+            p = here.p[name]
+            cost = torch.where(yes, costs.c_plus * (1 - p), costs.c_minus * p)
+            row[name] = float(cost.mean())
         log_z = tilted_evidence(here.joint, here.mode, here.targets, cut, costs)
         row["tilted"] = M - math.exp(log_z - base)
         rows[float(here.given.targets[cut])] = row
@@ -157,25 +147,16 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
     for axis, n in zip(np.atleast_1d(panels), sizes, strict=True):
         part = stored[stored["n"] == n]
         for j, name in enumerate(shown):
-            colour, marker, line = STYLES[name]
             columns = [f"{name}_{ratio}" for ratio in RATIOS]
             by_data = part.groupby("data")[columns]
             # Each kind of data counts alike.
             error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
-            axis.errorbar(
-                places + 0.06 * (j - 2.5),
-                by_data.mean().mean(),
-                yerr=error,
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                markersize=8,
-                label=METHODS[name],
-            )
+            look = style(*STYLES[name], markersize=8, label=METHODS[name])
+            axis.errorbar(places + 0.06 * (j - 2.5), by_data.mean().mean(), error, **look)
         axis.set(yscale="log", ylim=(1e-6, 0.3), ylabel="regret, LHG's (28)", title=f"{n} labels")
     panels[-1].set_xticks(places, [f"{ratio} : 1" for ratio in RATIOS])
     panels[-1].set(xlabel="cost of a missed case : cost of a false alarm")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, panels[0], ncols=3)
     return figure
 
 

@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import expit, logit
@@ -25,15 +24,13 @@ from torch import Tensor
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book import Array
 
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
 
 def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
-    """The cost of all cost pairs' decisions at a score, each taken by its own turning score.
-
-    By quadrature over the log odds of t, on one path Gamma (M + 1,); in nats.
-    """
+    """The cost of all cost pairs' decisions at a score, each taken by its own turning score."""
 
     def cost(log_odds: float) -> float:
         yes = score > _turning_score(prior, Gamma, log_odds)
@@ -54,23 +51,14 @@ def by_scores(prior: ISGP, Gamma: Tensor, low: float, high: float, label: int) -
     return float(quad(density, low, high, epsabs=1e-11, epsrel=1e-11, limit=200)[0])
 
 
-def turning_scores(
-    prior: ISGP, Gamma: Tensor, thresholds: NDArray[np.float64], grid: Tensor
-) -> NDArray[np.float64]:
-    """The scores (K, T) at which cost pairs turn, on many links at once.
-
-    By linear interpolation of the log odds, for Gamma (K, M + 1), thresholds (T,) and a grid of
-    scores (G,), both ascending; a pair that turns beyond the grid is put at its end.
-    """
+def turning_scores(prior: ISGP, Gamma: Tensor, thresholds: Array, grid: Tensor) -> Array:
+    """The scores (K, T) at which cost pairs turn, by interpolation on an ascending grid."""
     nu = prior.source(grid, Gamma).numpy()
     return np.array([np.interp(logit(thresholds), row, grid.numpy()) for row in nu])
 
 
-def excess_risks(p: Tensor, q: Tensor, thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """LHG's excess risk (10) of deciding with q where p is right, by threshold: (T,).
-
-    The mean over targets, whose probabilities are p and q, (S,).
-    """
+def excess_risks(p: Tensor, q: Tensor, thresholds: Array) -> Array:
+    """LHG's excess risk (10) of deciding with q (S,) where p (S,) is right: (T,)."""
     t = torch.from_numpy(thresholds)[:, None]
     # A wrong decision costs what separates the two: |t (1 - p) - (1 - t) p|.
     return (((p > t) != (q > t)) * (p - t).abs()).mean(dim=1).numpy()

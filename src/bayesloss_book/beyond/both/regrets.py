@@ -5,7 +5,6 @@ by long chains of elliptical slice sampling; the prior and its parameters are th
 """
 
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, p
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "mode": "the mode's link",
@@ -58,20 +57,12 @@ def gaussian_noise(n_draws: int = 4096) -> Tensor:
 def chains(
     joint: LogJoint, targets: Tensor, *, n_chains: int, n_draws: int, seed: int
 ) -> tuple[Tensor, float, float]:
-    """The exact posterior's probabilities at the targets, whose features are (S, F).
-
-    Returns the mean of sigma(nu) over each chain, (chains, S), and the worst R-hat and effective
-    size of nu at five targets: Gamma itself means nothing, since -w is the same source.
-    """
+    """By chains: sigma(nu) at targets (chains, S), the worst R-hat and effective size of nu."""
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
+    sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 4}
     z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + z * scale),
-        len(scale),
-        n_chains=n_chains,
-        n_draws=n_draws,
-        n_burn_in=n_draws // 4,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + z * scale), len(scale), seed=seed, **sizes
     )
     coefficients = prior.coefficients(prior.location + z * scale)
     five = targets[torch.linspace(0, len(targets) - 1, 5).to(torch.int64)]
@@ -168,7 +159,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     parameters = {"n_chains": 96, "n_draws": 1500}
     run_cells(measure, cells(), folder, "both", parameters=parameters, n_jobs=n_jobs)

@@ -112,8 +112,7 @@ class TiltedBound(NormalBound):
 
 def labels_joint(prior: SourcePrior, x: Tensor, y: Tensor) -> LogJoint:
     """The log joint density of labels 0 and 1 and Gamma under the log loss."""
-    likelihood = Bernoulli()
-    return LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
+    return LogJoint.of(prior, Bernoulli(), x, y)
 
 
 def _tilted(joint: LogJoint, targets: Tensor, cut: int, costs: CostMatrix) -> TiltedJoint:
@@ -138,11 +137,7 @@ def tilted_evidence(
     *,
     by_variation: bool = False,
 ) -> float:
-    """The log evidence of labels and utility; minus infinity where no Gaussian was found.
-
-    The targets (S, F) ascend, and are decided with yes from ``cut`` on; ``by_variation`` puts the
-    highest variational bound in the place of Laplace's approximation.
-    """
+    """The log evidence of labels and utility, minus infinity where no Gaussian was found."""
     tilted = _tilted(joint, targets, cut, costs)
     found = find_mode(tilted, mode.Gamma)
     if by_variation:
@@ -183,11 +178,7 @@ def table_3(
     start: int,
     max_iter: int = 50,
 ) -> tuple[int, bool]:
-    """LHG Table 3 over Gamma: a cut by the Gaussian of the posterior that the last cut tilts.
-
-    The Gaussian's draws are made of the same standard normal noise (draws, M + 1) in every round.
-    Returns the cut, and whether it repeated itself.
-    """
+    """LHG Table 3 over Gamma, with noise (draws, M + 1): a cut, and whether it repeated itself."""
     cut = start
     for _ in range(max_iter):
         tilted = _tilted(joint, targets, cut, costs)
@@ -202,10 +193,7 @@ def table_3(
 def mean_probability(
     q: Posterior, targets: Tensor, noise: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """The mean of sigma(nu) at targets under a Gaussian over Gamma, of shape (S,).
-
-    With weights of shape (draws,), which sum to 1, the weighted mean over the draws.
-    """
+    """The mean of sigma(nu) at targets (S,) under a Gaussian; or over draws by weights."""
     p = torch.sigmoid(q.prior.coefficients(q.mode + noise @ q.root.T) @ targets.T)
     return p.mean(0) if weights is None else weights @ p
 

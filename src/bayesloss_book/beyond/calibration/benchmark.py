@@ -1,14 +1,10 @@
 """The benchmark of calibrators: every method on the same draws of every set of scores.
 
-A cell is a draw of n cases from a set of scores; all methods of a store see the same cases. So a
-row compares them, and a store has the methods in its parameters: `STANDARD` in ``calibrators``, and
-those that need the extra ``calibrators`` in ``calibrators_extra``. Other sizes and the real tables
-came later, with processor seconds; they are in ``calibrators_more`` and ``calibrators_more_extra``.
-Last came the larger tables, every method in ``calibrators_tables``. ``calibrators_shuffled`` has
-Kuzushiji-MNIST with its two parts mixed: so that what is learned holds in the test cases.
+All methods of a store, in its parameters, see the same cases. Those that need the extra
+``calibrators`` are in stores of their own, as are sizes and tables that came later; in
+``calibrators_shuffled`` Kuzushiji-MNIST has its two parts mixed.
 """
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -16,15 +12,15 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 
 from bayesloss import LinkCalibrator
+from bayesloss_book import Array
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
 from bayesloss_book.score_tables import LARGER, TABLES
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 3
@@ -47,10 +43,7 @@ _LEVEL = 0.95  # of bands
 def cells(
     *, sizes: Sequence[int] = SIZES, draws: int = DRAWS, real: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """All cells: of the first draw of every set at every size, then of the second, and so on.
-
-    The sets are those of the real tables that are named, or else all but the real tables.
-    """
+    """All draws of the named real tables, or of all sets but real tables: first draws first."""
     return [
         {**one._asdict(), "n": n, "number": number}
         for number in range(draws)
@@ -95,7 +88,7 @@ def planned(store: str) -> list[dict[str, Any]]:
     return later.get(store, cells)()
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in all stores, resumable. One worker, or seconds mean little."""
     for name, parameters in STORES.items():
         run_cells(measure, planned(name), folder, name, parameters=parameters, n_jobs=n_jobs)
@@ -112,10 +105,7 @@ def measure(
     timed: bool = False,
     shuffled: bool = False,
 ) -> dict[str, float]:
-    """Calibrate one draw by every method, and measure the probabilities of the test cases.
-
-    What `measure_one` finds, as "method: measure".
-    """
+    """What `measure_one` finds on one draw by every method, as "method: measure"."""
     cases = draw(data, task, model, n, number, shuffled=shuffled)
     known = kind(data) == "curve"
     return {
@@ -127,10 +117,10 @@ def measure(
 
 def measure_one(
     method: str,
-    scores: NDArray[np.float64],
-    y: NDArray[np.float64],
-    test_scores: NDArray[np.float64],
-    truth: NDArray[np.float64],
+    scores: Array,
+    y: Array,
+    test_scores: Array,
+    truth: Array,
     probability: bool,
     *,
     known: bool = False,
@@ -170,18 +160,13 @@ def measure_one(
 
 
 def attempt(
-    fit: Callable[[], rivals.Curve], test: NDArray[np.float64], shape: tuple[int, ...]
-) -> tuple[rivals.Curve | None, NDArray[np.float64], dict[str, float]]:
-    """Fit a calibrator, predict, and take the processor time.
-
-    Where the method raises an error there is no curve, and probabilities are NaN; but a package
-    that is not installed is an ImportError.
-    """
+    fit: Callable[[], rivals.Curve], test: Array, shape: tuple[int, ...]
+) -> tuple[rivals.Curve | None, Array, dict[str, float]]:
+    """Fit and predict, timed. A method that fails gives no curve, and probabilities NaN."""
     curve, p = None, np.full(shape, np.nan)
     begin = middle = time.process_time()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             curve = fit()
             middle = time.process_time()
             p = np.asarray(curve(test), dtype=np.float64).reshape(shape)

@@ -1,8 +1,4 @@
-"""How rough may the curve be? Laplace's evidence, the bound on it, and the loss that follows.
-
-W&N's ISGP with one input, the log odds x of Platt's sigmoid: nu(x) = x on average, and the kernel's
-a says how smooth nu is. `judge` fits it at every a of a grid.
-"""
+"""How rough may the curve be? Laplace's evidence, the bound on it, and the loss that follows."""
 
 import numpy as np
 import pandas as pd
@@ -25,12 +21,7 @@ _DRAWS = 128  # curves, for the mean probability
 
 
 def judge(data: str, n: int, draws: int) -> pd.DataFrame:
-    """Fit the ISGP at every smoothness to draws of a simulated curve.
-
-    A row a draw and value of ``a``: ``number``; ``evidence`` and ``bound`` in nats, less the
-    largest of the draw; ``loss``, the expected log loss of the mean probability at the test scores
-    in nats, less the sigmoid's.
-    """
+    """By draw and smoothness ``a``: evidence and bound, and loss less the sigmoid's, in nats."""
     return pd.concat([_judge_one(data, n, number) for number in range(draws)], ignore_index=True)
 
 
@@ -54,11 +45,8 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     nodes = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID)
     losses = []
     for posterior in average.components:
-        noise = torch.randn(
-            (_DRAWS, len(posterior.mode)),
-            dtype=torch.float64,
-            generator=torch.Generator().manual_seed(0),
-        )
+        generator, shape = torch.Generator().manual_seed(0), (_DRAWS, len(posterior.mode))
+        noise = torch.randn(shape, dtype=torch.float64, generator=generator)
         paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
         p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())
         losses.append(_log_loss(p, cases.truth))

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
-
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 NAME = "bayesloss"
 
@@ -33,10 +32,7 @@ _SMALLEST = float(np.finfo(np.float64).tiny)  # only so that the log of 0 is fin
 
 
 def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Array]]:
-    """The groups of a file: data set, model, probabilities and labels, to calibrate and to test.
-
-    Probabilities have the shape (n, K).
-    """
+    """Data set, model, probabilities (n, K) and labels, to calibrate and to test, a group each."""
     try:
         import h5py
     except ImportError as error:
@@ -55,12 +51,7 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
 
 
 def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.DataFrame:
-    """Calibrate every group of a file by our calibrators, and measure the test probabilities.
-
-    The table has CalArena's columns: ``dataset``, ``model``, ``cal_size``, ``test_size``, for more
-    than two classes ``n_classes``, what `measures` finds, and ``time`` of fit and predictions on
-    the wall clock.
-    """
+    """Measure our calibrators on every group of a file, in the columns of CalArena's tables."""
     calibrate = calibrate or _ours
     rows = []
     for dataset, model, p, y, p_test, y_test in experiments(path):
@@ -77,12 +68,7 @@ def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.Data
 
 
 def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
-    """CalArena's measures of probabilities (m, K), as `probmetrics` defines them.
-
-    ``brier`` is summed over classes, for two classes twice scikit-learn's; ``logloss`` is in nats;
-    ``kuiper``, for two classes, the range of the cumulated difference of labels and probabilities;
-    ``ece-15`` has 15 equal bins, of the probability of class 1 or of the largest.
-    """
+    """CalArena's measures of probabilities (m, K), as `probmetrics` defines them."""
     rows = np.arange(len(y))
     hits = np.zeros_like(p)
     hits[rows, y] = 1
@@ -113,8 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _ours(p: Array, y: NDArray[Any], p_test: Array) -> Array:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a hard case is a case
+    with warnings.catch_warnings(action="ignore"):  # a hard case is a case
         if p.shape[1] == 2:
             link = LinkCalibrator(scale="probability").fit(p[:, 1], y)
             return link.predict_proba(p_test[:, 1])

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from bayesloss import LinkCalibrator, ReliabilityDisplay
+from bayesloss_book import Array
 from bayesloss_book.beyond.calibration import rivals, summary
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.score_sets import CURVES, draw
 
 STYLES = {  # colour, marker, line
@@ -59,7 +60,7 @@ def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
         )
         axis.set(title=f"{n:,} cases", ylabel="probability", xlim=(low, high))
     axes[-1].set(xlabel="score")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axes[0], ncols=2)
     return figure
 
 
@@ -87,29 +88,18 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
 
 
 def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
-    """Mean excess over the best of the row against the number of cases, with standard errors.
-
-    Means below a tenth of a thousandth are drawn there.
-    """
+    """Mean excess over the best of the row against the number of cases, with standard errors."""
     found = 1e3 * summary.table(rows, measure)
     sizes = list(found.columns.get_level_values("n").unique())
     figure, axis = subplots(figsize=(5.6, 6.2))
     methods = [method for method in STYLES if method in found.index and method != "none"]
     for j, method in enumerate(methods):
-        colour, marker, line = STYLES[method]
         mean = found.xs("mean", axis=1, level=1).loc[method]
         error = found.xs("error", axis=1, level=1).loc[method]
-        axis.errorbar(
-            [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))],
-            mean.clip(lower=_FLOOR),
-            yerr=error,
-            color=colour,
-            marker=marker,
-            linestyle=line,
-            markersize=5,
-            linewidth=2.2 if method == rivals.OURS else 1.1,
-            label=_label(method),
-        )
+        places = [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))]
+        width = 2.2 if method == rivals.OURS else 1.1
+        look = style(*STYLES[method], markersize=5, linewidth=width, label=_label(method))
+        axis.errorbar(places, mean.clip(lower=_FLOOR), error, **look)
     axis.set(
         yscale="log",
         xlabel="cases to calibrate on",
@@ -117,15 +107,12 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
     )
     axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
     axis.yaxis.set_major_formatter("{x:g}")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 
 def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
-    """Ours less a rival by data set, in millinats: left of 0 ours is ahead.
-
-    The data sets on which it is ahead least, or behind, are at the top; columns are sizes.
-    """
+    """Ours less a rival by data set, in millinats: left of 0 ours is ahead."""
     gaps = 1e3 * gaps.dropna(how="all")
     gaps = gaps.loc[gaps.mean(axis=1).sort_values().index]
     figure, axis = subplots(figsize=(5.6, 1.2 + 0.21 * len(gaps)))
@@ -138,11 +125,11 @@ def draw_where(gaps: pd.DataFrame, rival: str) -> Figure:
     axis.set_xscale("symlog", linthresh=1)
     axis.set_xticks([-100, -10, -1, 0, 1, 10], ["-100", "-10", "-1", "0", "1", "10"])
     axis.set(xlabel=f"log loss less that of {rival} (millinats)", ylim=(-1, len(gaps)))
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 
-def too_sure(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def too_sure(n: int, seed: int) -> tuple[Array, NDArray[np.bool_]]:
     """Predictions and labels whose true log odds are 0.7 of those predicted."""
     rng = np.random.default_rng(seed)
     p = rng.uniform(0.01, 0.99, n)
@@ -173,9 +160,7 @@ def draw_coverage(covered: pd.DataFrame) -> Figure:
         axis.plot(100 * covered[n], places, marker, color=colour, linestyle="", label=f"{n:,}")
     axis.set_yticks(range(len(covered)), covered.index)
     axis.set(xlabel="% of scores with the truth in the band")
-    figure.legend(
-        *axis.get_legend_handles_labels(), title="cases", loc="outside upper center", ncols=3
-    )
+    legend_above(figure, axis, title="cases", ncols=3)
     return figure
 
 

@@ -1,16 +1,10 @@
 """The benchmark of calibrators of many classes: sets of scores, cells, measures.
 
-Twelve data sets, each with three of six classifiers in turn: the three sets of images, all 70,000
-dealt out at random, so that what is learned holds in the test cases; scikit-learn's digits; three
-simulated mixtures, where the probabilities of the test cases are known; five real tables. All of it
-was fixed before any calibrator saw it, but for `TUNED`: the settings of `SoftmaxCalibrator` were
-chosen on scores of MNIST.
-
-As with two classes, a cell is a draw of n cases from a set, and there are two stores. The matrix
-without a prior is left out: it takes longer than all others together.
+All of it was fixed before any calibrator saw it, but for `TUNED`, on which the settings of
+`SoftmaxCalibrator` were chosen. Images are dealt out anew at random, so that what is learned holds
+in the test cases. The matrix without a prior is left out: it takes longer than all others together.
 """
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -22,14 +16,13 @@ from scipy.special import xlogy
 from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
 from bayesloss_book.baselines import calibration_error
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.beyond.calibration.benchmark import ROUNDING, SMALLEST, attempt
-from bayesloss_book.stores.results import run_cells
-
-Array = NDArray[np.float64]
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = (200, 1_000, 5_000)
 DRAWS = 2
@@ -77,7 +70,7 @@ def cells(*, sizes: Sequence[int] = SIZES, draws: int = DRAWS) -> list[dict[str,
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. One worker, or seconds mean little."""
     for name, parameters in STORES.items():
         run_cells(measure, cells(), folder, name, parameters=parameters, n_jobs=n_jobs)
@@ -148,8 +141,7 @@ def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64],
 
     def make() -> dict[str, Any]:
         X, y, X_pool, y_pool, X_test, truth = _cases(data, part)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an early stop is part of the setting
+        with warnings.catch_warnings(action="ignore"):  # an early stop is part of the setting
             fitted = MODELS[model]().fit(X, y)
             p, test = fitted.predict_proba(X_pool), fitted.predict_proba(X_test)
         return {"p": p, "y": y_pool, "test": test, "truth": truth}

@@ -1,22 +1,15 @@
-"""Do the bands of `SoftmaxCalibrator` hold the truth? Simulated scores whose truth is known.
+"""Do the bands of `SoftmaxCalibrator` hold the truth? Simulated scores whose truth is known."""
 
-Log probabilities z are normal with standard deviation 2, less their mean over classes; the truth is
-a function of them. A band of level 95 % should hold it at 95 % of scores and classes, on average.
-"""
-
-import os
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
-from bayesloss_book.stores.results import crossed, run_cells
-
-Array = NDArray[np.float64]
+from bayesloss_book import Array
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 CLASSES = (4, 10)
 SIZES = (200, 1_000, 5_000)
@@ -48,7 +41,7 @@ def cells() -> list[dict[str, Any]]:
     return crossed(number=range(_DRAWS), truth=TRUTHS, classes=CLASSES, n=SIZES)
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in the store, resumable."""
     run_cells(measure, cells(), folder, "calibrators_many_bands", n_jobs=n_jobs)
 
@@ -59,8 +52,7 @@ def measure(*, truth: str, classes: int, n: int, number: int) -> dict[str, float
     p, expected = _draw(TRUTHS[truth], classes, n, rng)
     y = (rng.random((n, 1)) > expected.cumsum(axis=1)[:, :-1]).sum(axis=1)
     test, expected = _draw(TRUTHS[truth], classes, _N_TEST, rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         calibrator = SoftmaxCalibrator(scale="probability").fit(p, y)
     low, high = calibrator.predict_interval(test, _LEVEL)
     within = (low <= expected) & (expected <= high)

@@ -1,12 +1,7 @@
 """Calibrators under one roof: ours, scikit-learn's, betacal's, and CalArena's from `probmetrics`.
 
-A method takes scores, labels and whether scores are probabilities, and gives a fitted curve. Each
-is at its recommended setting. Those of `EXTRA` need the extra ``calibrators`` and are imported when
-they are first called.
-
-Margins become probabilities by the logistic function where a method asks for probabilities, and
-probabilities become log odds where it asks for a score, as CalArena does. With many classes every
-method gets probabilities; scikit-learn's get the log odds of each class against the rest.
+Each is at its recommended setting. Where a method asks for probabilities, margins become such by
+the logistic function; where it asks for scores, probabilities become log odds, as CalArena does.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,8 +16,8 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
+from bayesloss_book import Array
 
-Array = NDArray[np.float64]
 _Method = TypeVar("_Method")
 
 OURS = "link"
@@ -163,18 +158,12 @@ MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 
 def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
-    """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1.
-
-    The curve of `OURS` has its ``calibrator``. Some methods need the extra ``calibrators``.
-    """
+    """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1."""
     return _named_method(_STANDARD | _EXTRA, method)(scores, y, probability)
 
 
 def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
-    """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones.
-
-    All labels 0 to K - 1 occur. Some methods need the extra ``calibrators``.
-    """
+    """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones."""
     return _named_method(_MANY_STANDARD | _MANY_EXTRA, method)(p, y)
 
 

@@ -4,25 +4,19 @@ Score sets of the same data share their cases, so their results go up and down t
 errors are those of a mean over clusters, one for each data set.
 """
 
-import os
-
 import numpy as np
 import pandas as pd
 
 from bayesloss_book.beyond.calibration.rivals import MANY, METHODS, OURS
 from bayesloss_book.score_sets import TUNED, kind
-from bayesloss_book.stores.results import load_results
+from bayesloss_book.stores.results import Folder, load_results
 
 SET = ["data", "task", "model"]
 KEYS = [*SET, "n", "number"]
 
 
 def long(*stores: pd.DataFrame) -> pd.DataFrame:
-    """A row a draw and method, of the draws that all stores have.
-
-    Columns `KEYS`, ``method``, the measures, ``kind`` and ``tuned``: whether the settings of
-    `LinkCalibrator` were chosen on this set.
-    """
+    """A row a draw and method, of the draws that all stores have, with ``kind`` and ``tuned``."""
     wide = stores[0].drop(columns="seconds")
     for store in stores[1:]:
         wide = wide.merge(store.drop(columns="seconds"), on=KEYS, validate="one_to_one")
@@ -36,7 +30,7 @@ def long(*stores: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def everything(folder: str | os.PathLike[str]) -> pd.DataFrame:
+def everything(folder: Folder) -> pd.DataFrame:
     """All stored cells of two classes, as `long` has them."""
     stores = (
         ("calibrators", "calibrators_extra"),
@@ -72,10 +66,7 @@ def table(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def against(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
-    """Ours less the rival with the lowest mean at each size, which favours the rival a little.
-
-    A row a size: ``rival``, ``mean``, ``error``, ``sets``.
-    """
+    """Ours less the rival with the lowest mean at each size, which favours the rival a little."""
     out = {}
     for n, part in excess(rows, measure).groupby(level="n"):
         rival = part.drop(columns=OURS).mean().idxmin()
@@ -98,10 +89,7 @@ def seconds(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
-    """The share of other methods that a method beats, ties half, averaged over draws.
-
-    A row a method, a column a size. This is CalArena's win rate.
-    """
+    """CalArena's win rate, by method and size: the share of other methods beaten, ties half."""
     wide = rows.pivot(index=KEYS, columns="method", values=measure)
     ranks = wide.rank(axis=1, ascending=False)  # 1 for the worst; ties share
     share = (ranks - 1) / (wide.shape[1] - 1)
@@ -109,10 +97,7 @@ def win_rates(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
 
 
 def improvement(rows: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
-    """What calibration takes off the loss of the classifier, CalArena's post-hoc improvement.
-
-    A row a method, a column a size: the mean over draws, in the units of the measure.
-    """
+    """CalArena's post-hoc improvement, by method and size: what calibration takes off a loss."""
     wide = rows.pivot(index=KEYS, columns="method", values=measure)
     gain = -wide.sub(wide["none"], axis=0)
     return gain.groupby(level="n").mean().T.loc[_known(wide)]
@@ -133,11 +118,7 @@ def by_data(rows: pd.DataFrame, rival: str) -> pd.DataFrame:
 
 
 def beaten(rows: pd.DataFrame, *, by: float) -> pd.DataFrame:
-    """Where a rival wins: data sets and sizes on which one is ahead of ours, on average.
-
-    The ``rival`` that is furthest ahead, chosen after the fact among all, and its ``lead`` of at
-    least ``by`` nats, the largest first.
-    """
+    """Data sets and sizes where the best of all rivals is ahead of ours, by how many nats."""
     found = excess(rows)
     lead = -found.drop(columns=OURS).sub(found[OURS], axis=0).groupby(level=["data", "n"]).mean()
     best = pd.DataFrame({"rival": lead.idxmax(axis=1), "lead": lead.max(axis=1)})

@@ -17,7 +17,7 @@ from bayesloss_book.beyond.costs_unknown.labels import (
     choose,
     expected_after,
 )
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 
 _STYLES = {
     "random": ("data", "o"),
@@ -26,10 +26,7 @@ _STYLES = {
     "log": ("accent", "v"),
     "regret": ("ISGP", "D"),
 }
-_LOSSES = {
-    "cost": ("the matching loss", "ISGP", "o"),
-    "mixed": ("both losses", "bound", "s"),
-}
+_LOSSES = {"cost": ("the matching loss", "ISGP", "o"), "mixed": ("both losses", "bound", "s")}
 
 
 def live(pool: Pool, n: int, seed: int) -> Paths:
@@ -100,19 +97,13 @@ def draw_gains(found: pd.DataFrame) -> Figure:
         axis.axhline(0, color="black", linewidth=0.8)
         for loss, (label, colour, marker) in _LOSSES.items():
             part = found.loc[(family, loss)]
-            axis.errorbar(
-                part.index,
-                part["mean"],
-                yerr=part["error"],
-                marker=marker,
-                color=COLOURS[colour],
-                label=label,
-            )
+            look = style(colour, marker, "-", label=label)
+            axis.errorbar(part.index, part["mean"], part["error"], **look)
         axis.set(title=name, xscale="log", ylabel="saved, %")
         axis.set_xticks([50, 200, 1_000, 5_000], ["50", "200", "1,000", "5,000"])
         axis.minorticks_off()
     panels[-1].set(xlabel="cases to learn from")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, panels[0], ncols=2)
     return figure
 
 
@@ -124,19 +115,13 @@ def draw_labels(found: pd.DataFrame) -> Figure:
         for k, (method, (colour, marker)) in enumerate(_STYLES.items()):
             if method != "random":
                 part = found.xs((ratio, method), level=("ratio", "method")).loc[6:]
-                axis.errorbar(
-                    part.index * 1.02 ** (k - 2),  # beside each other
-                    part["mean"],
-                    yerr=part["error"],
-                    marker=marker,
-                    markersize=5,
-                    color=COLOURS[colour],
-                    label=METHODS[method],
-                )
+                look = style(colour, marker, "-", markersize=5, label=METHODS[method])
+                aside = part.index * 1.02 ** (k - 2)
+                axis.errorbar(aside, part["mean"], part["error"], **look)
         axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="regret, %")
         axis.set_yticks([50, 100, 200], ["50", "100", "200"])
         axis.set_xticks([8, 16, 32, 64], ["8", "16", "32", "64"])
         axis.minorticks_off()
     panels[-1].set(xlabel="labels")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, panels[0], ncols=2)
     return figure

@@ -8,14 +8,12 @@ above log r. So the expected bill of announcing log odds z is a proper loss with
 """
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 from torch.special import ndtr
@@ -27,11 +25,10 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
-from bayesloss_book.stores.results import run_cells
-
-Array = NDArray[np.float64]
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12
@@ -123,11 +120,7 @@ def link(x: Tensor, y: Tensor, loss: Bernoulli, targets: Tensor) -> Tensor:
 
 
 def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict[str, float]:
-    """Mean bills on test cases over draws, in thousandths of a missed case.
-
-    ``LOSS`` is the bill of the fit by it; ``LOSS_gain`` what it saves against the log loss, and
-    ``.../error`` a standard error over draws.
-    """
+    """Mean bills in thousandths of a missed case; gains on the log loss's, with their errors."""
     bills = []
     for x, y, targets, truth in draws(data, model, family, n, n_draws):
         row = []
@@ -193,7 +186,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     run_cells(
         measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs
@@ -201,11 +194,7 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
-    """What a loss saves in per cent of the log loss's bill, by family, n and loss.
-
-    Means over sets, their standard errors, and on how many sets it is ahead and behind, each by two
-    standard errors over draws.
-    """
+    """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
     rows = []
     for name in LOSSES:
         if name != "log":

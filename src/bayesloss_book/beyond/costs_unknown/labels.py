@@ -9,7 +9,6 @@ So the value of a label is closed for all candidates at once, as in `one more la
 :mod:`bayesloss_book.beyond.both`.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,13 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, xlogy
 from torch import Tensor
 
+from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
 from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.stores.results import run_cells
-
-Array = NDArray[np.float64]
+from bayesloss_book.stores.results import Folder, run_cells
 
 NODES = np.linspace(-50, 50, 101)  # scores are rounded to these
 RATIOS = {"1": 1 / 2, "5": 1 / 6, "19": 1 / 20}  # a missed case to a false yes, and the threshold
@@ -187,7 +185,7 @@ def cells(n_draws: int = 48) -> list[dict[str, Any]]:
     return [{"data": data, "number": k} for k in range(n_draws) for data in (*DATA, *REAL)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable."""
     run_cells(measure, cells(), folder, "costs_labels", parameters={"n_paths": 512}, n_jobs=n_jobs)
 
@@ -202,10 +200,7 @@ def curves(stored: pd.DataFrame) -> pd.DataFrame:
 
 
 def against_random(found: pd.DataFrame) -> pd.DataFrame:
-    """Regret in per cent of random labels', by ratio, labels and method, with its error over data.
-
-    Each set counts by its regret: a quotient of means, with the error of its numerator.
-    """
+    """Regret in per cent of random labels', by ratio, labels and method, and its error."""
     rows = {}
     for method, ratio, n in found.index:
         base = found.loc[("random", ratio, n)]
@@ -216,12 +211,7 @@ def against_random(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def needed(found: pd.DataFrame, n: int = 32) -> pd.DataFrame:
-    """Labels for the regret of n random ones by (ratio, data) and method, at most the last size.
-
-    Where the mean regret first falls so low; between sizes it is taken as linear in the logarithm.
-    NaN where n random labels leave more than three quarters of the regret after the first ones, or
-    nothing.
-    """
+    """Labels for the regret of n random ones, at most the last size; NaN where they hardly help."""
     rows = {}
     for ratio in RATIOS:
         for data in found:

@@ -16,7 +16,7 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import table_3_by_draws
 from bayesloss_book.beyond.loss_ep.table import KERNEL, METHODS
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
 from bayesloss_book.probit_references import (
     TESTS,
     THRESHOLDS,
@@ -28,13 +28,13 @@ from bayesloss_book.probit_references import (
 
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _STYLES = {
-    "laplace": (COLOURS["Linear"], "v", ":"),
-    "loss_em": (COLOURS["Linear"], "^", "--"),
-    "table_3_ep": (COLOURS["GP"], "s", "-"),
-    "table_3_exact": (COLOURS["bound"], "D", "--"),
+    "laplace": ("Linear", "v", ":"),
+    "loss_em": ("Linear", "^", "--"),
+    "table_3_ep": ("GP", "s", "-"),
+    "table_3_exact": ("bound", "D", "--"),
     "ep": ("black", "o", "-"),
-    "loss_ep": (COLOURS["ISGP"], "P", "-"),
-    "one_label": (COLOURS["PAVA"], "*", "-"),
+    "loss_ep": ("ISGP", "P", "-"),
+    "one_label": ("PAVA", "*", "-"),
 }
 
 
@@ -71,10 +71,7 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 
 
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
-    """The data set on which Table 3 without approximations loses most: beliefs and decisions.
-
-    Beside the figure, (28) of ``exact`` (Table 3 by draws), ``ep`` and ``loss_ep`` there.
-    """
+    """The data set on which Table 3 without approximations loses most: beliefs and decisions."""
     costs = costs_at(threshold)
     found = [
         table_3_by_draws(
@@ -85,36 +82,18 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
     lost = excess_risk(torch.stack([h for h, _, _ in found]), here.exact, costs)
     i = int(lost.argmax())
     loss_ep = loss_ep_probit(here.prior.features, here.y, here.features, here.noise, costs)
-    belief = {
-        "the posterior": here.exact[i],
-        "Table 3, exact": found[i][1],
-        "loss-EP": predictive(loss_ep.q, here.features, here.noise)[i],
+    by_loss_ep = predictive(loss_ep.q, here.features, here.noise)[i]
+    belief = {  # the probability of +1, whether +1 is decided, colour and line
+        "the posterior": (here.exact[i], here.exact[i] > threshold, "black", "-"),
+        "Table 3, exact": (found[i][1], found[i][0] > 0, COLOURS["bound"], "-"),
+        "loss-EP": (by_loss_ep, loss_ep.decisions[i] > 0, COLOURS["ISGP"], "--"),
     }
-    h = {
-        "the posterior": torch.where(here.exact[i] > threshold, 1.0, -1.0),
-        "Table 3, exact": found[i][0],
-        "loss-EP": loss_ep.decisions[i],
-    }
-    colours = {
-        "the posterior": "black",
-        "Table 3, exact": COLOURS["bound"],
-        "loss-EP": COLOURS["ISGP"],
-    }
-    lines = {"the posterior": "-", "Table 3, exact": "-", "loss-EP": "--"}
     figure, (upper, lower) = subplots(
         2, 1, figsize=(5.6, 5.4), sharex=True, height_ratios=[3.2, 1], layout="constrained"
     )
-    for place, (name, p) in enumerate(belief.items()):
-        upper.plot(here.x, p, lines[name], color=colours[name], label=name, linewidth=2)
-        lower.fill_between(
-            here.x,
-            place + 0.15,
-            place + 0.85,
-            where=(h[name] > 0).numpy(),
-            color=colours[name],
-            linewidth=0,
-            step="mid",
-        )
+    for place, (name, (p, yes, colour, line)) in enumerate(belief.items()):
+        upper.plot(here.x, p, line, color=colour, label=name, linewidth=2)
+        draw_yes(lower, here.x, place, yes.numpy(), colour)
     upper.axhline(threshold, color="black", linewidth=0.8, linestyle=":")
     where = (float(here.x.mean()), threshold + 0.015)
     upper.annotate("above this line: decide +1", where, fontsize=10, ha="center")
@@ -142,23 +121,16 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
     places = np.arange(len(THRESHOLDS))
     for axis, test in zip(panels, TESTS, strict=True):
         part = summary.xs(test, level="test").reindex(list(THRESHOLDS))
-        for j, (name, (colour, marker, line)) in enumerate(_STYLES.items()):
-            axis.errorbar(
-                places + 0.03 * (j - 3),
-                part["mean"][name],
-                yerr=part["error"][name],
-                color=colour,
-                marker=marker,
-                linestyle=line,
-                markersize=6,
-                label=METHODS[name],
-            )
+        for j, (name, of_method) in enumerate(_STYLES.items()):
+            look = style(*of_method, markersize=6, label=METHODS[name])
+            means, errors = part["mean"][name], part["error"][name]
+            axis.errorbar(places + 0.03 * (j - 3), means, errors, **look)
         axis.set(
             yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)"
         )
     panels[-1].set_xticks(places, [f"{t:g}" for t in THRESHOLDS.values()])
     panels[-1].set(xlabel="decide +1 above this probability")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, panels[0], ncols=3)
     return figure
 
 
@@ -168,19 +140,11 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
     cells = [(row, test) for test in TESTS for row in THRESHOLDS]
     places = {cell: i + i // len(THRESHOLDS) for i, cell in enumerate(cells)}
     for name, shift in (("loss_ep", -0.15), ("one_label", 0.15)):
-        colour, marker, _ = _STYLES[name]
         saved = -100 * summary["over"][name] / summary["mean"]["ep"]
         error = 100 * summary["over_error"][name] / summary["mean"]["ep"]
-        axis.errorbar(
-            [saved[cell] for cell in cells],
-            [places[cell] + shift for cell in cells],
-            xerr=[error[cell] for cell in cells],
-            color=colour,
-            marker=marker,
-            markersize=8,
-            linestyle="",
-            label=METHODS[name],
-        )
+        look = style(*_STYLES[name][:2], markersize=8, label=METHODS[name])
+        heights = [places[cell] + shift for cell in cells]
+        axis.errorbar(saved.loc[cells], heights, xerr=error.loc[cells], **look)
     axis.axvline(0, color="black", linewidth=1)
     axis.set_yticks(
         [places[cell] for cell in cells],
@@ -188,7 +152,7 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
     )
     axis.set(xlabel="% of EP's regret saved", ylabel="test inputs, threshold", xlim=(-70, 105))
     axis.invert_yaxis()
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 
@@ -197,20 +161,14 @@ def draw_kernels(regrets: pd.DataFrame) -> Figure:
     by_kernel = regrets.groupby(["length_scale", "amplitude"]).mean()
     figure, axis = subplots(figsize=(5.6, 9.0))
     for name, (colour, marker, _) in _STYLES.items():
-        axis.plot(
-            by_kernel[name],
-            range(len(by_kernel)),
-            marker,
-            color=colour,
-            markersize=8,
-            label=METHODS[name],
-        )
+        look = style(colour, marker, markersize=8, label=METHODS[name])
+        axis.plot(by_kernel[name], range(len(by_kernel)), **look)
     axis.set_yticks(
         range(len(by_kernel)), [f"{length:g}, {height:g}" for length, height in by_kernel.index]
     )
     axis.set(xscale="log", xlabel="regret, mean of 15 cells", ylabel="length scale, amplitude")
     axis.invert_yaxis()
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, axis, ncols=3)
     return figure
 
 

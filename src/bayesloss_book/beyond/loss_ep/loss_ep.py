@@ -44,9 +44,8 @@ def loss_ep_probit(
 ) -> LossEMResult:
     """Decisions of the largest evidence of labels and utility, as EP approximates it.
 
-    Starts at EP's decisions, and decides anew under the utility's cavity, which is what is
-    returned, while that makes the evidence rise. Parameters and warnings are those of
-    :func:`~bayesloss.calibrating.loss_em_probit.loss_em_probit`; for M to infinity this is EP.
+    Starts at EP's decisions, and decides anew under the utility's cavity, which is returned, while
+    the evidence rises. The rest is as in :func:`~bayesloss.calibrating.loss_em_probit`.
     """
     M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
     prior = standard_normal(features)

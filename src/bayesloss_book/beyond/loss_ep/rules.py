@@ -23,10 +23,7 @@ from bayesloss.calibrating.utility import check_max_loss
 
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
-    """Probabilities of +1 from EP's evidences with a label +1 and with a label -1 at the target.
-
-    Labels are (m, n), targets (s,) the same for all data sets; returns (m, s).
-    """
+    """Probabilities (m, s) of +1 from EP's evidences with a label +1 or -1 at the target."""
     m, n, r = prior.features.shape
     targets, noise = prior.project(x.expand(m, -1))
     s = len(x)
@@ -51,9 +48,8 @@ def table_3_by_draws(
 ) -> tuple[Tensor, Tensor, bool]:
     """LHG Table 3 with exact integrals, started at the Bayes decisions, on one data set.
 
-    From the probability of +1 at each target under each draw from the posterior, (draws, s), and
-    the draws' shares, which sum to 1. M is the larger cost if not given. Returns decisions +1 or
-    -1, the probability of +1 under the last tilted posterior, and whether they repeated themselves.
+    From the draws' probabilities of +1 (draws, s) and shares: decisions, the probability under the
+    last tilted posterior, and whether they repeated themselves. M is the larger cost if not given.
     """
     M = check_max_loss(max_loss, costs)
     probability = share @ p_draws

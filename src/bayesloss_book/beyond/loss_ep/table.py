@@ -5,7 +5,6 @@ test inputs and costs are those of LHG section 5. Regrets are (28), averaged ove
 which of them are easy would depend on who takes part.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -33,7 +32,7 @@ from bayesloss_book.probit_references import (
     importance_points,
     normal_cdf,
 )
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -66,9 +65,8 @@ def measure(
     For each method, row and test: ``method_row_test``, the mean of (28) over data sets under
     weighted draws; ``..._hmc``, under Hamiltonian Monte Carlo; ``..._over``, the standard error
     over data sets of the difference to EP, under weighted draws. ``unsettled_method``: how many of
-    its runs did not end; ``empty``: how many runs of Table 3 by EP or of loss-EP had a cavity
-    without variance or a site that did not settle. ``r_hat``, ``hmc_size``, ``points_size``: the
-    worst of all data sets.
+    its runs did not end; ``unsettled_sites``: how many Gaussians. ``r_hat``, ``hmc_size``,
+    ``points_size``: the worst of all data sets.
     """
     prior, y, test_unit = draw_data(length_scale, amplitude, n_sets, n_test, repetition)
     features = prior.features
@@ -100,8 +98,8 @@ def measure(
             costs = costs_at(threshold)
             edge = costs.probit_threshold
             data = (features, y, targets, noise, costs)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # counted instead
+            # Counted instead.
+            with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
                 loss_em = loss_em_probit(*data)
                 table_3 = loss_em_probit(*data, inference="ep")
                 loss_ep = loss_ep_probit(*data)
@@ -143,17 +141,14 @@ def map_cells() -> list[dict[str, Any]]:
     )
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Table 4 at the paper's scale, and the map; resumable."""
     run_cells(measure, cells(), folder, "loss_ep", parameters=PAPER, n_jobs=n_jobs)
     run_cells(measure, map_cells(), folder, "loss_ep_map", parameters=MAP, n_jobs=n_jobs)
 
 
 def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
-    """The stored means of (28): a row a kernel, repetition, row and test; a column a method.
-
-    The reference is weighted draws, or "_hmc", Hamiltonian Monte Carlo.
-    """
+    """The stored means of (28), by weighted draws or "_hmc": a column a method."""
     index = ["length_scale", "amplitude", "repetition"]
     parts = []
     for row in THRESHOLDS:
@@ -166,11 +161,7 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
 
 
 def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
-    """Means over repetitions, with standard errors, of regrets and of their differences to EP.
-
-    Indexed by row and test; columns (what, method) with what in ``mean``, ``error``, ``over`` (the
-    method less EP) and ``over_error``.
-    """
+    """Means and standard errors over repetitions, of regrets and of their differences to EP."""
     long = regrets(stored, reference)
     over = long.sub(long["ep"], axis=0)
     groups = {"mean": long, "over": over}

@@ -12,7 +12,6 @@ iris, wine and digits is held out.
     joint           all its rounds
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -32,10 +31,9 @@ from bayesloss.learning.links.multinomial import FoldedFits, folds_of
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
+from bayesloss_book import Array
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.stores.results import crossed, run_cells
-
-Array = NDArray[np.float64]
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")
 SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
@@ -59,7 +57,7 @@ def cells() -> list[dict[str, Any]]:
     return small + crossed(n=_SIZES, data=IMAGES, C=PENALTIES, seed=[0])
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in the store, resumable."""
     run_cells(measure, cells(), folder, "multiclass", n_jobs=n_jobs)
 
@@ -101,8 +99,8 @@ def measure(*, data: str, n: int, C: float, seed: int) -> dict[str, float]:
         "joint": log_probabilities(full, cases, X_test),
     }
     if n <= _MOST_APART:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # thirty rounds will do
+        # Thirty rounds will do.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             apart = LinkgisticClassifier(C=C, tol=_TOL, multi_class="ovr").fit(X, y)
         found["one-vs-rest"] = apart.predict_log_proba(X_test)
     rows = np.arange(len(y_test))

@@ -10,7 +10,7 @@ from matplotlib.pyplot import subplots
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.beyond.multiclass import summary
 from bayesloss_book.beyond.multiclass.theorems import PLANE, curl, sources_like
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 
 STYLES = {  # colour and marker
     "multinomial": (COLOURS["Linear"], "x"),
@@ -48,19 +48,11 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
     """Log loss relative to the temperature's: a row a setting, a mark a method."""
     found = 100 * summary.differences(rows).div(summary.losses(rows)["temperature"], axis=0)
     figure, axis = subplots(figsize=(5.6, 0.8 + 0.36 * len(found)))
-    for j, (method, (colour, marker)) in enumerate(STYLES.items()):
+    for j, (method, of_method) in enumerate(STYLES.items()):
         places = np.arange(len(found)) + 0.13 * (j - 2)
-        axis.errorbar(
-            found[method, "mean"],
-            places,
-            xerr=found[method, "error"],
-            color=colour,
-            marker=marker,
-            linestyle="",
-            markersize=7 if method == "joint" else 5,
-            linewidth=1.0,
-            label=method,
-        )
+        size = 7 if method == "joint" else 5
+        look = style(*of_method, markersize=size, linewidth=1.0, label=method)
+        axis.errorbar(found[method, "mean"], places, xerr=found[method, "error"], **look)
     axis.axvline(0, color="black", linewidth=1.0)
     names = [f"{d}{f', {n:,}' if n else ''}, C = {c:g}" for d, n, c in found.index]
     axis.set_yticks(range(len(found)), names, fontsize=_FONT)
@@ -73,7 +65,7 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
     axis.minorticks_off()
     axis.set_xlabel("log loss above that of the temperature (%)", fontsize=_FONT)
     axis.tick_params(labelsize=_FONT)
-    figure.legend(loc="outside upper center", ncols=3, fontsize=_FONT)
+    legend_above(figure, axis, ncols=3, fontsize=_FONT)
     return figure
 
 

@@ -23,11 +23,7 @@ def losses(rows: pd.DataFrame, measure: str = "loss") -> pd.DataFrame:
 
 
 def differences(rows: pd.DataFrame) -> pd.DataFrame:
-    """Log loss less the temperature's, in nats: columns (method, mean or error).
-
-    The standard error is that over splits where there are at least three, or else that over test
-    cases, averaged over samples and so a little too large.
-    """
+    """Log loss less the temperature's, in nats; the error over splits, of few over test cases."""
     parts = {}
     for method in METHODS:
         less = rows[f"{method}: loss"] - rows["temperature: loss"]

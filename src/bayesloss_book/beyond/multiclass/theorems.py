@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
 
 # Two directions of length 1, at right angles, that span the plane of three scores with sum 0.
 PLANE = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])
@@ -43,10 +43,7 @@ def line(slope: float) -> Source:
 
 
 def sources_like(kind: str) -> tuple[Source, Source, Source]:
-    """Three sources: "one temperature", "a slope a class", "bent" or "with a floor".
-
-    The last are log(1 + exp x), for which p is a mixture: K p_k Z = exp x_k + 1.
-    """
+    """Three sources: "one temperature", "a slope a class", "bent" or "with a floor"."""
     if kind == "one temperature":
         return line(1.5), line(1.5), line(1.5)
     if kind == "a slope a class":
@@ -68,10 +65,7 @@ def inverse_link(sources: Sequence[Source], x: Array) -> Array:
 
 
 def link(sources: Sequence[Source], p: Array) -> Array:
-    """The scores with sum zero at which the probabilities are p, of shape (K,).
-
-    nu_k(x_k) = log p_k + t for one t, and the sum of x_k increases with it: there is one solution.
-    """
+    """The scores with sum zero at which the probabilities are p, of shape (K,)."""
     ends = np.array([[float(s.value(np.array(x))) for s in sources] for x in (-_FAR, _FAR)])
     low, high = ends - np.log(p)
     least, most = low.max() + _LITTLE, high.min() - _LITTLE
@@ -100,10 +94,7 @@ def curl(sources: Sequence[Source], x: Array) -> Array:
 
 
 def work(sources: Sequence[Source], corners: Array, n: int = 200) -> float:
-    """The integral of p . dx along the closed polygon with these corners, of shape (m, 3).
-
-    By Gauss's rule with n points a side.
-    """
+    """The integral of p . dx along the closed polygon with these corners, of shape (m, 3)."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     total = 0.0
     for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):

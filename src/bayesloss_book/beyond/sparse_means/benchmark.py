@@ -1,6 +1,5 @@
 """The benchmark: every method on the same problems, judged by d_L; and what each costs."""
 
-import os
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SETTINGS = (  # kind, shift, k
     ("line", 2.0, 7),
@@ -42,7 +41,7 @@ def cells(*, n_seeds: int = N_SEEDS) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
     methods = [*FIXED, *PLACED, *ORACLES]
     run_cells(
@@ -64,11 +63,7 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def measure(
     *, kind: str, shift: float, k: int, seed: int, methods: list[str], n_points: int
 ) -> dict[str, float]:
-    """All methods on one problem.
-
-    ``"method: d_L"`` over the test distribution, and ``"method: error"``, the mean squared distance
-    from the true function or from labels; the same for "posterior mean" and "zero".
-    """
+    """All methods on one problem: d_L, and squared ``error``, over the test distribution."""
     problem = draw(kind, shift, k, seed, n_points=n_points)
     model, fresh = problem.model, problem.fresh
     masses = problem.weights
@@ -87,11 +82,7 @@ def measure(
 
 
 def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> dict[str, float]:
-    """Find one mean on the line; the time of the cell is that of the method.
-
-    ``error``: mean squared distance of the decision from the true function, over the test
-    distribution.
-    """
+    """Find one mean; ``error``: its decision's mean squared distance from the true function."""
     problem = covariate_shift(repeat, n=n, k=k)
     model, generator = problem.model, torch.Generator().manual_seed(repeat)
     points = problem.shift + DEVIATION * torch.randn(

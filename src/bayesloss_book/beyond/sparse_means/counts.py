@@ -1,8 +1,4 @@
-"""What a targeted mean costs: multiplications, counted by the numbers that are multiplied.
-
-The algorithms are written once more with textbook loops, over numbers that count their own
-products, quotients and roots. Kernel values are taken as given, as on the page on GP regression.
-"""
+"""What a targeted mean costs: multiplications, counted by the numbers that are multiplied."""
 
 import math
 from typing import Any
@@ -54,12 +50,7 @@ def problem(n: int, m: int) -> tuple[GPRegression, torch.Tensor]:
 
 
 def count(n: int, k: int, m: int, *, oversampling: int = 2, n_moves: int = 20) -> dict[str, int]:
-    """Multiplications of each method, and of each part of the targeted mean.
-
-    ``least KL``: LHG eq. (34). ``spread``, ``teacher``, ``choice`` and ``fit``: of
-    `sparse_mean_targeted`. ``moves, at most``: a value counted, times the most that a value with
-    its gradient costs, times the steps.
-    """
+    """Multiplications of each method, and of each part of the targeted mean."""
     parts, _ = by_hand(*problem(n, m), k=k, size=oversampling * k)
     parts["moves, at most"] *= _BACKWARD * n_moves
     return parts

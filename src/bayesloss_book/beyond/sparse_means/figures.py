@@ -11,7 +11,7 @@ from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
 from bayesloss_book.beyond.sparse_means.problems import Problem
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.shifted_regression import DEVIATION
 from bayesloss_book.sparse_means import (
     sparse_mean_calibrated,
@@ -105,23 +105,15 @@ def draw_benchmark(
         part = ratios.loc[setting]
         heights = [-i + 0.14 * (len(settings) / 2 - j) for i in range(len(methods))]
         values = part.loc[methods]
-        axis.errorbar(
-            values["ratio"],
-            heights,
-            xerr=[values["ratio"] - values["low"], values["high"] - values["ratio"]],
-            fmt=marker,
-            color=colour,
-            markersize=6,
-            linewidth=1.2,
-            label=f"{setting[0]}, k = {setting[2]}",
-        )
+        errors = [values["ratio"] - values["low"], values["high"] - values["ratio"]]
+        name = f"{setting[0]}, k = {setting[2]}"
+        look = style(colour, marker, markersize=6, linewidth=1.2, label=name)
+        axis.errorbar(values["ratio"], heights, xerr=errors, **look)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_yticks([-i for i in range(len(methods))], methods, fontsize=_LARGE)
     axis.set(xscale="log", xlabel="$d_L$, as a part of the least KL's")
     axis.grid(axis="y", visible=False)
-    figure.legend(
-        *axis.get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_LARGE - 1
-    )
+    legend_above(figure, axis, ncols=2, fontsize=_LARGE - 1)
     _enlarge(axis)
     return figure
 
@@ -135,7 +127,7 @@ def draw_sizes(losses: pd.DataFrame) -> Figure:
     axis.set(xscale="log", yscale="log", xlabel="functions kept, k", ylabel="$d_L$")
     axis.set_xticks(losses.index, [str(k) for k in losses.index])
     axis.minorticks_off()
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", fontsize=_LARGE)
+    legend_above(figure, axis, fontsize=_LARGE)
     _enlarge(axis)
     return figure
 

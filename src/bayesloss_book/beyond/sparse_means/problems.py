@@ -1,11 +1,8 @@
 """Regression problems whose test inputs lie elsewhere than most training inputs.
 
-The test distribution is known by `n_points` inputs without labels; what a method is judged by are
-other inputs from it. In "line" they are quadrature nodes, the problem of the page on GP regression.
-In "plane" and "four inputs" the true function is a draw from (nearly) the prior. "cars" and
-"diabetes" are tables: light cars, or patients of high body-mass index, are asked for, and rarer
-among the training rows. Their kernels come from scikit-learn's marginal likelihood, with a length
-scale for each input.
+Methods know the test distribution by `n_points` inputs and are judged by others. "line" is the page
+on GP regression's, "plane" and "four inputs" are drawn from (nearly) the prior; "cars" and
+"diabetes" are tables, with kernels by scikit-learn's marginal likelihood.
 """
 
 import math
@@ -15,7 +12,6 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
@@ -24,6 +20,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from torch import Tensor
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book import Array
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import DEVIATION, NOISE, covariate_shift, truth
@@ -50,12 +47,7 @@ class Problem:
 
 
 def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> Problem:
-    """One problem of `KINDS`.
-
-    ``shift`` is the distance of simulated test inputs from the centre of the training inputs; of
-    tables, how strongly the column sorts the rows, 0 for not at all. Of tables half of ``n_points``
-    are known.
-    """
+    """One of `KINDS`, whose test inputs lie ``shift`` away; of tables half are known."""
     rng = np.random.default_rng([seed, 11])
     if kind == "line":
         page = covariate_shift(seed, shift=shift, k=k)
@@ -72,7 +64,7 @@ def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> 
     waves, phases = math.sqrt(a) * rng.normal(size=(d, _FEATURES)), rng.uniform(0, 7, _FEATURES)
     size = math.sqrt(2 / _FEATURES) * rng.normal(size=_FEATURES)
 
-    def f(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def f(z: Array) -> Array:
         return np.asarray(np.cos(z @ waves + phases) @ size)
 
     y = f(x) + math.sqrt(NOISE) * rng.normal(size=_N)
@@ -105,7 +97,7 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
 
 
 @lru_cache(maxsize=2)
-def _table(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
+def _table(kind: str) -> tuple[Array, Array, int]:
     """Standardised inputs and output, and the column that sorts: the larger, the more asked for."""
     if kind == "cars":
         cars = load_auto_mpg().dropna()
@@ -117,15 +109,13 @@ def _table(kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], int]:
     return (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std(), column
 
 
-def _hyperparameters(
-    X: NDArray[np.float64], y: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float, float]:
+def _hyperparameters(X: Array, y: Array) -> tuple[Array, float, float]:
     """Length scales, prior and noise variance by the marginal likelihood."""
     start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3)) + WhiteKernel(
         0.2, (1e-3, 10)
     )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is meant
+    # A length scale at its bound is meant.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(X, y).kernel_
     signal, noise = kernel.k1, kernel.k2
     return signal.k2.length_scale, signal.k1.constant_value, noise.noise_level

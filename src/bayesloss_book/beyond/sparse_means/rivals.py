@@ -86,11 +86,7 @@ def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
 
 
 def density_ratio(x: Tensor, points: Tensor) -> Tensor:
-    """The test inputs' density over the training inputs', at the latter, with mean 1.
-
-    By logistic regression on the inputs, their squares and products, which is the ratio's own form
-    where both are Gaussian.
-    """
+    """The test inputs' density over the training inputs', with mean 1, by logistic regression."""
     both = torch.cat([x, points]).reshape(len(x) + len(points), -1).numpy()
     asked = np.arange(len(both)) >= len(x)
     model = make_pipeline(
@@ -116,10 +112,7 @@ def _weighted(model: GPRegression, inputs: Tensor, weights: Tensor) -> Tensor:
 
 
 def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 100) -> Tensor:
-    """Inputs that raise Titsias' bound on the evidence, by quasi-Newton steps from a start.
-
-    They are free to leave the training points, and know nothing of test inputs.
-    """
+    """Inputs that raise Titsias' bound on the evidence, by quasi-Newton steps from a start."""
     x, y, noise = model.x, model.y, model.noise_variance
 
     def negative_bound(flat: np.ndarray) -> tuple[float, np.ndarray]:

@@ -15,11 +15,7 @@ def long(stored: pd.DataFrame, measure: str = "d_L") -> pd.DataFrame:
 
 
 def ratios(stored: pd.DataFrame, base: str = BASE) -> pd.DataFrame:
-    """Geometric means over seeds of d_L, as a part of the base's.
-
-    A row a problem and method; ``ratio``, and ``low`` and ``high``: one standard error of the mean
-    logarithm to either side.
-    """
+    """Geometric means over seeds of d_L, as a part of the base's; low and high by one error."""
     logs = np.log(long(stored).drop(columns=["posterior mean", "zero"]))
     logs = logs.sub(logs[base], axis=0).rename_axis("method", axis=1).stack()
     grouped = logs.groupby(level=[*KEYS, "method"], sort=False)

@@ -14,7 +14,6 @@ A method ``..._alone`` has the same marginals but no dependence: each target's d
 utility of the last decisions until these stay.
 """
 
-import os
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss_book.probit_references import TESTS, draw_data, importance_points
 from bayesloss_book.samplers import hamiltonian_monte_carlo
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -201,16 +200,13 @@ def cells(n_repetitions: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All kernels; resumable."""
     run_cells(measure, cells(), folder, "together", parameters=PAPER, n_jobs=n_jobs)
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
-    """Mean regret and its standard error over cells, by utility, m, test and method; the mean gap.
-
-    A cell's mean over its data sets is one number, so that kernels differ within the error.
-    """
+    """Mean regret, its standard error over cells, and the mean gap, by all that they depend on."""
     names = [name for name in stored if name.count("/") == 3]
     index = pd.MultiIndex.from_tuples(
         [(*name.split("/")[1:], name.split("/")[0]) for name in names],

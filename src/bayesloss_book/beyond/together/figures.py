@@ -20,16 +20,16 @@ from bayesloss_book.beyond.together.experiment import (
     UTILITIES,
     weighted_draws,
 )
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
 from bayesloss_book.probit_references import TESTS, draw_data
 
 _STYLES = {
-    "laplace": (COLOURS["Linear"], "v"),
-    "ep": (COLOURS["GP"], "o"),
-    "ep_alone": (COLOURS["GP"], "x"),
-    "exact": (COLOURS["ISGP"], "s"),
-    "exact_alone": (COLOURS["ISGP"], "+"),
-    "loss_em": (COLOURS["PAVA"], "^"),
+    "laplace": ("Linear", "v"),
+    "ep": ("GP", "o"),
+    "ep_alone": ("GP", "x"),
+    "exact": ("ISGP", "s"),
+    "exact_alone": ("ISGP", "+"),
+    "loss_em": ("PAVA", "^"),
 }
 
 
@@ -76,16 +76,7 @@ def draw_example(here: Live) -> Figure:
     upper.set(ylabel="probability of +1", ylim=(0, 1))
     rows = {"one by one": (here.alone, "GP"), "together": (here.together, "ISGP")}
     for place, (draws, colour) in enumerate(rows.values()):
-        chosen = decide_together(draws).chosen
-        lower.fill_between(
-            here.x,
-            place + 0.15,
-            place + 0.85,
-            where=chosen,
-            color=COLOURS[colour],
-            linewidth=0,
-            step="mid",
-        )
+        draw_yes(lower, here.x, place, decide_together(draws).chosen, COLOURS[colour])
     lower.set_yticks([0.5, 1.5], list(rows))
     lower.set(xlabel="input $x$", title="chosen for the largest expected F-measure", ylim=(2, 0))
     lower.grid(visible=False)
@@ -96,19 +87,13 @@ def draw_counts(here: Live) -> Figure:
     """How many of the targets are positive: by joint draws, and target by target."""
     figure, axis = subplots(figsize=(5.8, 3.0))
     m = here.together.shape[1]
+    bins = np.linspace(0, m, 41)
     for name, draws, colour in (
-        ("together", here.together, "ISGP"),
-        ("one by one", here.alone, "GP"),
+        ("together", here.together, COLOURS["ISGP"]),
+        ("one by one", here.alone, COLOURS["GP"]),
     ):
-        axis.hist(
-            draws.sum(axis=1),
-            bins=np.linspace(0, m, 41),
-            density=True,
-            histtype="step",
-            linewidth=2,
-            color=COLOURS[colour],
-            label=name,
-        )
+        how = {"histtype": "step", "linewidth": 2, "color": colour, "label": name}
+        axis.hist(draws.sum(axis=1), bins=bins, density=True, **how)
     axis.set(xlabel=f"how many of {m} targets are positive", ylabel="density", xlim=(0, m))
     axis.legend()
     return figure
@@ -120,22 +105,15 @@ def draw_regrets(found: pd.DataFrame) -> Figure:
     for axis, test in zip(panels, INPUTS, strict=True):
         every = [(u, m) for u in UTILITIES for m in SIZES]
         rows = [(u, m) for u, m in every if (u, m, test, "ep") in found.index]
-        for i, (method, (colour, marker)) in enumerate(_STYLES.items()):
-            part = [found.loc[(u, m, test, method)] for u, m in rows]
-            axis.errorbar(
-                [1e3 * row["mean"] for row in part],
-                np.arange(len(rows)) + 0.11 * (i - 2.5),
-                xerr=[1e3 * row["error"] for row in part],
-                color=colour,
-                marker=marker,
-                markersize=6,
-                linestyle="",
-                label=METHODS[method],
-            )
+        for i, (method, of_method) in enumerate(_STYLES.items()):
+            part = 1e3 * found.loc[[(u, m, test, method) for u, m in rows]]
+            look = style(*of_method, markersize=6, label=METHODS[method])
+            heights = np.arange(len(rows)) + 0.11 * (i - 2.5)
+            axis.errorbar(part["mean"], heights, xerr=part["error"], **look)
         axis.axvline(0, color="black", linewidth=0.8)
         axis.set_yticks(range(len(rows)), [f"{UTILITIES[u]}, {m:,}" for u, m in rows])
         axis.set(title=f"targets {INPUTS[test]}")
         axis.invert_yaxis()
     panels[-1].set(xlabel="utility lost, in thousandths of its range")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, panels[0], ncols=2)
     return figure

@@ -1,11 +1,5 @@
-"""Do variational bands cover? Sources drawn from the prior, data from the sources, bands from data.
+"""Do variational bands cover? The cells are those of the page on Laplace, data set for data set."""
 
-The cells are those of the page on Laplace's approximation, data set for data set, so that methods
-can be compared pair by pair. A 95 % band is the mean of nu and 1.96 standard deviations of it to
-both sides, on the grid.
-"""
-
-import os
 import warnings
 from typing import Any
 
@@ -22,7 +16,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "exact": "variational",
@@ -51,17 +45,16 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     prior, likelihood = prior_and_likelihood(task, n_basis)
     truth = prior.source(grid(), Gamma)
     generator = torch.Generator().manual_seed(seed + 1_000_000)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # counted, not printed
+    # Counted, not printed.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         by_variation, averaged = method.startswith("variational"), "_averaged" in method
         if averaged or "_fitted" in method:
             # The mixtures share their points, which Laplace's bound chooses.
             objective: Objective = "variational" if method == "variational_fitted" else "bound"
             # With mu free as well, the evidence takes gamma to infinity.
             limits = {"gamma": (1e-10, float(prior.gamma))} if "_limited" in method else None
-            single = maximise_evidence(
-                prior, likelihood, x, y, objective=objective, bounds=limits
-            ).posterior
+            given = prior, likelihood, x, y
+            single = maximise_evidence(*given, objective=objective, bounds=limits).posterior
         else:
             single = best_gaussian(method, prior, likelihood, x, y)
         converged = single.converged
@@ -97,31 +90,23 @@ def _variational(joint: LogJoint, mode: Mode) -> Posterior:
 def cells() -> list[dict[str, Any]]:
     """400 data sets at the true hyper-parameters, 100 by the bound for labels, fewer at others.
 
-    With Gaussian noise "exact", "normal" and "bound" are the same. Laplace's at the true ones are
-    stored with the page on his approximation. "limited" keeps gamma, the precision of the
-    intercept's prior, from growing.
+    With Gaussian noise all variational ones are "normal"; "limited" keeps gamma from growing.
     """
-    methods = [("regression", "normal", 400), ("classification", "normal", 400)]
-    methods += [("classification", "exact", 400)]
-    methods += [("classification", "bound", 100)]
-    methods += [
-        ("regression", name, 40)
-        for name in ("variational_averaged", "laplace_averaged", "laplace_fitted")
-    ]
-    methods += [("regression", "variational_fitted", 22)]
-    methods += [("regression", "laplace_fitted_limited", 24)]
-    methods += [
-        ("regression", name, 8)
-        for name in ("variational_averaged_limited", "laplace_averaged_limited")
-    ]
+    labels = {"normal": 400, "exact": 400, "bound": 100}
+    noise = dict.fromkeys(("variational_averaged", "laplace_averaged", "laplace_fitted"), 40)
+    noise |= {"variational_fitted": 22, "laplace_fitted_limited": 24}
+    noise |= {"variational_averaged_limited": 8, "laplace_averaged_limited": 8}
+    counts = {("regression", "normal"): 400}
+    counts |= {("classification", method): count for method, count in labels.items()}
+    counts |= {("regression", method): count for method, count in noise.items()}
     return [
         {"task": task, "method": method, "seed": seed}
-        for task, method, count in methods
+        for (task, method), count in counts.items()
         for seed in range(count)
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells: 100 data each, 16 basis functions; resumable."""
     parameters = {"n": 100, "n_basis": 16}
     run_cells(measure, cells(), folder, "variational_bands", parameters=parameters, n_jobs=n_jobs)

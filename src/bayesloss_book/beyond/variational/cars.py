@@ -1,10 +1,5 @@
-"""Table 1's regressions, miles per gallon on one feature of a car, by Laplace and by variation.
+"""Table 1's regressions, miles per gallon on one feature of a car, by Laplace and by variation."""
 
-Inputs are mapped to [-1, 1], a quarter of the prior's period, and turned so that mileage rises with
-them; targets have mean 0 and variance 1. Each method chooses its hyper-parameters by its own bound.
-"""
-
-import os
 import time
 import warnings
 from typing import Any
@@ -15,14 +10,14 @@ from scipy import stats
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
-from bayesloss.learning.evidence.evidence import maximise_evidence
+from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
 from bayesloss.learning.evidence.variational import variational
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
@@ -49,18 +44,13 @@ def measure(*, input: str, size: str, split: int, method: str, n_basis: int) -> 
     level, scale = cars[train, 1].mean(), cars[train, 1].std()
     y = torch.from_numpy((cars[:, 1] - level) / scale)
     prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=n_basis))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found = maximise_evidence(
-            prior,
-            Gaussian(4.0),
-            x[train],
-            y[train],
-            objective="variational" if method == "variational" else "bound",
-        )
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        objective: Objective = "variational" if method == "variational" else "bound"
+        data = x[train], y[train]
+        found = maximise_evidence(prior, Gaussian(4.0), *data, objective=objective)
         begin = time.process_time()
         infer = laplace if method == "laplace" else variational
-        posterior = infer(found.posterior.prior, found.likelihood, x[train], y[train])
+        posterior = infer(found.posterior.prior, found.likelihood, *data)
         seconds = time.process_time() - begin
     mean, variance = posterior.moments(x[test])
     deviation = (variance + 1 / found.likelihood.alpha).sqrt()
@@ -80,7 +70,7 @@ def cells() -> list[dict[str, Any]]:
     return crossed(size=("small", "large"), input=INPUTS, split=range(5), method=METHODS)
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 32 basis functions; resumable."""
     run_cells(
         measure, cells(), folder, "variational_cars", parameters={"n_basis": 32}, n_jobs=n_jobs

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.beyond.variational.fits import METHODS
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.source_problems import TASKS, grid
 
 STYLES = {
@@ -45,9 +45,7 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
         axis.tick_params(labelsize=_SMALL)
     axes[1].set_xlabel("x", fontsize=_SMALL)
     axes[0].fill_between([], [], color=COLOURS["Linear"], alpha=0.35, label="exact 95 % band")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
-    )
+    legend_above(figure, axes[0], ncols=2, fontsize=_SMALL)
     return figure
 
 
@@ -56,12 +54,20 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
     figure, axes = subplots(2, 1, figsize=(5.6, 6.2), sharex=True)
     for axis, task in zip(axes, TASKS, strict=True):
         part = table.loc[task]
-        _dots(axis, part, "laplace", "gap_bound", "Laplace's bound", COLOURS["accent"], "X", -0.16)
+        shown = [("laplace", "gap_bound", "Laplace's bound", -0.16)]
         if task == "classification":
-            _dots(axis, part, "bound", "gap", METHODS["bound"], *STYLES["bound"][:2], -0.08)
-            _dots(axis, part, "normal", "gap", METHODS["normal"], *STYLES["normal"][:2], 0.0)
-        _dots(axis, part, "laplace", "gap", "Laplace's evidence", *STYLES["laplace"][:2], 0.08)
-        _dots(axis, part, "exact", "gap", "variational", *STYLES["exact"][:2], 0.16)
+            shown += [("bound", "gap", METHODS["bound"], -0.08)]
+            shown += [("normal", "gap", METHODS["normal"], 0.0)]
+        shown += [("laplace", "gap", "Laplace's evidence", 0.08)]
+        shown += [("exact", "gap", "variational", 0.16)]
+        for method, measure, label, offset in shown:
+            values = part.xs(method, level="method")[measure]
+            sizes = sorted(set(values.index.get_level_values("n")))
+            places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
+            colour, marker, _ = STYLES[method]
+            if measure == "gap_bound":
+                colour, marker = COLOURS["accent"], "X"
+            axis.plot(places, values, marker, color=colour, markersize=7, label=label)
         axis.axhline(0, color="black", linewidth=1)
         axis.axhspan(0, 0.5, color=COLOURS["Linear"], alpha=0.25, linewidth=0)
         axis.set_yscale("symlog", linthresh=1)
@@ -72,9 +78,7 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
         axis.tick_params(labelsize=_SMALL)
         axis.invert_yaxis()
     _sizes(axes[1], table)
-    figure.legend(
-        *axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=_SMALL
-    )
+    legend_above(figure, axes[1], ncols=2, fontsize=_SMALL)
     return figure
 
 
@@ -100,9 +104,7 @@ def draw_errors(table: pd.DataFrame) -> Figure:
     axes[0, 0].set_ylabel("error of the mean\n(exact sd)", fontsize=_SMALL)
     axes[1, 0].set_ylabel("width over\nthe exact one", fontsize=_SMALL)
     axes[0, 0].set_ylim(bottom=0)
-    figure.legend(
-        *axes[0, 1].get_legend_handles_labels(), loc="outside upper center", fontsize=_SMALL
-    )
+    legend_above(figure, axes[0, 1], fontsize=_SMALL)
     return figure
 
 
@@ -116,14 +118,8 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
                 colour, _, line = STYLES[method]
                 part = ranks[(ranks["task"] == task) & (ranks["method"] == method)]
                 counts, _ = np.histogram(part[f"rank_{side}"], edges)
-                axis.stairs(
-                    10 * counts / len(part),
-                    edges,
-                    color=colour,
-                    linestyle=line,
-                    linewidth=2,
-                    label=METHODS[method],
-                )
+                look = {"color": colour, "linestyle": line, "linewidth": 2}
+                axis.stairs(10 * counts / len(part), edges, label=METHODS[method], **look)
             axis.axhline(1, color="black", linewidth=0.8)
             axis.set_title(f"{task}, {side} end", fontsize=_SMALL)
             axis.tick_params(labelsize=_SMALL)
@@ -131,48 +127,13 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
         axis.set_xlabel("draws below the truth", fontsize=_SMALL)
     for axis in axes[:, 0]:
         axis.set_ylabel("share, 1 is right", fontsize=_SMALL)
-    figure.legend(
-        *axes[0, 0].get_legend_handles_labels(),
-        loc="outside upper center",
-        ncols=2,
-        fontsize=_SMALL,
-    )
-    return figure
-
-
-def draw_coverage(covered: pd.DataFrame) -> Figure:
-    """The share of 95 % bands that hold the truth, with standard errors: a row a method."""
-    figure, axis = subplots(figsize=(7.2, 0.55 * len(covered) + 1.2))
-    axis.axvspan(93, 97, color=COLOURS["Linear"], alpha=0.3, linewidth=0)
-    places = np.arange(len(covered))[::-1]
-    axis.errorbar(
-        covered["95 %"], places, xerr=covered["error"], fmt="o", color=COLOURS["ISGP"], capsize=3
-    )
-    axis.set_yticks(places, [", ".join(index) for index in covered.index], fontsize=_SMALL - 1)
-    axis.set_xlabel("% of places where the band holds the truth", fontsize=_SMALL)
-    axis.tick_params(axis="x", labelsize=_SMALL)
+    legend_above(figure, axes[0, 0], ncols=2, fontsize=_SMALL)
     return figure
 
 
 def _row(table: pd.DataFrame, cell: dict[str, str | int]) -> pd.Series:
     keys = list(cell)
     return table.set_index(keys).loc[tuple(cell.values())]
-
-
-def _dots(
-    axis: Axes,
-    part: pd.DataFrame,
-    method: str,
-    measure: str,
-    label: str,
-    colour: str,
-    marker: str,
-    offset: float,
-) -> None:
-    values = part.xs(method, level="method")[measure]
-    sizes = sorted(set(values.index.get_level_values("n")))
-    places = [sizes.index(n) + offset for n in values.index.get_level_values("n")]
-    axis.plot(places, values, marker, color=colour, markersize=7, label=label)
 
 
 def _sizes(axis: Axes, table: pd.DataFrame) -> None:

@@ -1,7 +1,6 @@
 """Laplace's and the variational Gaussian on the 24 toy problems whose exact posterior is stored."""
 
 import math
-import os
 import time
 from typing import Any
 
@@ -17,7 +16,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "laplace": "Laplace",
@@ -72,7 +71,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 64 basis functions; resumable."""
     run_cells(
         measure, cells(), folder, "variational_fits", parameters={"n_basis": 64}, n_jobs=n_jobs
@@ -82,11 +81,9 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def compare(fits: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
     """Each fit against the exact posterior of its problem, both as stored.
 
-    By task, n, seed and method: ``shift``, the root mean square error of the mean of nu in exact
-    standard deviations; ``width``, the geometric mean of its standard deviation over the exact one;
-    ``gap``, the exact log evidence less the method's, in nats, and ``gap_bound`` less its bound;
-    ``millinats``, by how much its log loss of new data exceeds the exact posterior's;
-    ``process_seconds``.
+    ``shift``, the root mean square error of nu's mean in exact deviations; ``width``, the geometric
+    mean of deviations over the exact; ``gap`` of the evidence and ``gap_bound``, in nats;
+    ``millinats`` by which log loss exceeds the exact posterior's; ``process_seconds``.
     """
     keys = ["task", "n", "seed"]
     both = fits.merge(exact, on=keys, suffixes=("", "_exact"))
@@ -111,12 +108,7 @@ def by_name(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def log_evidence(exact: pd.DataFrame) -> pd.Series:
-    """The log evidence of each problem, from the two estimates that are stored.
-
-    Importance sampling's, where its draws are worth at least one in twenty independent ones.
-    Elsewhere the larger of the two: both estimate the evidence without bias, so that their
-    logarithms, whose weights have heavy tails, err to the low side.
-    """
+    """By importance sampling, where its draws are worth something; else the larger estimate."""
     larger = exact[["importance", "annealed"]].max(axis=1)
     return exact["importance"].where(exact["importance_share"] >= _SHARE, larger)
 

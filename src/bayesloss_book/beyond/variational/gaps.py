@@ -12,7 +12,6 @@ divergence is that from the posterior of this mode. The modes' evidences add up.
 """
 
 import math
-import os
 import time
 from typing import Any
 
@@ -27,7 +26,7 @@ from bayesloss_book.beyond.variational.long_chains import gaussians, importance_
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta
@@ -46,14 +45,8 @@ def divergence(
         def tempered(z: torch.Tensor, beta: float = beta) -> torch.Tensor:
             return beta * log_ratios(joint, q, z)
 
-        z = elliptical_slice_sampling(
-            tempered,
-            len(q.mode),
-            n_chains=n_chains,
-            n_draws=n_draws,
-            n_burn_in=n_draws // 3,
-            seed=seed + k,
-        )
+        sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 3}
+        z = elliptical_slice_sampling(tempered, len(q.mode), seed=seed + k, **sizes)
         ratios = log_ratios(joint, q, z.flatten(0, 1)).view(n_chains, n_draws)
         spread = ((ratios - ratios.mean()) ** 2).mean(dim=1)
         total += share / 2 * (1 - beta) * spread
@@ -121,7 +114,7 @@ def cells() -> list[dict[str, Any]]:
     return [problem for problem in problems() if problem["n"] in sizes[problem["task"]]]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 64 basis functions; resumable."""
     parameters = {"n_basis": 64, "n_chains": 32, "n_draws": 150}
     run_cells(measure, cells(), folder, "variational_gaps", parameters=parameters, n_jobs=n_jobs)

@@ -1,15 +1,9 @@
-r"""Long chains that settle: the No-U-Turn sampler with jumps between modes, on 24 toy problems.
+"""Long chains that settle: the No-U-Turn sampler with jumps between modes, on 24 toy problems.
 
-A Hamiltonian chain knows its own neighbourhood and rarely crosses to another mode. So each draw of
-NumPyro's NUTS is followed by jumps: a point is proposed by the mixture r of the variational
-Gaussians at all modes that were found, and of their twins at -w, and accepted by Metropolis and
-Hastings' rule,
-
-    min(1, p(Gamma') r(Gamma) / (p(Gamma) r(Gamma'))).
-
-p stays the stationary distribution whatever r is. r also serves as the proposal of importance
-sampling, which gives the evidence a second time. Chains begin where annealed importance sampling
-ends, so that a mode which the searches missed can still be met.
+After each draw of NumPyro's NUTS points are proposed by the mixture r of the variational Gaussians
+at all modes, and their twins at -w, and accepted by Metropolis and Hastings' rule: with probability
+min(1, p(Gamma') r(Gamma) / (p(Gamma) r(Gamma'))). r is also importance sampling's proposal. Chains
+begin where annealing ends, so that a mode which the searches missed can still be met.
 """
 
 import math
@@ -19,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
+from bayesloss_book import Array
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.source_problems import (
@@ -38,7 +32,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
@@ -77,10 +71,7 @@ class Jumper:
 def gaussians(
     joint: LogJoint, x: Tensor, y: Tensor, starts: Tensor, method: str
 ) -> list[Posterior]:
-    """The variational Gaussians that Newton's searches from the starts lead to, the best first.
-
-    Twins count as one, and modes that hold next to nothing as none.
-    """
+    """The variational Gaussians that Newton's searches from the starts lead to, the best first."""
     found: dict[float, Tensor] = {}
     for start in starts:
         mode = find_mode(joint, start)
@@ -137,11 +128,7 @@ def nuts(
     target_acceptance: float,
     seed: int,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Chains of Gamma of shape (chains, draws, M + 1), and how they went.
-
-    The mixture proposes the jumps, ``n_jumps`` after each draw, and its heaviest part gives the
-    chains their unit of length. In the warm-up the step size and the metric adapt.
-    """
+    """Chains of Gamma of shape (chains, draws, M + 1), and how they went."""
     os.environ.setdefault(
         "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     )
@@ -259,23 +246,16 @@ def measure(
     searches = torch.cat([prior.start(x)[None], prior.sample(40, generator), ends])
     found = gaussians(joint, x, y, searches, "normal")
     mixture = jumper(found)
+    how = {"n_draws": n_draws, "n_warm_up": 300, "n_jumps": 4, "seed": seed}
     for target in (0.8, 0.98):  # smaller steps where the first ones diverge and chains get stuck
-        Gamma, went = nuts(
-            joint,
-            mixture,
-            ends[:n_chains],
-            n_draws=n_draws,
-            n_warm_up=300,
-            n_jumps=4,
-            target_acceptance=target,
-            seed=seed,
-        )
+        Gamma, went = nuts(joint, mixture, ends[:n_chains], target_acceptance=target, **how)
         nu = source_of_chains(prior, grid(), Gamma)
         if diagnose(nu)["r_hat"] <= SETTLED:
             break
     new_x, new_y = data_set(task, 2000, 10_000 + seed)
     kept = Gamma.flatten(0, 1)[:: max(1, Gamma.shape[0] * Gamma.shape[1] // 2000)]
     importance, error, share = importance_evidence(joint, mixture, 20_000, seed)
+    bounds = torch.tensor([fit.log_evidence for fit in found]).double()
     return {
         **diagnose(nu),
         **went,
@@ -286,15 +266,13 @@ def measure(
         "importance": importance,
         "importance_error": error,
         "importance_share": share,
-        "mixed": float(
-            torch.logsumexp(torch.tensor([fit.log_evidence for fit in found]).double(), 0)
-        ),
+        "mixed": float(torch.logsumexp(bounds, 0)),
         "loss": log_loss(prior.source(new_x, kept), new_y, likelihood),
         **_summaries(nu),
     }
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """The 24 problems of the page on Laplace's approximation, 64 basis functions; resumable."""
     parameters = {"n_basis": 64, "n_chains": 8, "n_draws": 1000, "n_annealed": 128}
     run_cells(measure, cells(), folder, "long_chains", parameters=parameters, n_jobs=n_jobs)
@@ -303,15 +281,13 @@ def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
 def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
+    how = {"n_chains": n_chains, "seed": seed}
     return annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        len(scale),
-        n_chains=n_chains,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )
 
 
-def _summaries(nu: NDArray[np.float64]) -> dict[str, float]:
+def _summaries(nu: Array) -> dict[str, float]:
     flat = nu.reshape(-1, nu.shape[2])
     low, high = np.quantile(flat, [0.025, 0.975], axis=0)
     columns = {"mean": flat.mean(axis=0), "sd": flat.std(axis=0), "low": low, "high": high}

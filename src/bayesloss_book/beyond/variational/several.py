@@ -1,13 +1,11 @@
 """Several Gaussians on one mode: how much of the gap to the evidence is the shape of one.
 
 In the metric of the best Gaussian q, Gamma = m + R z, a mixture sum_k pi_k N(a_k, T_k T_k^T) of z
-has the bound sum_k pi_k E_k [log p(D, Gamma) - log q_mixture(Gamma)], each mean over draws. It is
-raised by stochastic gradients (Kingma and Ba's Adam) in the few directions of z along which the
-log ratio of posterior and q changes most; along all others the mixture is q.
+has the bound sum_k pi_k E_k [log p(D, Gamma) - log q_mixture(Gamma)], raised by stochastic
+gradients along the few directions in which p / q changes most; elsewhere the mixture is q.
 """
 
 import math
-import os
 from typing import Any
 
 import torch
@@ -21,7 +19,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.threads import fixed_threads
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 _FROM = 4000  # draws of q that tell the directions
 _APART = 0.3  # standard deviation of the first means
@@ -104,10 +102,7 @@ class Mixture:
 def measure(
     *, task: str, n: int, seed: int, K: int, n_basis: int, d: int, n_steps: int
 ) -> dict[str, float]:
-    """The bound by K Gaussians, ``bound`` and ``error``; ``left_out``, the slopes' share beyond d.
-
-    In nats; of a prior with twins.
-    """
+    """The bound by K Gaussians in nats, its ``error``, and the slopes' share beyond d."""
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
@@ -124,7 +119,7 @@ def cells() -> list[dict[str, Any]]:
     return [{**each, "K": K} for each in some for K in (1, 2, 4)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, 64 basis functions; resumable."""
     how = {"n_basis": 64, "d": 8, "n_steps": 1500}
     run_cells(measure, cells(), folder, "variational_several", parameters=how, n_jobs=n_jobs)

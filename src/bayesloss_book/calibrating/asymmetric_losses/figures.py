@@ -14,13 +14,13 @@ from bayesloss.calibrating.probit.whitened_gp import decide, predictive
 from bayesloss_book.calibrating.asymmetric_losses.maximum_entropy import med_probit
 from bayesloss_book.calibrating.asymmetric_losses.table_4 import (
     LENGTHS,
-    METHODS,
     PAPER,
     Trial,
+    by_cell,
     printed,
     table,
 )
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above
 from bayesloss_book.probit_references import (
     GRID,
     TESTS,
@@ -37,10 +37,7 @@ _STYLES = {"laplace": ("o", "GP"), "loss_em": ("^", "PAVA"), "ep": ("s", "ISGP")
 
 
 def over_ep(values: pd.Series) -> pd.DataFrame:
-    """Laplace and loss-EM less EP, of a series indexed by row, test and method.
-
-    The noise of the reference that all methods share cancels in the difference.
-    """
+    """Laplace and loss-EM less EP, of a series indexed by row, test and method."""
     wide = values.unstack("method")
     return pd.DataFrame({name: wide[name] - wide["ep"] for name in ("laplace", "loss_em")})
 
@@ -48,23 +45,15 @@ def over_ep(values: pd.Series) -> pd.DataFrame:
 def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     """For every kernel, how far its table is from the printed one.
 
-    Indexed by length scale and amplitude. ``factor``: the typical factor between our differences of
-    Laplace and loss-EM to EP and the printed ones: exp of the root mean square of the logarithm,
-    over those of at least 0.003 in print (smaller ones are noise). ``corner``: Laplace in the last
-    row on U(0, 1). ``ep``: the largest value of EP.
+    ``factor``, the typical one between our and the printed differences to EP of at least 0.003;
+    ``corner``, Laplace in the last row on U(0, 1); ``ep``, EP's largest value.
     """
     target = over_ep(printed())
     used = target.stack()[lambda values: values >= 0.003]
+    columns = by_cell("{2}_{0}_{1}".format)
     rows = {}
     for _, cell in mapped.iterrows():
-        values = pd.Series(
-            {
-                (row, test, method): cell[f"{method}_{row}_{test}"]
-                for row in THRESHOLDS
-                for test in TESTS
-                for method in METHODS
-            }
-        ).rename_axis(["row", "test", "method"])
+        values = columns.map(cell)
         ours = over_ep(values).stack()[used.index].clip(lower=1e-6)
         rows[cell["length_scale"], cell["amplitude"]] = {
             "factor": float(np.exp((np.log(ours / used) ** 2).mean() ** 0.5)),
@@ -115,9 +104,7 @@ def draw_reference(results: pd.DataFrame) -> Figure:
             axis.plot(full * 2, exact[key], "<", color=COLOURS[colour], markerfacecolor="none")
         axis.set(xscale="log", yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$ of EP")
     panels[-1].set_xlabel("draws of the reference")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), title="$c_+$", loc="outside upper center", ncols=5
-    )
+    legend_above(figure, panels[0], title="$c_+$", ncols=5)
     return figure
 
 
@@ -137,7 +124,7 @@ def draw_table(results: pd.DataFrame) -> Figure:
         axis.set(yscale="log", title=TEST_NAMES[test], ylabel=r"$\tilde R$")
     panels[-1].set_xticks(range(len(THRESHOLDS)), list(THRESHOLDS))
     panels[-1].set_xlabel("cost of a false positive, $c_+$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, panels[0], ncols=3)
     return figure
 
 
@@ -160,7 +147,7 @@ def draw_gain(results: pd.DataFrame) -> Figure:
         axis.set(title=TEST_NAMES[test], ylabel="gain, in $10^{-4}$")
     panels[-1].set_xticks(across, list(THRESHOLDS))
     panels[-1].set_xlabel("cost of a false positive, $c_+$")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, panels[0], ncols=2)
     return figure
 
 
@@ -189,12 +176,7 @@ def draw_difference(results: pd.DataFrame) -> Figure:
 
 
 def misses(here: Trial, test: str, threshold: float, reference: Reference) -> pd.DataFrame:
-    """Laplace's criterion by data set, with what might explain it.
-
-    A row a data set: ``laplace``, ``ep`` (the criterion); ``positives`` (labels +1 of 15);
-    ``lowest``, ``lowest_exact``: the smallest probability of +1 on the test inputs by Laplace and
-    by the reference.
-    """
+    """Laplace's criterion and EP's by data set, with what might explain it."""
     x, costs = here.test_inputs(test), costs_at(threshold)
     features, noise = here.prior.project(x.expand(len(here.y), -1))
     p = reference.predictive(x)

@@ -36,12 +36,10 @@ def med_probit(
     smoothing: float = 0.01,
     max_iter: int = 500,
 ) -> GaussianWeights:
-    """Minimise LHG (29) over Gaussians, for many data sets at once, by L-BFGS.
+    """Minimise LHG (29) over Gaussians, for data sets (m, n, r) at once, by L-BFGS.
 
-    Features are (m, n, r), labels +1 or -1. C is the price of a unit of slack, of which the paper
-    gives none. The hinge is rounded off on the scale of ``smoothing``, so that it has a gradient: a
-    slack is at most 0.7 times this too large. The result has the negative objective in the place of
-    a log evidence.
+    C is the price of a unit of slack, of which the paper gives none. The hinge is rounded off on
+    the scale of ``smoothing``. The negative objective stands for a log evidence.
     """
     m, _, r = features.shape
     mean = torch.zeros((m, r), dtype=torch.float64, requires_grad=True)

@@ -6,10 +6,10 @@ exponential; a repetition draws data sets and test inputs anew; a repetition's d
 test inputs; loss-EM starts at decisions by fair coins.
 """
 
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from bayesloss_book.probit_references import (
     draw_data,
     excess_risk,
 )
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
@@ -198,10 +198,7 @@ def _mean(risks: Tensor, hard: Tensor) -> float:
 
 
 def _reference_error(h: Tensor, p: Tensor, alone: Tensor, costs: CostMatrix, hard: Tensor) -> float:
-    """The standard error of the mean of (28), from the spread over chains (chains, m, s).
-
-    The best decisions are those of all chains together: those of one chain would be fitted to it.
-    """
+    """The standard error of the mean of (28), from the spread over chains (chains, m, s)."""
 
     def advantage(probabilities: Tensor) -> Tensor:
         return costs.c_minus * probabilities - costs.c_plus * (1 - probabilities)
@@ -212,8 +209,6 @@ def _reference_error(h: Tensor, p: Tensor, alone: Tensor, costs: CostMatrix, har
     means = ratio[:, hard].mean(-1) if bool(hard.any()) else torch.zeros(len(alone))
     return float(means.std() / len(alone) ** 0.5)
 
-
-# ---------------------------------------------------------------------------------- the runs
 
 KERNEL = {"length_scale": 0.3, "amplitude": 3.0}
 PAPER = {"n_sets": 100, "n_test": 1000, "n_chains": 4, "n_draws": 2000, "n_points": 4096}
@@ -230,48 +225,43 @@ def map_cells() -> list[dict[str, float]]:
     return crossed(length_scale=(0.15, 0.2, 0.3, 0.4, 0.5), amplitude=(1.5, 2.0, 3.0, 4.0, 6.0))
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Table 4 at the paper's scale; resumable."""
     run_cells(
         measure, cells(), folder, "asymmetric_losses", parameters=KERNEL | PAPER, n_jobs=n_jobs
     )
 
 
-def run_rounded(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run_rounded(folder: Folder, *, n_jobs: int | None = None) -> None:
     """The last row of two repetitions with the cost as printed, 0.05: a threshold of 1 / 21."""
     asked = cells(2, {"0.05": 0.05 / 1.05})
     name = "asymmetric_losses_rounded"
     run_cells(measure, asked, folder, name, parameters=KERNEL | PAPER, n_jobs=n_jobs)
 
 
-def run_map(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run_map(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Table 4 for many kernels."""
     name = "asymmetric_losses_map"
     run_cells(measure_map, map_cells(), folder, name, parameters=MAP, n_jobs=n_jobs)
 
 
-# ------------------------------------------------------------------------------- the summaries
+def by_cell(value: Callable[[str, str, str], Any]) -> pd.Series:
+    """A value for each row, test and method of the table."""
+    cells = {cell: value(*cell) for cell in product(THRESHOLDS, TESTS, METHODS)}
+    return pd.Series(cells).rename_axis(["row", "test", "method"])
 
 
 def printed() -> pd.Series:
-    """Table 4 as printed, indexed by row, test and method."""
+    """Table 4 as printed."""
     rows = ledger()["lhg-table-4"].printed["rows"]
-    values = {
-        (row, test, method): rows[row][test][method]
-        for row in THRESHOLDS
-        for test in TESTS
-        for method in METHODS
-    }
-    return pd.Series(values).rename_axis(["row", "test", "method"])
+    return by_cell(lambda row, test, method: rows[row][test][method])
 
 
 def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:
     """Means over repetitions, indexed by row, test and method.
 
-    ``mean``; ``sd`` over repetitions; ``error``, the part of the mean's standard error that the HMC
-    reference causes (for the full reference only); ``p``, of the two-sided Wilcoxon signed rank
-    test between Laplace and loss-EM; ``better``, of these two the one that is better at 0.01, or
-    nothing.
+    ``mean``; ``sd``; ``error``, the part that the HMC reference causes; ``p`` of Wilcoxon's signed
+    rank test between Laplace and loss-EM; ``better``, which of these is at 0.01, or nothing.
     """
     names = {threshold: row for row, threshold in THRESHOLDS.items()}
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, hatch
 from bayesloss_book.power_plant import PowerPlant, predictive_divergence
 
 # Colour and dashes of each distribution; the dashes are those of the paper's figure.
@@ -54,16 +54,7 @@ def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> 
         axis.plot(critical, truth, color=STYLES["posterior"][0], label="posterior")
         axis.plot(critical, tail, dashes, color=colour, label=LABELS[name])
         axis.fill_between(critical, tail, truth, where=tail < truth, color=colour, alpha=0.25)
-        axis.fill_between(
-            critical,
-            tail,
-            truth,
-            where=tail > truth,
-            facecolor="none",
-            edgecolor=colour,
-            hatch="///",
-            linewidth=0,
-        )
+        hatch(axis, critical, tail, truth, edgecolor=colour, where=tail > truth)
         axis.plot(plant.critical, plant.shutdown / plant.meltdown, "o", color="black", markersize=5)
         axis.set(yscale="log", ylim=(1e-3, 1), ylabel="cost of shutdown / of meltdown")
         axis.legend(loc="lower left")
@@ -72,11 +63,7 @@ def draw_thresholds(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> 
 
 
 def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> Figure:
-    """The Gaussians that decide as the posterior does, and the three of figure 1.
-
-    One with mean m and deviation s shuts down where m + s z is above the critical temperature,
-    with z the quantile of the share of the costs: the border is a straight line.
-    """
+    """The Gaussians that decide as the posterior does, and the three of figure 1."""
     deviations = np.linspace(5, 60, 2)
     border = plant.critical - deviations * norm.isf(plant.shutdown / plant.meltdown)
     figure, axis = subplots(figsize=(5.6, 4.8))
@@ -96,10 +83,7 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
 def draw_finer(
     counts: tuple[int, ...], p: tuple[float, float] = (0.103, 0.5), p_threshold: float = 0.5
 ) -> Figure:
-    """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded.
-
-    See :func:`~bayesloss_book.power_plant.predictive_divergence`.
-    """
+    """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded."""
     means = np.linspace(-1, 1, 2001)
     figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     for axis, n_inputs in zip(axes, counts, strict=True):

@@ -1,8 +1,4 @@
-"""Two sliders for the power plant: an interactive figure that asks nothing of a network.
-
-The page carries the tails at every critical temperature; a short script compares them with the
-costs. The sliders are plain range inputs, so the keyboard moves them.
-"""
+"""Two sliders for the power plant: an interactive figure that asks nothing of a network."""
 
 import json
 from dataclasses import replace
@@ -55,12 +51,7 @@ _SCRIPT = """
 
 
 def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -> HTMLTable:
-    """The decisions of LHG figure 1, as critical temperature and cost of a shutdown move.
-
-    Sliders start where the plant is. Of the fits, from
-    :func:`~bayesloss_book.power_plant.approximations`, the third depends on the critical
-    temperature and is found again for each.
-    """
+    """The decisions of LHG figure 1, as critical temperature and cost of a shutdown move."""
     if plant.critical not in _CRITICAL:
         raise ValueError(
             f"expected a critical temperature of {_CRITICAL[0]} to {_CRITICAL[-1]} whole degrees, "

@@ -1,7 +1,6 @@
 """What sparse means cost: operations counted, and seconds stored (LHG section 4.1)."""
 
 import math
-import os
 from collections.abc import Sequence
 from operator import mul
 from typing import Any
@@ -12,7 +11,7 @@ from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),
@@ -23,11 +22,7 @@ SIZES = {
 
 
 def count_multiplications(n: int, k: int) -> dict[str, int]:
-    """How many multiplications and divisions textbook loops take, counted as they are done.
-
-    ``exact mean``: a Cholesky factor of K + sigma^2 I and two triangular solves. ``sparse KL``: LHG
-    eq. (34), from its k x k matrix on. Kernel values are taken as given.
-    """
+    """Multiplications and divisions of the exact and the sparse mean by textbook loops."""
     x = torch.arange(n, dtype=torch.float64)  # far enough apart for plain loops
     kernel = SquaredExponential(a=SMOOTHNESS)
     model = GPRegression(kernel, x, torch.cos(x), noise_variance=NOISE)
@@ -47,10 +42,7 @@ def count_multiplications(n: int, k: int) -> dict[str, int]:
 def solve_by_hand(
     matrix: Sequence[Sequence[float]], right: Sequence[float]
 ) -> tuple[list[float], int]:
-    """Solve a positive definite system by Cholesky's loops, of whose lower half they read.
-
-    Also counts multiplications, divisions and roots.
-    """
+    """Solve a positive definite system by Cholesky's loops, of whose lower half they read."""
     n, steps = len(right), 0
     L = [[0.0] * n for _ in range(n)]
     for i in range(n):
@@ -78,26 +70,16 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells; resumable. Seconds are only comparable if nothing else runs."""
-    run_cells(
-        measure,
-        cells(),
-        folder,
-        "gp_regression",
-        parameters={"k": 15, "k_larger": 60, "rtol": 1e-3},
-        n_jobs=n_jobs,
-    )
+    fixed = {"k": 15, "k_larger": 60, "rtol": 1e-3}
+    run_cells(measure, cells(), folder, "gp_regression", parameters=fixed, n_jobs=n_jobs)
 
 
 def measure(
     *, method: str, n: int, repeat: int, k: int, k_larger: int, rtol: float
 ) -> dict[str, float]:
-    """Find one sparse mean; the time of the cell is that of the method.
-
-    ``error``: mean squared difference of the decision from the true function, over the test
-    distribution. ``n_iter``: of conjugate gradients.
-    """
+    """One sparse mean: mean squared ``error`` of its decision, and ``n_iter`` of the gradients."""
     problem = covariate_shift(repeat, n=n, k=k)
     model, n_iter = problem.model, 0
     if method == "KL":

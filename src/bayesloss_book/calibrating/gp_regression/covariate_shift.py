@@ -26,10 +26,7 @@ def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:
 
 
 def risks(problem: ShiftedProblem) -> pd.DataFrame:
-    """Each decision's posterior risk, its excess d_L and its excess KL over the posterior mean.
-
-    The excess KL is the part of LHG eq. (22) that depends on the mean, in nats.
-    """
+    """Each decision's posterior risk, its excess d_L and its excess KL over the posterior mean."""
     model = problem.model
     cross = model.kernel(problem.points, model.x)
     noisy = model.K + model.noise_variance * torch.eye(len(model.y), dtype=torch.float64)
@@ -61,16 +58,12 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 
 
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
-    """What so many iterations of conjugate gradients give in place of the exact solve.
-
-    For each number of iterations the excess of the sparse mean, and its bound from d_L of the
-    unfinished posterior mean.
-    """
+    """What so many iterations of conjugate gradients give in place of the exact solve."""
     model = problem.model
     rows = {}
     for t in iterations:
-        with warnings.catch_warnings():  # unfinished is what is asked for
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        # Unfinished is what is asked for.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             solved = mean_by_cg(model, rtol=1e-12, max_iter=t).mean
         target = model.action(problem.points, solved)
         sparse = sparse_mean_calibrated(
@@ -98,10 +91,7 @@ def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Serie
 def routes_by_samples(
     problem: ShiftedProblem, sizes: Sequence[int], *, n_repeats: int, seed: int, share: float = 0.1
 ) -> pd.DataFrame:
-    """The median excess when m samples stand for the test distribution.
-
-    In the second column the KL divergence has the weight share * sigma^2 / m, in the first none.
-    """
+    """The median excess when m samples stand for the test distribution."""
     generator = torch.Generator().manual_seed(seed)
     model, rows = problem.model, {}
     for m in sizes:
@@ -109,16 +99,11 @@ def routes_by_samples(
         for _ in range(n_repeats):
             draws = torch.randn(m, dtype=torch.float64, generator=generator)
             points = problem.shift + DEVIATION * draws
-            values.append(
-                [
-                    excess(
-                        problem,
-                        sparse_mean_calibrated(model, problem.support, points, kl_weight=weight),
-                    )
-                    for weight in (0.0, share * model.noise_variance / m)
-                ]
+            means = (
+                sparse_mean_calibrated(model, problem.support, points, kl_weight=weight)
+                for weight in (0.0, share * model.noise_variance / m)
             )
-        rows[m] = dict(
-            zip(("d_L alone", "with a little KL"), np.median(values, axis=0), strict=True)
-        )
+            values.append([excess(problem, mean) for mean in means])
+        medians = np.median(values, axis=0)
+        rows[m] = dict(zip(("d_L alone", "with a little KL"), medians, strict=True))
     return pd.DataFrame(rows).T.rename_axis("samples")

@@ -71,12 +71,8 @@ def draw_routes(by_cg: pd.DataFrame, by_support: pd.Series) -> Figure:
     figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 6.6), sharey=True)
     top.plot(by_cg.index, by_cg["excess"], "-o", color=COLOURS["accent"], label="sparse mean")
     top.plot(by_cg.index, by_cg["bound"], ":", color=COLOURS["data"], label="bound")
-    top.set(
-        xlabel="iterations of conjugate gradients",
-        ylabel="$d_L$ / least $d_L$",
-        yscale="log",
-        ylim=(0.8, None),
-    )
+    top.set(xlabel="iterations of conjugate gradients", ylabel="$d_L$ / least $d_L$")
+    top.set(yscale="log", ylim=(0.8, None))
     top.legend()
     bottom.plot(by_support.index, by_support, "-D", color=COLOURS["ISGP"])
     bottom.set(xlabel="points in the larger support", ylabel="$d_L$ / least $d_L$")

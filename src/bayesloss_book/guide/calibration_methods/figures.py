@@ -7,7 +7,7 @@ from matplotlib.pyplot import subplots
 from scipy.special import expit
 
 from bayesloss_book.baselines import HELD_OUT
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.guide.calibration_methods.methods import predict
 from bayesloss_book.guide.calibration_methods.problems import (
     INPUTS,
@@ -37,32 +37,20 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
     stats = simulated.groupby(["data", "task", "method", "size"])["divergence"].agg(["mean", "sem"])
     for column, kind in zip(axes.T, INPUTS, strict=True):
         for axis, link in zip(column, LINKS, strict=True):
-            for method, (colour, marker, line) in STYLES.items():
+            for method, of_method in STYLES.items():
                 curve = stats.loc[(link, kind, method)]
-                axis.errorbar(
-                    curve.index,
-                    curve["mean"],
-                    yerr=curve["sem"],
-                    color=colour,
-                    marker=marker,
-                    linestyle=line,
-                    markersize=4,
-                    linewidth=1.2,
-                    label=method,
-                )
+                look = style(*of_method, markersize=4, linewidth=1.2, label=method)
+                axis.errorbar(curve.index, curve["mean"], curve["sem"], **look)
             axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
         column[-1].set(xlabel="training size")
     for axis in axes[:, 0]:
         axis.set(ylabel="divergence (nats)")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, axes[0, 0], ncols=3)
     return figure
 
 
 def draw_real(results: pd.DataFrame) -> Figure:
-    """Log loss less that of logistic regression on embedded sets and images, with 95 % intervals.
-
-    Intervals are 2 standard errors, of few seeds. The axis is linear near 0 and logarithmic beyond.
-    """
+    """Log loss less that of logistic regression on embedded sets and images, and 2 errors."""
     real = results[results["data"].map(KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
     problems = list(table.index.droplevel("method").unique())
@@ -70,17 +58,9 @@ def draw_real(results: pd.DataFrame) -> Figure:
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
         rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
-        axis.errorbar(
-            1e3 * found["mean"],
-            [-i + 0.3 - 0.15 * j for i, _ in rows],
-            xerr=2e3 * found["error"],
-            color=colour,
-            marker=marker,
-            linestyle="",
-            markersize=4.5,
-            linewidth=1.0,
-            label=method,
-        )
+        heights = [-i + 0.3 - 0.15 * j for i, _ in rows]
+        look = style(colour, marker, markersize=4.5, linewidth=1.0, label=method)
+        axis.errorbar(1e3 * found["mean"], heights, xerr=2e3 * found["error"], **look)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
@@ -90,7 +70,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
     for i in range(len(problems) - 1):
         axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)
     axis.grid(visible=False, axis="y")
-    figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, axis, ncols=3)
     return figure
 
 
@@ -106,14 +86,8 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)
-        axis.plot(
-            score[inside],
-            p[:n_points][inside],
-            ".",
-            color=STYLES[method][0],
-            markersize=3,
-            alpha=0.6,
-        )
+        look = style(STYLES[method][0], ".", markersize=3, alpha=0.6)
+        axis.plot(score[inside], p[:n_points][inside], **look)
         axis.plot(grid, truth, color="black", linewidth=1.4)
         axis.set(title=method, ylabel="probability", xlim=(low - 0.1, high + 0.1))
     axes[-1].set(xlabel="true score")

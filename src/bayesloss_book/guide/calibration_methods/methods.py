@@ -1,11 +1,8 @@
 """Learned links against calibration: which is better, by how much, and at what cost.
 
-A cell is one binary problem, fitted by one method on one training set and measured on test data.
-The problems are those of `calibration_problems`.
-All methods see the same inputs and have the same L2 penalty 1/C.
+A cell is a method on one binary problem; all see the same inputs and have the same L2 penalty 1/C.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -22,6 +19,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
@@ -35,7 +33,7 @@ from bayesloss_book.guide.calibration_methods.problems import (
     log_odds,
     problem,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
@@ -75,7 +73,7 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale, resumable. One worker, or the seconds mean little."""
     run_cells(measure, cells(), folder, "calibration_methods", n_jobs=n_jobs)
 
@@ -121,20 +119,16 @@ def measure(
 
 def predict(
     method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, bool]:
-    """Fit a method to the training data of a problem, and predict its test data.
+) -> tuple[Array, Array | None, bool]:
+    """Test probabilities of a method, its weights (None if none or several), and convergence.
 
-    "GP" and "ISGP" are the paper's EM, and `HELD_OUT` is the classifier as it comes. No calibrator
-    sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are scikit-learn's
-    `CalibratedClassifierCV` as it comes, five folds, five models averaged; "beta" is fitted to
-    out-of-fold probabilities and applied to the model of all data. Returns probabilities, the
-    weights (None if there are none or several), and whether the fit converged.
+    No calibrator sees scores of data that the scores were fitted to: "sigmoid" and "isotonic" are
+    scikit-learn's five averaged models, "beta" is fitted to out-of-fold probabilities.
     """
     X, y, X_test = given.X, given.y, given.X_test
     model: Any = LogisticRegression(C=C, tol=1e-4, max_iter=_MAX_ITER)
-    with warnings.catch_warnings():
-        # Failed convergence is measured. Scores outside the kernel's period count as they are.
-        warnings.simplefilter("ignore")
+    # Failed convergence is measured. Scores outside the kernel's period count as they are.
+    with warnings.catch_warnings(action="ignore"):
         if method == "base rate":
             return np.full(len(X_test), y.mean()), None, True
         if method == "true link":
@@ -158,12 +152,7 @@ def predict(
 
 
 def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
-    """Logistic and ISGP-linkgistic regression of one problem with several penalties C.
-
-    Log losses in training and test data, and the slope of each learned link: the rise of the source
-    over the range of the training scores, by the length of that range. The penalty holds the
-    weights, and not the slope, which multiplies them.
-    """
+    """Both regressions by penalties C: log losses, and the mean slope of each learned link."""
     rows = []
     for C in strengths:
         row: dict[str, float] = {"C": C}
@@ -172,8 +161,7 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
             ("ISGP", recipe(C=C, random_state=0)),
             (HELD_OUT, recipe(HELD_OUT, C=C, random_state=0)),
         ):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"):
                 model.fit(given.X, given.y)
                 row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
                 row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))
@@ -186,33 +174,21 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
     return pd.DataFrame(rows).set_index("C")
 
 
-def calibration_noise(probability: NDArray[np.float64]) -> float:
-    """The calibration error to be expected, for m labels, of probabilities that are right.
-
-    A bin's sum of label minus probability then has mean 0 and the variance sum p (1 - p); the
-    mean distance from 0 is that of a normal variable.
-    """
+def calibration_noise(probability: Array) -> float:
+    """The expected calibration error, for m labels, of probabilities that are right."""
     index = np.minimum((probability * CALIBRATION_BINS).astype(int), CALIBRATION_BINS - 1)
     variance = np.bincount(index, probability * (1 - probability), minlength=CALIBRATION_BINS)
     return float(np.sqrt(2 / np.pi * variance).sum() / len(probability))
 
 
 def fit_true_link(
-    X: NDArray[np.float64],
-    y: NDArray[np.bool_],
-    link: str,
-    start: NDArray[np.float64] | None,
-    C: float = 1.0,
-) -> tuple[float, NDArray[np.float64]]:
-    """Maximum penalised likelihood under a known link, the floor: what a learned link can reach.
-
-    The search starts at the true weights: the likelihood of the Cauchy link has more than one
-    maximum. Returns the offset and the weights (d,).
-    """
+    X: Array, y: NDArray[np.bool_], link: str, start: Array | None, C: float = 1.0
+) -> tuple[float, Array]:
+    """Offset and weights under a known link, the floor: what a learned link can reach."""
     if start is None:
         raise ValueError("expected simulated data: the true link of others is not known")
 
-    def objective(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def objective(parameters: Array) -> tuple[float, Array]:
         nu, slope = log_odds(link, parameters[0] + X @ parameters[1:])
         pull = (expit(nu) - y) * slope
         value = (np.logaddexp(0, nu) - y * nu).sum() + parameters[1:] @ parameters[1:] / (2 * C)

@@ -9,6 +9,7 @@ from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.model_selection import train_test_split
 
+from bayesloss_book import Array
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import inputs
 
@@ -20,7 +21,6 @@ EMBEDDED = {
     "wine": ("second cultivar", load_wine, (1,)),
     "iris": ("virginica", load_iris, (2,)),
 }
-DATA = (*LINKS, *EMBEDDED, *IMAGE_DATASETS)
 KINDS = {
     **dict.fromkeys(LINKS, "simulated"),
     **dict.fromkeys(EMBEDDED, "embedded"),
@@ -44,22 +44,16 @@ _SLOPES = (0.3, 2.5)  # of the kinked link, left and right of 0
 class BinaryProblem(NamedTuple):
     """Training data, test inputs, and what the test labels are drawn with."""
 
-    X: NDArray[np.float64]  # (n, d)
+    X: Array  # (n, d)
     y: NDArray[np.bool_]  # (n,)
-    X_test: NDArray[np.float64]  # (m, d)
+    X_test: Array  # (m, d)
     # (m,), the probabilities of the test labels where the data are simulated, otherwise the labels
-    truth: NDArray[np.float64]
-    weights: NDArray[np.float64] | None  # (d,), the true weights where the data are simulated
+    truth: Array
+    weights: Array | None  # (d,), the true weights where the data are simulated
 
 
-def log_odds(
-    link: str, score: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The true log odds as a function of the score, with its slope, each of the scores' shape.
-
-    "asymmetric" is the complementary log-log link, p = 1 - exp(-exp(score)); "heavy-tailed" the
-    Cauchy link, p = 1/2 + arctan(score) / pi; "kinked" has slopes 0.3 below 0 and 2.5 above.
-    """
+def log_odds(link: str, score: Array) -> tuple[Array, Array]:
+    """The true log odds as a function of the score, with its slope, each of the scores' shape."""
     if link == "logistic":
         return score, np.ones_like(score)
     if link == "asymmetric":
@@ -76,11 +70,7 @@ def log_odds(
 
 @lru_cache(maxsize=2)  # the cells of one problem follow each other, and the first one loads it
 def problem(data: str, task: str, size: int, seed: int) -> BinaryProblem:
-    """The training and test data of a cell.
-
-    Images of different seeds are different images, so that results of different seeds are
-    independent. Embedded sets are standardised by their training part, images divided by 255.
-    """
+    """The training and test data of a cell; images of different seeds are different images."""
     if KINDS[data] == "simulated":
         return _simulated(data, task, size, seed)
     return _embedded(data, seed) if KINDS[data] == "embedded" else _images(data, task, size, seed)
@@ -106,9 +96,8 @@ def _embedded(name: str, seed: int) -> BinaryProblem:
     X, X_test, y, y_test = train_test_split(X, y, train_size=2 / 3, stratify=y, random_state=seed)
     centre, spread = X.mean(axis=0), X.std(axis=0)
     spread[spread == 0] = 1.0  # a column that never varies stays as it is
-    return BinaryProblem(
-        (X - centre) / spread, y, (X_test - centre) / spread, y_test.astype(np.float64), None
-    )
+    X, X_test = (X - centre) / spread, (X_test - centre) / spread
+    return BinaryProblem(X, y, X_test, y_test.astype(np.float64), None)
 
 
 def _images(name: str, task: str, size: int, seed: int) -> BinaryProblem:
@@ -126,9 +115,7 @@ def _images(name: str, task: str, size: int, seed: int) -> BinaryProblem:
 
 
 @lru_cache(maxsize=1)
-def _shuffled(
-    name: str,
-) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+def _shuffled(name: str) -> tuple[Array, NDArray[np.int64], Array, NDArray[np.int64]]:
     """A third of the training images and all test images, in random order."""
     X, y, X_test, y_test = inputs(name, 20_000, "pixels", 0)
     order = np.random.default_rng(0).permutation(len(X_test))

@@ -25,11 +25,8 @@ def differences(
 ) -> pd.DataFrame:
     """Each method less another on the same training and test data, averaged over seeds.
 
-    Seeds have data of their own where data are simulated or images, and the standard error is that
-    of a mean of independent numbers. The splits of an embedded set share their data; there the
-    variance is that of Nadeau and Bengio (2003), 1/J + test/train in place of 1/J. Columns
-    ``mean``, ``error`` (standard error), ``n`` (seeds) and ``clear``: whether a t test tells it
-    from 0 at a level of 1 %. Indexed by problem and method.
+    ``mean``, ``error``, ``n`` and ``clear``: whether a t test tells it from 0 at 1 %. The splits of
+    an embedded set share data: there 1/J + test/train is in place of 1/J (Nadeau and Bengio 2003).
     """
     wide = results.pivot(index=[*PROBLEM, "seed"], columns="method", values=measure)
     paired = wide.sub(wide[against], axis=0).drop(columns=against)
@@ -45,12 +42,7 @@ def differences(
 def learned_against_calibrated(
     results: pd.DataFrame, learned: str = HELD_OUT, measure: str = "log_loss"
 ) -> pd.DataFrame:
-    """A learned link less the best of logistic regression and its calibrations, by problem.
-
-    The best is chosen by its mean over the same seeds, which favours it a little. Columns
-    ``rival``, ``mean``, ``error``, ``n``, ``clear`` and ``verdict``: "better", "worse" or "not
-    clear".
-    """
+    """A learned link less the best of logistic and its calibrations, by problem."""
     rivals = averages(results, measure).reindex(columns=list(CALIBRATORS)).idxmin(axis=1)
     tables = {rival: differences(results, measure, rival) for rival in rivals.unique()}
     rows = {problem: tables[rival].loc[(*problem, learned)] for problem, rival in rivals.items()}
@@ -62,11 +54,7 @@ def learned_against_calibrated(
 
 
 def costs(results: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of a fit with its predictions: the median over seeds, and over those of logistic.
-
-    A row a kind of data and size; columns ``seconds`` of logistic regression, then the ratio for
-    each other method: the median over problems.
-    """
+    """Median seconds of logistic regression by kind and size, and other methods' ratios to it."""
     rows = results[(results["C"] == 1) & (results["method"] != "base rate")]
     rows = rows.assign(kind=rows["data"].map(KINDS))
     keys = ["kind", "size", "data", "task"]

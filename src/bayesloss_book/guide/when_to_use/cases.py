@@ -1,8 +1,7 @@
 """What went wrong on anyone's data, before and now: each case by the defaults of both libraries.
 
-The estimators of the first wave, at the commit `FIRST_WAVE`, were right on the papers' data and
-silently wrong on data of other kinds. Each cell puts one such case to one library. The first wave's
-is taken from the repository's history, and runs in a process of its own.
+The first wave's library, at the commit `FIRST_WAVE`, is taken from the repository's history, and
+runs in a process of its own.
 """
 
 import json
@@ -31,11 +30,11 @@ from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
 from bayesloss import GPClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.data import DataError
-from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.guide.when_to_use.tables import TEN_PENALTIES, labels
+from bayesloss_book.stores.results import Folder, run_cells
 
-Array = NDArray[np.float64]
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
 
 # The last commit before the estimators were made for anyone's data.
@@ -89,7 +88,7 @@ def cells() -> list[dict[str, Any]]:
     return sorted(every, key=lambda cell: cell["seed"])  # one of each first
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, resumable. One worker, or the times mean little."""
     fixed = {"first_wave": FIRST_WAVE}
     run_cells(measure, cells(), folder, "when_to_use_cases", parameters=fixed, n_jobs=n_jobs)
@@ -100,15 +99,12 @@ def measure(
 ) -> dict[str, Any]:
     """Put one case to one library, as it is now or as it was at the commit ``first_wave``.
 
-    ``value``, ``beside`` and ``coverage`` (NaN where there is none), and ``warned``: whether there
-    was a warning, with copies and far values from that fit alone. By case:
+    ``warned``, whether there was a warning, and ``value``, ``beside``, ``coverage`` (or NaN):
 
-    * copies: test log loss (nats); that of the same library without copies
+    * copies: test log loss; that of the same library without copies
     * smoothness, kernel, many classes: test log loss; that of logistic regression with ten
-      penalties, of scikit-learn's Gaussian process (on scaled columns), and of multinomial
-      logistic regression scaled by a temperature
-    * far value: test log loss or error (root mean square, from the curve); the same without
-      the far value or with log x; coverage of 95 % bands
+      penalties, of scikit-learn's Gaussian process, of a tempered multinomial regression
+    * far value: test log loss or error; the same without it or with log x; coverage of bands
     * bands: error, NaN, and the coverage of 95 % bands, averaged over random curves
     * chance: the largest difference of two fits' probabilities
     * EM: by how much the direction of the weights moves from round 20 to round 30
@@ -161,14 +157,18 @@ def _checkout(commit: str) -> "TemporaryDirectory[str]":
 
 
 def _measure(case: str, variant: str, seed: int) -> dict[str, Any]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found = _MEASURES[case](variant, seed)
-    if "warned" not in found:
-        found["warned"] = bool(caught)
+    found, warned = _heard(lambda: _MEASURES[case](variant, seed))
+    found = {"warned": warned} | found
     return {"value": _NAN, "beside": _NAN, "coverage": _NAN} | {
         name: bool(v) if name == "warned" else float(v) for name, v in found.items()
     }
+
+
+def _heard(fit: Callable[[], Any]) -> tuple[Any, bool]:
+    """What a fit returns, and whether it warned."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return fit(), bool(caught)
 
 
 def _copies(variant: str, seed: int) -> dict[str, Any]:
@@ -185,26 +185,16 @@ def _copies(variant: str, seed: int) -> dict[str, Any]:
         X, y = X[groups], y[groups]
         if how == "jittered, in groups":
             X = X + 0.01 * rng.normal(size=X.shape)
-            if _takes_groups():
+            if "groups" in LinkgisticClassifier.fit.__code__.co_varnames:  # not in the first wave
                 options["groups"] = groups
     model = LinkgisticClassifier(C=1 / times, random_state=0)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model.fit(X, y, **options)
-    return {"value": _loss(model, X_test, y_test), "beside": plain, "warned": bool(caught)}
+    warned = _heard(lambda: model.fit(X, y, **options))[1]
+    return {"value": _loss(model, X_test, y_test), "beside": plain, "warned": warned}
 
 
 def _smoothness(variant: str, seed: int) -> dict[str, Any]:
     X, y, X_test, truth = _table(variant, seed)
-    rival = LogisticRegressionCV(
-        Cs=10,
-        cv=5,
-        scoring="neg_log_loss",
-        max_iter=2_000,
-        l1_ratios=(0,),
-        use_legacy_attributes=False,
-    )
-    beside = _expected(rival.fit(X, y), X_test, truth)
+    beside = _expected(LogisticRegressionCV(**TEN_PENALTIES).fit(X, y), X_test, truth)
     return {"value": _expected(_linkgistic(X, y), X_test, truth), "beside": beside}
 
 
@@ -214,10 +204,8 @@ def _far_value(variant: str, seed: int) -> dict[str, Any]:
         X, y, X_test, y_test = _normal(rng, 3_000, 10)
         beside = _loss(_linkgistic(X, y), X_test, y_test)
         X[0] *= 30_000
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            model = _linkgistic(X, y)
-        return {"value": _loss(model, X_test, y_test), "beside": beside, "warned": bool(caught)}
+        model, warned = _heard(lambda: _linkgistic(X, y))
+        return {"value": _loss(model, X_test, y_test), "beside": beside, "warned": warned}
     if variant == "an x of 100":
         x = rng.uniform(size=100)
         y = np.sqrt(x) + 0.1 * rng.normal(size=100)
@@ -264,15 +252,12 @@ def _kernel(variant: str, seed: int) -> dict[str, Any]:
     scaler = StandardScaler().fit(X)
     Z, Z_test = scaler.transform(X), scaler.transform(X_test)
     rival = GaussianProcessClassifier(ConstantKernel() * RBF(), random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         beside = _loss(rival.fit(Z, y), Z_test, y_test)
     if scaled == "scaled":
         X, X_test = Z, Z_test
-    return {
-        "value": _loss(GPClassifier(inference="ep").fit(X, y), X_test, y_test),
-        "beside": beside,
-    }
+    value = _loss(GPClassifier(inference="ep").fit(X, y), X_test, y_test)
+    return {"value": value, "beside": beside}
 
 
 def _many_classes(variant: str, seed: int) -> dict[str, Any]:
@@ -294,13 +279,9 @@ def _chance(variant: str, seed: int) -> dict[str, Any]:
 
 def _em(variant: str, seed: int) -> dict[str, Any]:
     X, y, _, _ = _normal(np.random.default_rng(seed), 5_000, 1_000)
-    earlier, later = (
-        LinkgisticClassifier(max_iter=rounds, random_state=0).fit(X, y).coef_.ravel()
-        for rounds in (20, 30)
-    )
-    return {
-        "value": np.linalg.norm(later / np.linalg.norm(later) - earlier / np.linalg.norm(earlier))
-    }
+    fits = (LinkgisticClassifier(max_iter=k, random_state=0).fit(X, y) for k in (20, 30))
+    earlier, later = (fit.coef_.ravel() / np.linalg.norm(fit.coef_.ravel()) for fit in fits)
+    return {"value": np.linalg.norm(later - earlier)}
 
 
 def _time(variant: str, seed: int) -> dict[str, Any]:
@@ -333,10 +314,6 @@ _MEASURES: dict[str, Callable[[str, int], dict[str, Any]]] = {
 
 def _linkgistic(X: Array, y: NDArray[Any]) -> Any:
     return LinkgisticClassifier(random_state=0).fit(X, y)
-
-
-def _takes_groups() -> bool:
-    return "groups" in LinkgisticClassifier.fit.__code__.co_varnames
 
 
 def _normal(rng: np.random.Generator, n: int, d: int) -> Split:
@@ -375,11 +352,8 @@ def _expected(model: Any, X: Array, truth: Array) -> float:
 
 def _regress(x: Array, y: Array, x_test: Array, curve: Array) -> tuple[float, float, bool]:
     """Error from the curve, coverage of 95 % bands, and whether the fit warned."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = ISGPRegressor().fit(x[:, None], y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    model, warned = _heard(lambda: ISGPRegressor().fit(x[:, None], y))
+    with warnings.catch_warnings(action="ignore"):
         mean, std = model.predict(x_test[:, None], return_std=True)
     error = np.sqrt(np.mean((mean - curve) ** 2))
-    return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), bool(caught)
+    return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), warned

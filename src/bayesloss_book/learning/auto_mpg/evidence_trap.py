@@ -1,11 +1,5 @@
-"""What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1.
+"""What goes wrong when Laplace's evidence is maximised for an ISGP, on the data of Table 1."""
 
-A cell is one setting of the hyper-parameters: on a slice on which the smoothness a alone varies, or
-where a search ended that maximised one of two objectives. There Laplace's evidence, its lower bound
-and the predictions of its Gaussian are compared with the truth, by annealed importance sampling.
-"""
-
-import os
 import warnings
 from typing import Any
 
@@ -32,7 +26,7 @@ from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 STARTS = (8.0, 2.0, 1.2)
 
@@ -45,7 +39,7 @@ def cells() -> list[dict[str, Any]]:
     return [{"path": path, "a": a, "seed": seed} for path, a in points for seed in (0, 1)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, with 32 basis functions; resumable."""
     run_cells(measure, cells(), folder, "evidence_trap", parameters={"n_basis": 32}, n_jobs=n_jobs)
 
@@ -83,25 +77,15 @@ def draw_trap(results: pd.DataFrame) -> Figure:
     on_slice = results[results["path"] == "slice"].groupby("a").mean(numeric_only=True)
     gap = on_slice.index - 1
     figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 6.4), sharex=True)
-    for axis, styles in (
-        (
-            upper,
-            {
-                "annealed": ("-", "data", "the truth, annealed"),
-                "laplace": ("--", "GP", "Laplace's"),
-                "bound": (":", "ISGP", "lower bound"),
-            },
-        ),
-        (
-            lower,
-            {
-                "error_exact": ("-", "data", "exact posterior"),
-                "error_laplace": ("--", "GP", "Laplace's Gaussian"),
-            },
-        ),
+    for axis, name, dashes, colour, label in (
+        (upper, "annealed", "-", "data", "the truth, annealed"),
+        (upper, "laplace", "--", "GP", "Laplace's"),
+        (upper, "bound", ":", "ISGP", "lower bound"),
+        (lower, "error_exact", "-", "data", "exact posterior"),
+        (lower, "error_laplace", "--", "GP", "Laplace's Gaussian"),
     ):
-        for name, (dashes, colour, label) in styles.items():
-            axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+        axis.plot(gap, on_slice[name], dashes, marker="o", color=COLOURS[colour], label=label)
+    for axis in (upper, lower):
         axis.legend()
     upper.set(ylabel="log evidence in nats")
     lower.set(xscale="log", xlabel="$a - 1$  (rough ← → smooth)", ylabel="mean squared test error")
@@ -174,15 +158,8 @@ class _Trial:
 
 
 def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
-    with warnings.catch_warnings():
-        # Where Laplace's evidence is chased to infinity there is no convergence.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return maximise_evidence(
-            trial.prior,
-            trial.likelihood,
-            trial.x,
-            trial.y,
-            objective=objective,
-            smoothness=[start],
-            bounds=SEARCH_RANGES,
-        )
+    # Where Laplace's evidence is chased to infinity there is no convergence.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
+        given = trial.prior, trial.likelihood, trial.x, trial.y
+        how = {"smoothness": [start], "bounds": SEARCH_RANGES}
+        return maximise_evidence(*given, objective=objective, **how)

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from numpy.typing import NDArray
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.auto_mpg.table_1 import (
     INPUTS,
     METHODS,
@@ -33,14 +31,16 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
         for method, dashes in (("GP", "--"), ("ISGP", "-")):
             model = fit(method, x, y, n_basis, period_fraction)
             mean, std = model.predict(grid[:, None], return_std=True)
-            _band(axis, grid, mean, std, method, dashes)
+            colour, ends = COLOURS[method], (mean - 2 * std, mean + 2 * std)
+            axis.fill_between(grid, *ends, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(grid, mean, dashes, color=colour, label=method)
         for method, dashes in (("PAVA", "-."), ("Linear", ":")):
             mean, _ = plug_in(method, x, y, grid)
             axis.plot(grid, mean, dashes, color=COLOURS[method], label=method, linewidth=1.2)
         axis.set(xlabel=f"{INPUTS[name]} ({UNITS[name]})")
     for axis in axes[:, 0]:
         axis.set(ylabel="miles per gallon")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4)
+    legend_above(figure, axes[0, 0], ncols=4)
     return figure
 
 
@@ -51,23 +51,10 @@ def draw_gains(results: pd.DataFrame, varied: pd.DataFrame) -> Figure:
     for size, colour, aside in (("large", "GP", 0.12), ("small", "ISGP", -0.12)):
         rows = table.loc[size].loc[list(INPUTS)]
         heights = np.arange(len(rows))[::-1] + aside
-        upper.errorbar(
-            rows["ours"],
-            heights,
-            xerr=rows["luck of one draw"],
-            fmt="o",
-            color=COLOURS[colour],
-            label=f"ours, {size.capitalize()}",
-        )
-        upper.plot(
-            rows["printed"],
-            heights,
-            "x",
-            ms=9,
-            mew=2,
-            color=COLOURS[colour],
-            label=f"printed, {size.capitalize()}",
-        )
+        ours = style(colour, "o", label=f"ours, {size.capitalize()}")
+        upper.errorbar(rows["ours"], heights, xerr=rows["luck of one draw"], **ours)
+        theirs = style(colour, "x", ms=9, mew=2, label=f"printed, {size.capitalize()}")
+        upper.plot(rows["printed"], heights, **theirs)
     upper.set_yticks(np.arange(len(INPUTS))[::-1], list(INPUTS.values()))
     upper.axvline(0, color="black", lw=0.8)
     upper.set(xlabel="ISGP over GP: squared error saved, per cent", ylim=(-0.5, 3.5))
@@ -91,17 +78,11 @@ def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     for method in METHODS:
         for size in SIZES:
             mine = ours.loc[(size, slice(None), method), :]
-            axis.errorbar(
-                mine["mean"],
-                table.loc[(size, slice(None), method)],
-                xerr=2 * mine["sd"],
-                fmt=markers[method],
-                color=COLOURS[method],
-                fillstyle="full" if size == "large" else "none",
-                label=f"{method}, {size}",
-                markersize=6,
-                linewidth=1,
-            )
+            theirs = table.loc[(size, slice(None), method)]
+            look = style(method, markers[method], markersize=6, linewidth=1)
+            look |= {"fillstyle": "full" if size == "large" else "none"}
+            label = f"{method}, {size}"
+            axis.errorbar(mine["mean"], theirs, xerr=2 * mine["sd"], label=label, **look)
     axis.set(xscale="log", yscale="log")
     axis.set_xticks([20, 30, 40, 50], ["20", "30", "40", "50"])
     axis.set_yticks([800, 1000, 1500, 2000], ["800", "1000", "1500", "2000"])
@@ -111,16 +92,3 @@ def draw_units(results: pd.DataFrame, ratio: float) -> Figure:
     )
     axis.legend(ncols=2, fontsize="small")
     return figure
-
-
-def _band(
-    axis: Axes,
-    grid: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    std: NDArray[np.float64],
-    method: str,
-    dashes: str,
-) -> None:
-    colour = COLOURS[method]
-    axis.fill_between(grid, mean - 2 * std, mean + 2 * std, color=colour, alpha=0.2, linewidth=0)
-    axis.plot(grid, mean, dashes, color=colour, label=method)

@@ -1,12 +1,6 @@
-"""Table 1 of W&N: four ways to regress miles per gallon on one feature of a car.
-
-A cell is one fit: an input, a size, a split, a method, and the seed of the partition into five
-splits. "Large" trains on four splits and tests on the fifth; "Small" trains on one and tests on the
-others.
-"""
+"""Table 1 of W&N: four ways to regress miles per gallon on one feature of a car."""
 
 import math
-import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -20,10 +14,11 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import KFold
 
 from bayesloss.learning.estimators.monotone import ISGPRegressor
+from bayesloss_book import Array
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.data import load_auto_mpg
 from bayesloss_book.ledger.claims import ledger
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 INPUTS = {
     "accel": "acceleration",
@@ -47,23 +42,11 @@ def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[d
     )
 
 
-def run(
-    folder: str | os.PathLike[str], *, n_partitions: int = 10, n_jobs: int | None = None
-) -> None:
-    """All that the page shows, at the paper's scale: M = 64, every split; resumable.
-
-    The paper has one partition; more of them show how much of Table 1 is the luck of the draw. A
-    second table, on the first partition, varies the part of the kernel's period that the inputs
-    cover, which the paper leaves open.
-    """
-    run_cells(
-        measure,
-        cells(range(n_partitions)),
-        folder,
-        "auto_mpg",
-        parameters={"n_basis": 64, "period_fraction": PERIOD_FRACTION},
-        n_jobs=n_jobs,
-    )
+def run(folder: Folder, *, n_partitions: int = 10, n_jobs: int | None = None) -> None:
+    """All at the paper's scale: partitions of table 1, and parts of the kernel's period."""
+    fixed = {"n_basis": 64, "period_fraction": PERIOD_FRACTION}
+    every = cells(range(n_partitions))
+    run_cells(measure, every, folder, "auto_mpg", parameters=fixed, n_jobs=n_jobs)
     varied = [
         {**cell, "period_fraction": fraction}
         for fraction in PERIOD_FRACTIONS
@@ -115,13 +98,7 @@ def measure(
     }
 
 
-def fit(
-    method: str,
-    x: NDArray[np.float64],
-    y: NDArray[np.float64],
-    n_basis: int,
-    period_fraction: float,
-) -> ISGPRegressor:
+def fit(method: str, x: Array, y: Array, n_basis: int, period_fraction: float) -> ISGPRegressor:
     """The GP or the ISGP, with hyper-parameters of maximal evidence."""
     model = ISGPRegressor(
         n_basis=n_basis, period_fraction=period_fraction, prior=method.lower(), **PLUG_IN
@@ -129,7 +106,7 @@ def fit(
     return model.fit(x[:, None], y)
 
 
-def rows_of(input: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def rows_of(input: str) -> tuple[Array, Array]:
     """Input and miles per gallon of all cars for which the input is known: 398, or 392 (power)."""
     known = _cars()[["mpg", INPUTS[input]]].dropna()
     return known[INPUTS[input]].to_numpy(), known["mpg"].to_numpy()
@@ -158,12 +135,7 @@ def printed() -> pd.Series:
 
 
 def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
-    """Mean over splits, then mean and standard deviation over partitions, of one measure.
-
-    Columns ``mean``, ``sd`` and ``luck``, indexed by size, input and method in the order of the
-    paper. ``mean`` ± ``luck`` holds what another partition would give, the paper's for one, with a
-    probability of 99 %: a prediction interval by Student's t.
-    """
+    """``mean`` and ``sd`` over partitions of a measure's mean; ``luck`` of another, at 99 %."""
     keys = ["size", "input", "method"]
     averaged = results.groupby([*keys, "partition"], sort=False)[measure].mean()
     out = averaged.groupby(keys, sort=False).agg(mean="mean", sd="std")
@@ -172,32 +144,21 @@ def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
 
 
 def ratio(results: pd.DataFrame) -> tuple[float, float]:
-    """The constant that takes our squared errors to the printed numbers, and its standard error.
-
-    From PAVA and Linear, of which nothing but the partition is left open: the weighted mean of
-    printed over ours for these 16 numbers.
-    """
+    """The constant, by PAVA and Linear, from our squared errors to print; its standard error."""
     x, y, spread = _without_settings(results)
     weight = 1 / spread**2
     return float((weight * (y / x)).sum() / weight.sum()), float(weight.sum() ** -0.5)
 
 
 def affine_fit(results: pd.DataFrame) -> tuple[float, float, float]:
-    """Printed numbers as an affine function of our squared errors, for PAVA and Linear.
-
-    Slope, intercept and the intercept's error, by least squares weighted with the luck of one draw
-    of the partition.
-    """
+    """Printed numbers as an affine function of ours: slope, intercept, and its error."""
     x, y, spread = _without_settings(results)
     coefficients, covariance = np.polyfit(x, y, 1, w=1 / (x * spread), cov="unscaled")
     return float(coefficients[0]), float(coefficients[1]), float(np.sqrt(covariance[1, 1]))
 
 
 def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
-    """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck.
-
-    The two methods share the partition, so their ratio has less luck in it than either.
-    """
+    """The ISGP's gain over the GP in per cent, input by input: printed, ours, and its luck."""
     mse = results.groupby(["size", "input", "partition", "method"], sort=False)["mse"].mean()
     mse = mse.unstack("method")
     gain = 100 * (1 - mse["ISGP"] / mse["GP"])
@@ -214,11 +175,7 @@ def paired_gains(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def gains(results: pd.DataFrame) -> pd.DataFrame:
-    """How much lower the squared error of one method is than that of another, as a fraction.
-
-    Columns ``mean`` and ``error`` (its standard error over partitions), indexed by size, pair and
-    input, with "all" for the average over inputs.
-    """
+    """By what fraction one method's squared error is less than another's: mean and error."""
     keys = ["size", "input", "partition"]
     mse = results.groupby([*keys, "method"], sort=False)["mse"].mean().unstack("method")
     columns = {}
@@ -252,14 +209,8 @@ def by_fraction(results: pd.DataFrame, target: pd.Series) -> pd.DataFrame:
     return out
 
 
-def plug_in(
-    method: str, x: NDArray[np.float64], y: NDArray[np.float64], x_new: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """PAVA or least squares: predictions, and the noise variance that the residuals suggest.
-
-    The residual sum of squares is divided by n less the parameters: two for the line, for PAVA the
-    number of its steps. Neither method has a predictive density of its own; this one is ours.
-    """
+def plug_in(method: str, x: Array, y: Array, x_new: Array) -> tuple[Array, Array]:
+    """PAVA or least squares: predictions, and the noise variance that the residuals suggest."""
     if method == "PAVA":
         increasing = bool(np.corrcoef(x, y)[0, 1] >= 0)  # as ISGPRegressor decides
         model = IsotonicRegression(increasing=increasing, out_of_bounds="clip").fit(x, y)
@@ -276,10 +227,7 @@ def plug_in(
 
 
 def _without_settings(results: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """For PAVA and Linear: our errors, the printed numbers, and the luck in their ratio.
-
-    One partition made the print, so the spread is that of one partition.
-    """
+    """For PAVA and Linear: our errors, the printed numbers, and the luck in their ratio."""
     ours = summary(results)
     ours = ours[ours.index.get_level_values("method").isin(["PAVA", "Linear"])]
     table = printed()[ours.index]

@@ -47,12 +47,8 @@ def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
             share, _ = failure_frequency(prior, turn, n_paths, seed + number)
             axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5, clip_on=False)
     axis.axvline(0.01, color="black", linewidth=0.8, linestyle=":")
-    axis.set(
-        xscale="log",
-        ylim=(0, 0.5),
-        xlabel="precision $\\gamma$ of the intercept (dotted: W&N's)",
-        ylabel="probability of failure",
-    )
+    axis.set(xscale="log", ylim=(0, 0.5), ylabel="probability of failure")
+    axis.set(xlabel="precision $\\gamma$ of the intercept (dotted: W&N's)")
     axis.legend()
     return figure
 

@@ -17,14 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.quadrature import gauss_hermite
-from bayesloss_book.random_sources import (
-    LOSSES,
-    MARGINS,
-    Array,
-    MarginLoss,
-    inverse_source,
-    make_prior,
-)
+from bayesloss_book import Array
+from bayesloss_book.random_sources import LOSSES, MARGINS, MarginLoss, inverse_source, make_prior
 
 # ------------------------------------------------------------------------------- theorem 2 (i)
 
@@ -61,9 +55,8 @@ def calibration_gap(
 ) -> Array:
     """How much worse the best wrong sign is than the best sign, for each share of positives.
 
-    For a share eta > 1/2 the gap is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
-    eta G_nu(alpha) + (1 - eta) G_nu(-alpha) and G_nu = G o nu^-1: by definition, G_nu is
-    classification calibrated iff it is positive for every eta > 1/2. By brute force on a grid.
+    By brute force. For eta > 1/2 it is inf {C(alpha): alpha <= 0} - inf {C(alpha)}, with C(alpha) =
+    eta G_nu(alpha) + (1 - eta) G_nu(-alpha), G_nu = G o nu^-1; it is to be positive.
     """
     # nu at -1, 0 and 1 is among the points for a whole reach, and so are points very near 0.
     t = torch.arange(-reach, reach + 0.01, 0.025, dtype=torch.float64)
@@ -83,10 +76,7 @@ def calibration_gap(
 def calibration_trials(
     names: Sequence[str], *, n_paths: int, gamma: float, seed: int
 ) -> pd.DataFrame:
-    """Calibration of G o nu^-1 by brute force, and by the sign of G'(nu^-1(0)), path by path.
-
-    For each margin loss the shares of paths, and on how many the two disagree.
-    """
+    """Calibration of G o nu^-1 by brute force, and by the sign of G'(nu^-1(0)), path by path."""
     prior = make_prior(a=2.0, c=0.25, n_basis=16, gamma=gamma)
     margins = [MARGINS[name] for name in names]
     found, predicted = [], []
@@ -107,11 +97,7 @@ def calibration_trials(
 
 
 def failure_probability(prior: ISGP, turn: float) -> float:
-    """P(nu(turn) <= 0) under the prior, by inverting the characteristic function.
-
-    nu(x) is nu_0 plus a sum of kappa_i z_i^2 with independent standard normal z_i and kappa the
-    eigenvalues of Lambda^(1/2) psi(x) Lambda^(1/2); Gil-Pelaez's formula does the rest.
-    """
+    """P(nu(turn) <= 0) under the prior, by Gil-Pelaez's formula for a quadratic form."""
     kappa = _kappa(prior, turn)
     mu, gamma = float(prior.mu), float(prior.gamma)
 
@@ -145,10 +131,7 @@ def _kappa(prior: ISGP, x: float) -> Array:
 def prior_average(
     function: Callable[[Array], Array], prior: ISGP, x: float, n_nodes: int = 24
 ) -> float:
-    """E[function(nu(x))] under a prior with two basis functions, by Gauss and Hermite.
-
-    The rule has positive weights and is exact for polynomials of degree 2 n_nodes - 1.
-    """
+    """E[function(nu(x))] under a prior with two basis functions, by Gauss and Hermite."""
     first, second = _kappa(prior, x)
     node, weight = (each.numpy() for each in gauss_hermite(n_nodes))
     start = float(prior.mu) + node / math.sqrt(float(prior.gamma))
@@ -179,12 +162,7 @@ def breast_cancer() -> tuple[Array, Array]:
 
 
 def starting_points(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
-    """How far starts for EM have come from zero weights to the least average over the prior.
-
-    One row a precision of the intercept, one column a start: the weights of logistic regression on
-    the breast-cancer data, and of other fits, brought to the same length. The average of the log
-    loss has the penalty that they were fitted with; 1 is its minimum, 0 what zero weights have.
-    """
+    """The distance of EM's starts on the way to the least average log loss over the prior."""
     data = load_breast_cancer()
     X, y = StandardScaler().fit_transform(data.data), 2.0 * data.target - 1
     fits = {
@@ -223,11 +201,7 @@ def penalised_average(
 
 
 def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
-    """Both sides of theorem 4 on the breast-cancer data, in the units of each loss.
-
-    Each loss gets the scores that stand for the same probabilities. The right side is averaged
-    over paths of a prior with M = 64; ``error`` is the standard error of the slack over paths.
-    """
+    """Both sides of theorem 4 on the breast-cancer data, in the units of each loss."""
     logit, y = breast_cancer()
     probability = LOSSES["log"].inverse_link(logit)
     rows = {}

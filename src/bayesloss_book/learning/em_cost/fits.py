@@ -1,8 +1,7 @@
 """What whole fits cost, beside what people use for the same task.
 
-Each cell is a process of its own with one thread: the data are made or read first, then the fit is
-measured in processor seconds, and memory at its peak beyond what was taken before. All fits have
-scikit-learn's tolerance, 1e-4, and penalty, C = 1, unless the name of the problem says otherwise.
+Each cell is a process of its own with one thread. All fits have scikit-learn's tolerance, 1e-4, and
+penalty, C = 1, unless the name of the problem says otherwise.
 """
 
 import json
@@ -31,8 +30,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from bayesloss import ISGPRegressor, LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.data import DataError, load_images
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 _N_TEST = 5000
 _WORDS = 50_000
@@ -78,7 +78,7 @@ def _weighed(counts: Any) -> Any:
     return sparse.csr_array(sparse.diags_array(1 / norm(counts, axis=1)) @ counts)
 
 
-def _labelled(X: Any, score: NDArray[np.float64], rng: np.random.Generator) -> Problem:
+def _labelled(X: Any, score: Array, rng: np.random.Generator) -> Problem:
     score = 3 * (score - score.mean()) / score.std()
     return Problem.split(X, (rng.random(len(score)) < expit(score)).astype(int))
 
@@ -229,7 +229,7 @@ def cells() -> list[dict[str, Any]]:
     return found
 
 
-def run(folder: str | os.PathLike[str], name: str, chosen: str = "") -> None:
+def run(folder: Folder, name: str, chosen: str = "") -> None:
     """Measure what a store misses, of the problems whose name has the given part."""
     some = [cell for cell in cells() if chosen in cell["problem"] and name == _store(cell)]
     run_cells(measure, some, folder, name, n_jobs=1, threads=1)
@@ -243,11 +243,7 @@ def _store(cell: Mapping[str, Any]) -> str:
 
 
 def table(results: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the repetitions: a row a problem and method of ours, what others do beside it.
-
-    ``seconds`` are those of the processor, ``MB`` what the fit takes beyond the data, ``loss`` is
-    that of data held out; ``ratio`` is of the seconds. NaN where a rival was not measured.
-    """
+    """Medians of the repetitions: ours, and what others do beside it, NaN if not measured."""
     middle = results.groupby(["problem", "method"], sort=False).median(numeric_only=True)
     rows = []
     for problem in PROBLEMS:

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.isgp.flat_places import (
     PRIORS,
@@ -24,7 +25,7 @@ from bayesloss_book.learning.isgp.prior import (
     level_cost,
     origin_quadratic,
 )
-from bayesloss_book.random_sources import Array, inverse_source, make_prior
+from bayesloss_book.random_sources import inverse_source, make_prior
 
 
 def draw_paths(
@@ -100,12 +101,8 @@ def draw_cost(
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
-    axis.set(
-        yscale="log",
-        ylim=(0.25, 1e5),
-        xlabel="part of the period on which $f$ is near 1",
-        ylabel="least price in nats",
-    )
+    axis.set(xlabel="part of the period on which $f$ is near 1", ylabel="least price in nats")
+    axis.set(yscale="log", ylim=(0.25, 1e5))
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 

@@ -1,18 +1,14 @@
 """Do the flat places hurt a fit? Posteriors with and without a constant in the basis.
 
-Labels come from a known source, at inputs that are uniform on [-3, 3]. Two priors of the same
-k(0, 0) = 1 look at them: the waves of basis (14), and the waves with half of the variance beside a
-constant with the other half, so that f need not change its sign. Laplace's approximation says what
-they have learned; annealed importance sampling, what the exact posteriors would say.
+The priors have the same k(0, 0) = 1: the waves of basis (14), and waves with half of the variance
+beside a constant with the other half, so that f need not change its sign.
 """
 
 import math
-import os
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import expit
 from torch import Tensor
 
@@ -23,8 +19,9 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 PRIORS = ("waves", "constant")
 SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
@@ -68,10 +65,7 @@ def labels(source: str, n: int, seed: int) -> tuple[Tensor, Tensor]:
 def joint_density(
     prior: str, x: Tensor, y: Tensor, *, filled: float, a: float, n_basis: int = 32
 ) -> LogJoint:
-    """The log joint density of parameters and labels, these shared between the nodes of a grid.
-
-    [-3, 3] fills the part ``filled`` of the period.
-    """
+    """The log joint density of parameters and labels, these shared between a grid's nodes."""
     if prior not in PRIORS:
         raise ValueError(f"expected a prior of {PRIORS}, got {prior!r}")
     waves = TrigonometricKernel(a=a, c=filled / _REACH, n_basis=n_basis)
@@ -98,22 +92,17 @@ def exact(joint: LogJoint, *, n_chains: int, n_temperatures: int, seed: int) -> 
         one, zero = (torch.nn.functional.logsigmoid(sign * nu) for sign in (1, -1))
         return (data.targets * one + (1 - data.targets) * zero) @ data.weights
 
-    return annealed_importance_sampling(
-        log_likelihood,
-        len(prior.location),
-        n_chains=n_chains,
-        n_temperatures=n_temperatures,
-        seed=seed,
-    )
+    how = {"n_chains": n_chains, "n_temperatures": n_temperatures, "seed": seed}
+    return annealed_importance_sampling(log_likelihood, len(prior.location), **how)
 
 
-def excess(source: str, said: NDArray[np.float64]) -> float:
+def excess(source: str, said: Array) -> float:
     """The log loss of probabilities on the grid beyond the truth's, in nats a datum."""
     p = torch.sigmoid(SOURCES[source](grid())).numpy()
     return float((p * np.log(p / said) + (1 - p) * np.log((1 - p) / (1 - said))).mean())
 
 
-def source_draws(posterior: Posterior, n: int = 400) -> NDArray[np.float64]:
+def source_draws(posterior: Posterior, n: int = 400) -> Array:
     """Draws of nu on the grid, one a row."""
     draws = posterior.sample(n, torch.Generator().manual_seed(0))
     return posterior.prior.source(grid(), draws).numpy()
@@ -122,11 +111,7 @@ def source_draws(posterior: Posterior, n: int = 400) -> NDArray[np.float64]:
 def measure(
     *, source: str, n: int, filled: float, a: float, seed: int, n_basis: int
 ) -> dict[str, float]:
-    """What both priors lose on one data set.
-
-    For each prior: ``excess``, the log loss of the averaged probability beyond the truth's, in nats
-    a datum; and ``covered``, the part of the grid where the 95 % band has the source.
-    """
+    """``excess`` in nats a datum, and ``covered`` at 95 %, of both priors on one data set."""
     x, y = labels(source, n, seed)
     true = SOURCES[source](grid()).numpy()
     found: dict[str, float] = {}
@@ -149,11 +134,7 @@ def measure_exact(
     n_chains: int,
     n_temperatures: int,
 ) -> dict[str, float]:
-    """What both priors lose on one data set, if their posteriors are exact.
-
-    For each prior ``excess``, as above; the ``evidence`` in nats, and the ``size`` of the weighted
-    sample in draws of equal weight.
-    """
+    """``excess``, ``evidence`` and ``size`` of both priors, if their posteriors are exact."""
     x, y = labels(source, n, seed)
     found: dict[str, float] = {}
     for prior in PRIORS:
@@ -167,7 +148,7 @@ def measure_exact(
     return found
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """Two sources, two sizes, three periods and two smoothnesses, twenty data sets of each."""
     cells = crossed(
         source=SOURCES, n=(100, 1000), filled=(0.25, 0.5, 1.0), a=(1.2, 2.0), seed=range(20)
@@ -175,15 +156,9 @@ def run(folder: str | os.PathLike[str]) -> None:
     run_cells(measure, cells, folder, "flat_places", parameters={"n_basis": 32}, n_jobs=1)
 
 
-def run_exact(folder: str | os.PathLike[str]) -> None:
+def run_exact(folder: Folder) -> None:
     """Three data sets of one setting: a line, 1,000 labels, half of the period."""
     fixed = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
-    chains = {"n_chains": 48, "n_temperatures": 120}
-    run_cells(
-        measure_exact,
-        [{"seed": seed} for seed in range(3)],
-        folder,
-        "flat_places_exact",
-        parameters=fixed | chains,
-        n_jobs=1,
-    )
+    fixed |= {"n_chains": 48, "n_temperatures": 120}
+    cells = crossed(seed=range(3))
+    run_cells(measure_exact, cells, folder, "flat_places_exact", parameters=fixed, n_jobs=1)

@@ -21,17 +21,13 @@ from numpy.typing import NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.random_sources import Array, make_prior, whole_period
+from bayesloss_book import Array
 from bayesloss_book.random_sources import inverse_source as inverse_source  # the page calls it
-
-# ---------------------------------------------------------------------------------------- zeros
+from bayesloss_book.random_sources import make_prior, whole_period
 
 
 def rms_harmonic(kernel: TrigonometricKernel, constant: float = 0.0) -> float:
-    """The root mean square r of the harmonic number, weighted with the eigenvalues.
-
-    ``constant`` is the prior variance of a constant basis function, an option beyond the paper.
-    """
+    """The root mean square r of the harmonic number, weighted with the eigenvalues."""
     half = kernel.n_basis // 2
     weight = kernel.eigenvalues[:half].numpy()
     return math.sqrt((np.arange(1, half + 1) ** 2) @ weight / (constant + weight.sum()))
@@ -51,11 +47,7 @@ def count_zeros(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> NDArray
 def zeros_table(
     smoothness: Sequence[float], *, n_basis: int, n_paths: int, seed: int
 ) -> pd.DataFrame:
-    """Zeros of f in a period: Rice's formula and simulated paths.
-
-    Indexed by a. ``rice`` is exact; ``counted``, ``error``, ``fewest``, ``most`` come from the
-    paths; ``half free`` is the share of paths without a zero in the middle half of the period.
-    """
+    """Zeros of f in a period by a: Rice's formula, and those counted on simulated paths."""
     rows = {}
     for a in smoothness:
         prior = make_prior(a=a, n_basis=n_basis)
@@ -74,32 +66,20 @@ def zeros_table(
     return pd.DataFrame(rows).T.rename_axis("a")
 
 
-# --------------------------------------------------------------------------------------- slopes
-
-
 def steepest(prior: ISGP, Gamma: torch.Tensor, n_grid: int = 4096) -> Array:
     """The largest f^2 in a period, for each row of Gamma: the steepest slope of nu."""
     return prior.derivative(whole_period(prior.kernel, n_grid), Gamma).numpy().max(axis=-1)
 
 
 def tail_bound(kernel: TrigonometricKernel, probability: float) -> float:
-    """A level that sup f^2 exceeds with at most the given probability.
-
-    To exceed u on a closed period without staying above it, f has to cross u upwards; so
-    P(sup f > u) is at most the mean number of upcrossings, r exp(-u^2 / 2 k(0, 0)) by Rice. The
-    same for -f, hence P(sup f^2 > s) <= 2 r exp(-s / 2 k(0, 0)).
-    """
+    """A level that sup f^2 exceeds with at most the given probability."""
     return 2 * float(kernel.variance) * math.log(2 * rms_harmonic(kernel) / probability)
 
 
 def slope_table(
     smoothness: Sequence[float], *, n_basis: int, n_paths: int, seed: int
 ) -> pd.DataFrame:
-    """Three handles on the steepest slope of nu, and the slope itself.
-
-    Indexed by a. The medians of the slope of the log loss, of sup f^2 and of Lemma 6's bound; then
-    the 95 % quantiles of the last two with Rice's level between them.
-    """
+    """Three handles on the steepest slope of nu, and the slope itself."""
     rows = {}
     for a in smoothness:
         prior = make_prior(a=a, n_basis=n_basis, gamma=0.01)
@@ -121,9 +101,6 @@ def slope_table(
     return pd.DataFrame(rows).T.rename_axis("a")
 
 
-# ------------------------------------------------------------------------- what the prior can do
-
-
 def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Array, Array]:
     """Basis functions at x and their prior variances, with a constant in front if asked."""
     basis, variance = kernel.basis(torch.from_numpy(x)).numpy(), kernel.eigenvalues.numpy()
@@ -136,12 +113,7 @@ def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Arr
 def level_cost(
     kernel: TrigonometricKernel, fraction: float, *, tolerance: float, constant: float = 0.0
 ) -> float:
-    """The least w^T Lambda^-1 w for which f stays near 1 on the middle part of the period.
-
-    "Near" means a root mean square deviation of at most the tolerance. Under the prior w^T
-    Lambda^-1 w is chi-squared with M degrees of freedom, and half of it is the price in nats;
-    infinite where no w does it.
-    """
+    """The least w^T Lambda^-1 w for which f stays near 1, up to a root mean square deviation."""
     # Whole periods of the highest harmonic are sampled evenly, the ends included by symmetry.
     n = 16 * kernel.n_basis
     x = fraction * (2 * (np.arange(n) + 0.5) / n - 1) / kernel.c
@@ -165,11 +137,7 @@ def level_cost(
 def best_root(
     slope: Callable[[Array], Array], kernel: TrigonometricKernel, reach: float
 ) -> tuple[float, float]:
-    """The best f for a target slope on [-reach, reach], by least squares.
-
-    Returns the largest deviations of f from the square root of the slope, and of nu from the
-    target.
-    """
+    """The best f for a slope on [-reach, reach]: deviations of f from its root, and of nu."""
     x = np.linspace(-reach, reach, 4001)
     basis, _ = _design(kernel, x, 0.0)
     root = np.sqrt(slope(x))
@@ -178,10 +146,7 @@ def best_root(
 
 
 def flipped_root(slope: Callable[[Array], Array], kernel: TrigonometricKernel) -> float:
-    """The error in nu on the whole period of a root that changes sign once, so as to have mean 0.
-
-    The best f in least squares for it is its Fourier series, in which no constant is missing.
-    """
+    """The error in nu, on the whole period, of a root with mean 0: it changes sign once."""
     x = (2 * (np.arange(2**14) + 0.5) / 2**14 - 1) / kernel.c
     root = np.sqrt(slope(x))
     mass = np.cumsum(root)
@@ -197,9 +162,6 @@ def _source_gap(x: Array, excess: Array) -> float:
     return float(np.abs(integral - integral[len(x) // 2]).max())
 
 
-# -------------------------------------------------------------------------------------- origins
-
-
 def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:
     """Mean, standard deviation and skewness of w^T matrix w under the prior: traces of powers."""
     product = matrix @ torch.diag(prior.kernel.eigenvalues)
@@ -210,11 +172,7 @@ def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:
 
 
 def origin_quadratic(prior: ISGP, x: float, r: float, form: str) -> tuple[torch.Tensor, float]:
-    """Appendix B's process at x as w^T matrix w + shift, integrated from r <= 0.
-
-    ``paths``: the integral from r to x, less its mean up to 0. ``law``: a process with the same
-    law, with psi shifted. ``printed``: psi(x + r) and -r k(0, 0).
-    """
+    """Appendix B's process at x as w^T matrix w + shift, integrated from r <= 0."""
     level = float(prior.kernel.variance)
     at = {"paths": [x, r], "law": [x - r, 0.0], "printed": [x + r, 0.0]}
     psi = prior.kernel.psi(torch.tensor(at[form], dtype=torch.float64))

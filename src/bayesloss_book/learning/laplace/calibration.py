@@ -1,12 +1,9 @@
 """Are the bands of Laplace's approximation calibrated? Ranks and coverage over simulated data sets.
 
-A cell is one data set: a source is drawn from the prior, data from the source, and a method returns
-what it believes of nu. If it is right, the rank of the true nu(x) among draws of it is uniform
-(Talts, Betancourt, Simpson, Vehtari and Gelman 2018), and a 95 % band covers the truth 95 times in
-100. The long run of Markov chains is the control: it must pass.
+If a method is right, the rank of the true nu(x) among its draws is uniform (Talts, Betancourt,
+Simpson, Vehtari and Gelman 2018). The long run of Markov chains is the control: it must pass.
 """
 
-import os
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +31,7 @@ from bayesloss_book.source_problems import (
     simulate,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
@@ -97,40 +94,29 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
 def hyper_mixture(
     posterior: Posterior, x: Tensor, y: Tensor, *, n_points: int = 32, seed: int = 0
 ) -> tuple[list[Posterior], Tensor]:
-    """Laplace posteriors at hyper-parameters drawn around the evidence maximum, and their weights.
-
-    The curvature of the evidence bound in log(a - 1), log k(0, 0) and log alpha gives a Gaussian
-    from which they are drawn; the bound over that Gaussian's density, normalised, are the weights.
-    So the prior on the three is flat. mu and gamma, which say little, stay where they are.
-    """
+    """Posteriors at hyper-parameters drawn around the evidence maximum, and their weights."""
     prior, likelihood = posterior.prior, posterior.likelihood
     if not isinstance(likelihood, Gaussian):
         raise TypeError(f"expected a Gaussian likelihood, which has a bound, got {likelihood!r}")
     data = likelihood.condense(prior.features, x, y)
 
     def joint_at(theta: Tensor) -> LogJoint:
-        kernel = TrigonometricKernel(
-            a=1 + theta[0].exp(), c=prior.kernel.c, n_basis=prior.kernel.n_basis
-        ).scaled(theta[1].exp())
-        return LogJoint(
-            ISGP(kernel, mu=prior.mu, gamma=prior.gamma), Gaussian(theta[2].exp()), data
-        )
+        c, n_basis = prior.kernel.c, prior.kernel.n_basis
+        kernel = TrigonometricKernel(a=1 + theta[0].exp(), c=c, n_basis=n_basis)
+        there = ISGP(kernel.scaled(theta[1].exp()), mu=prior.mu, gamma=prior.gamma)
+        return LogJoint(there, Gaussian(theta[2].exp()), data)
 
     centre = torch.stack([prior.kernel.a - 1, prior.kernel.variance, likelihood.alpha]).log()
     steps = 0.05 * torch.eye(3, dtype=torch.float64)
-    slopes = torch.stack(
-        [
-            evidence_gradient(centre + sign * step, joint_at, posterior.mode, "bound")[1]
-            for step in steps
-            for sign in (1, -1)
-        ]
+    ahead, behind = (
+        torch.stack([evidence_gradient(at, joint_at, posterior.mode, "bound")[1] for at in points])
+        for points in (centre + steps, centre - steps)
     )
-    hessian = (slopes[0::2] - slopes[1::2]) / 0.1
+    hessian = (ahead - behind) / 0.1
     values, vectors = torch.linalg.eigh(-(hessian + hessian.T) / 2)
     spread = values.clamp_min(_WIDEST**-2).rsqrt()
-    z = torch.randn(
-        (n_points, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn((n_points, 3), dtype=torch.float64, generator=generator)
     found, log_weights = [], []
     for point in z:
         theta = centre + vectors @ (spread * point)
@@ -147,12 +133,12 @@ def hyper_mixture(
 def _of_posterior(posterior: Posterior, likelihood: Gaussian | Bernoulli, seed: int) -> _Belief:
     mean, variance = posterior.moments(grid())
     Gamma = posterior.sample(N_DRAWS, torch.Generator().manual_seed(seed + 1_000_000))
-    return _Belief(
-        mean=mean.numpy(),
-        std=variance.sqrt().numpy(),
-        draws=posterior.prior.source(grid(), Gamma).numpy(),
-        noise=float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan,
-    )
+    draws = posterior.prior.source(grid(), Gamma).numpy()
+    return _Belief(mean.numpy(), variance.sqrt().numpy(), draws, _noise(likelihood))
+
+
+def _noise(likelihood: Gaussian | Bernoulli) -> float:
+    return float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan
 
 
 def _by_chains(
@@ -160,39 +146,29 @@ def _by_chains(
 ) -> _Belief:
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    chains = long_run(
-        joint,
-        posterior,
-        n_chains=33,
-        n_draws=150,
-        n_burn_in=100,
-        n_annealed=96,
-        n_temperatures=60,
-        seed=seed + 1_000_000,
-    )
+    sizes = {"n_chains": 33, "n_draws": 150, "n_burn_in": 100}
+    sizes |= {"n_annealed": 96, "n_temperatures": 60}
+    chains = long_run(joint, posterior, seed=seed + 1_000_000, **sizes)
     nu = source_of_chains(prior, grid(), chains.Gamma)
     # Three draws of each chain, 50 apart: as good as independent.
     draws = nu[:, 49::50].reshape(N_DRAWS, -1)
-    noise = float(1 / likelihood.alpha) if isinstance(likelihood, Gaussian) else np.nan
-    return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, noise)
+    return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, _noise(likelihood))
 
 
 def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _Belief:
     """The estimator as it comes, or the mixture around what it found."""
     model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True, **PLUG_IN)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(x.numpy()[:, None], y.numpy())
     at = grid().numpy()
     if not mix:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # the grid ends a little outside the data
+        # The grid ends a little outside the data.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             mean, std = model.predict(at[:, None], return_std=True)
             draws = model.sample_source(at[:, None], N_DRAWS, seed).T
         return _Belief(mean, std, draws, model.noise_variance_)
-    found, weights = hyper_mixture(
-        model.posterior_, *model.standardise(x.numpy(), y.numpy()), seed=seed
-    )
+    data = model.standardise(x.numpy(), y.numpy())
+    found, weights = hyper_mixture(model.posterior_, *data, seed=seed)
     new_x, zero = model.standardise(at, np.zeros_like(at))
     _, one = model.standardise(at, np.ones_like(at))
     scale = 1 / float(one[0] - zero[0])
@@ -202,12 +178,8 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
     std = (weights @ (variances + (means - mean) ** 2)).sqrt()
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.multinomial(weights, N_DRAWS, replacement=True, generator=generator)
-    draws = torch.stack(
-        [
-            found[index].prior.source(new_x, found[index].sample(1, generator)[0])
-            for index in chosen.tolist()
-        ]
-    )
+    parts = [found[index] for index in chosen.tolist()]
+    draws = torch.stack([part.prior.source(new_x, part.sample(1, generator)[0]) for part in parts])
     noise = sum(
         float(weight / posterior.likelihood.alpha)
         for weight, posterior in zip(weights, found, strict=True)
@@ -223,17 +195,12 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
 
 def cells() -> list[dict[str, Any]]:
     """400 data sets for Laplace, 80 for the estimator and its mixture, 50 for the long runs."""
-    counts = [(task, "laplace", 400) for task in TASKS]
-    counts += [("regression", "fitted", 80), ("regression", "mixture", 80)]
-    counts += [(task, "chains", 50) for task in TASKS]
-    return [
-        {"task": task, "method": method, "seed": seed}
-        for task, method, count in counts
-        for seed in range(count)
-    ]
+    found = crossed(task=TASKS, method=["laplace"], seed=range(400))
+    found += crossed(task=["regression"], method=["fitted", "mixture"], seed=range(80))
+    return found + crossed(task=TASKS, method=["chains"], seed=range(50))
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells: 100 data each, 16 basis functions; resumable."""
     parameters = {"n": 100, "n_basis": 16}
     run_cells(measure, cells(), folder, "laplace_calibration", parameters=parameters, n_jobs=n_jobs)

@@ -1,12 +1,9 @@
 """Laplace's approximation against long runs of Markov chains, on the toy problems.
 
-A cell is one data set at fixed hyper-parameters. Annealed importance sampling gives the evidence
-and the points at which Hamiltonian chains begin; so the chains stand on the modes in about the
-right shares, and need not find them all. What is compared is nu(x), the probabilities of new data,
-and the evidence: w itself means nothing, because -w gives the same source.
+Hamiltonian chains begin where annealed importance sampling ends, on all modes in about the right
+shares. What is compared is nu(x), not w: -w gives the same source.
 """
 
-import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +28,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 @dataclass(frozen=True)
@@ -58,16 +55,12 @@ def long_run(
     prior = joint.prior
     scale = prior.precision.rsqrt()
     log_likelihood = batched_log_likelihood(joint)
+    how = {"n_chains": n_annealed, "n_temperatures": n_temperatures, "seed": seed}
     annealed = annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        len(scale),
-        n_chains=n_annealed,
-        n_temperatures=n_temperatures,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )
-    chosen = torch.multinomial(
-        annealed.weights, n_chains, replacement=True, generator=torch.Generator().manual_seed(seed)
-    )
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.multinomial(annealed.weights, n_chains, True, generator=generator)
     start = prior.location + scale * annealed.points[chosen] - posterior.mode
 
     def log_density(z: Tensor) -> Tensor:
@@ -75,23 +68,15 @@ def long_run(
         distance = prior.precision * (Gamma - prior.location) ** 2
         return log_likelihood(Gamma) - 0.5 * distance.sum(dim=1)
 
-    sample = hamiltonian_monte_carlo(
-        log_density,
-        torch.linalg.solve(posterior.root, start.T).T,
-        n_draws=n_draws,
-        n_burn_in=n_burn_in,
-        n_steps=6,
-        seed=seed,
-    )
+    start = torch.linalg.solve(posterior.root, start.T).T
+    how = {"n_draws": n_draws, "n_burn_in": n_burn_in, "n_steps": 6, "seed": seed}
+    sample = hamiltonian_monte_carlo(log_density, start, **how)
     Gamma = posterior.mode + sample.points.transpose(0, 1) @ posterior.root.T
     return LongRun(Gamma, annealed, float(sample.acceptance.mean()))
 
 
 def modes(joint: LogJoint, n_starts: int, seed: int) -> tuple[list[Posterior], float]:
-    """The different modes that Newton's method finds from draws of the prior, the highest first.
-
-    Twins count as one. The second number is the share of the starts that lead to the highest.
-    """
+    """Different modes from draws of the prior, and the share of starts that lead to the highest."""
     starts = joint.prior.sample(n_starts, torch.Generator().manual_seed(seed))
     found = [mode for mode in (find_mode(joint, start) for start in starts) if mode.converged]
     found.sort(key=lambda mode: -float(joint(mode.Gamma)))
@@ -105,12 +90,9 @@ def modes(joint: LogJoint, n_starts: int, seed: int) -> tuple[list[Posterior], f
 
 def mixture_moments(found: list[Posterior], x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of nu(x) under the Gaussians of several modes, weighted by evidence."""
-    weights = torch.softmax(
-        torch.tensor([mode.log_evidence for mode in found], dtype=torch.float64), dim=0
-    )
-    means, variances = (
-        torch.stack(part) for part in zip(*[m.moments(x) for m in found], strict=True)
-    )
+    weights = torch.tensor([mode.log_evidence for mode in found], dtype=torch.float64).softmax(0)
+    moments = [mode.moments(x) for mode in found]
+    means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
     mean = weights @ means
     return mean, weights @ (variances + (means - mean) ** 2)
 
@@ -143,6 +125,7 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     highest = max(float(joint(mode.mode)) for mode in found)
     new_x, new_y = data_set(task, 2000, 10_000 + seed)
     kept = chains.Gamma.flatten(0, 1)[:: chains.Gamma.shape[1] // 50]
+    evidences = torch.tensor([mode.log_evidence for mode in found])
     drawn = posterior.sample(len(kept), torch.Generator().manual_seed(seed))
     return {
         "shift": float(np.sqrt((shift**2).mean())),
@@ -156,9 +139,7 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
         ),
         **diagnose(nu),
         "laplace": posterior.log_evidence,
-        "all_modes": float(
-            torch.logsumexp(torch.tensor([mode.log_evidence for mode in found]), dim=0)
-        ),
+        "all_modes": float(torch.logsumexp(evidences, dim=0)),
         "bound": posterior.evidence_bound,
         "annealed": chains.annealed.log_evidence,
         "annealed_error": chains.annealed.error,
@@ -171,6 +152,6 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, with 64 basis functions; resumable."""
     run_cells(measure, cells(), folder, "laplace_mcmc", parameters={"n_basis": 64}, n_jobs=n_jobs)

@@ -1,11 +1,5 @@
-"""What nu at N points costs, for M basis functions: the fast form, psi in chunks, a Newton step.
+"""What nu at N points costs, for M basis functions: the fast form, psi in chunks, a Newton step."""
 
-The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cells` stores with every
-cell; what a cell returns is the mean of the values computed, so that a machine with other times
-still has to agree on the result.
-"""
-
-import os
 from typing import Any
 
 import pandas as pd
@@ -17,8 +11,8 @@ from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.figures import COLOURS
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.figures import legend_above, style
+from bayesloss_book.stores.results import Folder, run_cells
 
 METHODS = {
     "fast": "fast form, $O(NM)$",
@@ -66,7 +60,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """All cells one after another on one thread, so that the times can be compared."""
     run_cells(measure, cells(), folder, "source_cost", n_jobs=1, threads=1)
 
@@ -87,17 +81,11 @@ def draw_cost(results: pd.DataFrame) -> Figure:
             (left, "n", rows[rows["n_basis"] == 64]),
             (right, "n_basis", rows[rows["n"] == 10_000].sort_values("n_basis")),
         ):
-            axis.plot(
-                shown[column],
-                shown["seconds"],
-                dashes,
-                marker=marker,
-                color=COLOURS[colour],
-                label=METHODS[method],
-            )
+            look = style(colour, marker, dashes, label=METHODS[method])
+            axis.plot(shown[column], shown["seconds"], **look)
             axis.set(xscale="log", yscale="log", ylabel="seconds")
     left.set(title="M = 64", xlabel="number of points N")
     right.set(title="N = 10,000", xlabel="number of basis functions M")
     right.set_xscale("log", base=2)
-    figure.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    legend_above(figure, left, ncols=3)
     return figure

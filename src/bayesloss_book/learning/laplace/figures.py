@@ -10,7 +10,7 @@ from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
 from bayesloss_book.learning.laplace.toys import classification, small_prior
@@ -27,11 +27,7 @@ from bayesloss_book.source_problems import (
 
 
 def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
-    """Jensen's inequality for two sources, and under posteriors of many data sets.
-
-    Above, two sources at an input with the label 1: the ends of the central 95 % of nu(-1/2), given
-    ten labels. Below, the means of :func:`compare_losses` over its data sets.
-    """
+    """Jensen's inequality for two sources, and under posteriors of many data sets."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.4, 7.2), height_ratios=(1.2, 1))
     x, y, likelihood = classification(10, seed)
     draws = laplace(prior := small_prior(), likelihood, x, y).sample(
@@ -69,11 +65,7 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
 
 
 def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
-    """Mean and 95 % band of nu, by Laplace and by a long run.
-
-    The table has, for each toy, how far Laplace's mean and the curve at its mode are from the exact
-    mean (root mean square over the grid, in exact standard deviations), and the run's diagnostics.
-    """
+    """Mean and 95 % band of nu, by Laplace and by a long run; and how far Laplace is off."""
     figure, axes = subplots(2, 1, figsize=(5.4, 7.0))
     rows = {}
     for axis, task in zip(axes, TASKS, strict=True):
@@ -81,15 +73,8 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         x, y = data_set(task, n, seed)
         posterior = laplace(prior, likelihood, x, y)
         joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-        chains = long_run(
-            joint,
-            posterior,
-            n_draws=n_draws,
-            n_burn_in=200,
-            n_annealed=64,
-            n_temperatures=100,
-            seed=seed,
-        )
+        how = {"n_burn_in": 200, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
+        chains = long_run(joint, posterior, n_draws=n_draws, **how)
         nu = source_of_chains(prior, grid(), chains.Gamma)
         exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
         mean, variance = (part.numpy() for part in posterior.moments(grid()))
@@ -113,25 +98,17 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         if task == "regression":
             axis.plot(x, y, ".", color="black", markersize=3)
         else:
+            edge = style("black", "|", transform=axis.get_xaxis_transform())
             for label, height in ((0, 0.02), (1, 0.98)):
                 at = x[y == label]
-                axis.plot(
-                    at,
-                    np.full(len(at), height),
-                    "|",
-                    color="black",
-                    transform=axis.get_xaxis_transform(),
-                )
+                axis.plot(at, np.full(len(at), height), **edge)
         axis.set(title=task, xlabel="x", ylabel=r"$\nu(x)$")
     axes[0].legend()
     return figure, pd.DataFrame(rows).T
 
 
 def draw_against_chains(results: pd.DataFrame) -> Figure:
-    """Against n: errors of mean, spread and evidence. A dot is a data set, a line their mean.
-
-    Dotted: the worst x of each data set, and the evidence summed over all modes.
-    """
+    """Against n: errors of mean, spread and evidence. A dot is a data set, a line their mean."""
     figure, axes = subplots(3, 1, figsize=(5.4, 8.4), sharex=True)
     evidence = results.assign(
         error=results["laplace"] - results["annealed"],
@@ -189,28 +166,18 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
-    """Compare two samplers that share no code, on the toy classification.
-
-    ``z_mean``, ``z_sd``: the largest difference over the grid of the two means, and of the two
-    standard deviations, of nu(x), in its own standard error. ``r_hat``: of the elliptical slice
-    sampler.
-    """
+    """Differences of two samplers, the largest over the grid in its own standard error."""
     prior, likelihood = prior_and_likelihood("classification", n_basis)
     x, y = data_set("classification", n, seed)
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     log_likelihood, scale = batched_log_likelihood(joint), prior.precision.rsqrt()
+    sizes = {"n_chains": 16, "n_draws": n_draws, "n_burn_in": 200}
     z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + scale * z),
-        n_basis + 1,
-        n_chains=16,
-        n_draws=n_draws,
-        n_burn_in=200,
-        seed=seed,
+        lambda z: log_likelihood(prior.location + scale * z), n_basis + 1, seed=seed, **sizes
     )
-    chains = long_run(
-        joint, posterior, n_draws=n_draws // 2, n_annealed=64, n_temperatures=60, seed=seed
-    )
+    sizes = {"n_draws": n_draws // 2, "n_annealed": 64, "n_temperatures": 60}
+    chains = long_run(joint, posterior, seed=seed, **sizes)
     first, second = (
         source_of_chains(prior, grid(), Gamma)
         for Gamma in (prior.location + scale * z, chains.Gamma)
@@ -240,13 +207,7 @@ def coverage(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
-    """Chi-squared tests of uniform ranks, and what their shape says, by place.
-
-    ``p``: of the test, with as many bins as :func:`draw_ranks` shows. ``p_ten``: with ten bins
-    however few the data sets. ``low`` and ``high``: the
-    part of the truths below the first and above the last tenth of the draws; 0.1 each if
-    calibrated.
-    """
+    """Chi-squared tests of uniform ranks by place, and the shares of truths at both ends."""
     rows = {}
     for (task, method), group in results.groupby(["task", "method"], sort=False):
         for place in PLACES:
@@ -273,38 +234,23 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             edges = np.linspace(0, 1, len(counts) + 1)
             low, high = stats.binom(counts.sum(), 1 / len(counts)).ppf([0.005, 0.995]) / expected
             axis.axhspan(low, high, color=COLOURS["data"], alpha=0.2, lw=0)
-            axis.bar(
-                edges[:-1],
-                counts / expected,
-                width=1 / len(counts),
-                align="edge",
-                color=COLOURS["GP"],
-                alpha=0.7,
-                edgecolor="white",
-                label="Laplace",
-            )
+            bars = {"align": "edge", "color": COLOURS["GP"], "alpha": 0.7, "edgecolor": "white"}
+            axis.bar(edges[:-1], counts / expected, 1 / len(counts), label="Laplace", **bars)
             control = _histogram(ranks["chains"])
-            axis.stairs(
-                control * len(control) / control.sum(),
-                np.linspace(0, 1, len(control) + 1),
-                baseline=None,
-                color=COLOURS["ISGP"],
-                lw=1.8,
-                label="long run (control)",
-            )
+            share = control * len(control) / control.sum()
+            line = {"baseline": None, "color": COLOURS["ISGP"], "lw": 1.8}
+            bins = np.linspace(0, 1, len(control) + 1)
+            axis.stairs(share, bins, label="long run (control)", **line)
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
     for axis in axes[:, 0]:
         axis.set(ylabel="frequency / expected")
     for axis in axes[-1]:
         axis.set(xlabel="rank of the truth")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+    legend_above(figure, axes[0, 0], ncols=2)
     return figure
 
 
 def _histogram(ranks: pd.Series) -> np.ndarray:
-    """Counts of ranks in bins of equal width: ten, or five where there are few data sets.
-
-    Ten are to be expected in each bin, so that the statistic is chi-squared.
-    """
+    """Counts of ranks in bins of equal width: ten, or five where there are few data sets."""
     n_bins = 10 if len(ranks) >= 100 else 5
     return np.bincount(ranks.to_numpy(int) * n_bins // (N_DRAWS + 1), minlength=n_bins)

@@ -1,8 +1,4 @@
-"""Toy problems on which Laplace's approximation can be compared with the truth.
-
-With two basis functions the parameters are two weights and an intercept. The intercept integrates
-out in closed form and the weights on a grid, so that the evidence is known to many digits.
-"""
+"""Toy problems on which Laplace's approximation can be compared with the truth."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -68,33 +64,22 @@ def log_density_of_weights(
 def true_log_evidence(
     prior: ISGP, likelihood: Gaussian, x: Tensor, y: Tensor, *, half: int = 220
 ) -> float:
-    """The log evidence under an ISGP with two basis functions, by a sum over a grid of weights.
-
-    The grid reaches seven prior standard deviations to each side. The trapezoidal rule converges
-    faster than any power of its step, because the integrand and its derivatives vanish there.
-    """
+    """The log evidence of two basis functions, by the trapezoidal rule over both weights."""
     axis = torch.linspace(-7, 7, 2 * half + 1, dtype=torch.float64)
     scale = prior.kernel.eigenvalues.sqrt()
     grid = torch.cartesian_prod(axis, axis) * scale
-    total = torch.logsumexp(
-        torch.stack(
-            [
-                torch.logsumexp(log_density_of_weights(prior, likelihood, x, y, part), dim=0)
-                for part in grid.split(2**16)
-            ]
-        ),
-        dim=0,
-    )
+    parts = [
+        log_density_of_weights(prior, likelihood, x, y, part).logsumexp(dim=0)
+        for part in grid.split(2**16)
+    ]
+    total = torch.stack(parts).logsumexp(dim=0)
     return float(total + torch.log(scale * (axis[1] - axis[0])).sum())
 
 
 def printed_evidence(posterior: Posterior, x: Tensor, y: Tensor) -> float:
     """Appendix D's approximation as it is printed: log p(D, mode) - log det(H) / 2."""
-    likelihood = posterior.likelihood
-    data = likelihood.condense(posterior.prior.features, x, y)
-    joint = LogJoint(posterior.prior, likelihood, data)
-    value = joint(posterior.mode) - 0.5 * torch.logdet(joint.hessian(posterior.mode))
-    return float(value)
+    joint = LogJoint.of(posterior.prior, posterior.likelihood, x, y)
+    return float(joint(posterior.mode) - 0.5 * torch.logdet(joint.hessian(posterior.mode)))
 
 
 def evidence_table(sizes: Sequence[int], seed: int) -> pd.DataFrame:
@@ -162,22 +147,17 @@ def compare_losses(
 
 
 def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:
-    """Three log losses of labels under a posterior over sources, in nats a label.
-
-    The loss averaged over sources, the loss of the mean source, and the loss of the averaged
-    probability; ``error`` is the Monte Carlo standard error of the first.
-    """
+    """Three log losses of labels under a posterior over sources, in nats, and an error."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
     sign = 2 * y - 1
     single = torch.nn.functional.softplus(-sign * nu).mean(dim=1)
     marginal = torch.sigmoid(sign * nu).mean(dim=0)
+    of_mean = torch.nn.functional.softplus(-sign * posterior.mean(x))
     return pd.Series(
         {
             "averaged over sources": float(single.mean()),
-            "of the mean source": float(
-                torch.nn.functional.softplus(-sign * posterior.mean(x)).mean()
-            ),
+            "of the mean source": float(of_mean.mean()),
             "of the averaged probability": float(-marginal.log().mean()),
             "error": float(single.std()) / math.sqrt(n_samples),
         }

@@ -1,11 +1,5 @@
-"""The AUC of logistic regression against the iterations that it was given.
+"""The AUC of logistic regression against the iterations that it was given."""
 
-The iterations are those of scikit-learn's solver: L-BFGS from zero, on grey values in [0, 1] as
-they are, or scaled as `table_2` can, which is another path. One path is one cell; where it leads to
-comes from a solver that gets there faster.
-"""
-
-import os
 from typing import Any
 
 import numpy as np
@@ -13,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic
 from bayesloss_book.learning.learned_losses.table_2 import (
     DATA,
@@ -21,12 +16,10 @@ from bayesloss_book.learning.learned_losses.table_2 import (
     problem_data,
     scaled_cells,
 )
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
 _MEMORY = 10  # pairs that L-BFGS remembers, scikit-learn's choice and SciPy's
-
-Array = NDArray[np.float64]
 
 
 def cells() -> list[dict[str, Any]]:
@@ -40,28 +33,19 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
-    names = ("data", "task", "penalty", "seed")
-    run_cells(
-        measure,
-        [{n: cell[n] for n in names} for cell in scaled_cells() if cell["method"] == "logistic"],
-        folder,
-        "learned_losses_budget_scaled",
-        parameters={"scaling": "mean deviation"},
-        n_jobs=n_jobs,
-    )
+    chosen = [cell for cell in scaled_cells() if cell["method"] == "logistic"]
+    scaled = [{n: cell[n] for n in ("data", "task", "penalty", "seed")} for cell in chosen]
+    name, fixed = "learned_losses_budget_scaled", {"scaling": "mean deviation"}
+    run_cells(measure, scaled, folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
 def measure(
     *, data: str, task: str, penalty: float, seed: int, scaling: str = "pixels"
 ) -> dict[str, float]:
-    """Test AUC and log loss along the path.
-
-    ``auc_0001``, ... and ``log_loss_0001``, ... after so many iterations of `ITERATIONS`;
-    ``auc_end``, ``log_loss_end`` and ``converged``: of the "long" budget.
-    """
+    """Test AUC and log loss after so many iterations, and at the ``end`` of the long budget."""
     X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf
 
@@ -79,10 +63,7 @@ def measure(
 
 
 def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, Array]:
-    """Weights and intercept, (d + 1,), after each number of iterations of `ITERATIONS`.
-
-    A path that ends earlier, because nothing is left to gain, stays where it ended.
-    """
+    """Weights and intercept (d + 1,) after each number of iterations of `ITERATIONS`."""
     n, d = X.shape
     target = y.astype(float)
 

@@ -5,25 +5,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.learning.learned_losses.budget import ITERATIONS
 from bayesloss_book.learning.learned_losses.summary import columns, paths, printed
 from bayesloss_book.learning.learned_losses.table_2 import DATA, METHODS, TASKS
 
 _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
 _LEAST = 93  # per cent; the AUC at which the picture of the paths begins
-_STYLES = dict(
-    zip(
-        TASKS,
-        (
-            (COLOURS["GP"], "s"),
-            (COLOURS["PAVA"], "^"),
-            (COLOURS["ISGP"], "o"),
-            (COLOURS["bound"], "D"),
-        ),
-        strict=True,
-    )
-)
+_LOOKS = (("GP", "s"), ("PAVA", "^"), ("ISGP", "o"), ("bound", "D"))
+_STYLES = dict(zip(TASKS, _LOOKS, strict=True))
 _BUDGETS = {"short": "0.01", "default": "0.0001", "long": "0.000001"}  # tolerances
 
 
@@ -39,17 +29,8 @@ def draw_readings(results: pd.DataFrame) -> Figure:
         for shift, task in zip((0.18, 0.06, -0.06, -0.18), TASKS, strict=True):
             if task not in auc:
                 continue
-            colour, marker = _STYLES[task]
-            axis.errorbar(
-                100 - auc[task],
-                rows + shift,
-                xerr=error[task],
-                fmt=marker,
-                color=colour,
-                ms=5,
-                lw=1,
-                label=task,
-            )
+            look = style(*_STYLES[task], ms=5, lw=1, label=task)
+            axis.errorbar(100 - auc[task], rows + shift, xerr=error[task], **look)
         axis.set(xscale="log", title=_TITLES[data])
         ticks = (0.1, 0.3, 1, 3, 10)
         axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
@@ -68,18 +49,12 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
     table = paths(paths_stored).loc[data]
     last = ITERATIONS[-1] * 3  # where "converged" stands
     for (task, penalty), row in table.iterrows():
-        colour, marker = _STYLES[task]
-        axis.plot(
-            ITERATIONS,
-            row.iloc[:-1],
-            marker=marker,
-            markevery=list(np.flatnonzero(row.iloc[:-1] >= _LEAST)),
-            color=colour,
-            ms=5,
-            ls="-" if penalty else ":",
-            label=f"{task}, {'C = 1' if penalty else 'no penalty'}",
-        )
-        axis.plot(last, row["end"], marker, color=colour, ms=7, mfc=colour if penalty else "white")
+        name = f"{task}, {'C = 1' if penalty else 'no penalty'}"
+        look = style(*_STYLES[task], "-" if penalty else ":", ms=5, label=name)
+        shown = list(np.flatnonzero(row.iloc[:-1] >= _LEAST))
+        axis.plot(ITERATIONS, row.iloc[:-1], markevery=shown, **look)
+        inside = look["color"] if penalty else "white"
+        axis.plot(last, row["end"], **style(*_STYLES[task], ms=7, mfc=inside))
     values = printed()[data]
     axis.axhline(values["logistic"], color="black", lw=1)
     axis.axhline(values["ISGP"], color="black", lw=1, ls="--")
@@ -113,14 +88,9 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
         axis.axvline(0, color=COLOURS["Linear"], lw=1)
         values = printed()[data] if data in DATA else None
         if values is not None:
-            axis.axvline(values["ISGP"] - values["logistic"], color="black", ls="--", lw=1.4)
-            axis.text(
-                values["ISGP"] - values["logistic"],
-                len(rows) - 0.45,
-                "printed ",
-                ha="right",
-                fontsize="small",
-            )
+            gap = values["ISGP"] - values["logistic"]
+            axis.axvline(gap, color="black", ls="--", lw=1.4)
+            axis.text(gap, len(rows) - 0.45, "printed ", ha="right", fontsize="small")
         axis.set(title=f"{_TITLES[data]}, {task}", ylim=(-0.6, len(rows) - 0.1))
         names = [
             f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"

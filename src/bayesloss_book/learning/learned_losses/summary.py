@@ -47,11 +47,7 @@ def cell_of(results: pd.DataFrame, **cell: object) -> pd.Series | None:
 def columns(
     results: pd.DataFrame, data: str, penalty: float = 1.0, budget: str = "default"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Measured AUC, and its standard errors: a row a method, a column a task; NaN if not measured.
-
-    Penalty and budget are those of logistic and linkgistic regression; the trons are
-    :func:`trained`.
-    """
+    """Measured AUC, and its standard errors: a row a method, a column a task."""
     chosen = trained(results[results["data"] == data])
     is_tron = chosen["method"].isin(TRONS)
     chosen = chosen[is_tron | ((chosen["penalty"] == penalty) & (chosen["budget"] == budget))]
@@ -73,10 +69,8 @@ def columns(
 def distances(results: pd.DataFrame, penalty: float = 1.0, budget: str = "default") -> pd.DataFrame:
     """How far each reading's column is from the paper's, in points of AUC.
 
-    Columns, root mean squares over the rows measured: ``all``; ``linear``, logistic and linkgistic
-    regression by their linear scores; ``trons``. Then the ``largest`` distance and its method,
-    ``where``; ``order``: Spearman's correlation of the rows with the paper's, where all are
-    measured; ``rows``: how many are.
+    Root mean squares over ``all`` rows, over the ``linear`` models by their scores, and the
+    ``trons``; the ``largest`` and ``where`` it is; Spearman's ``order``; the number of ``rows``.
     """
     rows = {}
     for data in DATA:
@@ -111,11 +105,7 @@ def _scores(results: pd.DataFrame, data: str, task: str, penalty: float, budget:
 
 
 def gaps(results: pd.DataFrame, pairs: Sequence[tuple[str, str]]) -> pd.DataFrame:
-    """Differences in AUC (points) of pairs of methods with the same penalty and budget.
-
-    A row a data set, task, penalty, budget and pair: ``gap``, ``error`` (paired jackknife),
-    ``log_loss`` (the difference in nats: negative if the first is better), ``converged`` (both).
-    """
+    """Differences in AUC points, and in nats, of pairs with the same penalty and budget."""
     rows = []
     for (data, task), group in results.groupby(["data", "task"], sort=False):
         for penalty, budget in SETTINGS:

@@ -1,14 +1,9 @@
 """Table 2 of W&N: test AUC on binary problems from two image sets, eight methods.
 
-The text does not say which classes make the problems. A cell is a data set, a reading of the
-problem, a method, a penalty, a training budget and a seed.
-
-An AUC is not a mean over images. Its standard error, and that of a difference of two methods on one
-test set, is a jackknife's: the test images fall into `BLOCKS` parts, and every cell keeps the AUC
-without each of them.
+The text does not say which classes make the problems: readings are in the cells. The standard error
+of an AUC, and of two methods' difference, is a jackknife's over `BLOCKS` parts of the test images.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +15,11 @@ from scipy.special import expit, logit
 from scipy.stats import rankdata
 from sklearn.exceptions import ConvergenceWarning
 
+from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, SLIsotron
 from bayesloss_book.image_sets import inputs, one_vs_rest
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DATA = ("mnist", "fashion-mnist")
 SIZES = {"mnist": 60_000, "fashion-mnist": 60_000, "digits": 1_200}
@@ -52,16 +48,11 @@ _TRON_ROUNDS = {
 }
 _TRON_STEPS = {"short": 10, "default": 50, "long": 50}
 
-Array = NDArray[np.float64]
-
 
 def cells(
     data: str, task: str, methods: Sequence[str] = tuple(METHODS), **setting: Any
 ) -> list[dict[str, Any]]:
-    """The cells of some methods on one problem; penalised as in scikit-learn, unless said.
-
-    The trons know no penalty: theirs is 0.
-    """
+    """The cells of some methods on one problem; penalised as in scikit-learn, unless said."""
     out = []
     for method in methods:
         chosen = {"penalty": 1.0, "budget": "default", "seed": 0} | setting
@@ -105,26 +96,17 @@ def paper_cells() -> list[dict[str, Any]]:
 
 
 def scaled_cells() -> list[dict[str, Any]]:
-    """The linear models in another unit, on the problems that fit the print best.
-
-    The trons bring their inputs to a length of their own, so to them the unit is nothing.
-    """
+    """The linear models in another unit, on the problems that fit the print best."""
     best = (("fashion-mnist", "odd vs even"), ("mnist", "0 vs 8"))
     linear = ("ISGP", "GP", "logistic")
     return [c for penalty in (1.0, 0.0) for p in best for c in cells(*p, linear, penalty=penalty)]
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, paper_cells(), folder, "learned_losses", n_jobs=n_jobs)
-    run_cells(
-        measure,
-        scaled_cells(),
-        folder,
-        "learned_losses_scaled",
-        parameters={"scaling": "mean deviation"},
-        n_jobs=n_jobs,
-    )
+    name, fixed = "learned_losses_scaled", {"scaling": "mean deviation"}
+    run_cells(measure, scaled_cells(), folder, name, parameters=fixed, n_jobs=n_jobs)
 
 
 def problems(task: str, labels: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -207,11 +189,7 @@ def measure(
 
 
 def mean_auc(odds: Array, truth: NDArray[np.bool_]) -> float:
-    """The area under the ROC curve, a mean over the columns of arrays of shape (n, K).
-
-    Ranks count the pairs in the right order (Mann and Whitney); ties are half right. Odds may be
-    infinite.
-    """
+    """The area under the ROC curve by ranks, a mean over the columns of arrays (n, K)."""
     ranks = rankdata(odds, axis=0)
     ones = truth.sum(axis=0)
     below = (ranks * truth).sum(axis=0) - ones * (ones + 1) / 2
@@ -243,8 +221,8 @@ def _fit_tron(
         model = BregmanTron(
             variant or None, n_steps=_TRON_STEPS[budget], max_iter=rounds, random_state=seed
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
+    # It is in the measures.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(X.astype(np.float32), y)
     thin = X_test.astype(np.float32)
     with np.errstate(divide="ignore"):  # a learned link does reach 0 and 1

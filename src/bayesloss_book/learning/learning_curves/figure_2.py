@@ -1,11 +1,9 @@
 """Figure 2 of W&N: test accuracy against training size, three data sets, three methods.
 
-A cell is ten one-vs-rest models on one training set: a data set, a size, a method, a setting of
-what the paper leaves open (penalty, scaling, tolerance, period of the kernel), and a seed of the
-subset. Subsets of one seed are nested, and the same for all methods and settings.
+A cell is ten one-vs-rest models on one training set, in a setting of what the paper leaves open.
+Subsets of one seed are nested, and the same for all methods and settings.
 """
 
-import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
+from bayesloss_book import Array
 from bayesloss_book.baselines import (
     BUDGETS,
     HELD_OUT,
@@ -28,7 +27,7 @@ from bayesloss_book.baselines import (
 )
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
@@ -66,12 +65,7 @@ def curve_cells() -> list[dict[str, Any]]:
 
 
 def setting_cells() -> list[dict[str, Any]]:
-    """Other settings than the curves': the chief ones on all data, most of them on one small set.
-
-    At 60,000, logistic and both ISGP only: no penalty, as in the paper, with two budgets, and a
-    hundredfold penalty. All data sets at 10,000: no penalty; scikit-learn's own logistic
-    regression. Fashion-MNIST at 10,000: other penalties, budgets, scalings and periods.
-    """
+    """The chief other settings on all data, most of them on one small set."""
     large: list[dict[str, Any]] = [{"penalty": 0.0, "budget": "short"}, {"penalty": 0.0}]
     large += [{"penalty": 100.0}]
     small: list[dict[str, Any]] = [{"penalty": 10.0}, {"penalty": 100.0}, {"budget": "long"}]
@@ -91,7 +85,7 @@ def setting_cells() -> list[dict[str, Any]]:
     return out
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale, resumable: Figure 2 at one seed, settings, more seeds."""
     curves = curve_cells()
     one_seed = [cell for cell in curves if cell["seed"] == 0]
@@ -139,7 +133,7 @@ def measure(
     }
 
 
-def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, float]:
+def measures_of(odds: Array, labels: NDArray[np.int64]) -> dict[str, float]:
     """What log odds (n, 10) of one class against the rest are worth, given the labels (n,).
 
     ``ovr_accuracy``, ``log_loss`` (nats) and ``calibration`` (expected calibration error, 15 equal
@@ -165,8 +159,8 @@ def measures_of(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[st
 
 
 def _fit_scikit_learn(
-    X: NDArray[np.float64], y: NDArray[np.int64], X_test: NDArray[np.float64], C: float, tol: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    X: Array, y: NDArray[np.int64], X_test: Array, C: float, tol: float
+) -> tuple[Array, Array, int, bool, float]:
     """The same by scikit-learn."""
     model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))
     model.fit(X, y)
@@ -176,12 +170,8 @@ def _fit_scikit_learn(
 
 
 def _fit_linkgistic(
-    model: LinkgisticClassifier,
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    X_test: NDArray[np.float64],
-    c_factor: float,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], int, bool, float]:
+    model: LinkgisticClassifier, X: Array, y: NDArray[np.int64], X_test: Array, c_factor: float
+) -> tuple[Array, Array, int, bool, float]:
     """GP- or ISGP-linkgistic regression: ten classes together, unless the period is not its own."""
     with warnings.catch_warnings():
         # Both are in the measures.
@@ -205,6 +195,6 @@ def _fit_linkgistic(
     return train, test, rounds, all(each.converged_ for each in models), outside
 
 
-def _log_loss(odds: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def _log_loss(odds: Array, labels: NDArray[np.int64]) -> float:
     sign = np.where(one_vs_rest(labels), 1.0, -1.0)
     return float(np.logaddexp(0, -sign * odds).mean())

@@ -1,11 +1,5 @@
-"""Figure 9 of W&N: learned inverse links of Fashion-MNIST's class 3 (dress) against the rest.
+"""Figure 9 of W&N: learned inverse links of Fashion-MNIST's class 3 (dress) against the rest."""
 
-A cell is one binary fit on all 60,000 images. Its links are stored as values at equally spaced
-scores, and beside them what they are to agree with: how often test images of about that score are
-dresses.
-"""
-
-import os
 import warnings
 from typing import Any
 
@@ -17,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
@@ -30,7 +24,7 @@ def cells(data: str = "fashion-mnist", size: int = 60_000, seed: int = 0) -> lis
     return crossed(penalty=(1.0, 0.0), method=METHODS, data=[data], size=[size], seed=[seed])
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(
         measure, cells(), folder, "dress_link", parameters={"class_label": DRESS}, n_jobs=n_jobs
@@ -59,8 +53,8 @@ def measure(
         curves = [*[expit(grid)] * 3, *[grid] * 3]
     else:
         model = recipe(method, C=C, tol=tol, max_iter=rounds, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it is in the measures
+        # It is in the measures.
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             model.fit(X, dress)
         link, converged = model.link_, model.converged_
         # On the scale that EM ended with, as in the paper.

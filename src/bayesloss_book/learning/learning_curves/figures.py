@@ -7,25 +7,19 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.baselines import HELD_OUT
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.learning_curves.figure_2 import COMPARED, DATA, METHODS, SETTING
 from bayesloss_book.learning.learning_curves.figure_9 import curves_of, groups_of
 from bayesloss_book.learning.learning_curves.summary import LEARNED, WHOLE, curves, gains
 
-_STYLE = {"logistic": ("o", ":"), "GP": ("^", "--"), "ISGP": ("s", "-"), HELD_OUT: ("D", "-.")}
-_COLOUR = {
-    "logistic": COLOURS["data"],
-    "GP": COLOURS["GP"],
-    "ISGP": COLOURS["ISGP"],
-    HELD_OUT: COLOURS["held out"],
+_STYLE = {
+    "logistic": ("data", "o", ":"),
+    "GP": ("GP", "^", "--"),
+    "ISGP": ("ISGP", "s", "-"),
+    HELD_OUT: ("held out", "D", "-."),
 }
 _NAME = {"ovr_accuracy": "one-vs-rest", "accuracy": "ten classes"}
-_SHIFT = {
-    "logistic": 0.97,
-    "GP": 0.99,
-    "ISGP": 1.01,
-    HELD_OUT: 1.03,
-}  # so that error bars do not overlap
+_SHIFT = dict(zip(_STYLE, (0.97, 0.99, 1.01, 1.03), strict=True))  # bars beside each other
 
 
 def draw_curves(results: pd.DataFrame) -> Figure:
@@ -69,15 +63,11 @@ def draw_settings(table: pd.DataFrame) -> Figure:
         for axis, data in zip(column, DATA, strict=True):
             here = table.xs(data, level="data").reindex(settings)
             for shift, method in zip((0.12, -0.12), LEARNED, strict=True):
-                axis.errorbar(
-                    here[f"{_NAME[measure]}, gain of {method}"],
-                    places + shift,
-                    xerr=2 * here[f"{_NAME[measure]}, error of {method}"],
-                    fmt=_STYLE[method][0],
-                    color=_COLOUR[method],
-                    markersize=5,
-                    label=method,
+                gain, error = (
+                    here[f"{_NAME[measure]}, {w} of {method}"] for w in ("gain", "error")
                 )
+                look = style(*_STYLE[method][:2], markersize=5, label=method)
+                axis.errorbar(gain, places + shift, xerr=2 * error, **look)
             axis.axvline(0, color=COLOURS["data"], linewidth=0.8)
             axis.set(ylim=(-0.6, len(settings) - 0.4))
             axis.set_yticks(places, labels)
@@ -102,18 +92,11 @@ def draw_losses(results: pd.DataFrame) -> Figure:
         for axis, data in zip(axes, DATA, strict=True):
             for method in COMPARED:
                 line = table.loc[data, method]
-                mark, dashes = _STYLE[method]
-                axis.plot(
-                    line.index,
-                    line,
-                    dashes,
-                    marker=mark,
-                    markersize=4,
-                    fillstyle="full" if measure == "log_loss" else "none",
-                    linewidth=width,
-                    color=_COLOUR[method],
-                    label=method if measure == "log_loss" else None,
-                )
+                look = style(*_STYLE[method], markersize=4, linewidth=width)
+                if measure == "log_loss":
+                    axis.plot(line.index, line, label=method, **look)
+                else:
+                    axis.plot(line.index, line, fillstyle="none", **look)
     axes[0].set(title="mean log loss, nats", yscale="log")
     ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2]
     low, high = axes[0].get_ylim()
@@ -124,35 +107,21 @@ def draw_losses(results: pd.DataFrame) -> Figure:
 
 
 def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
-    """Figure 9: three inverse links with their bands, and the frequencies of dresses.
-
-    Left: probabilities; right: sources, on which the sigmoid is a straight line.
-    """
+    """Figure 9: three inverse links with their bands, and the frequencies of dresses."""
     figure, axes = subplots(len(METHODS), 2, figsize=(5.6, 8.0), sharex="row", sharey="col")
     for panels, method in zip(axes, METHODS, strict=True):
         chosen = (results["method"] == method) & (results["penalty"] == penalty)
         row = results[chosen].iloc[0]
         table, groups = curves_of(row), groups_of(row)
+        name_of_colour, _, dashes = _STYLE[method]
+        colour = COLOURS[name_of_colour]
         for axis, name in zip(panels, ("link", "source"), strict=True):
-            axis.fill_between(
-                table["x"],
-                table[f"{name}_low"],
-                table[f"{name}_high"],
-                color=_COLOUR[method],
-                alpha=0.25,
-                linewidth=0,
-            )
-            axis.plot(table["x"], table[name], _STYLE[method][1], color=_COLOUR[method])
+            ends = table[f"{name}_low"], table[f"{name}_high"]
+            axis.fill_between(table["x"], *ends, color=colour, alpha=0.25, linewidth=0)
+            axis.plot(table["x"], table[name], dashes, color=colour)
         error = np.sqrt(groups["ones"] * (1 - groups["ones"]) / groups["count"])
-        panels[0].errorbar(
-            groups["score"],
-            groups["ones"],
-            2 * error,
-            fmt=".",
-            color=COLOURS["data"],
-            markersize=4,
-            linewidth=0.8,
-        )
+        look = style("data", ".", markersize=4, linewidth=0.8)
+        panels[0].errorbar(groups["score"], groups["ones"], 2 * error, **look)
         panels[0].set(ylabel=method)
     for axis in axes[-1]:
         axis.set(xlabel="score $x$")
@@ -162,19 +131,8 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
 
 
 def _errorbar(axis: Axes, x: pd.Index, y: pd.Series, error: pd.Series, method: str) -> None:
-    mark, dashes = _STYLE[method]
-    axis.errorbar(
-        x.to_numpy() * _SHIFT[method],
-        y.to_numpy(),
-        error.to_numpy(),
-        fmt=dashes,
-        marker=mark,
-        color=_COLOUR[method],
-        label=method,
-        markersize=4,
-        linewidth=1.2,
-        elinewidth=0.9,
-    )
+    look = style(*_STYLE[method], label=method, markersize=4, linewidth=1.2, elinewidth=0.9)
+    axis.errorbar(x.to_numpy() * _SHIFT[method], y.to_numpy(), error.to_numpy(), **look)
 
 
 def _finish(figure: Figure, axes: np.ndarray) -> None:
@@ -184,5 +142,4 @@ def _finish(figure: Figure, axes: np.ndarray) -> None:
         axis.set(xscale="log", xlabel="thousands of images")
         axis.set_xticks([1_000, 10_000, 60_000], ["1", "10", "60"])
         axis.minorticks_off()
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=2)
+    legend_above(figure, axes[0, 0], ncols=2)

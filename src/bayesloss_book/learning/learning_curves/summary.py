@@ -1,8 +1,7 @@
 """What stored cells of Figure 2 say: curves, and differences between methods with their errors.
 
-Methods share the test images and, at each seed, the training images. So the error of a difference
-comes from differences: over ten parts of the test set, after averaging over seeds. At 60,000 there
-is one training set only, and the error is that of the test set alone.
+Methods share the test images. So the error of a difference comes from differences over ten parts of
+the test set, after averaging over seeds.
 """
 
 import numpy as np
@@ -26,10 +25,7 @@ def in_setting(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def curves(results: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """One measure in the curves' setting: ``mean`` and ``error`` over seeds.
-
-    Indexed by data, method and size. ``error``, of the mean, is NaN where there is one seed.
-    """
+    """One measure in the curves' setting: ``mean`` and ``error`` over seeds."""
     grouped = in_setting(results).groupby(["data", "method", "size"])[measure]
     return pd.DataFrame({"mean": grouped.mean(), "error": grouped.sem()})
 
@@ -37,10 +33,7 @@ def curves(results: pd.DataFrame, measure: str) -> pd.DataFrame:
 def gains(
     results: pd.DataFrame, measure: str, better: str = "ISGP", worse: str = "logistic"
 ) -> pd.DataFrame:
-    """How much more accurate one method is than another, wherever both were measured.
-
-    ``gain`` and ``error``, in percentage points, and ``seeds``, by data, size and setting.
-    """
+    """How much more accurate one method is than another, wherever both were measured."""
     parts = [f"{WHOLE[measure]}_{b}" for b in range(BLOCKS)]
     pair = [
         results[results["method"] == method].set_index([*_KEYS, "seed"])[parts]
@@ -55,11 +48,7 @@ def gains(
 
 
 def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
-    """All settings on one data set at one size, seed 0: what each method reaches.
-
-    Indexed by setting; columns: accuracies in per cent, the gains of both ISGP over logistic
-    regression with their errors, log losses in nats, and whether each method converged.
-    """
+    """What each method reaches by setting, on one data set at one size, with seed 0."""
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
     keys = list(SETTING)
     wide = here.set_index([*keys, "method"]).unstack()

@@ -1,10 +1,5 @@
-"""What the short cuts of linkgistic regression cost in accuracy, and save in operations.
+"""What the short cuts of linkgistic regression cost in accuracy, and save in operations."""
 
-The yardstick is the paper's plain recipe: psi as an array of shape (n, M, M), every posterior draw
-through it, and automatic differentiation.
-"""
-
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +20,7 @@ from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import maximise_weights
 from bayesloss.proper_losses import LogLoss
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
-from bayesloss_book.stores.results import load_results
+from bayesloss_book.stores.results import Folder, load_results
 
 
 def plain_expectation(prior: SourcePrior, Gamma: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -44,10 +39,7 @@ def tabulated_expectation(
 
 
 def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.DataFrame:
-    """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation.
-
-    By the number of nodes for each half period; the package has 400.
-    """
+    """The largest error of E_q[log sigma(nu)] and its slope by Hermite interpolation."""
     edge = 1 / prior.kernel.c
     x = torch.linspace(-edge, edge, 9973, dtype=torch.float64)  # a prime: off the nodes
 
@@ -70,12 +62,7 @@ def table_errors(prior: SourcePrior, Gamma: Tensor, nodes: Sequence[int]) -> pd.
 
 
 def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.DataFrame:
-    """What spreading the data on a grid does to the mode and to the log evidence.
-
-    One row a number of nodes, None for what :func:`grid_size` says: "spacing" in units of the scale
-    log(a)/(pi c); "mode", the distance of the modes in posterior standard deviations (Mahalanobis);
-    "log evidence", the difference in nats.
-    """
+    """What a grid of so many nodes does to the mode, in deviations, and to the log evidence."""
     prior, x = found.posterior.prior, found.scores
     likelihood, weight = Bernoulli(), torch.ones_like(x)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
@@ -135,12 +122,7 @@ def _fixed_link(data: LinearScores, tol: float, most: int) -> int:
 
 
 def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str, int]:
-    """Floating-point operations of matrix products, counted while they run.
-
-    Of the plain recipe: "Q" and its "gradient" by automatic differentiation with (13); the
-    "Hessian, assembled" from psi and the "Hessian, differentiated" automatically. Of the package: a
-    "Newton step" on the grid, and the "gradient, tables" of an M-step. psi is taken as given.
-    """
+    """Operations of matrix products, counted: of the plain recipe, and of the package."""
     generator = torch.Generator().manual_seed(0)
     kernel = TrigonometricKernel(a=1.2, c=0.5, n_basis=n_basis)
     prior_draws = torch.randn((n_samples, n_basis), dtype=torch.float64, generator=generator)
@@ -200,24 +182,14 @@ def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str,
 
 
 def cpu_months(
-    *,
-    n_samples: int,
-    rounds: int,
-    inner: int,
-    fits: int,
-    n: int,
-    n_basis: int = 64,
-    per_second: float = 1e10,
+    *, n_samples: int, rounds: int, inner: int, fits: int, n: int, n_basis: int = 64
 ) -> float:
-    """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q.
-
-    There are ``inner`` values in an M-step; the derivative by (13) costs less than the value, and
-    is left out.
-    """
-    return fits * rounds * inner * 2 * n_samples * n * n_basis**2 / per_second / (30.4 * 86400)
+    """Months on one core for the plain recipe's M-steps: 2 S n M^2 operations a value of Q."""
+    values = fits * rounds * inner
+    return values * 2 * n_samples * n * n_basis**2 / 1e10 / (30.4 * 86400)
 
 
-def stored_hours(folder: str | os.PathLike[str], names: Sequence[str]) -> float | None:
+def stored_hours(folder: Folder, names: Sequence[str]) -> float | None:
     """CPU hours of all stored cells of these experiments; None where one is not stored."""
     if not all((Path(folder) / f"{name}.csv").is_file() for name in names):
         return None

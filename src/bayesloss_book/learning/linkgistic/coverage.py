@@ -1,11 +1,5 @@
-"""How often the band of a learned link holds the truth: simulated data sets, one after another.
+"""How often the band of a learned link holds the truth: simulated data sets, one after another."""
 
-A band is Laplace's posterior of nu at a score. It takes the score for given. So the same data are
-looked at three times: with fitted scores, as in EM; with the scores that the data would have
-without their own labels; and with the true score, which only a simulation has.
-"""
-
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +7,7 @@ import torch
 
 from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
@@ -28,10 +22,7 @@ def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
 
 
 def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
-    """Coverage in round 0, where the weights are those of logistic regression.
-
-    ``fitted``, ``held_out`` and ``known``: by the score that the band is over.
-    """
+    """Coverage in round 0 by the score that bands are over; weights of logistic regression."""
     problem = kinked(n, seed)
     found = learn(problem, rounds=0, C=C, n_basis=n_basis)[0]
     known = replace(
@@ -44,7 +35,7 @@ def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """A hundred data sets like the one of the slider; resumable."""
     cells = [{"seed": seed} for seed in range(100)]
     fixed = {"n": 1000, "C": 1e3, "n_basis": 32}

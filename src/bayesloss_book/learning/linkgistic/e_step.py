@@ -1,10 +1,5 @@
-"""What an E-step of linkgistic regression costs, for N scores and M basis functions.
+"""What an E-step of linkgistic regression costs, for N scores and M basis functions."""
 
-The times are the ``seconds`` that :func:`bayesloss_book.stores.results.run_cells` stores with every
-cell, the drawing of the scores included.
-"""
-
-import os
 from typing import Any
 
 import pandas as pd
@@ -19,15 +14,11 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
-    """From n scores and labels to the Laplace posterior of the link; repetitions do the same.
-
-    ``nodes`` of the grid, ``rows`` of them that have data, Newton ``steps``, and the
-    ``log_evidence`` in nats a datum.
-    """
+    """From scores to the link's posterior: nodes, rows with data, steps, and evidence a datum."""
     generator = torch.Generator().manual_seed(0)
     x = 3 * torch.randn(n, dtype=torch.float64, generator=generator)
     y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(x)
@@ -58,7 +49,7 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: str | os.PathLike[str]) -> None:
+def run(folder: Folder) -> None:
     """All cells one after another on one thread, so that the times can be compared."""
     run_cells(measure, cells(), folder, "link_cost", n_jobs=1, threads=1)
 

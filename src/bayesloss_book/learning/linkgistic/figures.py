@@ -8,11 +8,12 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
 from bayesloss.learning.links.fitted_link import FittedLink
-from bayesloss_book.figures import COLOURS
+from bayesloss_book import Array
+from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.learning.linkgistic.rounds import Round
 
 
@@ -61,11 +62,11 @@ def draw_creep(rounds: Sequence[Round], shown: Sequence[int]) -> Figure:
     middle.plot([found.value - rounds[0].value for found in rounds], color=COLOURS["ISGP"])
     middle.set(xlabel="round", ylabel="nats above round 0", title="log evidence")
     styles = ("-", "--", ":")
-    for number, style, colour in zip(shown, styles, list(COLOURS.values())[:3], strict=False):
+    for number, dashes, colour in zip(shown, styles, list(COLOURS.values())[:3], strict=False):
         found = rounds[number]
         x = found.scores.sort().values
         nu = found.posterior.mean(x)
-        right.plot(x / x.std(), nu, style, color=colour, label=f"round {number}")
+        right.plot(x / x.std(), nu, dashes, color=colour, label=f"round {number}")
     right.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title="link")
     right.legend(fontsize="small")
     return figure
@@ -77,11 +78,7 @@ def draw_held_out(
     y: ArrayLike,
     runs: Mapping[str, tuple[Round, pd.DataFrame]],
 ) -> Figure:
-    """By how much scores fall back without their own label, and links against what came to pass.
-
-    For each panel what EM holds, and the test data's frequencies as
-    :func:`~bayesloss_book.learning.linkgistic.held_out.frequencies` gives them.
-    """
+    """By how much scores fall back without their own label, and links against what came to pass."""
     figure, axes = subplots(1 + len(runs), 1, figsize=(5.4, 8.4))
     x, y = np.asarray(scores), np.asarray(y)
     shift = np.asarray(held_out) - x
@@ -101,16 +98,8 @@ def draw_held_out(
         axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.25, lw=0)
         axis.plot(points, u.mean(axis=0), color=COLOURS[colour], label="learned link")
         reach = np.stack([shares["share"] - shares["low"], shares["high"] - shares["share"]])
-        axis.errorbar(
-            shares["score"],
-            shares["share"],
-            reach.clip(0),
-            fmt="s",
-            color=COLOURS["data"],
-            ms=3,
-            lw=1,
-            label="test data",
-        )
+        look = style("data", "s", ms=3, lw=1, label="test data")
+        axis.errorbar(shares["score"], shares["share"], reach.clip(0), **look)
         axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
     for axis in axes[1:]:
         axis.set_ylabel("probability of label 1")
@@ -123,9 +112,9 @@ def draw_links(cases: Mapping[str, Mapping[str, Round]]) -> Figure:
     figure, axes = subplots(1, len(cases), figsize=(7.2, 2.9), squeeze=False)
     for axis, (name, rounds) in zip(axes[0], cases.items(), strict=True):
         styles = zip(rounds.items(), ("-", "--", ":"), list(COLOURS.values())[:3], strict=False)
-        for (label, found), style, colour in styles:
+        for (label, found), dashes, colour in styles:
             x = found.scores.sort().values
-            axis.plot(x / x.std(), found.posterior.mean(x), style, color=colour, label=label)
+            axis.plot(x / x.std(), found.posterior.mean(x), dashes, color=colour, label=label)
         axis.set(xlabel="score / its deviation", ylabel=r"mean of $\nu$", title=name)
     axes[0, 0].legend(fontsize="small")
     return figure
@@ -194,11 +183,8 @@ def middle(link: FittedLink) -> float:
     return 0.5 * (low + high)
 
 
-def mirrored(link: FittedLink, n: int = 200) -> dict[str, NDArray[np.float64]]:
-    """The learned inverse link on both sides of its middle, the left side turned by 180 degrees.
-
-    Of a symmetric link both would be one curve: u(m + t) = 1 - u(m - t).
-    """
+def mirrored(link: FittedLink, n: int = 200) -> dict[str, Array]:
+    """The learned inverse link on both sides of its middle, the left side turned by 180 degrees."""
     centre = middle(link)
     t = np.linspace(0, min(link.high - centre, centre - link.low), n)
     return {

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
@@ -21,6 +21,7 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link, maximise_weights
 from bayesloss.proper_losses import LogLoss
+from bayesloss_book import Array
 from bayesloss_book.learning.linkgistic.rounds import Round, Task, linear_data
 
 
@@ -33,7 +34,7 @@ def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     return scores, _held_out(data, scores, slopes)
 
 
-def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> NDArray[np.float64]:
+def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
     """The scores of some data in scikit-learn's logistic regressions without each of them."""
     Z = problem.X - problem.X.mean(axis=0)
     found = []
@@ -50,11 +51,7 @@ def left_out(problem: Task, found: Round, C: float) -> Tensor:
 
 
 def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.DataFrame:
-    """Weights fitted with the link of a round held: of all data, and without some of them.
-
-    One row a datum: its "score" in the fit to all, after "one step" without it, and in the "refit"
-    without it.
-    """
+    """Scores with a round's link held: in the fit to all, after one step without them, refitted."""
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
     scores = data.scores(beta[None])[0]
@@ -81,11 +78,7 @@ def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
 
 
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
-    """How often the label is 1 in each part of the upper half of the test scores.
-
-    One row a bin, of equally many scores: the mean "score", the "share" of label 1, and the ends
-    "low" and "high" of Jeffreys' 95 % interval.
-    """
+    """Shares of label 1 in bins of the upper half of test scores, with Jeffreys' 95 % intervals."""
     x, y = np.asarray(scores, dtype=float), np.asarray(y)
     upper = np.argsort(x, kind="stable")[len(x) // 2 :]
     rows = []

@@ -21,10 +21,7 @@ MEASURES = ("Q", "a label", "p")
 
 
 def of_one_normal(law: SourceLaw) -> SourceLaw:
-    """The law of mu + l z + lambda (z^2 - 1), z standard normal, with the same three moments.
-
-    For lambda = r s its skewness is 6 r - 4 r^3, within sqrt(8), as that of any quadratic form is.
-    """
+    """The law of mu + l z + lambda (z^2 - 1), z normal, with the same three moments."""
     l, lam, sd = law.l, law.eigenvalues, law.variance.sqrt()
     skewness = (6 * lam * l**2 + 8 * lam**3).sum(dim=1) / sd**3
     r = math.sqrt(2) * torch.sin(torch.asin((skewness / math.sqrt(8)).clamp(-1, 1)) / 3)
@@ -43,10 +40,8 @@ def errors(
 ) -> pd.DataFrame:
     """What averages over draws are off by at scores x of cases y, by the number S of draws.
 
-    Columns (what, of): ``Q`` is (13), in nats a case; ``a label`` the root mean square, over the
-    scores, of E log sigma(nu(x)), in nats; ``p`` the largest error of a predicted probability.
-    ``random`` draws are repeated, and give root mean squares; ``even`` ones are the library's, and
-    the same each time. The row 0 is the law :func:`of_one_normal`, without draws, under ``even``.
+    ``Q``, (13), in nats a case; ``a label``, the root mean square of E log sigma(nu(x)); ``p``, the
+    largest error. ``even`` draws are the library's; the row 0 is :func:`of_one_normal`.
     """
     law, generator = law_at(posterior, x), torch.Generator().manual_seed(seed)
     found, one = law.expected_log_sigmoid(), of_one_normal(law).expected_log_sigmoid()

@@ -1,7 +1,4 @@
-"""Linkgistic regression watched at work: EM round by round, and what it can and cannot promise.
-
-Data are simulated with a known link, or are scikit-learn's digits and breast cancer sets.
-"""
+"""Linkgistic regression watched at work: EM round by round, and what it can and cannot promise."""
 
 import math
 from collections.abc import Sequence
@@ -29,6 +26,7 @@ from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book import Array
 
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 STEP = np.array([1.0, -1.0])
@@ -40,12 +38,12 @@ _PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
 class Task:
     """Labels of two classes, for training and for testing."""
 
-    X: NDArray[np.float64]  # (n, d)
+    X: Array  # (n, d)
     y: NDArray[np.int64]  # (n,)
-    X_test: NDArray[np.float64]  # (n_test, d)
+    X_test: Array  # (n_test, d)
     y_test: NDArray[np.int64]  # (n_test,)
     # (n_test,), the true log odds at the test inputs, where the data are simulated
-    odds: NDArray[np.float64] | None = None
+    odds: Array | None = None
 
 
 def kinked(n: int, seed: int, n_test: int = 5000) -> Task:
@@ -79,7 +77,7 @@ def cancer(seed: int) -> Task:
     return _halves(scale(X), y.astype(np.int64), seed)
 
 
-def _halves(X: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> Task:
+def _halves(X: Array, y: NDArray[np.int64], seed: int) -> Task:
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
     return Task(X, y, X_test, y_test)
 
@@ -96,7 +94,7 @@ class Round:
     rise: float
 
 
-def linear_data(X: NDArray[np.float64], y: NDArray[np.int64], C: float = math.inf) -> LinearScores:
+def linear_data(X: Array, y: NDArray[np.int64], C: float = math.inf) -> LinearScores:
     """One problem as the search for weights sees it."""
     labels = torch.from_numpy(np.ascontiguousarray(y, dtype=np.int64))
     inputs = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float64))
@@ -119,9 +117,7 @@ def learn(
 ) -> list[Round]:
     """EM as the classifier runs it, and what it holds after each E-step.
 
-    As in the paper, links are fitted to the training scores, unless leave_one_out is set; with no
-    rounds the link of the fixed weights is learned. The scores of the fixed link fill the part
-    ``filled`` of [-1/c, 1/c].
+    With no rounds the link of the fixed weights is learned; its scores fill a part of [-1/c, 1/c].
     """
     data = linear_data(problem.X, problem.y, C)
 
@@ -159,11 +155,10 @@ def reach(problem: Task, C: float = 1.0) -> float:
 
 
 def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame:
-    """What the labels say of draws from Laplace's posterior q, one row a draw, in nats.
+    """The log likelihood and log weight of draws from Laplace's q and its twin, in nats.
 
-    "log likelihood" is log p(y | Gamma), whose mean is Q. "log weight" is log p(y, Gamma) - log q,
-    with q mixed with its twin at -w. The mean of the weights is an unbiased estimate of the
-    evidence p(y), so by Markov's inequality it exceeds e^t p(y) with a probability below e^-t.
+    The mean of the weights is an unbiased estimate of the evidence p(y), so by Markov's inequality
+    it exceeds e^t p(y) with a probability below e^-t.
     """
     prior, q = found.posterior.prior, found.posterior
     Gamma = q.sample(n, torch.Generator().manual_seed(seed))
@@ -184,29 +179,21 @@ def drawn(found: Round, y: NDArray[np.int64], n: int, seed: int) -> pd.DataFrame
 
 
 def best_monotone(scores: Tensor, y: NDArray[np.int64]) -> float:
-    """The largest log likelihood that any increasing link gives the labels, in nats.
-
-    No prior on increasing links has more evidence. By isotonic regression, which is the best fit
-    of increasing probabilities under the log loss, too.
-    """
+    """The largest log likelihood that any increasing link gives the labels, in nats."""
     _, place = scores.unique(return_inverse=True)
     counts, ones = np.bincount(place), np.bincount(place, y)
     share = isotonic_regression(ones / counts, sample_weight=counts)
     return float((xlogy(ones, share) + xlogy(counts - ones, 1 - share)).sum())
 
 
-def degrees(beta: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
+def degrees(beta: Array, truth: Array) -> float:
     """The angle between two vectors of weights."""
     cosine = beta @ truth / (np.linalg.norm(beta) * np.linalg.norm(truth))
     return float(np.degrees(np.arccos(min(float(cosine), 1.0))))
 
 
 def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd.DataFrame:
-    """Where the scale goes: weights, slope of the link, and log losses after some rounds.
-
-    "slope" is that of the straight line nearest to the mean of nu at the training scores; times the
-    length of the weights it is what a logistic regression would call their length.
-    """
+    """Length of the weights, slope of nu at the training scores, log losses, after rounds."""
     rows = {}
     for number in shown:
         found = rounds[number]
@@ -236,10 +223,7 @@ def bent_draws(posterior: Posterior, x: Tensor, n: int, seed: int) -> int:
 
 
 def shifted(prior: SourcePrior, Gamma: Tensor, by: float) -> Tensor:
-    """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by).
-
-    Turning a cosine and a sine of one frequency into each other leaves the prior of w as it is.
-    """
+    """The Gamma of the path x -> nu(x + by) of an ISGP: its waves turned, its intercept nu(by)."""
     half = prior.kernel.n_basis // 2
     angle = math.pi * prior.kernel.c * by * torch.arange(1, half + 1, dtype=Gamma.dtype)
     cosine, sine = Gamma[:half], Gamma[half:-1]
@@ -267,11 +251,7 @@ def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tenso
 
 
 def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataFrame:
-    """Moves of beta in random problems, and what they do to Q and to the exact log evidence.
-
-    One row an instance: the rise of the expected log likelihood under the exact posterior at the
-    old beta, "Q"; that of the log evidence; and the divergence between the two posteriors.
-    """
+    """Moves of beta: the rise of "Q", of the log evidence, and the posteriors' divergence."""
     generator = torch.Generator().manual_seed(seed)
     paths = atoms(30, seed)
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import sem
 from sklearn.exceptions import ConvergenceWarning
@@ -15,6 +14,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
+from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, reach
 
@@ -33,19 +33,15 @@ def evidence_of(model: LinkgisticClassifier) -> float:
     return float(model.history_["log_evidence"][-1].sum())
 
 
-def losses_of(model: Any, problem: Task) -> NDArray[np.float64]:
+def losses_of(model: Any, problem: Task) -> Array:
     """Log loss of each test datum, nats."""
     return -np.log(model.predict_proba(problem.X_test)[range(len(problem.y_test)), problem.y_test])
 
 
 def fit(problem: Task, prior: str = "isgp", **options: Any) -> LinkgisticClassifier:
-    """Fit the classifier by the paper's recipe: links see the training scores.
-
-    ``leave_one_out=True`` is ours. That its rounds may run out is meant, and no warning is given.
-    """
+    """Fit the classifier by the paper's recipe: links see the training scores."""
     model = recipe(prior.upper(), **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         return model.fit(problem.X, problem.y)
 
 
@@ -54,9 +50,8 @@ def against_logistic_regression(
 ) -> pd.DataFrame:
     """Test log loss and accuracy with three links, and the truth's where it is known.
 
-    The "fixed link" is logistic regression's; a link is learned from the training scores by "EM",
-    as in the paper, or from the scores "left out", as is the classifier's default. "saved" is the
-    log loss that these save against the first, "+-" the standard error over the test data.
+    Links are logistic regression's, learned by "EM" from training scores, or from those "left out";
+    "saved" is against the first, "+-" the standard error over the test data.
     """
     rows = {}
     for name, problem in problems.items():
@@ -88,11 +83,7 @@ def against_logistic_regression(
 def sensitivity_to_c(
     problem: Task, filled: Sequence[float], *, C: float, **options: Any
 ) -> pd.DataFrame:
-    """Test scores and evidence by the part of [-1/c, 1/c] that the scores of the fixed link fill.
-
-    The index is that part; c is this part over :func:`reach`. "+-" is the standard error, over the
-    test data, of how far the log loss is from the first one's.
-    """
+    """Test scores and evidence by the part of [-1/c, 1/c] that the first scores fill."""
     most = reach(problem, C)
     rows, first = {}, None
     for part in filled:
@@ -106,10 +97,7 @@ def sensitivity_to_c(
 
 
 def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) -> pd.DataFrame:
-    """Test scores of the GP against its prior variance, a multiple of the default.
-
-    "bent" counts the draws of 500 from the posterior that fall somewhere within the data.
-    """
+    """Test scores of the GP against its prior variance, a multiple of the default."""
     usual = fit(problem, "gp", **(options | {"max_iter": 1}))
     variance = float(usual.link_.posterior.prior.kernel.variance)
     rows = {}
@@ -122,10 +110,7 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
 
 
 def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
-    """Test scores with each loss as the fixed part.
-
-    "difference" is the mean absolute difference from the first loss's probabilities.
-    """
+    """Test scores with each loss as the fixed part."""
     rows, first = {}, None
     for loss in losses:
         model = fit(problem, loss=loss, **options)

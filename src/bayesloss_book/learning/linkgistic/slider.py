@@ -1,16 +1,13 @@
-"""A slider through the rounds of EM: the learned link, as a picture a round, without a network.
-
-The page carries every frame; a short script shows one. A button plays the
-rounds.
-"""
+"""A slider through the rounds of EM: the learned link, as a picture a round, without a network."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, legend, marks, picture
 from bayesloss_book.learning.linkgistic.rounds import Round
@@ -63,12 +60,9 @@ def link_slider(
 ) -> HTMLTable:
     """The learned inverse link after some rounds, with its 95 % band, a fixed link, and the truth.
 
-    All curves are over scores less their mean, in units of their standard deviation, because
-    neither is identified; ``odds`` are the true log odds at such scores ``t``. ``fixed`` is
-    logistic regression's log odds at zero, and their rise by a standard deviation; the losses on
-    new data, in nats, and the angles between learned and true weights, in degrees, are one for
-    each round shown, and ``others`` the losses of logistic regression and of the true
-    probabilities.
+    Curves are over standardised scores ``t``, with the true log odds; ``fixed`` are logistic
+    regression's log odds at zero and their rise; losses in nats and angles of the weights in
+    degrees, one for each round shown; ``others``, the losses of logistic regression and the truth.
     """
     line = np.linspace(-_REACH, _REACH, 121)
     frames = "".join(
@@ -109,7 +103,7 @@ def link_slider(
     return HTMLTable(content, text)
 
 
-def band(found: Round, t: NDArray[np.float64]) -> NDArray[np.float64]:
+def band(found: Round, t: Array) -> Array:
     """The learned probability at standardised scores: 2.5 % quantile, mean and 97.5 % quantile."""
     x = torch.from_numpy(t) * found.scores.std()
     draws = found.posterior.sample(200, torch.Generator().manual_seed(0))
@@ -118,9 +112,7 @@ def band(found: Round, t: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([low, u.mean(axis=0), high])
 
 
-def _frame(
-    found: Round, says: tuple[int, float, float], t: NDArray[np.float64], *, first: bool
-) -> str:
+def _frame(found: Round, says: tuple[int, float, float], t: Array, *, first: bool) -> str:
     low, mean, high = band(found, t)
     area = "L".join(_points(t, low) + _points(t, high)[::-1])
     colour = COLOURS["ISGP"]
@@ -134,7 +126,7 @@ def _frame(
     )
 
 
-def _points(t: NDArray[np.float64], probability: NDArray[np.float64]) -> list[str]:
+def _points(t: Array, probability: Array) -> list[str]:
     across = _WIDTH * (t + _REACH) / (2 * _REACH)
     down = _HEIGHT * (1 - probability)
     return marks(across, down)

@@ -22,14 +22,7 @@ def bumpy(x: Tensor, start: float = 0.5, slope: float = 1.0, bump: float = 0.8) 
 
 
 def tightest(n_random: int, seed: int) -> pd.DataFrame:
-    """How near random instances come to violating what a Bayes risk promises.
-
-    Three inequalities, each divided by the square that it is compared with. Taylor's theorem says
-    that the quotients are at least half the least weight. A row for each loss. ``regret``: the
-    least of D(pi || u) / (pi - u)^2, for properness. ``concavity``: of the gap between the Bayes
-    risk and its chord, over t (1 - t) (p - q)^2. ``Fenchel-Young``: of conjugate(a) - L(u) - a u,
-    over (u - probability of a)^2. ``half the least weight``: what none should undercut.
-    """
+    """How near random instances come to violating what a Bayes risk promises, as quotients."""
     generator = np.random.default_rng(seed)
     rows = {}
     for name, loss in LOSSES.items():
@@ -57,11 +50,7 @@ def skewed_truth(n: int = 241) -> tuple[Tensor, Tensor]:
 
 
 def best_line(charge: ProperLoss, link: ProperLoss) -> Tensor:
-    """The probabilities of a line under one loss's link, fitted to the skewed truth by another.
-
-    The expected cost of ``charge`` over the scores of :func:`skewed_truth` is made least; the line
-    passes through the inverse canonical link of ``link``.
-    """
+    """The probabilities of a line under one loss's link, fitted to the skewed truth by another."""
     x, truth = skewed_truth()
 
     def predict(line: np.ndarray) -> Tensor:

@@ -118,14 +118,8 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
         raise ValueError("expected a source whose inverse is found: the diagram does not commute")
     _arrow(axis, (2.2, 1.7), (4.2, 4.3), r"composite link $\chi$", (2.0, 3.2), "ISGP")
     _arrow(axis, (5.8, 4.3), (7.8, 1.7), r"source $\nu$", (7.8, 3.2), "GP")
-    _arrow(
-        axis,
-        (3.0, 1.0),
-        (5.8, 1.0),
-        r"canonical link $-\underline{L}^{\prime}$",
-        (4.3, 0.4),
-        "PAVA",
-    )
+    name = r"canonical link $-\underline{L}^{\prime}$"
+    _arrow(axis, (3.0, 1.0), (5.8, 1.0), name, (4.3, 0.4), "PAVA")
     return figure
 
 
@@ -135,19 +129,12 @@ def draw_margin_losses(composite: CompositeLoss) -> Figure:
     z = torch.linspace(-4, 4, 161, dtype=torch.float64)
     loss = composite.canonical
     odd = CompositeLoss(loss, lambda x: bumpy(x, start=0.0))
-    for axis, title, one in zip(
-        axes, ("odd source", "a source that is not odd"), (odd, composite), strict=True
-    ):
-        plus, minus = one.inverse_source(z), -one.inverse_source(-z)
-        axis.plot(
-            z,
-            loss.conjugate(-plus),
-            color=COLOURS["ISGP"],
-            label="Theorem 2 (ii); W&N's (6) for $y = 1$",
-        )
-        axis.plot(
-            z, loss.conjugate(-minus), "--", color=COLOURS["GP"], label="W&N's (6) for $y = -1$"
-        )
+    sources = {"odd source": odd, "a source that is not odd": composite}
+    for axis, (title, one) in zip(axes, sources.items(), strict=True):
+        plus, minus = (loss.conjugate(-sign * one.inverse_source(sign * z)) for sign in (1, -1))
+        label = "Theorem 2 (ii); W&N's (6) for $y = 1$"
+        axis.plot(z, plus, color=COLOURS["ISGP"], label=label)
+        axis.plot(z, minus, "--", color=COLOURS["GP"], label="W&N's (6) for $y = -1$")
         axis.plot(z, loss.conjugate(-z), ":", color=COLOURS["data"], label="$G$ itself")
         axis.set(title=title, xlabel="margin $z$")
     axes[0].set(ylabel="margin loss")

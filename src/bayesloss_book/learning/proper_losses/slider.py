@@ -1,8 +1,4 @@
-"""A slider for the chance of rain: what each number that one may name costs on average.
-
-The page carries what three losses charge for each number, once for rain and once for none; a short
-script mixes the two bills.
-"""
+"""A slider for the chance of rain: what each number that one may name costs on average."""
 
 import json
 

@@ -36,10 +36,7 @@ def draw_fits(fits: Mapping[str, EvidenceMaximum[Gaussian]], data: Problem) -> F
 
 
 def draw_panels(found: EvidenceMaximum[Gaussian], data: Problem, reach: float = REACH) -> Figure:
-    """Figures 5 and 6: nu with the data, f with both roots of the true slope, f^2 with the slope.
-
-    Beyond the data's range the truth is no longer drawn, and one period is marked.
-    """
+    """Figures 5 and 6: nu with the data, f with both roots of the true slope, f^2 with it."""
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True)
     x, inner = grid(reach, 401), grid()
     shown, colour = bands(found.posterior, x), COLOURS["ISGP"]
@@ -89,13 +86,8 @@ def draw_slices(
                 "gamma": float(prior.gamma),
             }[name]
             value = kept["value"] - 1 if name == "a" else kept["value"]
-            axis.plot(
-                value,
-                kept["evidence"] - max(found.values),
-                dashes,
-                color=COLOURS[colour],
-                label=label,
-            )
+            below = kept["evidence"] - max(found.values)
+            axis.plot(value, below, dashes, color=COLOURS[colour], label=label)
             axis.plot(optimum, 0, "o", color=COLOURS[colour], markersize=6)
         axis.set(xlabel=_SYMBOLS[name], xscale="linear" if name == "mu" else "log", ylim=(-12, 1))
         if name in ("a", "b", "alpha"):  # a decade or so

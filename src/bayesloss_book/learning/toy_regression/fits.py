@@ -1,8 +1,4 @@
-"""The toy regression of W&N's appendix (Figures 3, 5, 6 and 7): problems, fits and measurements.
-
-The paper says which kernel and how the hyper-parameters were found; the data are those of
-:mod:`bayesloss_book.toys`.
-"""
+"""The toy regression of W&N's appendix (Figures 3, 5, 6 and 7): problems, fits and measurements."""
 
 import math
 from collections.abc import Sequence
@@ -35,8 +31,7 @@ def fit(
 ) -> EvidenceMaximum[Gaussian]:
     """Fit a prior with the trigonometric kernel, c = 1/100, hyper-parameters by the evidence.
 
-    With ``free_intercept`` the prior of nu_0 may become narrower than the targets are wide. The
-    evidence would always have it so, and nu would be known for certain at x = 0.
+    A ``free_intercept`` may become narrow; the evidence would have nu be known for certain at 0.
     """
     # Where the search starts: a straight line through the data's range, or their variance.
     variance = float(data.y.var())
@@ -53,13 +48,9 @@ def fit(
 
 
 def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
-    """What the posterior says of nu, f and f^2 at x, of shape (n,).
+    """Means and deviations of nu, f and new targets at x (n,), f^2 and its 95 % quantiles.
 
-    Indexed by x. ``nu`` and ``f``: means, with standard deviations ``nu_sd`` and ``f_sd``;
-    ``noisy_sd`` that of a new target. ``square``: the mean of f^2, with its 2.5 % and 97.5 %
-    quantiles ``square_low`` and ``square_high``. f is Gaussian under q, so abs(f) is a folded
-    Gaussian. Columns of f are there for an ISGP only. f is shown for one of the two twins; the
-    other has -f.
+    f is Gaussian under q, so abs(f) is a folded Gaussian; it is shown for one of the two twins.
     """
     nu, variance = posterior.moments(x)
     columns = {"nu": nu, "nu_sd": variance.sqrt()}
@@ -85,11 +76,8 @@ def comparison(
 ) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
-    One row a problem. ``error``: root mean squared error of the mean of nu. ``covered``: the share
-    of the range where the truth is within two standard deviations; ``slope covered``: where the
-    true slope is within the central 95 % of posterior samples. ``falls``: the share of posterior
-    samples of nu that fall somewhere. ``noise``: the estimated deviation. ``converged``, ``a``,
-    ``laplace`` and ``bound``: of the search, the latter in nats.
+    The ``error`` of the mean of nu, the shares of the range ``covered`` by two deviations and by
+    95 % of slopes, the share of samples that fall, the ``noise``, and of the search the rest.
     """
     x, rows = grid(), {}
     for truth, n, seed in problems:
@@ -119,10 +107,7 @@ def comparison(
 def evidence_at(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, **changes: float
 ) -> float:
-    """The objective with some of a, b, gamma, mu and alpha changed, the others as found, in nats.
-
-    The mode is sought from that of the fit. NaN where none was found.
-    """
+    """The objective in nats with some of a, b, gamma, mu and alpha changed, or NaN."""
     prior, likelihood = found.posterior.prior, found.likelihood
     here = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
     here = {name: float(value) for name, value in here.items()} | {"alpha": float(likelihood.alpha)}
@@ -145,12 +130,7 @@ def evidence_at(
 def slices(
     found: EvidenceMaximum[Gaussian], data: Problem, objective: Objective, n: int = 25
 ) -> pd.DataFrame:
-    """Figure 7: one hyper-parameter moves, the others stay at what was found.
-
-    a - 1, b and alpha move by a factor of up to 4 either way, mu by up to 1, and gamma over 14
-    decades, from 1e-4 on. With columns ``name``, ``value`` (of the hyper-parameter) and
-    ``evidence`` in nats.
-    """
+    """Figure 7: the evidence as one hyper-parameter moves, the others staying as found."""
     prior, alpha = found.posterior.prior, float(found.likelihood.alpha)
     factors = np.geomspace(0.25, 4, n)
     values = {
@@ -174,11 +154,7 @@ def slices(
 
 
 def flat_limit(posterior: Posterior) -> float:
-    """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own.
-
-    With a Gaussian posterior of nu_0 of variance v under a prior precision gamma, the data alone
-    would give it the precision 1/v - gamma.
-    """
+    """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own."""
     prior = posterior.prior
     wide = 1 / float(posterior.covariance[-1, -1])
     return wide - float(prior.gamma)

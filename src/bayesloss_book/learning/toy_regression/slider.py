@@ -1,7 +1,4 @@
-"""A slider that lets data arrive one after the other: it asks nothing of a network.
-
-The page carries a picture for each number of data; a short script shows one of them.
-"""
+"""A slider that lets data arrive one after the other: it asks nothing of a network."""
 
 from collections.abc import Sequence
 

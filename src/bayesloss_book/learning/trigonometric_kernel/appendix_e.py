@@ -1,9 +1,4 @@
-r"""Appendix E as printed, and as it should be; figure 4; what the trigonometric prior looks like.
-
-The printed forms are here to the letter, in complex arithmetic, so that they can be compared with
-the sum and the integrals that they stand for. What the package uses is in
-:mod:`bayesloss.learning.sources.trigonometric`.
-"""
+"""Appendix E as printed, and as it should be; figure 4; what the trigonometric prior looks like."""
 
 import math
 from collections.abc import Sequence
@@ -17,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
 
 Pair = Literal["sine", "cosine", "mixed"]
-Array = NDArray[np.float64]
 
 
 def mercer_sum(x: ArrayLike, z: ArrayLike, *, a: float, b: float, c: float, n_basis: int) -> Array:
@@ -88,10 +83,7 @@ def closed_form(d: ArrayLike, *, a: float, b: float, n_basis: int | None = None)
 def pair_integral(
     pair: Pair, m: ArrayLike, n: ArrayLike, x: ArrayLike, *, c: float, printed: bool = True
 ) -> Array:
-    """Appendix E's integral from 0 to x of sin m sin n, cos m cos n, or sin m cos n ("mixed").
-
-    To the letter, or with the one index corrected in the mixed terms.
-    """
+    """Appendix E's integral from 0 to x of sin m sin n, cos m cos n, or sin m cos n ("mixed")."""
     m, n, x = np.broadcast_arrays(*(np.asarray(v, dtype=float) for v in (m, n, x)))
     u, v = np.pi * c * m * x, np.pi * c * n * x
     same = m == n
@@ -110,10 +102,7 @@ def pair_integral(
 
 
 def fourier_square(w: ArrayLike) -> Array:
-    """The coefficients (2M + 1,) of f^2 by self-convolution: of 1, the M cosines and the M sines.
-
-    f = w^T phi, cosines first.
-    """
+    """The coefficients (2M + 1,) of f^2: of 1, the M cosines and the M sines."""
     cosine, sine = np.split(np.asarray(w, dtype=float), 2)
     half = (cosine - 1j * sine) / 2  # f = sum over k of F_k exp(i k pi c x), F_{-k} conjugate
     series = np.concatenate([half[::-1].conj(), [0], half])
@@ -152,12 +141,8 @@ def draw_printed(a: float, b: float, M: int) -> Figure:
     """Appendix E's two closed forms, to the letter, beside the sums that they stand for."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 6.6), sharex=True)
     d = np.linspace(0.01, 2, 400)  # from one period's peak to the next
-    upper.plot(
-        d,
-        mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M),
-        color=COLOURS["ISGP"],
-        label="the sum, W&N's (14)",
-    )
+    total = mercer_sum(d, 0, a=a, b=b, c=1, n_basis=M)
+    upper.plot(d, total, color=COLOURS["ISGP"], label="the sum, W&N's (14)")
     finite = printed_finite(d, a=a, b=b, M=M).real
     upper.plot(d, finite, "--", color=COLOURS["GP"], label="closed form as printed")
     upper.set(title=f"{M} functions", ylabel="$k$")
@@ -187,10 +172,7 @@ def draw_missing(sizes: Sequence[int]) -> Figure:
 
 
 def draw_priors(n_samples: int, seed: int) -> Figure:
-    """Samples of nu - nu_0 from the ISGP as one of a, b, c and M varies; the same draws.
-
-    Where b is not varied it makes k(0, 0) = 1.
-    """
+    """Samples of nu - nu_0 from the ISGP as one of a, b, c and M varies; the same draws."""
     base = {"a": 1.2, "c": 1.0, "M": 32}
     varied = {"a": (1.05, 1.2, 3.0), "b": (0.1, 0.2, 0.4), "c": (0.5, 1.0, 2.0), "M": (4, 8, 32)}
     figure, axes = subplots(4, 3, figsize=(8.0, 8.6), sharex=True, sharey="row")

@@ -1,8 +1,4 @@
-"""Four sliders for the trigonometric prior: an interactive figure that asks nothing of a network.
-
-The page carries the draws of the weights; a short script in it computes the curves. The sliders are
-plain range inputs, so the keyboard moves them.
-"""
+"""Four sliders for the trigonometric prior: the page carries the draws, a script the curves."""
 
 import json
 import math
