@@ -26,7 +26,7 @@ from bayesloss.learning.evidence.evidence import (
     at_smoothness,
     evidence_gradient,
 )
-from bayesloss.learning.inference import evidence
+from bayesloss.learning.evidence import evidence
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint

@@ -28,10 +28,10 @@ from bayesloss import (
 )
 from bayesloss.learning.evidence.evidence import evidence_gradient
 from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound, nearest
-from bayesloss.learning.inference import variational as inference
+from bayesloss.learning.evidence import variational as inference
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.sources import source_law
+from bayesloss.learning.evidence import source_law
 from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP
 
