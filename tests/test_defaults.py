@@ -32,14 +32,6 @@ def documented(shown):
 
 
 @pytest.mark.parametrize("name", bayesloss.__all__)
-def test_defaults_are_those_that_are_documented(name):
-    for shown in described(name):
-        for parameter, told in documented(shown).items():
-            default = inspect.signature(shown).parameters[parameter].default
-            assert default == told, f"{shown}: {parameter}"
-
-
-@pytest.mark.parametrize("name", bayesloss.__all__)
 def test_defaults_are_documented(name):
     """Where they are, or by a relative: a base class, or its module, or all that have the name."""
     public = [each for other in bayesloss.__all__ for each in described(other)]
@@ -76,6 +68,7 @@ def test_a_parameter_that_is_described_has_the_default_that_is_told(module):
     kin = [(name, default) for each in shown for name, default in documented(each).items()]
     for each in shown:
         told, text = documented(each), inspect.getdoc(each) or ""
+        assert told.keys() <= inspect.signature(each).parameters.keys() or inspect.isclass(each)
         for parameter in inspect.signature(each).parameters.values():
             default = parameter.default
             if not isinstance(default, int | float | str | tuple) or "inf" in repr(default):

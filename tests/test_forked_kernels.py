@@ -28,12 +28,12 @@ def test_a_fork_has_the_settings_of_a_fresh_kernel(tmp_path):
     (tmp_path / "a_folder").mkdir()
     nbformat.write(new_notebook(cells=cells), page := tmp_path / "a_folder" / "page.ipynb")
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    for more in (["-p", "tools.forked_kernels"], []):
-        run = subprocess.run(
-            [*pytest, *more, "--nbval", "--nbval-current-env", f"--rootdir={tmp_path}", page],
-            cwd=notebooks.ROOT,
-            env=os.environ | {"A_SETTING": "as given"},
-            capture_output=True,
-            text=True,
-        )
-        assert run.returncode == 0, run.stdout
+    nbval = ["-p", "tools.forked_kernels", "--nbval", "--nbval-current-env"]
+    run = subprocess.run(
+        [*pytest, *nbval, f"--rootdir={tmp_path}", page],
+        cwd=notebooks.ROOT,
+        env=os.environ | {"A_SETTING": "as given"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout

@@ -51,7 +51,6 @@ def test_direction_is_that_of_the_recursion(n_steps):
 
 
 def test_steps_end_where_the_slope_has_fallen():
-    """Near, far, and beyond a step of 1; each problem has its own."""
     tops = torch.tensor([1.0, 40.0, 0.003, 1e-6], dtype=torch.float64)
 
     def along(step):  # concave, not quadratic, highest at the tops

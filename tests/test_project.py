@@ -214,14 +214,6 @@ def test_guard_lets_a_pin_with_a_marker_and_sums_pass():
     assert read_lock(line) == ({"torch": "2.13.0"}, [])
 
 
-def test_guard_sees_a_lock_that_does_not_satisfy():
-    pins = {"scikit-learn": "1.5.0"}
-    assert lock_problems(["Scikit_Learn>=1.6", "torch"], pins) == [
-        "Scikit_Learn>=1.6 is locked at 1.5.0",
-        "torch is not in the lock",
-    ]
-
-
 # ------------------------------------------------------------------------------- the layout
 
 
@@ -281,24 +273,6 @@ def test_code_of_the_book_has_its_page():
 
 def test_module_has_its_test():
     assert not test_problems(ROOT)
-
-
-def test_guard_sees_a_page_without_code_code_without_page_and_a_module_without_test(tmp_path):
-    assert "learning/toy.py" in layout_problems(tmp_path, ["learning/toy"])[0]
-    assert layout_problems(tmp_path, ["index", "reference/errata"]) == []
-    (tmp_path / "src/bayesloss_book/learning").mkdir(parents=True)
-    (tmp_path / "src/bayesloss_book/learning/toy.py").touch()
-    assert layout_problems(tmp_path, ["learning/toy"]) == []
-    assert stray_problems(tmp_path, ["learning/toy"]) == []
-    assert stray_problems(tmp_path, ["learning/other"]) == [
-        "src/bayesloss_book/learning/toy.py belongs to no page"
-    ]
-    assert test_problems(tmp_path) == [
-        "src/bayesloss_book/learning/toy.py has no test tests/book_code/learning/test_toy.py"
-    ]
-    (tmp_path / "tests/book_code/learning").mkdir(parents=True)
-    (tmp_path / "tests/book_code/learning/test_toy.py").touch()
-    assert test_problems(tmp_path) == []
 
 
 # ------------------------------------------------------------------------------ the two houses
@@ -423,7 +397,6 @@ def folder_of(name: str) -> str:
 
 @pytest.mark.parametrize("package", ["bayesloss", "bayesloss_book"])
 def test_imports_run_one_way(package):
-    """No circle between modules."""
     files = modules(package)
     arrows = {n: (imports(p, inside=True) & files.keys()) - {n, package} for n, p in files.items()}
     TopologicalSorter(arrows).prepare()  # raises CycleError
@@ -511,7 +484,7 @@ def test_pages_do_not_import_each_other():
 LIMIT = 1_500_000  # bytes
 DATA = re.compile(r"ubyte|auto-mpg\.(data|names)$|\.(gz|zip|tar|npy|npz|pt|pkl|pickle|h5|parquet)$")
 # Absolute paths of some machine, where nothing before them makes them part of an address.
-MACHINE = re.compile(r"(?<![\w./:~-])/(?:home|Users|root|work|tmp/ipykernel\w*)/[\w.-]+")
+MACHINE = re.compile(r"/(?<![\w./:~-]/)(?:home|Users|root|work|tmp/ipykernel\w*)/[\w.-]+")
 
 
 def file_problems(path: Path, name: str) -> list[str]:
@@ -527,7 +500,9 @@ def file_problems(path: Path, name: str) -> list[str]:
         return found
     here = {str(ROOT), str(Path.home()), sys.prefix} - {"/", "/usr", "/usr/local"}
     seen = {match[0] for match in MACHINE.finditer(text)}
-    seen |= {p for p in here if re.search(rf"(?<![\w./:~-]){re.escape(p)}(?![\w-])", text)}
+    seen |= {
+        p for p in here if p in text and re.search(rf"(?<![\w./:~-]){re.escape(p)}(?![\w-])", text)
+    }
     return [*found, *(f"{name}: names {place}, a path of one machine" for place in sorted(seen))]
 
 
@@ -593,39 +568,3 @@ def test_names_of_code_in_a_text_exist(name):
             known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
     missing = sorted(names - known)
     assert not missing
-
-
-def test_pictures_of_the_readme_are_light_and_described():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)
-    assert pictures
-    for description, target in pictures:
-        assert len(description) > 40
-        assert (ROOT / target).stat().st_size < 250_000
-
-
-def test_documented_defaults_are_the_defaults():
-    """What a docstring says after ``default=``, of a function or of a class's ``__init__``."""
-    agree = []
-    for path in sorted((ROOT / "src/bayesloss").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef | ast.ClassDef):
-                continue
-            told = re.findall(r"^(\w+) : .*default=(\S+)$", ast.get_docstring(node) or "", re.M)
-            inside = node.body if isinstance(node, ast.ClassDef) else [node]
-            defaults = {
-                name.arg: ast.literal_eval(value)
-                for given in inside
-                if told and isinstance(given, ast.FunctionDef)
-                if given.name in ("__init__", node.name)
-                for names, values in (
-                    (given.args.args[::-1], given.args.defaults[::-1]),
-                    (given.args.kwonlyargs, given.args.kw_defaults),
-                )
-                for name, value in zip(names, values, strict=False)
-                if isinstance(value, ast.Constant)
-            }
-            for name, value in told:
-                assert defaults[name] == ast.literal_eval(value), f"{node.name}: default of {name}"
-                agree.append(name)
-    assert len(agree) >= 60

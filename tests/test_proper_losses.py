@@ -16,24 +16,13 @@ from scipy.optimize import minimize_scalar
 from scipy.special import digamma
 
 from bayesloss.composite_losses import CompositeLoss
-from bayesloss.proper_losses import (
-    LogLoss,
-    MatsushitaLoss,
-    SkewedLogLoss,
-    SquareLoss,
-)
+from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SkewedLogLoss, SquareLoss
 
 LOSSES = [LogLoss(), SquareLoss(), MatsushitaLoss(), SkewedLogLoss(2), SkewedLogLoss(5)]
 INSIDE = np.array([1e-6, 0.01, 0.2, 0.5, 0.73, 0.99, 1 - 1e-6])
 
-# The least weight: by Taylor's theorem the regret is at least half of it times (u - pi)^2. The
-# skewed losses' is the least of 1 / (k u (1 - u^(1/k))), where u^(1/k) = k / (k + 1).
-LEAST_WEIGHT = {
-    repr(loss): weight for loss, weight in zip(LOSSES, [4, 2, 4, 27 / 8, 6**6 / 5**6], strict=True)
-}
-
 each_loss = pytest.mark.parametrize("loss", LOSSES, ids=repr)
-many = settings(max_examples=200, derandomize=True, deadline=None)
+many = settings(max_examples=100, derandomize=True, deadline=None)
 some_loss = st.sampled_from(LOSSES)
 probability = st.floats(0, 1)
 inner = st.floats(1e-9, 1 - 1e-9)
@@ -77,7 +66,6 @@ def test_bayes_risk_is_the_infimum(loss, pi):
 
 @each_loss
 def test_link_and_weight_are_derivatives(loss):
-    """By automatic differentiation of the Bayes risk."""
     u = torch.tensor(INSIDE[1:-1], requires_grad=True)
     (slope,) = torch.autograd.grad(loss.bayes_risk(u).sum(), u, create_graph=True)
     (curvature,) = torch.autograd.grad(slope.sum(), u)
@@ -216,45 +204,6 @@ def test_both_forms_of_equation_1(loss, y):
     assert loss.divergence(label, u).numpy() == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("y", [-1, 1])
-def test_equation_1_needs_a_normalised_loss(y):
-    """The log loss plus a toll on each label is proper; its divergence leaves the toll out."""
-    toll = {1: 0.1, -1: 0.3}
-
-    def expected_loss(pi, u):
-        return pi * (0.1 - math.log(u)) + (1 - pi) * (0.3 - math.log(1 - u))
-
-    for u in (0.2, 0.5, 0.9):
-        slope = (expected_loss(u + 1e-6, u + 1e-6) - expected_loss(u - 1e-6, u - 1e-6)) / 2e-6
-        star = (y + 1) / 2
-        divergence = -toll[y] + expected_loss(u, u) + (star - u) * slope  # -L(y*) is minus the toll
-        loss = toll[y] - math.log(u if y == 1 else 1 - u)
-        assert divergence == pytest.approx(loss - toll[y], abs=1e-8)
-        assert abs(divergence - loss) > 0.09
-
-
-@many
-@given(loss=some_loss, pi=probability, u=inner)
-def test_strictly_proper(loss, pi, u):
-    """The regret is at least half the least weight times (u - pi)^2."""
-    regret = float(loss.divergence(pi, u))
-    assert regret >= LEAST_WEIGHT[repr(loss)] / 2 * (u - pi) ** 2 - 1e-12
-
-
-@many
-@given(loss=some_loss, p=probability, q=probability, t=probability)
-def test_bayes_risk_is_concave(loss, p, q, t):
-    between = float(loss.bayes_risk(min(1.0, t * p + (1 - t) * q)))
-    chord = t * float(loss.bayes_risk(p)) + (1 - t) * float(loss.bayes_risk(q))
-    assert between >= chord - 1e-12
-
-
-@many
-@given(loss=some_loss, u=probability, a=score)
-def test_fenchel_and_young(loss, u, a):
-    assert float(loss.conjugate(a) - loss.bayes_risk(u)) >= a * u - 1e-12
-
-
 @many
 @given(loss=some_loss, p=inner, u=inner)
 def test_dual_divergences_agree(loss, p, u):
@@ -264,13 +213,6 @@ def test_dual_divergences_agree(loss, p, u):
     scale = 1 + abs(float(loss.canonical_link(u))) + float(loss.weight(u)) * 1e-3
     assert first == pytest.approx(second, abs=1e-11 * scale)
     assert min(first, second) >= -1e-11 * scale
-
-
-@many
-@given(loss=some_loss, y=st.sampled_from([-1, 1]), a=score, b=score)
-def test_canonical_losses_are_one_lipschitz(loss, y, a, b):
-    gap = abs(float(loss.canonical_loss(y, a) - loss.canonical_loss(y, b)))
-    assert gap <= abs(a - b) * (1 + 1e-12) + 1e-12
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.5, math.nan])
@@ -383,7 +325,6 @@ class TestLogProbabilities:
 
 
 def test_arrays_of_any_layout():
-    """PyTorch takes neither negative strides nor pandas.Series."""
     u = np.array([0.1, 0.5, 0.8])
     expected = LogLoss().loss(1, u.tolist())
     assert LogLoss().loss(1, u[::-1]).flip(0).equal(expected)

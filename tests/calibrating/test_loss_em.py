@@ -13,7 +13,6 @@ from scipy.stats import entropy
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import bayes_action, linearised_loss_em, loss_em, posterior_risk
-from bayesloss.calibrating.utility import utility
 from bayesloss_book.decision_references import (
     log_gain,
     lower_bound,
@@ -22,7 +21,7 @@ from bayesloss_book.decision_references import (
 )
 from bayesloss_book.families import Family
 
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = settings(max_examples=100, deadline=None, derandomize=True)
 ROUNDING = 1e-10  # the measure asked for; sums of some dozen terms of size one err by 1e-14
 
 
@@ -50,7 +49,6 @@ def never_falls(values):
 @many
 @given(problems())
 def test_exact_loss_em_climbs(problem):
-    """Every half step, and the posterior gain from action to action."""
     p, losses, M, start = problem
     found = loss_em(p, losses, M, start=start)
     gains = log_gain(p, losses, M)[list(found.actions)].tolist()
@@ -85,16 +83,6 @@ def test_linearised_climbs_the_exponential_utility(problem):
         float(posterior_risk(found.q, losses).min()),
         float(posterior_risk(found.q, losses)[found.action]),
     )
-
-
-@many
-@given(problems())
-def test_mixed_form_climbs_the_second_moment(problem):
-    p, losses, M, start = problem
-    found = mixed_loss_em(p, losses, M, start=start)
-    second = (p @ utility(losses, M) ** 2)[list(found.actions)].tolist()
-    assert found.converged
-    assert never_falls(second)
 
 
 @many
@@ -145,7 +133,6 @@ def test_e_steps_are_the_minimisers():
 
 
 def test_restricted_family_climbs_the_bound_only():
-    """A family of two distributions: the bound rises, the gain falls."""
     p = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
     losses = torch.tensor([[0.0, 0.3], [0.0, 0.3], [9.0, 0.3]], dtype=torch.float64)
 
@@ -215,26 +202,3 @@ def test_warns_at_the_limit():
         found = loss_em(p, losses, 50.0, start=0, max_iter=1)
     assert not found.converged
     assert found.action == 1
-
-
-def test_float32_and_minus_infinity_are_taken_in_double():
-    found = tilted_posterior(p2.to(torch.float32), L2, 0, 1.0)
-    assert found.dtype == torch.float64
-    assert found.tolist() == [1.0, 0.0]
-
-
-def test_linearised_and_mixed_may_raise_the_risk_in_plain_arithmetic():
-    """Two states, two actions: the Bayes action costs 0.50, the other 0.51 on average."""
-    M = 1.02
-    weights = [0.5 * math.exp(-0.4 / M), 0.5 * math.exp(-0.6 / M)]
-    cool, hot = (w / sum(weights) for w in weights)
-    assert 0.0 * cool + 1.02 * hot < 0.4 * cool + 0.6 * hot  # the gamble looks better under q
-    weights = [0.5 * (M - 0.4), 0.5 * (M - 0.6)]
-    cool, hot = (w / sum(weights) for w in weights)
-    assert 1.02 * hot < 0.4 * cool + 0.6 * hot
-    p = torch.tensor([0.5, 0.5])
-    losses = torch.tensor([[0.4, 0.0], [0.6, 1.02]], dtype=torch.float64)
-    assert posterior_risk(p, losses).tolist() == pytest.approx([0.5, 0.51])
-    assert linearised_loss_em(p, losses, M, start=0).actions == (0, 1, 1)
-    assert mixed_loss_em(p, losses, M, start=0).actions == (0, 1, 1)
-    assert loss_em(p, losses, M, start=0).actions == (0, 0)

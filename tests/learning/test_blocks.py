@@ -6,12 +6,14 @@ import torch
 from scipy import sparse
 from scipy.integrate import quad_vec
 
-from bayesloss import ISGP, Gaussian, TrigonometricKernel, laplace
+from bayesloss import GP, ISGP, Gaussian, NystromBasis, TrigonometricKernel, laplace
+from bayesloss.kernels import SquaredExponential
 from bayesloss.learning.data.inputs import DenseInputs, SparseInputs, centred_scores
 from bayesloss.learning.data.rows import folded
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import mean_slope
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
+from bayesloss.learning.sources.basis import Basis
 
 N = 30
 # The last block is shorter than the others, all are single rows, or one holds all.
@@ -32,7 +34,7 @@ def blocks(request, monkeypatch):
         "links.softmax_joint._ROWS",
         "links.multinomial._ROWS",
         "inference.likelihoods._MANY",
-        "sources.trigonometric.BLOCK",
+        *(f"sources.{name}.BLOCK" for name in ("basis", "nystrom", "priors", "trigonometric")),
     ):
         rows = max(2, request.param) if name.endswith("_MERGED") else request.param
         monkeypatch.setattr(f"bayesloss.learning.{name}", rows)
@@ -72,6 +74,10 @@ def test_sums_over_the_rows_of_inputs(form):
     if form is SparseInputs:
         scaled = inputs.scaled_lengths(torch.from_numpy(weight[:3]), m)
         np.testing.assert_allclose(scaled, (X - centre) ** 2 @ weight[:3], **CLOSE)
+    for chosen in ([3, 1, 1], w > 1, slice(None, None, 7)):
+        some = inputs.rows(torch.tensor(chosen) if isinstance(chosen, list) else chosen)
+        np.testing.assert_allclose(some.scores(beta), W @ X[chosen].T, **CLOSE)
+    np.testing.assert_allclose(inputs.dense(torch.tensor([3, 1, 1])), X[[3, 1, 1]], **CLOSE)
     assert inputs.largest() == np.abs(X).max()
     assert inputs.stored == (X.size if form is DenseInputs else np.count_nonzero(X))
 
@@ -97,6 +103,30 @@ def test_eq_8_by_quadrature():
 
     expected, _ = quad_vec(square, 0, 1, epsabs=1e-12, epsrel=1e-12)
     np.testing.assert_allclose(part.integrated_square(x, w), expected, rtol=1e-9, atol=1e-10)
+
+
+NYSTROM = NystromBasis(SquaredExponential(a=4.0), torch.linspace(-1.2, 1.1, 6).double())
+
+
+@pytest.mark.usefixtures("blocks")
+@pytest.mark.parametrize("basis", [kernel(), NYSTROM], ids=["trigonometric", "Nystrom"])
+@pytest.mark.parametrize("kind", [ISGP, GP])
+def test_sources_and_moments_are_those_of_one_row_at_a_time(kind, basis):
+    """By psi or phi for w, and by a posterior's moments of single rows."""
+    x, generator = torch.linspace(-1.5, 1.7, N, dtype=torch.float64), np.random.default_rng(7)
+    prior = kind(basis, mu=0.3, gamma=2.0)
+    Gamma = torch.from_numpy(generator.normal(size=(2, 7)))
+    w, rows = Gamma[:, :-1], x.split(1)
+    squares = torch.cat([torch.einsum("si,nij,sj->sn", w, basis.psi(row), w) for row in rows], 1)
+    for form in (type(basis), Basis):
+        np.testing.assert_allclose(form.integrated_square(basis, x, w), squares, atol=1e-10)
+    nu = squares if kind is ISGP else w @ basis.basis(x).T
+    np.testing.assert_allclose(prior.source(x, Gamma), Gamma[:, -1:] + nu, atol=1e-10)
+    posterior = laplace(prior, Gaussian(25.0), x, torch.tanh(2 * x))
+    for found, each in zip(
+        posterior.moments(x), zip(*map(posterior.moments, rows), strict=True), strict=True
+    ):
+        np.testing.assert_allclose(found, torch.cat(each), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [N // 4, 4096])  # read off a table, or computed row by row

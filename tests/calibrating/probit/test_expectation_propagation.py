@@ -8,13 +8,14 @@ import pytest
 import torch
 from scipy.special import ndtr
 from sklearn.exceptions import ConvergenceWarning
+from tilted_problems import CASES
 
 from bayesloss.calibrating.probit.expectation_propagation import (
     expectation_propagation,
     fit_sites,
     match_moments,
 )
-from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.calibrating.gp_classification import brute_force
@@ -24,14 +25,6 @@ def toy(inputs, labels, amplitude):
     kernel = SquaredExponential(a=0.3**-2, b=amplitude**2)
     prior = WhitenedGP.at(kernel, torch.tensor(inputs, dtype=torch.float64)[None], batch_dims=1)
     return prior, torch.tensor(labels, dtype=torch.float64)[None]
-
-
-CASES = [
-    ([0.1, 0.3], [1, 1]),
-    ([0.1, 0.9], [1, -1]),
-    ([0.1, 0.4, 0.6], [1, 1, -1]),
-    ([0.0, 0.5, 1.0], [-1, -1, -1]),
-]
 
 
 @pytest.mark.parametrize(("inputs", "labels"), CASES)
@@ -90,28 +83,6 @@ def test_one_point_is_exact():
     assert float(ep.covariance) == pytest.approx(float(covariance), abs=1e-9)
     assert float(ep.log_evidence) == pytest.approx(math.log(0.5), abs=1e-12)
     assert log_evidence == pytest.approx(math.log(0.5), abs=1e-9)
-
-
-@pytest.mark.parametrize(("inputs", "labels"), CASES)
-def test_laplace_is_its_definition(inputs, labels):
-    """Mode, inverse Hessian and integral of the quadratic, by automatic differentiation."""
-    prior, y = toy(inputs, labels, amplitude=3.0)
-    found = laplace_probit(prior.features, y)
-    r = prior.features.shape[-1]
-
-    def joint(z):
-        margin = y[0] * (prior.features[0] @ z)
-        return torch.special.ndtr(margin).log().sum() - 0.5 * z @ z
-
-    z = found.mean[0]
-    hessian = -torch.func.hessian(joint)(z)
-    assert torch.func.grad(joint)(z).abs().max() < 1e-8
-    torch.testing.assert_close(
-        found.covariance[0] @ hessian, torch.eye(r).double(), rtol=1e-5, atol=1e-8
-    )
-    integral = joint(z) - 0.5 * torch.logdet(hessian)
-    assert float(found.log_evidence) == pytest.approx(float(integral), abs=1e-8)
-    assert float(log_joint(z, prior.features[0], y[0])) == pytest.approx(float(joint(z)))
 
 
 def site(y, mean, variance):

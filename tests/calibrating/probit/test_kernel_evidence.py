@@ -149,7 +149,6 @@ def test_rows_of_a_search():
 
 
 def test_many_rows_are_searched_in_part():
-    """The maximum is that of five hundred rows."""
     X, y = data(700)
     rows = stratified_rows(y, 500)
     given = X.std(0)

@@ -3,7 +3,6 @@
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -76,7 +75,6 @@ def test_the_calibrator_sees_scores_of_cases_held_out():
 
 
 def test_cases_held_out_thrice_count_once():
-    """Three times the same folds are as once: fifteen classifiers, the same mean and band."""
     model = LogisticRegression()
     folds = list(StratifiedKFold(5).split(X, Y))
     once, thrice = (CalibratedClassifier(model, cv=cv).fit(X, Y) for cv in (folds, folds * 3))
@@ -95,18 +93,6 @@ def test_an_ensemble_is_pickled_with_one_calibrator():
     assert all(each.calibrator is again.calibrator_ for each in again.calibrated_classifiers_)
 
 
-@pytest.mark.parametrize("ensemble", [True, False])
-def test_frames_and_the_names_of_columns(ensemble):
-    frame = pd.DataFrame(X, columns=list("abcdef"), index=np.arange(400) * 7)
-    model = CalibratedClassifier(LogisticRegression(), ensemble=ensemble).fit(frame, Y)
-    assert model.feature_names_in_.tolist() == list("abcdef")
-    assert model.n_features_in_ == 6
-    plain = CalibratedClassifier(LogisticRegression(), ensemble=ensemble).fit(X, Y)
-    np.testing.assert_allclose(model.predict_proba(frame), plain.predict_proba(X), rtol=1e-9)
-    with pytest.raises(ValueError, match="feature names should match"):
-        model.predict_proba(frame[list("bacdef")])
-
-
 def test_a_kernel_is_cut_to_rows_and_columns_of_a_fold():
     precomputed, linear = (
         CalibratedClassifier(SVC(kernel=kernel), ensemble=False)
@@ -123,13 +109,6 @@ def test_a_frozen_classifier_is_not_fitted_again():
     np.testing.assert_array_equal(
         model.predict_proba(X), by_hand.predict_proba(fitted.predict_proba(X)[:, 1])
     )
-
-
-def test_naive_bayes_with_copied_columns_is_mended():
-    copies = np.hstack([X] * 8)
-    raw = GaussianNB().fit(copies[:300], Y[:300]).predict_proba(copies[300:])
-    mended = CalibratedClassifier(GaussianNB()).fit(copies[:300], Y[:300])
-    assert log_loss(Y[300:], mended.predict_proba(copies[300:])) < 0.5 * log_loss(Y[300:], raw)
 
 
 def test_many_classes_labels_of_text_and_pipelines():
@@ -175,7 +154,6 @@ def test_more_folds_than_cases_of_a_class():
     by_hand = LinkCalibrator(scale="real").fit(held_out, rare)
     at = np.linspace(-2, 2, 5)
     np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
-    CalibratedClassifier(LogisticRegression(), cv=GroupKFold(50)).fit(X, rare, groups=groups)
     few = np.r_[0:40, np.flatnonzero(rare)]
     model = CalibratedClassifier(LogisticRegression(), cv=LeaveOneOut()).fit(X[few], rare[few])
     assert ((model.predict_proba(X) > 0) & (model.predict_proba(X) < 1)).all()

@@ -115,13 +115,6 @@ def test_independent_cases_keep_their_likelihood():
     assert 0.9 < np.mean(powers) <= 1
 
 
-def test_equal_logits_leave_the_base_rates(cases):
-    """Nothing is known of t: two parameters count."""
-    _, codes, _, groups = cases
-    power = composite_power(np.zeros((60, 3)), np.repeat(codes[::4], 4), np.ones(60), groups)
-    assert 0 < power < 1
-
-
 @pytest.mark.parametrize("K", [3, 5, 8])
 def test_scores_that_say_nothing_leave_the_offsets_alone(K):
     """All logits equal: H has K - 1 equal curvatures W / K, and two that are rounding errors."""

@@ -1,8 +1,5 @@
 """Tests of inputs that Dask holds, against the same numbers in memory."""
 
-import os
-import signal
-
 import numpy as np
 import pytest
 import torch
@@ -84,7 +81,7 @@ def test_a_fit_is_that_of_the_data_in_memory(classes):
 
 def test_the_penalty_is_that_of_the_data_in_memory():
     X, y = drawn(n=150)
-    how = {"C": [0.1, 1.0, 10.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}
+    how = {"C": [0.1, 1.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}
     one = LinkgisticClassifier(**how).fit(X, y)
     many = LinkgisticClassifier(**how).fit(da.from_array(X, chunks=40), y)
     np.testing.assert_allclose(many.scores_, one.scores_, atol=1e-8)
@@ -123,43 +120,3 @@ def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
         assert not [name for name in vars(model) if name.endswith("_")]
     with pytest.raises(ValueError, match="device='meta'|device='cpu'"):
         LinkgisticClassifier(device="meta").fit(DX, Dy)
-
-
-def test_memory_that_runs_out_says_what_to_do():
-    X, y = drawn(n=40)
-
-    def burst(block):
-        raise MemoryError("no room")
-
-    DX = da.from_array(X, chunks=10).map_blocks(burst, meta=np.empty((0, 0)))
-    model = LinkgisticClassifier()
-    with pytest.raises(RuntimeError, match="smaller blocks.*no room"):
-        model.fit(DX, y)
-    assert not [name for name in vars(model) if name.endswith("_")]
-
-
-@pytest.mark.slow
-def test_a_worker_killed_in_the_middle_changes_nothing(monkeypatch):
-    distributed = pytest.importorskip("distributed")
-    X, y = drawn(n=4000, d=20)
-    how = {"a": 2.0, "max_iter": 1, "tol": 1e-6}
-    expected = LinkgisticClassifier(**how).fit(X, y).coef_
-    calls, pull_back = [], DaskInputs.pull_back
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as here,
-        distributed.Client(here) as client,
-        dask.config.set(scheduler=client),
-    ):
-        workers = client.run(os.getpid)
-
-        def watched(self, slopes):
-            calls.append(len(calls))
-            if len(calls) == 4:
-                os.kill(next(iter(workers.values())), signal.SIGKILL)
-            return pull_back(self, slopes)
-
-        monkeypatch.setattr(DaskInputs, "pull_back", watched)
-        DX = da.from_array(X, chunks=(500, 20)).persist()
-        found = LinkgisticClassifier(**how).fit(DX, da.from_array(y, chunks=500)).coef_
-    assert len(calls) > 4
-    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)

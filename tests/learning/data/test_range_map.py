@@ -63,7 +63,6 @@ class TestBijection:
         assert np.mean(np.abs(quotient / slope(g, at) - 1) < 1e-4) > 0.8
 
     def test_the_bulk_fills_a_fair_share_of_the_range(self, x):
-        """Quartiles apart by more than a tenth of the range: a normal sample's by a fifth."""
         t = RangeMap.fit(x)(x)
         low, high = np.quantile(t, [0.1, 0.9])
         assert high - low > 0.1 * (t.max() - t.min())
@@ -84,12 +83,6 @@ class TestIdentity:
         for x, g in zip(draws[acting], [g for g in maps if not g.is_identity], strict=True):
             assert np.corrcoef(x, g(x))[0, 1] > 0.97
         assert RangeMap.fit(np.random.default_rng(1).normal(size=100_000)).is_identity
-
-    def test_values(self):
-        x = np.linspace(-3, 3, 50)
-        g = RangeMap.fit(x)
-        np.testing.assert_array_equal(g(x), x)
-        np.testing.assert_array_equal(g.inverse(x), x)
 
 
 class TestFit:
@@ -112,7 +105,6 @@ class TestFit:
 
     @pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)
     def test_affine_equivariance(self, x):
-        """In other units, mirrored or not, the same map in those units."""
         g = RangeMap.fit(x)
         for scale in (8.0, -0.25, 2.0**500, 2.0**-500):  # powers of two: no rounding
             other = RangeMap.fit(scale * x)

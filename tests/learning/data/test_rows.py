@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from bayesloss import ISGPRegressor, LinkCalibrator
+from bayesloss import ISGPRegressor, LinkCalibrator, LinkgisticClassifier
 from bayesloss.learning.data.range_map import DEPTHS, RangeMap
 from bayesloss.learning.data.rows import DaskRows, Rows, extremes, largest, points_at
 
@@ -128,7 +128,7 @@ def test_the_range_map_of_few_points_is_that_of_all(df):
 PLAIN = {"n_basis": 8, "average_hyperparameters": False}
 
 
-@pytest.mark.parametrize("how", [{"n_basis": 8}, PLAIN | {"prior": "gp", "robust_range": False}])
+@pytest.mark.parametrize("how", [PLAIN, PLAIN | {"prior": "gp", "robust_range": False}])
 def test_a_regression_is_that_of_the_data_in_memory(how):
     x, y, _, weight = drawn()
     X, y = x[:, None], -y
@@ -232,7 +232,8 @@ def test_memory_that_runs_out_says_what_to_do():
         raise MemoryError("no room")
 
     Dx = da.zeros(40, chunks=10).map_blocks(burst, meta=np.empty(0))
-    for model, data in ((ISGPRegressor(), Dx[:, None]), (LinkCalibrator(), Dx)):
+    cases = (ISGPRegressor(), Dx[:, None]), (LinkgisticClassifier(), Dx[:, None])
+    for model, data in (*cases, (LinkCalibrator(), Dx)):
         with pytest.raises(RuntimeError, match="smaller blocks.*no room"):
             model.fit(data, np.arange(40) % 2)
         assert not [name for name in vars(model) if name.endswith("_")]

@@ -101,12 +101,3 @@ class TestMonotone:
     def test_shapes(self, model):
         with pytest.raises(ValueError, match=r"expected X of shape \(n, 1\) and y .*, got \(40,\)"):
             MonotoneDisplay.from_estimator(model, self.X[:, 0], self.y)
-
-    def test_data_and_both_bands_can_be_told_apart(self, model):
-        """Dots of less than three points across hide no band, and the inner is twice as dark."""
-        ax = MonotoneDisplay.from_estimator(model, *self.data).ax_
-        dots, outer, inner = ax.collections
-        assert np.all(np.sqrt(dots.get_sizes()) < 3)
-        assert inner.get_alpha() > 2 * outer.get_alpha() > 0.2
-        labels = [text.get_text() for text in ax.get_legend().get_texts()]
-        assert labels == ["data", "95 % of new data", "95 % of curve", "mean"]

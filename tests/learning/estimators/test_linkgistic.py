@@ -1,33 +1,24 @@
 """Tests of the estimator: what it learns, what it promises, and what it refuses."""
 
-import pickle
 import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from link_fits import fit, kinked
+from link_fits import fit, kinked, usual
 from scipy.special import expit
-from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_classification
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from bayesloss import (
-    LinkgisticClassifier,
-    MatsushitaLoss,
-    SkewedLogLoss,
-    SquareLoss,
-    laplace,
-)
+from bayesloss import LinkgisticClassifier, MatsushitaLoss, SkewedLogLoss, SquareLoss, laplace
 from bayesloss.learning.estimators.linkgistic_fit import Settings
 from bayesloss.learning.inference.likelihoods import Bernoulli
-from bayesloss.learning.links.em import fit_links
 
 PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
 
@@ -44,7 +35,7 @@ class TestLearnedLink:
 
     @PRIORS
     def test_learns_what_a_fixed_link_cannot(self, prior):
-        model = fit(self.X, self.y, prior)
+        model = usual(3000, prior)
         X, y, odds = kinked(20_000, seed=1)
         learned = log_loss(y, model.predict_proba(X))
         fixed = log_loss(y, LogisticRegression().fit(self.X, self.y).predict_proba(X))
@@ -62,7 +53,7 @@ class TestLearnedLink:
         assert covered.mean() > 0.7
 
     def test_a_band_leaves_out_as_many_draws_as_its_level_says(self):
-        link = fit(self.X, self.y).link_
+        link = usual(3000).link_
         x = np.linspace(link.low, link.high, 5)
         nu = link.posterior.prior.source(torch.from_numpy(x / link.slope), link.band_draws).numpy()
         for curves, band in ((nu, link.source_band), (expit(nu), link.inverse_link_band)):
@@ -71,26 +62,8 @@ class TestLearnedLink:
                 for share in ((curves < low).mean(axis=0), (curves > high).mean(axis=0)):
                     np.testing.assert_allclose(share, (1 - level) / 2, atol=1.01 / len(curves))
 
-    def test_held_out_scores_stop_at_the_end_of_the_period_and_not_before(self, monkeypatch):
-        """The E-step's inputs, with a period that ends within the scores."""
-        seen = []
-
-        def watched(*given, **options):
-            fit = fit_links(*given, **options)
-            seen.append(fit.seen[0])
-            return fit
-
-        monkeypatch.setattr("bayesloss.learning.estimators.linkgistic_fit.fit_links", watched)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            fit(self.X, self.y, c=0.4, a=1.5, leave_one_out=True, max_iter=1)
-        x = seen[0].abs()
-        assert float(x.max()) == 1 / 0.4
-        # Nothing is piled up before the end: scores lie on both sides of half the period.
-        assert int((x > 0.6 / 0.4).sum()) > int((x == 1 / 0.4).sum()) > 0
-
     def test_links_of_the_isgp_increase(self):
-        link = fit(self.X, self.y).link_
+        link = usual(3000).link_
         x = np.linspace(link.low, link.high, 300)
         nu = link.posterior.prior.source(torch.from_numpy(x), link.draws)
         assert float(nu.diff(dim=1).min()) >= -1e-12
@@ -98,7 +71,7 @@ class TestLearnedLink:
             assert (np.diff(curve) >= -1e-12).all()
 
     def test_link_and_classifier_agree(self):
-        model = fit(self.X, self.y)
+        model = usual(3000)
         scores = (self.X - model.centre_) @ model.coef_[0]
         probability = model.predict_proba(self.X)[:, 1]
         np.testing.assert_allclose(model.link_.inverse_link(scores), probability, atol=1e-6)
@@ -108,9 +81,8 @@ class TestLearnedLink:
 
     @pytest.mark.parametrize("loss", [MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
     def test_other_losses(self, loss):
-        """Whatever is underneath, the learned link comes near the same probabilities."""
-        model, usual = fit(self.X, self.y, loss=loss), fit(self.X, self.y)
-        gap = np.abs(model.predict_proba(self.X) - usual.predict_proba(self.X))
+        model = fit(self.X, self.y, loss=loss)
+        gap = np.abs(model.predict_proba(self.X) - usual(3000).predict_proba(self.X))
         assert np.median(gap) < 0.02
 
     def test_bounded_link_is_refused_by_name(self):
@@ -119,36 +91,10 @@ class TestLearnedLink:
 
     def test_c_follows_the_scores_unless_given(self):
         """The scores of the fixed link fill half of the period, before EM moves them."""
-        model = fit(self.X, self.y, tol=0.1)
+        model = usual(3000)
         scores = np.abs((self.X - model.centre_) @ model.coef_[0]).max()
         assert scores / model.link_.edge == pytest.approx(0.5, rel=0.2)
-        assert fit(self.X, self.y, c=0.01).link_.posterior.prior.kernel.c == 0.01
-
-    def test_gp_variance_follows_the_scores(self):
-        model = fit(self.X, self.y, "gp", tol=0.1)
-        variance = float(model.link_.posterior.prior.kernel.variance)
-        assert variance > 1
-        assert fit(
-            self.X, self.y, "gp", variance=3.0
-        ).link_.posterior.prior.kernel.variance == pytest.approx(3)
-        usual = fit(self.X, self.y, a=1.2).link_.posterior.prior
-        assert usual.kernel.variance == pytest.approx(1)
-        centred = fit(self.X, self.y).link_.posterior.prior
-        assert float(centred.mean(torch.ones(1))) == pytest.approx(1, rel=1e-14)  # the mean slope
-
-    @pytest.mark.filterwarnings("ignore:not converged")
-    def test_gp_variance_counts_weights(self):
-        X, score = self.X[:300], self.odds[:300] + 0.5
-        y = (score > 0) ^ (np.arange(300) % 20 == 0)  # nearly separable: steep scores
-        weight = 1 + 4 * (np.abs(score) > 1)
-        options = {"prior": "gp", "C": 1e3, "max_iter": 1}
-        weighted = LinkgisticClassifier(**options, random_state=0).fit(X, y, weight)
-        repeated = LinkgisticClassifier(**options, random_state=0).fit(
-            X.repeat(weight, axis=0), y.repeat(weight)
-        )
-        variances = [float(m.link_.posterior.prior.kernel.variance) for m in (weighted, repeated)]
-        assert variances[0] == pytest.approx(variances[1], rel=1e-3)
-        assert variances[0] > 1.1  # or the least allowed would stand in for either
+        assert usual(200, c=0.01).link_.posterior.prior.kernel.c == 0.01
 
 
 def test_leave_one_out_scores_keep_links_from_overconfidence():
@@ -216,9 +162,9 @@ class TestChosenPrior:
             assert other.log_evidence < posterior.log_evidence + 0.1
 
     def test_a_given_a_stays(self):
-        X, y, _ = kinked(300)
-        assert float(fit(X, y, a=3.0).link_.posterior.prior.kernel.a) == 3
-        assert float(fit(X, y, variance=2.0).link_.posterior.prior.kernel.a) == 1.2
+        assert float(usual(200, a=3.0).link_.posterior.prior.kernel.a) == 3
+        kernel = usual(200, variance=2.0).link_.posterior.prior.kernel
+        assert (float(kernel.a), float(kernel.variance)) == (1.2, pytest.approx(2))
 
 
 class TestSettles:
@@ -231,9 +177,9 @@ class TestSettles:
         y = (generator.random(n + 5000) < expit(x + 0.1 * x**3)).astype(int)
         return X[:n], y[:n], X[n:], y[n:]
 
-    @pytest.mark.parametrize(("n", "d", "seed"), [(200, 150, 12), (150, 300, 15), (500, 300, 13)])
+    @pytest.mark.parametrize(("n", "d", "seed"), [(200, 150, 12), (500, 300, 13)])
     def test_and_what_it_gives_is_a_fixed_point(self, n, d, seed):
-        """They went on for ever once, with log losses of 2.7, 2.3 and 0.63."""
+        """They went on for ever once, with log losses of 2.7 and 0.63."""
         X, y, X_test, y_test = self.table(n, d, seed)
         model = LinkgisticClassifier().fit(X, y)
         assert model.converged_
@@ -254,16 +200,6 @@ class TestSettles:
         evidence = model.history_["log_evidence"][:, 0]
         assert model.link_.posterior.log_evidence == max(evidence) > evidence[-1] + 2
 
-    def test_the_advice_is_good(self):
-        X, y = load_digits(return_X_y=True)
-        rows = np.random.default_rng(0).permutation(len(y))[:139]
-        X, y = X[rows] / 16, y[rows] == 1
-        with pytest.warns(ConvergenceWarning, match="raise max_iter=4, "):
-            LinkgisticClassifier(max_iter=4).fit(X, y)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            LinkgisticClassifier(max_iter=100).fit(X, y)
-
 
 def test_a_weak_penalty_lets_no_score_run_away():
     """Scores that may leave the period for nothing do so: then the log loss here is 10."""
@@ -278,23 +214,15 @@ class TestConveniences:
     X, y, _ = kinked(300)
 
     def test_scores(self):
-        model = fit(self.X, self.y)
+        model = usual(300)
         expected = self.X @ model.coef_[0] + model.intercept_
         np.testing.assert_allclose(model.scores(self.X), expected, rtol=0, atol=1e-12)
         assert model.scores(self.X).mean() == pytest.approx(0, abs=1e-12)
 
-    @pytest.mark.parametrize("multi_class", ["joint", "ovr"])
-    def test_log_probabilities(self, multi_class):
-        X, y = load_iris(return_X_y=True)
-        for labels in (y, y == 1):
-            model = fit(X, labels, C=10.0, multi_class=multi_class)
-            np.testing.assert_allclose(
-                np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-12, atol=0
-            )
-
     def test_class_weight(self):
         weighted = fit(self.X, self.y, class_weight={0: 1, 1: 3})
-        expected = fit(self.X, self.y).fit(self.X, self.y, np.where(self.y == 1, 3.0, 1.0))
+        expected = clone(weighted).set_params(class_weight=None)
+        expected.fit(self.X, self.y, np.where(self.y == 1, 3.0, 1.0))
         np.testing.assert_array_equal(weighted.coef_, expected.coef_)
         assert fit(self.X, self.y, class_weight="balanced").predict_proba(self.X)[
             :, 1
@@ -316,12 +244,6 @@ class TestManyClasses:
         evidence = model.history_["log_evidence"]
         assert evidence.shape == (model.n_iter_, 1)  # of the one model
 
-    def test_string_labels(self):
-        names = np.array(["setosa", "versicolor", "virginica"])
-        model, coded = (fit(self.X, y, C=10.0) for y in (names[self.y], self.y))
-        assert (model.predict(self.X) == names[coded.predict(self.X)]).all()
-        np.testing.assert_allclose(model.coef_, coded.coef_, rtol=1e-9)
-
 
 class TestReproducible:
     X, y, _ = kinked(500)
@@ -335,15 +257,12 @@ class TestReproducible:
         np.testing.assert_array_equal(first, second)
 
     def test_same_seed_same_numbers(self):
-        first, second = (fit(self.X, self.y, n_samples=64).predict_proba(self.X) for _ in range(2))
+        first, second, other = (
+            fit(self.X, self.y, n_samples=64, random_state=seed).predict_proba(self.X)
+            for seed in (0, 0, 1)
+        )
         np.testing.assert_array_equal(first, second)
-        other = fit(self.X, self.y, n_samples=64, random_state=1).predict_proba(self.X)
         assert 0 < np.abs(first - other).max() < 0.1
-
-    def test_survives_pickling(self):
-        model = fit(self.X, self.y)
-        again = pickle.loads(pickle.dumps(model))
-        np.testing.assert_array_equal(again.predict_proba(self.X), model.predict_proba(self.X))
 
     def test_weight_zero_is_absence(self):
         weight = np.r_[np.ones(400), np.zeros(100)]
@@ -351,17 +270,9 @@ class TestReproducible:
         without = LinkgisticClassifier(n_basis=16, random_state=0).fit(self.X[:400], self.y[:400])
         np.testing.assert_array_equal(model.coef_, without.coef_)
 
-    def test_in_a_pipeline_with_a_data_frame(self):
-        X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-        model = make_pipeline(StandardScaler(), LinkgisticClassifier(n_basis=16, random_state=0))
-        assert cross_val_score(model, X, y, cv=3).mean() > 0.95
-        model[-1].fit(X, y)
-        assert isinstance(X, pd.DataFrame)
-        assert list(model[-1].feature_names_in_) == list(X.columns)
-
 
 def test_scores_of_any_layout(recwarn):
-    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    link = usual(200).link_
     x = np.linspace(-1, 1, 5)
     expected = link.source(x.tolist())
     assert link.source(x[::-1])[::-1] == pytest.approx(expected)
@@ -379,7 +290,7 @@ def test_a_second_fit_forgets_the_first_ones_link():
 
 
 def test_a_number_in_a_number_out():
-    link = fit(*kinked(200)[:2], max_iter=2, tol=1.0).link_
+    link = usual(200).link_
     for function in (link.source, link.inverse_link):
         assert isinstance(function(0.5), float)
         assert function(0.5) == function([0.5])[0]
@@ -396,14 +307,3 @@ def test_warnings_name_the_line_of_the_user():
     with pytest.warns(ConvergenceWarning, match="can be separated") as caught:
         pipeline.fit(X, apart)
     assert {w.filename for w in caught} == {__file__}
-
-
-def test_parameters_are_named():
-    with pytest.raises(TypeError, match="positional argument"):
-        LinkgisticClassifier("gp")
-
-
-def test_a_link_is_shown_in_a_line():
-    X, y, _ = kinked(200)
-    shown = repr(fit(X, y).link_)
-    assert "tensor" not in shown and len(shown) < 400

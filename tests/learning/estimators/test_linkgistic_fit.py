@@ -4,24 +4,16 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
-from link_fits import fit, kinked
+from link_fits import fit, kinked, usual
 from scipy import sparse
 from scipy.special import expit
-from sklearn import config_context
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import cross_validate
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from tolerances import of_a_maximum
 
 from bayesloss import LinkgisticClassifier
-
-PRIORS = pytest.mark.parametrize("prior", ["isgp", "gp"])
-SHAPES = [(400, 20), (400, 400), (300, 1500), (250, 5000)]
 
 
 class TestFarRows:
@@ -36,8 +28,7 @@ class TestFarRows:
         X[0] *= scale
         return X
 
-    @PRIORS
-    @pytest.mark.parametrize("scale", [1e3, 3e4])
+    @pytest.mark.parametrize(("prior", "scale"), [("isgp", 1e3), ("gp", 3e4)])
     def test_one_row_spoils_nothing(self, prior, scale):
         usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
         with pytest.warns(UserWarning, match=self.message) as caught:
@@ -53,7 +44,7 @@ class TestFarRows:
         classes, of_test = (
             y + (X[:, 2] > 5.5) for X, y in ((self.X, self.y), (self.X_test, self.y_test))
         )
-        options = {"multi_class": multi_class, "max_iter": 3}
+        options = {"multi_class": multi_class, "max_iter": 1}
         models = [LinkgisticClassifier(**options).fit(self.X, classes)]
         with pytest.warns(UserWarning, match=self.message):
             models.append(LinkgisticClassifier(**options).fit(self.far(1e3), classes))
@@ -141,21 +132,6 @@ class TestCopies:
         fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
         assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
 
-    def test_groups_are_routed(self):
-        with config_context(enable_metadata_routing=True):
-            model = LinkgisticClassifier(n_basis=16).set_fit_request(groups=True)
-            pipeline = make_pipeline(StandardScaler(), model)
-            groups = np.arange(200) // 2
-            routed = cross_validate(
-                pipeline,
-                self.X[:, :3],
-                self.y,
-                cv=3,
-                params={"groups": groups},
-                error_score="raise",
-            )
-        assert np.isfinite(routed["test_score"]).all()
-
     def test_groups_that_are_none(self):
         with pytest.raises(ValueError, match=r"expected groups of shape \(200,\), got \(3,\)"):
             LinkgisticClassifier().fit(self.X, self.y, groups=[1, 2, 3])
@@ -172,17 +148,17 @@ class TestAnotherDevice:
             {"multi_class": "ovr", "leave_one_out": False},
             {"multi_class": "ovr", "C": np.inf},
             {},
-            {"multi_class": "ovr", "C": [0.1, 1.0]},
-            {"C": [0.1, 1.0]},
+            {"multi_class": "ovr", "C": [1.0]},
+            {"C": [1.0]},
         ],
     )
     @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
     @pytest.mark.filterwarnings("ignore:the best penalty of those tried")
     def test_the_fit_is_the_processors(self, options, second_device):
-        X, y = load_iris(return_X_y=True)
+        X, y = (each[::2] for each in load_iris(return_X_y=True))
         X = X + np.random.default_rng(0).normal(size=X.shape)
         weight = np.random.default_rng(1).integers(1, 3, len(y)).astype(float)
-        options = {"max_iter": 2, **options}
+        options = {"max_iter": 1, **options}
         here = LinkgisticClassifier(**options).fit(X, y, sample_weight=weight)
         with second_device() as device:
             model = LinkgisticClassifier(device=str(device.device), **options)
@@ -218,35 +194,11 @@ class TestBadInput:
         with pytest.raises(ValueError, match=f"PyTorch can use, got device='{device}': "):
             fit(self.X, self.y, device=device)
 
-    def test_nan_and_sparse(self):
-        X = self.X.copy()
-        X[0, 0] = np.nan
-        with pytest.raises(ValueError, match="contains NaN"):
-            fit(X, self.y)
-        with pytest.raises(ValueError, match="contains NaN"):
-            fit(sparse.csr_array(X), self.y)
-
-    @pytest.mark.parametrize("C", [1.0, np.inf])
-    def test_constant_columns_weigh_nothing(self, C):
-        X = np.hstack([self.X, np.full((200, 1), 7.0)])
-        assert fit(X, self.y, C=C).coef_[0, -1] == 0
-
     def test_nothing_but_constant_columns(self):
         probability = fit(np.ones((200, 2)), self.y).predict_proba(np.ones((1, 2)))[0, 1]
         assert probability == pytest.approx(self.y.mean(), abs=0.02)
 
-    def test_more_columns_than_rows(self):
-        X = np.random.default_rng(0).normal(size=(40, 300))
-        assert fit(X, self.y[:40], C=1.0).score(X, self.y[:40]) == 1
-
-    @pytest.mark.parametrize("scale", [1e6, 1e-6])
-    def test_units_do_not_matter_without_a_penalty(self, scale):
-        usual, scaled = fit(self.X, self.y, C=np.inf), fit(scale * self.X, self.y, C=np.inf)
-        gap = scaled.predict_proba(scale * self.X) - usual.predict_proba(self.X)
-        assert np.abs(gap).max() < 0.05
-
-    @pytest.mark.parametrize("C", [1e16, 1e30])
-    @pytest.mark.parametrize("n_classes", [2, 3])
+    @pytest.mark.parametrize(("n_classes", "C"), [(2, 1e30), (3, 1e16)])
     def test_a_penalty_below_rounding_errors(self, n_classes, C):
         """It is as none, and what the data leave open (copies of columns) changes no prediction.
 
@@ -274,12 +226,6 @@ class TestBadInput:
             warnings.simplefilter("error")
             fit(X, y, C=1.0)
 
-    def test_rounds_do_not_help_the_fixed_link(self, monkeypatch):
-        monkeypatch.setattr("bayesloss.learning.weights.weight_search._FIXED_STEPS", 2)
-        message = "not converged: the fit with the fixed link. To mend it: scale the inputs, or"
-        with pytest.warns(ConvergenceWarning, match=message):
-            fit(self.X, self.y)
-
     def test_too_few_rounds(self):
         message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
         with pytest.warns(ConvergenceWarning, match=message):
@@ -292,14 +238,13 @@ class TestBadInput:
 
         It is not where a curve that increases is within 0.01 of certainty already.
         """
-        model = fit(self.X, self.y)
+        model = usual(200)
         far = np.vstack([self.X[:2], self.X[:1] + 1e4 * model.coef_])
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert model.predict_proba(far)[2, 1] == pytest.approx(1, abs=1e-3)
         flipped = np.where(np.arange(200) % 4 == 0, 1 - self.y, self.y)
-        for prior, y in (("isgp", flipped), ("gp", self.y)):
-            model = fit(self.X, y, prior)
+        for model in (fit(self.X, flipped), usual(200, "gp")):
             low, high = model.scores(self.X).min(), model.scores(self.X).max()
             message = (
                 f"1 of 3 inputs have a score beyond ±{model.link_.edge:.3g}, where training "
@@ -324,51 +269,33 @@ class TestBadInput:
             assert model.predict(last) == 2
 
     def test_complex_numbers(self):
-        for arguments in ((1j * self.X, self.y), (self.X, 1j * self.y)):
-            with pytest.raises(ValueError, match="Complex data not supported"):
-                LinkgisticClassifier().fit(*arguments)
         with pytest.raises(ValueError, match="Complex data not supported"):
             LinkgisticClassifier().fit(self.X, self.y, np.full(200, 1j))
-        link = fit(self.X, self.y).link_
-        for x in (1j, [1j], np.array([1j]), torch.tensor([1j])):
-            with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
-                link.inverse_link(x)
+        with pytest.raises(ValueError, match="expected real numbers, got complex ones"):
+            usual(200).link_.inverse_link([1j])
 
-    def test_no_rounds(self):
-        with pytest.raises(ValueError, match=r"'max_iter'.* in the range \[1, inf\). Got 0"):
-            fit(self.X, self.y, max_iter=0)
-
-    @pytest.mark.parametrize("C", [1.0, np.inf])
     @pytest.mark.parametrize("scale", [1e300, 1e200, 1e-200, 1e-320])
-    def test_inputs_whose_squares_overflow(self, scale, C):
+    def test_inputs_whose_squares_overflow(self, scale):
         for y in (self.y, np.arange(200) % 3):
             with pytest.raises(ValueError, match=r"1e-100 and 1e\+100, or 0, got .*: scale them"):
-                fit(scale * self.X, y, C=C)
-
-    def test_one_row_whose_square_overflows(self):
-        model = fit(self.X, self.y)
+                fit(scale * self.X, y)
         with pytest.raises(ValueError, match=r"at most 1e\+100, got 1e\+200"):
-            model.predict(np.full((1, 4), 1e200))
+            usual(200).predict(np.full((1, 4), 1e200))
 
     @pytest.mark.filterwarnings("ignore:not converged")
     def test_large_and_small_inputs(self):
-        usual = fit(self.X, self.y, C=np.inf).predict_proba(self.X)
+        expected = usual(200, C=np.inf).predict_proba(self.X)
         for scale in (1e50, 1e-50):
             model = fit(scale * self.X, self.y, C=np.inf)
-            assert np.abs(model.predict_proba(scale * self.X) - usual).max() < 0.05
+            assert np.abs(model.predict_proba(scale * self.X) - expected).max() < 0.05
         # The penalty leaves nothing of weights as large as these would have to be.
         X, C = self.X, 1e-300
         assert fit(X, self.y, C=C).predict_proba(X)[:, 1] == pytest.approx(self.y.mean(), abs=0.01)
 
-    @PRIORS
-    @pytest.mark.parametrize("c", [1e308, 1e10, 1e-10, 1e-308])
-    def test_c_far_off(self, c, prior):
-        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e[+-]"):
-            fit(self.X, self.y, prior, c=c)
-
-    def test_c_far_off_for_many_classes(self):
-        with pytest.raises(ValueError, match=r"expected c within .*, got c=1e\+308"):
-            fit(self.X, np.arange(200) % 3, c=1e308)
+    def test_c_far_off(self):
+        for y in (self.y, np.arange(200) % 3):
+            with pytest.raises(ValueError, match=r"expected c within .*, got c=1e\+308"):
+                fit(self.X, y, c=1e308)
 
     def test_c_too_large(self):
         message = "period ends at 1/c = 1: lower c to 0.0[0-9]+, or leave it out"
@@ -376,12 +303,8 @@ class TestBadInput:
             LinkgisticClassifier(C=1e3, c=1.0).fit(self.X, self.y)
         assert caught[0].filename == __file__
 
-    def test_too_many_basis_functions(self):
-        with pytest.raises(ValueError, match=r"'n_basis'.* in the range \[2, 4096\]"):
-            fit(self.X, self.y, n_basis=10**9)
-
     def test_a_band_of_no_level(self):
-        link = fit(self.X, self.y).link_
+        link = usual(200).link_
         with pytest.raises(ValueError, match=r"expected a level in \(0, 1\), got 95"):
             link.source_band([0.0], level=95)
         with pytest.raises(ValueError, match=r"expected scores of shape \(n,\), got \(1, 1\)"):
@@ -392,8 +315,8 @@ class TestBadInput:
 @pytest.mark.parametrize(
     ("kind", "n", "d", "rate"),
     [
-        *((kind, n, d, 0.1) for kind in ("dense", "sparse") for n, d in SHAPES),
-        *(("dense", 400, 20, 0.5), ("sparse", 600, 3000, 0.5), ("sparse", 500, 10_000, 0.5)),
+        *(("dense", 400, 20, 0.1), ("dense", 250, 1200, 0.1)),
+        *(("sparse", 400, 400, 0.1), ("sparse", 500, 10_000, 0.5)),
     ],
 )
 def test_the_base_rate_is_kept(kind, n, d, rate):

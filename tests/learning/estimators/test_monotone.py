@@ -35,7 +35,7 @@ class TestSymmetries:
 
     @pytest.mark.parametrize(
         ("x_scale", "x_shift", "y_scale", "y_shift"),
-        [(-700.0, 300.0, 0.003, -20.0), (0.02, -900.0, -500.0, 40.0), (-3.0, 0.1, -0.7, 800.0)],
+        [(-700.0, 300.0, 0.003, -20.0), (0.02, -900.0, -500.0, 40.0)],
     )
     def test_affine_equivariance(self, x_scale, x_shift, y_scale, y_shift):
         """In any units, and mirrored in either axis: the same fit in those units.
@@ -79,28 +79,12 @@ class TestSymmetries:
         np.testing.assert_allclose(down.predict(self.grid), -up.predict(self.grid), **SAME)
         assert down.log_evidence_ == pytest.approx(up.log_evidence_, abs=1e-3)
 
-    def test_sample_weight_is_repetition(self):
-        times = np.random.default_rng(2).integers(0, 4, 60)
-        weighted = fit(self.X, self.y, times)
-        repeated = fit(self.X.repeat(times, axis=0), self.y.repeat(times))
-        np.testing.assert_allclose(self.answers(weighted), self.answers(repeated), **SAME)
-        assert weighted.log_evidence_ == pytest.approx(repeated.log_evidence_, abs=1e-3)
-        assert weighted.noise_variance_ == pytest.approx(repeated.noise_variance_, rel=1e-3)
-
-    def test_order_of_the_data_does_not_matter(self):
-        order = np.random.default_rng(3).permutation(60)
-        shuffled = fit(self.X[order], self.y[order])
-        expected = self.answers(usual())
-        np.testing.assert_allclose(self.answers(shuffled), expected, **SAME)
-
 
 class TestFit:
     def test_everything_is_monotone(self):
-        """The posterior mean and every sampled source, also beyond the data and the period."""
         grid = np.linspace(-6, 6, 300)[:, None]
         for sign in (1, -1):
-            X, y = simulate(noise=0.5)
-            model = fit(X, sign * y, average_hyperparameters=True)
+            model = usual(sign, average_hyperparameters=True)
             with pytest.warns(UserWarning, match="lie outside"):
                 mean = model.predict(grid)
             with pytest.warns(UserWarning, match="lie outside"):
@@ -111,13 +95,8 @@ class TestFit:
             assert np.diff(sign * paths, axis=0).min() >= -1e-12 * scale
 
     def test_sampled_sources_have_the_predicted_moments(self):
-        """Within four standard errors at ten points."""
-        X, y = simulate()
-        model, grid, n = (
-            fit(X, 3 - 2 * y, average_hyperparameters=True),
-            np.linspace(-1, 1, 10)[:, None],
-            5000,
-        )
+        model, n = usual(-1, average_hyperparameters=True), 5000
+        grid = np.linspace(-1, 1, 10)[:, None]
         mean, std = model.predict(grid, return_std=True)
         paths = model.sample_source(grid, n, random_state=1)
         assert np.all(np.abs(paths.mean(axis=1) - mean) < 4 * std / math.sqrt(n))
@@ -133,15 +112,6 @@ class TestFit:
         assert model.sample_source(grid).shape == (5, 1)
         with pytest.raises(ValueError, match="expected n_samples of at least 0, got -1"):
             model.sample_source(grid, -1)
-
-    @pytest.mark.parametrize("prior", ["isgp", "gp"])
-    @pytest.mark.parametrize("noise", [0.1, 0.5])
-    def test_recovers_the_noise(self, prior, noise):
-        """Within four standard errors, noise^2 sqrt(2 / n)."""
-        X, y = simulate(400, noise, seed=4)
-        model = fit(50 + 7 * X, 100 * y, prior=prior)
-        error = 1e4 * noise**2 * math.sqrt(2 / 400)
-        assert abs(model.noise_variance_ - 1e4 * noise**2) < 4 * error
 
     def test_recovers_the_function(self):
         """The error of the mean is that of a fit with few degrees of freedom."""
@@ -221,21 +191,6 @@ class TestFit:
         assert model.log_evidence_ == pytest.approx(expected, abs=1e-7)
         assert model.evidence_bound_ == pytest.approx(expected, abs=1e-7)
         assert model.noise_variance_ == pytest.approx((5 * y.std()) ** 2 / alpha, rel=1e-12)
-
-    def test_evidence_bound_is_below_and_near(self):
-        model = fit(*simulate(200))
-        assert model.evidence_bound_ <= model.log_evidence_ + 1e-9
-        assert model.log_evidence_ - model.evidence_bound_ < 2
-
-    def test_evidence_is_a_predictive_density(self):
-        """It beats the best straight line and the constant on curved data, by their evidence.
-
-        BIC, -(k log n) / 2 from the maximum of the likelihood, is a fair stand-in for both.
-        """
-        X, y = simulate(200)
-        residual = y - np.polyval(np.polyfit(X[:, 0], y, 1), X[:, 0])
-        line = norm.logpdf(residual, scale=residual.std()).sum() - 1.5 * math.log(200)
-        assert fit(X, y).evidence_bound_ > line + 5
 
     def test_the_direction_can_be_given(self):
         """Against the data: the fit is flat, and says that all is noise."""

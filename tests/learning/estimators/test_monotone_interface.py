@@ -1,7 +1,6 @@
 """Tests of `ISGPRegressor` as an estimator: scikit-learn's checks, warnings, errors, tools."""
 
 import math
-import pickle
 import warnings
 
 import numpy as np
@@ -9,12 +8,8 @@ import pandas as pd
 import pytest
 import torch
 from monotone_fits import fit, simulate, usual
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError, SkipTestWarning
+from sklearn.exceptions import ConvergenceWarning, SkipTestWarning
 from sklearn.isotonic import IsotonicRegression
-from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
@@ -156,24 +151,6 @@ class TestManyData:
 class TestErrors:
     X, y = simulate(20)
 
-    @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-    def test_values_that_are_not_finite(self, bad):
-        X, y = self.X.copy(), self.y.copy()
-        X[3] = bad
-        with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
-            fit(X, y)
-        with pytest.raises(ValueError, match="Input X contains (NaN|infinity)"):
-            usual().predict(X)
-        y[3] = bad
-        with pytest.raises(ValueError, match="Input y contains (NaN|infinity)"):
-            fit(self.X, y)
-
-    def test_complex_numbers(self):
-        with pytest.raises(ValueError, match="Complex data not supported"):
-            fit(self.X + 1j, self.y)
-        with pytest.raises(ValueError, match="[Cc]omplex"):
-            fit(self.X, self.y + 1j)
-
     def test_shapes(self):
         two = np.hstack([self.X, self.X])
         message = r"expected X with one feature, of shape \(n, 1\), got \(20, 2\)"
@@ -223,58 +200,14 @@ class TestErrors:
         with pytest.raises(ValueError, match=message):
             fit(self.X, self.y, **settings)
 
-    def test_not_fitted(self):
-        for call in (ISGPRegressor().predict, ISGPRegressor().sample_source):
-            with pytest.raises(NotFittedError):
-                call(self.X)
-
 
 class TestScikitLearnsTools:
     X, y = simulate()
 
-    def test_pickle(self):
-        model = usual(average_hyperparameters=True)
-        again = pickle.loads(pickle.dumps(model))
-        for one, two in zip(
-            model.predict(self.X, return_std=True), again.predict(self.X, return_std=True),
-            strict=True,
-        ):  # fmt: skip
-            np.testing.assert_array_equal(one, two)
-
-    def test_fits_where_gradients_are_off_and_leaves_no_trace(self):
+    def test_fits_where_gradients_are_off(self):
         expected = usual(average_hyperparameters=True).predict(self.X)
-        for mode in (torch.no_grad, torch.inference_mode):
-            with mode():
-                model = fit(self.X, self.y, average_hyperparameters=True)
-                assert model.predict(self.X) == pytest.approx(expected)
-        assert model.fit(self.X, self.y).predict(self.X) == pytest.approx(expected)
-
-    def test_clone_keeps_the_parameters_and_forgets_the_fit(self):
-        settings = {"n_basis": 6, "increasing": False, "period_fraction": 0.7}
-        settings |= {"prior": "gp", "max_iter": 90}
-        settings |= {"robust_range": False, "average_hyperparameters": False}
-        again = clone(ISGPRegressor(**settings).fit(self.X, -self.y))
-        assert again.get_params() == settings
-        assert not hasattr(again, "posterior_")
-
-    def test_data_frames(self):
-        frame = pd.DataFrame({"speed": self.X[:, 0]})
-        model = fit(frame, pd.Series(self.y))
-        assert model.feature_names_in_.tolist() == ["speed"]
-        np.testing.assert_array_equal(model.predict(frame), usual().predict(self.X))
-        with pytest.raises(ValueError, match="feature names"):
-            model.predict(frame.rename(columns={"speed": "weight"}))
-
-    def test_pipeline_and_cross_validation(self):
-        pipeline = make_pipeline(
-            StandardScaler(), ISGPRegressor(n_basis=4, average_hyperparameters=False)
-        )
-        scores = cross_val_score(pipeline, self.X, self.y, cv=3)
-        assert scores.min() > 0.8  # the noise alone leaves 0.92
-
-    def test_fit_leaves_its_data_alone(self):
-        X, y = self.X.copy(), self.y.copy()
-        X.setflags(write=False)
-        y.setflags(write=False)
-        fit(X, y)
-        np.testing.assert_array_equal(X, self.X)
+        with torch.inference_mode():
+            model = fit(self.X, self.y, average_hyperparameters=True)
+            assert model.predict(self.X) == pytest.approx(expected)
+        with torch.no_grad():
+            assert fit(self.X, self.y).predict(self.X) == pytest.approx(usual().predict(self.X))

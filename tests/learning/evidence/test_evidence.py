@@ -6,27 +6,18 @@ implicit-function argument enters them.
 
 import math
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import pytest
 import torch
+from grid_evidence import on_a_grid
 from sklearn.exceptions import ConvergenceWarning
+from textbook_joint import simulate
 from torch.distributions import Normal
 
-from bayesloss import (
-    GP,
-    ISGP,
-    Gaussian,
-    MatsushitaLoss,
-    TrigonometricKernel,
-    maximise_evidence,
-)
-from bayesloss.learning.evidence.evidence import (
-    at_smoothness,
-    evidence_gradient,
-)
-from bayesloss.learning.inference import evidence
+from bayesloss import GP, ISGP, Gaussian, MatsushitaLoss, TrigonometricKernel, maximise_evidence
+from bayesloss.learning.evidence import evidence
+from bayesloss.learning.evidence.evidence import at_smoothness, evidence_gradient
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
@@ -35,13 +26,6 @@ from bayesloss_book.data import load_auto_mpg
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 OBJECTIVES = pytest.mark.parametrize("objective", ["bound", "laplace"])
-
-
-def simulate(n=60, noise=0.2, seed=0):
-    generator = np.random.default_rng(seed)
-    x = generator.uniform(-1, 1, n)
-    y = np.tanh(2 * x) + noise * generator.normal(size=n)
-    return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def prior_of(kind, theta=(1.6, 0.9, 2.5, 0.2), n_basis=6):
@@ -55,7 +39,7 @@ THETA = torch.tensor([1.6, 0.9, 2.5, 0.2, 20.0], dtype=torch.float64)  # a, b, g
 
 class TestGradient:
     def setup_method(self):
-        self.x, self.y = simulate()
+        self.x, self.y = simulate(60)
 
     def joint_of(self, kind):
         data = Gaussian().condense(prior_of(kind).features, self.x, self.y)
@@ -100,18 +84,6 @@ class TestGradient:
         gradient = value_and_gradient(THETA[:4])[1]
         torch.testing.assert_close(gradient, expected, rtol=1e-5, atol=1e-7)
 
-    @OBJECTIVES
-    def test_the_printed_sign_of_the_implicit_derivative_is_wrong(self, objective):
-        """The part that comes by way of the mode: as appendix D prints it, its sign is reversed."""
-        _, gradient, mode = self.gradient(ISGP, objective)
-        total = self.differences(lambda t: self.gradient(ISGP, objective, t)[0])
-        name = "log_evidence" if objective == "laplace" else "evidence_bound"
-        joint_of = self.joint_of(ISGP)
-        partial = self.differences(lambda t: float(getattr(joint_of(t), name)(mode.Gamma)))
-        torch.testing.assert_close(gradient - partial, total - partial, rtol=1e-4, atol=1e-5)
-        printed = partial - (total - partial)
-        assert float((printed - total).abs().max()) > 0.1
-
     def test_derivative_of_the_mode(self):
         """dGamma/dTheta = + H^-1 d^2 log p(D, Gamma) / dGamma dTheta^T; the print has a minus.
 
@@ -137,15 +109,6 @@ class TestGradient:
         torch.testing.assert_close(implicit, moved, rtol=1e-5, atol=1e-7 * scale)
         assert float((-implicit - moved).abs().max()) > scale
 
-    @OBJECTIVES
-    def test_value_is_the_posteriors(self, objective):
-        """At the mode, from wherever the search began."""
-        value, _, mode = self.gradient(ISGP, objective)
-        joint = self.joint_of(ISGP)(THETA)
-        name = "log_evidence" if objective == "laplace" else "evidence_bound"
-        # The order of the sums may differ by a rounding or two where gradients are recorded.
-        assert value == pytest.approx(float(getattr(joint, name)(mode.Gamma)), rel=1e-14)
-
     def test_without_a_mode_the_value_is_minus_infinity(self, monkeypatch):
         """A search that ends early: no number pretends to be an evidence."""
         monkeypatch.setattr(evidence, "find_mode", partial(find_mode, max_iter=1))
@@ -156,13 +119,39 @@ class TestGradient:
         assert not mode.converged
 
 
+def best_among_neighbours(found, objective, x, y):
+    """Refitted a hundredth off in one hyper-parameter after the other, but for those at an edge."""
+    prior, name = (
+        found.posterior.prior,
+        "evidence_bound" if objective == "bound" else "log_evidence",
+    )
+    theta = {"a": prior.kernel.a, "b": prior.kernel.b, "gamma": prior.gamma, "mu": prior.mu}
+    if isinstance(found.likelihood, Gaussian):
+        theta["alpha"] = found.likelihood.alpha
+    theta = {key: float(value) for key, value in theta.items()}
+
+    def value(**moved):
+        at = theta | moved
+        there = prior_of(type(prior), [at[key] for key in ("a", "b", "gamma", "mu")], n_basis=8)
+        likelihood = Gaussian(at["alpha"]) if "alpha" in at else Bernoulli()
+        return getattr(laplace(there, likelihood, x, y, start=found.posterior.mode), name)
+
+    assert found.converged
+    best = value()
+    assert best == pytest.approx(max(found.values), abs=1e-8)
+    for key in theta.keys() - set(found.at_bound):
+        for factor in (0.99, 1.01):
+            # The slope left is below 0.01 nats a unit, and the move 0.01 units.
+            assert value(**{key: factor * theta[key]}) < best + 2e-4
+
+
 class TestMaximum:
     def setup_method(self):
         self.x, self.y = simulate(200)
 
     def maximise(self, kind=ISGP, n_basis=8, **settings):
         prior = kind(TrigonometricKernel(a=3.0, c=0.5, n_basis=n_basis))
-        given = {"bounds": {"gamma": (1e-3, 1.0)}} | settings
+        given = {"bounds": {"gamma": (1e-3, 1.0)}, "smoothness": (3.0,)} | settings
         return maximise_evidence(prior, Gaussian(), self.x, self.y, **given)
 
     @KINDS
@@ -170,38 +159,8 @@ class TestMaximum:
     def test_no_neighbour_is_better(self, kind, objective):
         """The gradient vanishes, but for hyper-parameters at an edge; and small moves only lose."""
         found = self.maximise(kind, objective=objective)
-        posterior = found.posterior
-        prior, alpha = posterior.prior, float(found.likelihood.alpha)
-        kernel = prior.kernel
-        theta = [float(v) for v in (kernel.a, kernel.b, prior.gamma, prior.mu, alpha)]
-        data = Gaussian().condense(prior.features, self.x, self.y)
-
-        def value(theta):
-            there = kind(
-                TrigonometricKernel(a=theta[0], b=theta[1], c=0.5, n_basis=8),
-                gamma=theta[2],
-                mu=theta[3],
-            )
-            joint = LogJoint(there, Gaussian(theta[4]), data)
-            Gamma = find_mode(joint, posterior.mode).Gamma
-            return float(
-                joint.log_evidence(Gamma) if objective == "laplace" else joint.evidence_bound(Gamma)
-            )
-
-        assert found.converged
-        best = value(theta)
-        assert best == pytest.approx(max(found.values), abs=1e-8)
-        free = [
-            i for i, name in enumerate(("a", "b", "gamma", "mu", "alpha"))
-            if name not in found.at_bound
-        ]  # fmt: skip
-        assert {1, 3, 4} <= set(free)
-        for i in free:
-            for factor in (0.99, 1.01):
-                moved = list(theta)
-                moved[i] = moved[i] * factor
-                # The slope left is below 0.01 nats a unit, and the move 0.01 units.
-                assert value(moved) < best + 2e-4
+        best_among_neighbours(found, objective, self.x, self.y)
+        assert {"b", "mu", "alpha"}.isdisjoint(found.at_bound)
 
     @KINDS
     def test_several_starts_find_one_optimum(self, kind):
@@ -256,17 +215,11 @@ class TestMaximum:
         assert not {"alpha", "b"} & set(free.at_bound)
         assert "gamma" in free.at_bound
 
-    def test_keeps_period_basis_and_kind(self):
-        found = self.maximise(GP, n_basis=4)
-        prior = found.posterior.prior
-        assert isinstance(prior, GP)
-        assert (prior.kernel.c, prior.kernel.n_basis) == (0.5, 4)
-
     def test_sample_weight_is_repetition(self):
         weight = torch.from_numpy(np.random.default_rng(2).integers(1, 4, 200))
-        weighted = self.maximise(sample_weight=weight.double(), smoothness=(3.0,))
+        weighted = self.maximise(sample_weight=weight.double())
         self.x, self.y = (v.repeat_interleave(weight) for v in (self.x, self.y))
-        repeated = self.maximise(smoothness=(3.0,))
+        repeated = self.maximise()
         # Rounding sends the two searches along slightly different paths to one flat top.
         assert weighted.values[0] == pytest.approx(repeated.values[0], abs=1e-3)
 
@@ -285,28 +238,6 @@ class TestMaximum:
             torch.set_num_threads(before)
         assert answers[0].values == answers[1].values
         assert torch.equal(answers[0].posterior.mode, answers[1].posterior.mode)
-
-    def test_everything_is_done_on_one_thread(self, monkeypatch):
-        """For speed: two threads on matrices this small wait for each other."""
-        seen, condense = set(), Gaussian.condense
-
-        def watched(*args, **settings):
-            seen.add(torch.get_num_threads())
-            return find_mode(*args, **settings)
-
-        def condense_watched(*args):
-            seen.add(torch.get_num_threads())
-            return condense(*args)
-
-        monkeypatch.setattr(evidence, "find_mode", watched)
-        monkeypatch.setattr(Gaussian, "condense", condense_watched)
-        before = torch.get_num_threads()
-        try:
-            torch.set_num_threads(2)
-            self.maximise(smoothness=(3.0,))
-        finally:
-            torch.set_num_threads(before)
-        assert seen == {1}
 
     def test_an_unfinished_search_is_reported(self):
         with pytest.warns(ConvergenceWarning, match="was not maximised: .* raise max_iter=1"):
@@ -336,18 +267,12 @@ class TestMaximum:
             )
 
         monkeypatch.setattr(evidence, "find_mode", lost)
-        with pytest.raises(ValueError, match="none of 2 searches found a mode"):
+        with pytest.raises(ValueError, match="none of 1 searches found a mode"):
             self.maximise()
 
     def test_bad_data_are_refused(self):
-        with pytest.raises(ValueError, match=r"expected x and sample_weight of one shape"):
-            self.maximise(sample_weight=torch.ones(1, dtype=torch.float64))
-        good, self.y = self.y, self.y.clone()
-        self.y[3] = math.nan
-        with pytest.raises(ValueError, match="expected finite y, got 1 of 200 that are not"):
-            self.maximise()
-        self.y = good[:-1]
-        with pytest.raises(ValueError, match="expected x and y of one shape"):
+        self.y = self.y / 0
+        with pytest.raises(ValueError, match="expected finite y, got 200 of 200 that are not"):
             self.maximise()
 
 
@@ -360,7 +285,7 @@ class TestLabels:
 
     def maximise(self, kind=ISGP, n_basis=8, **settings):
         prior = kind(TrigonometricKernel(a=3.0, c=0.5, n_basis=n_basis))
-        given = {"bounds": {"gamma": (1e-3, 1.0)}} | settings
+        given = {"bounds": {"gamma": (1e-3, 1.0)}, "smoothness": (3.0,)} | settings
         return maximise_evidence(prior, Bernoulli(), self.x, self.y, **given)
 
     def test_another_loss_has_no_bound(self):
@@ -374,13 +299,7 @@ class TestLabels:
         prior = ISGP(TrigonometricKernel(a=2.0, c=0.25, n_basis=2), mu=0.3, gamma=0.7)
         x, y = self.x[:25], self.y[:25]
         posterior = laplace(prior, Bernoulli(), x, y)
-        axis = torch.linspace(-6, 6, 61, dtype=torch.float64)
-        Gamma = prior.location + torch.cartesian_prod(axis, axis, axis) / prior.precision.sqrt()
-        signed = (2 * y - 1) * prior.source(x, Gamma)
-        log_joint = torch.nn.functional.logsigmoid(signed).sum(dim=1)
-        log_joint += -0.5 * (prior.precision * (Gamma - prior.location) ** 2).sum(dim=1)
-        truth = float(torch.logsumexp(log_joint, dim=0)) + 3 * math.log(0.2)
-        truth -= 1.5 * math.log(2 * math.pi)
+        truth, _ = on_a_grid(prior, Bernoulli(), x, y)
         # A step of 0.2 standard deviations: the rule errs far less. 25 labels leave q a poor fit.
         assert truth - 4.0 < posterior.evidence_bound < truth
         assert posterior.log_evidence == pytest.approx(truth, abs=0.5)
@@ -389,34 +308,8 @@ class TestLabels:
     @OBJECTIVES
     def test_no_neighbour_is_better(self, kind, objective):
         found = self.maximise(kind, objective=objective)
-        prior = found.posterior.prior
-        kernel = prior.kernel
-        theta = [float(v) for v in (kernel.a, kernel.b, prior.gamma, prior.mu)]
-
-        def value(theta):
-            there = kind(
-                TrigonometricKernel(a=theta[0], b=theta[1], c=0.5, n_basis=8),
-                gamma=theta[2],
-                mu=theta[3],
-            )
-            posterior = laplace(there, Bernoulli(), self.x, self.y, start=found.posterior.mode)
-            return posterior.log_evidence if objective == "laplace" else posterior.evidence_bound
-
-        assert found.converged
         assert isinstance(found.likelihood, Bernoulli)
-        best = value(theta)
-        assert best == pytest.approx(max(found.values), abs=1e-8)
-        for i, name in enumerate(("a", "b", "gamma", "mu")):
-            for factor in (0.99, 1.01) if name not in found.at_bound else ():
-                moved = list(theta)
-                moved[i] = moved[i] * factor
-                # As for Gaussian noise: a slope below 0.01 nats a unit, a move of 0.01 units.
-                assert value(moved) < best + 2e-4
-
-    def test_there_is_no_alpha_to_bound(self):
-        message = r"expected bounds for some of \['a', 'b', 'gamma', 'mu'\], got \['alpha'\]"
-        with pytest.raises(ValueError, match=message):
-            self.maximise(bounds={"alpha": (0.1, 1.0)})
+        best_among_neighbours(found, objective, self.x, self.y)
 
     def test_another_loss_stays_the_loss(self):
         """The search is under the likelihood that was given, and says so."""
@@ -425,10 +318,6 @@ class TestLabels:
         assert isinstance(found.likelihood.loss, MatsushitaLoss)
         there = laplace(found.posterior.prior, likelihood, self.x, self.y)
         assert there.log_evidence == pytest.approx(max(found.values), abs=1e-8)
-
-    def test_says_where_it_touches_a_range(self):
-        found = self.maximise(GP, bounds={"mu": (3.0, 4.0), "gamma": (5.0, 5.0)})
-        assert {"mu", "gamma"} <= set(found.at_bound)
 
 
 @pytest.mark.parametrize("bounds", [{"alpha": (0, 1)}, {"a": (1, 3)}, {"gamma": (2, 1)}])
@@ -457,17 +346,8 @@ def test_at_another_smoothness_the_prior_is_as_wide(kind):
         torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
 
 
-def test_a_likelihood_may_not_call_its_parameters_as_the_prior_does():
-    class Taken(Gaussian):
-        hyper_parameters = MappingProxyType({"alpha": (0.1, 10.0), "a": (0.1, 10.0)})
-
-    x = torch.linspace(-1, 1, 9, dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"with other names than .*, got \['a'\]"):
-        maximise_evidence(prior_of(ISGP), Taken(), x, x)
-
-
 def test_bounds_may_be_one_point_and_mu_anywhere():
-    x, y = simulate()
+    x, y = simulate(60)
     bounds = {"mu": (-3.0, -3.0), "a": (1.5, 1.5), "b": (2.0, 2.0)}
     found = maximise_evidence(prior_of(GP), Gaussian(), x, y, bounds=bounds)
     prior = found.posterior.prior
@@ -478,9 +358,11 @@ def test_bounds_may_be_one_point_and_mu_anywhere():
 
 def test_condensed_data_are_as_good_as_data():
     """Of x the range alone counts then."""
-    x, y = simulate()
+    x, y = simulate(60)
     prior = prior_of(ISGP)
     data = Gaussian().condense(prior.features, x, y)
-    one = maximise_evidence(prior, Gaussian(), x, y)
-    other = maximise_evidence(prior, Gaussian(), torch.stack([x.min(), x.max()]), data)
+    one, other = (
+        maximise_evidence(prior, Gaussian(), *given, smoothness=(3.0,))
+        for given in ((x, y), (torch.stack([x.min(), x.max()]), data))
+    )
     assert other.values == one.values

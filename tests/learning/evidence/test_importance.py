@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from grid_evidence import on_a_grid
 
 from bayesloss import ISGP, Bernoulli, Gaussian, TrigonometricKernel, variational, weigh_draws
 from bayesloss.learning.evidence.importance import log_ratios
@@ -22,26 +23,12 @@ def problem(kind):
     return Gaussian(0.3), x, torch.tanh(2 * x) + 0.5 * torch.from_numpy(rng.normal(size=15))
 
 
-def on_a_grid(likelihood, x, y, half=30):
-    """Log evidence and posterior mean of nu(x) over two weights and an intercept."""
-    axis = torch.linspace(-5.5, 5.5, 2 * half + 1, dtype=torch.float64)
-    z = torch.cartesian_prod(axis, axis, axis)
-    nu = PRIOR.coefficients(PRIOR.location + z / PRIOR.precision.sqrt()) @ PRIOR.features(x).T
-    if isinstance(likelihood, Gaussian):
-        fit = torch.distributions.Normal(nu, likelihood.alpha**-0.5).log_prob(y).sum(dim=1)
-    else:
-        fit = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(dim=1)
-    log_mass = fit - 0.5 * (z**2 + math.log(2 * math.pi)).sum(dim=1)
-    log_mass = log_mass + 3 * math.log(float(axis[1] - axis[0]))
-    return float(torch.logsumexp(log_mass, 0)), torch.softmax(log_mass, 0) @ nu
-
-
 @pytest.mark.parametrize("kind", ["noise", "labels"])
 def test_evidence_and_average_are_exact(kind):
     """With many draws both are those of the grid, whose own error is below a thousandth."""
     data = problem(kind)
     q = variational(PRIOR, *data)
-    truth, mean = on_a_grid(*data)
+    truth, mean = on_a_grid(PRIOR, *data, reach=5.5)
     found = weigh_draws(q, *data[1:], n_draws=20_000, generator=torch.Generator().manual_seed(1))
     assert found.log_evidence == pytest.approx(truth, abs=4 * found.error + 2e-3)
     nu = PRIOR.source(data[1], found.Gamma)

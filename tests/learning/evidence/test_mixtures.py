@@ -21,7 +21,6 @@ from bayesloss import (
     maximise_evidence,
 )
 from bayesloss.learning.evidence.evidence import (
-    SMOOTHNESS,
     at_smoothness,
     evidence_gradient,
     joint_at,
@@ -160,20 +159,6 @@ class TestAveragePriors:
         np.testing.assert_allclose(mixture.weights, expected / sum(expected), rtol=1e-12)
         assert mixture.best is mixture.components[int(bounds.argmax())]
         assert mixture.converged
-
-    def test_rough_truths_get_rough_fits(self):
-        """Data of a straight source prefer the smoothest prior, data of stairs a rougher one."""
-        prior = ISGP(TrigonometricKernel(a=1.5, c=0.125, n_basis=24), gamma=0.1)
-        priors = [at_smoothness(prior, a) for a in SMOOTHNESS]
-        x = torch.linspace(-4, 4, 20_000, dtype=torch.float64)
-        nodes, chosen = torch.linspace(-4, 4, 400).double(), []
-        for nu in (x, x + 0.95 * torch.sin(3 * x) / 3):
-            shares = Bernoulli().shares(x, torch.sigmoid(nu), torch.ones_like(x), nodes)
-            data = Bernoulli().on_grid(prior.features, nodes, shares)
-            mixture = average_priors(priors, Bernoulli(), data, start=prior.start(x))
-            logs = [math.log(float(part.prior.kernel.a)) for part in mixture.components]
-            chosen.append(float(mixture.weights @ torch.tensor(logs).double()))
-        assert chosen[0] > 2 * chosen[1]
 
     def test_a_likelihood_without_a_bound_is_refused(self):
         with pytest.raises(ValueError, match="expected a likelihood with a bound"):

@@ -9,8 +9,8 @@ from scipy import integrate, stats
 from scipy.special import log_expit
 
 from bayesloss import GP, ISGP, NystromBasis, SquaredExponential, TrigonometricKernel
+from bayesloss.learning.evidence import source_law
 from bayesloss.learning.evidence.source_law import SourceLaw, functionals
-from bayesloss.learning.sources import source_law
 from bayesloss.learning.sources.priors import CentredISGP
 
 KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=8)

@@ -6,7 +6,6 @@ nu_0 integrates analytically, and w on a grid of two dimensions: the true eviden
 """
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -15,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 from scipy.stats import binom, multivariate_normal
-from sklearn.exceptions import ConvergenceWarning
 from textbook_joint import log_joint, nu_of, prior_of, simulate
 
-from bayesloss import GP, ISGP, Gaussian, TrigonometricKernel, laplace, maximise_evidence
+from bayesloss import GP, ISGP, Gaussian, laplace
 from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
-from bayesloss.learning.inference.newton import Mode, find_mode
+from bayesloss.learning.inference.newton import Mode
 
 bounded = settings(max_examples=25, deadline=None, derandomize=True)
 
@@ -248,15 +246,6 @@ class TestBernoulli:
         # The bound gives something away at each label, less where nu is known well.
         assert truth - 3 < posterior.evidence_bound < truth
 
-    def test_mode_of_the_isgp(self):
-        prior = prior_of(ISGP)
-        posterior = laplace(prior, Bernoulli(), self.x, self.y)
-        slope = torch.func.grad(lambda g: self.log_joint(prior, g))(posterior.mode)
-        assert posterior.converged
-        assert float((slope / prior.precision.sqrt()).abs().max()) < 1e-7
-        mean = posterior.mean(torch.linspace(-1, 1, 20, dtype=torch.float64))
-        assert float(mean.diff().min()) >= 0
-
 
 class TestPosterior:
     def setup_method(self):
@@ -296,13 +285,6 @@ class TestPosterior:
         error = squares.std(axis=0) / math.sqrt(n)
         assert np.all(np.abs(squares.mean(axis=0) - variance) < 4 * error)
 
-    def test_mean_is_not_the_plug_in(self):
-        """tr(psi Sigma_w) is part of lemma 7: here a tenth of the range of nu."""
-        prior = prior_of(ISGP)
-        posterior = self.posterior(prior)
-        gap = posterior.mean(self.x_new) - nu_of(prior, self.x_new, posterior.mode)
-        assert float(gap.abs().max()) > 0.1
-
     def test_samples_have_the_posteriors_moments(self, prior):
         posterior, n = self.posterior(prior), 20_000
         draws = posterior.sample(n, torch.Generator().manual_seed(6))
@@ -310,14 +292,6 @@ class TestPosterior:
         assert np.abs(whitened.mean(axis=1)).max() < 4 / math.sqrt(n)
         errors = np.sqrt((1 + np.eye(7)) / n)  # a variance of normals has twice that of a product
         assert np.all(np.abs(whitened @ whitened.T / n - np.eye(7)) < 4 * errors)
-
-    def test_moments_are_joined_in_order(self, prior):
-        """More points than a block of features holds (2^20 / 7 rows): the same as one by one."""
-        posterior = self.posterior(prior)
-        x = torch.linspace(-1, 1, 2**20 // 7 + 5, dtype=torch.float64)
-        rows = torch.tensor([0, 2**20 // 7 - 1, 2**20 // 7, 2**20 // 7 + 4])
-        for all_of_them, few in zip(posterior.moments(x), posterior.moments(x[rows]), strict=True):
-            torch.testing.assert_close(all_of_them[rows], few, rtol=1e-12, atol=1e-14)
 
     def test_sample_weight_is_repetition(self, prior):
         weight = torch.from_numpy(np.random.default_rng(7).integers(1, 4, 15))
@@ -330,11 +304,11 @@ class TestPosterior:
 
 
 def test_bands_cover():
-    """The 95 % band over 200 functions drawn from the prior, all hyper-parameters known.
+    """The 95 % band over 100 functions drawn from the prior, all hyper-parameters known.
 
-    One point a function, so that the hits are independent: the binomial 0.1 % quantile is 90 %.
+    One point a function, so that the hits are independent: the binomial 1 % quantile is 89 %.
     """
-    prior, n, hits = prior_of(ISGP, a=2.0, b=1.0, c=0.25, n_basis=8, mu=0.0, gamma=1.0), 200, 0
+    prior, n, hits = prior_of(ISGP, a=2.0, b=1.0, c=0.25, n_basis=8, mu=0.0, gamma=1.0), 100, 0
     draws = prior.sample(n, torch.Generator().manual_seed(8))
     generator = np.random.default_rng(9)
     for Gamma in draws:
@@ -343,7 +317,7 @@ def test_bands_cover():
         y = nu + 0.2 * torch.from_numpy(generator.normal(size=61))
         mean, variance = laplace(prior, Gaussian(25.0), x[:60], y[:60]).moments(x[60:])
         hits += bool((nu[60] - mean[0]).abs() < 1.96 * variance[0].sqrt())
-    assert binom.ppf(0.001, n, 0.95) <= hits <= binom.ppf(0.999, n, 0.95)
+    assert binom.ppf(0.01, n, 0.95) <= hits <= binom.ppf(0.99, n, 0.95)
 
 
 def test_no_gaussian_at_a_saddle():
@@ -385,31 +359,3 @@ class TestBadData:
     def test_weights_that_are_no_weights(self, weight, message):
         with pytest.raises(ValueError, match=message):
             laplace(prior_of(ISGP), Gaussian(1.0), self.good, self.good, sample_weight=weight)
-
-
-@pytest.mark.parametrize("kind", [ISGP, GP])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
-def test_data_of_other_types_lose_no_digits(kind, dtype):
-    x = torch.tensor([-2, -1, 0, 1, 2]).to(dtype)
-    prior = kind(TrigonometricKernel(a=1.5, c=0.25, n_basis=8))
-    for find in (laplace, lambda *a: maximise_evidence(*a, max_iter=3).posterior):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            expected = find(prior, Gaussian(4.0), x.double(), x.double() ** 3)
-            found = find(prior, Gaussian(4.0), x, x**3)
-        assert found.log_evidence == expected.log_evidence
-
-
-@pytest.mark.parametrize("kind", [ISGP, GP])
-def test_without_information_draws_are_the_priors(kind):
-    """From one seed, the same ones: data that hardly count leave mode and root as they were."""
-    prior = prior_of(kind)
-    likelihood, (x, y) = Gaussian(1e-12), simulate(20)
-    data = likelihood.condense(prior.features, x, y)
-    joint = LogJoint(prior, likelihood, data)
-    mode = find_mode(joint, prior.location)
-    posterior = approximate(joint, mode)
-    expected = prior.sample(5, seeded(3))
-    torch.testing.assert_close(posterior.sample(5, seeded(3)), expected, rtol=1e-9, atol=1e-9)
-    # And they are drawn anew from another.
-    assert not torch.allclose(posterior.sample(5, seeded(4)), expected)

@@ -7,7 +7,7 @@ from scipy.special import expit
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from bayesloss import GP, ISGP, ISGPRegressor, LinkgisticClassifier, TrigonometricKernel
+from bayesloss import GP, ISGPRegressor, LinkgisticClassifier, TrigonometricKernel
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.links.fitted_link import FittedLink, mean_slope
@@ -101,23 +101,6 @@ def test_a_link_that_falls_keeps_its_scale():
             posterior, Bernoulli().loss, x, weight, chance=False, constant_ends=False
         ).slope
         == 1
-    )
-
-
-@pytest.mark.parametrize("kind", [ISGP, GP])
-def test_a_table_of_slopes_is_not_felt(kind):
-    """Of 20,000 data against central differences of the mean itself."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(20_000, generator=generator, dtype=torch.float64)
-    weight = torch.rand(20_000, generator=generator, dtype=torch.float64)
-    y = (torch.sin(3 * x) + 2 * x > 0).double()
-    kernel = TrigonometricKernel(a=1.05, c=0.1, n_basis=64)
-    posterior = laplace(kind(kernel, gamma=0.01), Bernoulli(), x[:300], y[:300])
-    h = 1e-4
-    rise = (posterior.mean(x + h) - posterior.mean(x - h)) / (2 * h)
-    # Differences are off by h^2 / 6 of a third derivative.
-    assert mean_slope(posterior, x, weight) == pytest.approx(
-        float(weight @ rise / weight.sum()), rel=1e-6
     )
 
 

@@ -53,12 +53,6 @@ class TestHermiteTable:
         torch.testing.assert_close(slope[inside], table(x)[1][inside], rtol=0, atol=0)
         assert not slope[~inside].any()
 
-    def test_a_copy_for_a_device_is_the_same_function(self):
-        table = HermiteTable(self.nodes, self.nodes.sin()[None], self.nodes.cos()[None])
-        x = linspace(-3, 4, 20)
-        (copy,) = moved([table], torch.device("cpu"))
-        torch.testing.assert_close(copy(x), table(x), rtol=0, atol=0)
-
     def test_copies_of_several_are_the_same_functions(self, second_device):
         """Of two lengths, sent as one tensor; one is held beyond an end."""
         few = linspace(-1, 1, 5)

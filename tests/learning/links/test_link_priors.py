@@ -64,13 +64,10 @@ def test_what_is_given_is_not_chosen(given, chosen, centred):
 def test_a_gp_has_the_mean_square_of_the_scores():
     prior = replace(FREE, kind="gp").first(SCORES, WEIGHT)
     assert float(prior.kernel.variance) == pytest.approx(float((SCORES**2).mean()))
-
-
-def test_a_period_that_tells_nothing_is_refused():
-    with pytest.raises(ValueError, match="expected c within"):
-        replace(FREE, c=1e6).first(SCORES, WEIGHT)
-    with pytest.warns(UserWarning, match="lower c to 0.17"):
-        replace(FREE, c=1.0).first(SCORES, WEIGHT)
+    weight = WEIGHT + 3 * (SCORES > 1)
+    expected = float(weight @ SCORES**2 / weight.sum())
+    kernel = replace(FREE, kind="gp").first(SCORES, weight).kernel
+    assert float(kernel.variance) == pytest.approx(expected)
 
 
 def test_sources_of_a_joint_model_share_their_period():

@@ -28,7 +28,6 @@ def joint(classes_of, prior_of):
 
 
 def test_density_is_that_of_the_model(joint):
-    """Softmax of the sources themselves, and independent normal densities."""
     found, Gamma, x, data = joint
     prior, parts = found.each, Gamma.reshape(K, -1)
     nu = torch.stack([prior.source(row, part) for row, part in zip(x, parts, strict=True)])
@@ -40,7 +39,6 @@ def test_density_is_that_of_the_model(joint):
 
 
 def test_derivatives(joint):
-    """Against automatic differentiation of the density."""
     found, Gamma, _, _ = joint
     slope = torch.autograd.functional.jacobian(found, Gamma)
     torch.testing.assert_close(found.derivatives(Gamma)[0], slope, rtol=1e-9, atol=1e-9)

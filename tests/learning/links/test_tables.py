@@ -7,7 +7,6 @@ from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, SkewedLogLoss, Trigonom
 from bayesloss.learning.links.tables import (
     expected_log_probabilities,
     predictive_log_odds,
-    table_nodes,
 )
 
 LOSSES = pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
@@ -60,17 +59,7 @@ class TestExpectations:
         torch.testing.assert_close(torch.sigmoid(value), u.detach().mean(0), rtol=1e-6, atol=1e-7)
 
 
-def test_log_loss_tables_differ_by_the_mean_of_nu():
-    """log sigma(nu) - log sigma(-nu) = nu: one of the two tables would do for the log loss."""
-    prior, Gamma = draws_of(ISGP)
-    table = expected_log_probabilities(prior, LogLoss(), Gamma)
-    nodes = table_nodes(prior)
-    zero, one = (table(nodes, row)[0] for row in (0, 1))
-    torch.testing.assert_close(one - zero, prior.source(nodes, Gamma).mean(0), rtol=1e-9, atol=1e-9)
-
-
 def test_log_odds_keep_their_digits_in_the_tail():
-    """Where the probability is within rounding of 1, the odds still grow."""
     prior, Gamma = draws_of(ISGP)
     Gamma = Gamma + 50 * torch.eye(17, dtype=torch.float64)[-1]  # nu_0
     odds, _ = predictive_log_odds(prior, LogLoss(), Gamma)(linspace(0, 10, 50))

@@ -67,14 +67,6 @@ class TestFastAgainstGeneric:
         # Truncation step^2, rounding 1e-16 / step, times derivatives of size 1000 at most.
         torch.testing.assert_close(full.slopes(x), expected, rtol=1e-6, atol=1e-6)
 
-    def test_integrated_square_for_one_and_many_weights(self, full):
-        x, w = points(), random(3, full.n_basis) * full.eigenvalues.sqrt()
-        got, expected = full.integrated_square(x, w), Bare(full).integrated_square(x, w)
-        assert got.shape == (3, 12)
-        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
-        for basis in (full, Bare(full)):
-            torch.testing.assert_close(basis.integrated_square(x, w[1]), got[1])
-
     def test_the_quadratic_form(self, full):
         """h, V and P differ; what they make together must not."""
         Gamma, root = random(full.n_basis + 1), random(full.n_basis + 1, full.n_basis + 1, seed=2)
@@ -97,7 +89,6 @@ class TestFastAgainstGeneric:
     @KINDS
     @pytest.mark.parametrize("labels", [False, True])
     def test_inference(self, full, kind, labels):
-        """Newton's method, moments and evidence, from the three parts that a basis must bring."""
         x = points(30, reach=1.0)
         y = torch.tanh(2 * x) + 0.2 * random(30)
         likelihood, y = (Bernoulli(), (y > 0.1).double()) if labels else (Gaussian(20.0), y)
@@ -112,15 +103,6 @@ class TestFastAgainstGeneric:
             torch.testing.assert_close(got, expected, rtol=1e-7, atol=1e-8)
         assert other.log_evidence == pytest.approx(one.log_evidence, abs=1e-7)
         assert other.evidence_bound == pytest.approx(one.evidence_bound, abs=1e-7)
-
-
-def test_generic_forms_work_in_blocks():
-    """More points than a block holds, 29,127 at M = 6: the same on both sides of the seam."""
-    bare, x, w = Bare(trigonometric()), points(30_000), random(2, 6)
-    seam = slice(29_120, 29_140)
-    torch.testing.assert_close(bare.integrals(x)[seam], bare.integrals(x[seam]))
-    found = bare.integrated_square(x, w)[:, seam]
-    torch.testing.assert_close(found, bare.integrated_square(x[seam], w))
 
 
 def test_slopes_in_inference_mode_and_of_a_constant():

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import sympy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,21 +34,6 @@ class TestProductIntegrals:
         got = product_integrals(SquaredExponential(a=a, b=b), tensor([x_i, x_j]), tensor([t]))
         assert float(got[0, 0, 1]) == pytest.approx(expected, abs=1e-11 * b**2)
         assert torch.equal(got, got.mT)
-
-    @pytest.mark.parametrize(("sign", "right"), [(-1, True), (1, False)])
-    def test_computer_algebra(self, sign, right):
-        """The derivative by t of the corrected and of the printed form; both vanish at t = 0."""
-        t = sympy.symbols("t", real=True)
-        a, b, x_i, x_j = map(sympy.Rational, ("3/2", "4/5", "1/3", "-2/7"))
-        function = sympy.erf if sign < 0 else sympy.erfi
-        form = b**2 * sympy.sqrt(sympy.pi) / (2 * sympy.sqrt(a))
-        form *= sympy.exp(sign * a / 4 * (x_i - x_j) ** 2)
-        root = sympy.sqrt(a) / 2
-        form *= function(root * (x_i + x_j)) - function(root * (x_i + x_j - 2 * t))
-        product = b**2 * sympy.exp(-a / 2 * ((x_i - t) ** 2 + (x_j - t) ** 2))
-        assert form.subs(t, 0) == 0
-        ratio = sympy.simplify(sympy.diff(form, t) / product)
-        assert (ratio == 1) is right
 
     def test_digits_survive_in_the_tail(self):
         """Far to either side of 0 and x, the two error functions are 1 to all digits."""
@@ -131,19 +115,6 @@ class TestNystromBasis:
         ]
         np.testing.assert_allclose(self.basis.integrated_square(x, w), expected, atol=1e-11)
 
-    def test_integrated_square_in_blocks(self):
-        """More points than a block holds, 29,127 at M = 6, on both sides of the seam."""
-        x, w = torch.linspace(-2, 2, 30_000, dtype=torch.float64), torch.ones(6).double()
-        seam = slice(29_120, 29_140)
-        expected = torch.einsum("i,nij,j->n", w, self.basis.psi(x[seam]), w)
-        np.testing.assert_allclose(self.basis.integrated_square(x, w)[seam], expected, rtol=1e-9)
-
-    def test_the_basis_does_not_depend_on_b(self):
-        z = tensor([0.3])
-        one, other = (NystromBasis(SquaredExponential(a=1.7, b=b), self.points) for b in (0.8, 3.0))
-        np.testing.assert_allclose(one.basis(z).abs(), other.basis(z).abs(), rtol=1e-9)
-        np.testing.assert_allclose(other.eigenvalues / one.eigenvalues, 3 / 0.8)
-
     def test_eigenvalues_converge_to_the_operator_s(self):
         """Against Mercer's eigenvalues under N(0, 1), computed on quadrature nodes."""
         kernel = SquaredExponential(a=1.0)
@@ -151,9 +122,9 @@ class TestNystromBasis:
         root = np.sqrt(weights / np.sqrt(2 * np.pi))
         operator = root[:, None] * kernel(tensor(nodes), tensor(nodes)).numpy() * root
         exact = np.linalg.eigvalsh(operator)[::-1][:3]
-        points = torch.randn(2000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        points = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         found = NystromBasis(kernel, points).eigenvalues[:3].numpy()
-        np.testing.assert_allclose(found, exact, rtol=0.1)  # 1 / sqrt(2000), several times
+        np.testing.assert_allclose(found, exact, rtol=0.1)  # 1 / sqrt(1000), three times
 
     @pytest.mark.parametrize(
         ("points", "jitter", "said"),
@@ -169,6 +140,3 @@ class TestNystromBasis:
     def test_bad_input(self, points, jitter, said):
         with pytest.raises(ValueError, match=said):
             NystromBasis(self.kernel, tensor(points), jitter=jitter)
-
-    def test_repr(self):
-        assert "6 points" in repr(self.basis)

@@ -23,7 +23,6 @@ def levels_of(data):
 
 
 def test_coordinates_make_all_directions_alike(problem):
-    """In them the covariance of the inputs, times the level, plus the ridge is the identity."""
     data = problem(n=400)
     centred = data.inputs.Z - data.centre
     covariance = centred.T @ (centred * (data.weight / data.total)[:, None])
@@ -88,7 +87,6 @@ def test_where_no_datum_tells_anything_coordinates_stay_finite(problem):
 
 @pytest.mark.parametrize("own", [False, True])
 def test_some_of_the_problems(problem, own):
-    """They keep the coordinates that they had among all."""
     data = problem()
     if own:
         curvature = torch.rand((3, 200), dtype=torch.float64, generator=torch.Generator())

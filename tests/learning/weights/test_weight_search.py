@@ -149,7 +149,6 @@ def test_problems_together(problem):
 
 
 def test_scores_that_are_given_stay_as_they_are(problem):
-    """The search moves those of its own in place; where it ends they are those of the weights."""
     data = problem()
     zero = torch.zeros((3, 5), dtype=torch.float64)
     scores = data.scores(zero, zero[:, 0])
@@ -213,16 +212,3 @@ def test_a_rough_fit_to_few_rows_shows_where_to_begin(problem, monkeypatch, few,
         asked.clear()
         adapted_fit(data, told, curvature, max_iter=500, **options)
         assert asked == ([200] if few == 400 or "start" in options else sizes)
-
-
-def test_iterations_are_passes_back_over_the_inputs(problem, monkeypatch):
-    """One for the gradient where the search begins, and one an iteration."""
-    data = problem()
-    passes, pull_back = [], LinearScores.pull_back
-    monkeypatch.setattr(
-        LinearScores, "pull_back", lambda *given: passes.append(1) or pull_back(*given)
-    )
-    for max_iter in (0, 3, 500):
-        passes.clear()
-        assert fit(data, tol=1e-6, max_iter=max_iter).n_iter == len(passes) - 1
-    assert 3 < len(passes) < 100
