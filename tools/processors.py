@@ -5,7 +5,8 @@
 Other kernels of the numerical libraries stand in for other processors: OPENBLAS_CORETYPE chooses
 those of NumPy and SciPy, ATEN_CPU_CAPABILITY and MKL_CBWR those of PyTorch. What this machine's
 processor lacks is left out. PATH is a notebook or a folder of them, or of tests; all if none. The
-table has a row for each processor and number of threads; `--on` runs some of them.
+table has a row for each processor and number of threads; `--on` runs some of them. pytest and nbval
+run and compare; the table is ours.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ of its workshop, whatever an f-string, `format` or `round` makes into digits is 
 precision, and so is the difference of the two sides of each comparison that a page asserts or
 checks. A value that would be printed otherwise, or a comparison that would turn, if it moved by ten
 times its spread between the processors is told with its page and line. Comparing outputs, as
-`processors.py` does, sees such a number only after it has turned.
+`processors.py` does, sees such a number only after it has turned; Verificarlo and CADNA ask this
+of compiled code alone.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
 check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
 stored results are found from any folder, and a section ends with the parameters that it depends on.
+nbconvert drops tagged cells, but not what only these need, and leaves MyST as it is.
 """
 
 from __future__ import annotations
