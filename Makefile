@@ -183,7 +183,7 @@ lock: ## write the locks: every package with the sums of all its files
 	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
 	_build/lock/bin/python tools/lock.py
 
-mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (an hour or two)
+mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
 	$(BIN)/python tools/mutants.py --out _build/mutants.json
 
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
