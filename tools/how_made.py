@@ -63,7 +63,9 @@ class Code:
         }
         self._imported: dict[str, Any] = {}
         every = (node for cell in self.cells for node in cell)
-        imports = [node for node in every if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports: list[ast.stmt] = [
+            node for node in every if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         exec(compile(ast.Module(imports, []), "imports", "exec"), self._imported)
 
     def drawing(self, place: int) -> list[str]:
@@ -100,8 +102,8 @@ class Code:
         """Return the names of the stored results that statements mention, if they read any."""
         loading = {"results", "load_results", "load_provenance"}
         read = [node for s in statements if _flow(s)[0] & loading for node in ast.walk(s)]
-        named = [node.value for node in read if isinstance(node, ast.Constant)]
-        return [name for name in dict.fromkeys(named) if name in self.stores]
+        named = {node.value: None for node in read if isinstance(node, ast.Constant)}
+        return [name for name in map(str, named) if name in self.stores]
 
     def _calls(self, statement: ast.stmt) -> list[str]:
         """Return the package's functions and classes that a statement calls or hands on."""

@@ -144,10 +144,10 @@ def start(path: str) -> None:
     loader = importlib.machinery.SourceFileLoader
     plain = loader.get_code
 
-    def get_code(self: Any, name: str) -> CodeType | None:
-        if not name.startswith("bayesloss_book."):
-            return plain(self, name)
-        tree = Recorded(name).visit(ast.parse(self.get_data(self.path)))
+    def get_code(self: Any, fullname: str) -> CodeType | None:
+        if not fullname.startswith("bayesloss_book."):
+            return plain(self, fullname)
+        tree = Recorded(fullname).visit(ast.parse(self.get_data(self.path)))
         return compile(tree, self.path, "exec", dont_inherit=True)
 
     loader.get_code = get_code  # type: ignore[method-assign]
