@@ -40,10 +40,16 @@ BOOK_FILES := _config.yml _toc.yml \
 UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js tex-chtml-full*.js) \
     scripts/*.map styles/*.map
 
+# The parts of `make test`: all are tried, also after one has failed, and the end says which did, how
+# long each took and what pytest counted. `make part-units` runs one.
+PARTS := rules format types book units notebooks
+REPORTS := _build/reports
+PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(PARTS)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +65,30 @@ lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the firs
 	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
-	$(BIN)/python tools/test_all.py
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; failed=; for part in $(PARTS); do \
+	    echo "== $$part"; start=$$(date +%s); word=passed; \
+	    $(MAKE) --no-print-directory part-$$part || { word=FAILED; failed="$$failed $$part"; }; \
+	    counted=$$(sed -n 's/.*<testsuite [^>]*\(errors=[^>]*\) time=.*/\1/p' $(REPORTS)/$$part.xml 2> /dev/null); \
+	    printf '%-10s %-6s %5d s  %s\n' $$part $$word $$(($$(date +%s) - start)) "$$counted" \
+	        >> $(REPORTS)/summary; \
+	done; cat $(REPORTS)/summary; \
+	if [ "$$failed" ]; then echo "Failed:$$failed, of $(words $(PARTS)) parts."; exit 1; fi; \
+	echo "All $(words $(PARTS)) parts passed."
+
+part-rules: $(INSTALLED)
+	$(BIN)/python -m ruff check --no-cache .
+part-format: $(INSTALLED)
+	$(BIN)/python -m ruff format --check .
+part-types: $(INSTALLED)
+	$(BIN)/python -m mypy
+part-book: book
+# Tests that wait for each other's worker are handed over: the browser's lie side by side.
+part-units: $(INSTALLED)
+	$(PYTEST) --dist worksteal --junitxml=$(REPORTS)/units.xml tests
+# `loadfile` keeps the cells of one notebook with one kernel.
+part-notebooks: $(INSTALLED)
+	$(PYTEST) --dist loadfile --nbval --nbval-current-env -p tools.forked_kernels \
+	    --nbval-sanitize-with tools/nbval_sanitize.cfg --junitxml=$(REPORTS)/notebooks.xml book
 
 # What the lock cannot show: whether the unit tests pass with what a user may have. The tests of the
 # lock and of the built book are left out, for they are about .venv.
@@ -101,10 +130,7 @@ verify: $(INSTALLED) ## check every store's checksum, recompute a few results an
 falsify: $(INSTALLED) ## what wrong number would change each verdict; after a change to a page's checks (PAGE=...)
 	$(BIN)/python -m bayesloss_book.ledger.falsify $(PAGE)
 
-lint: $(INSTALLED) ## ruff (rules and format) and mypy
-	$(BIN)/python -m ruff check --no-cache .
-	$(BIN)/python -m ruff format --check .
-	$(BIN)/python -m mypy
+lint: part-rules part-format part-types ## ruff (rules and format) and mypy
 
 format: $(INSTALLED) ## let ruff mend what it can
 	$(BIN)/python -m ruff check --fix .
@@ -157,7 +183,7 @@ lock: ## write the locks: every package with the sums of all its files
 	_build/lock/bin/python -m pip install -q --disable-pip-version-check uv
 	_build/lock/bin/python tools/lock.py
 
-mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (an hour or two)
+mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
 	$(BIN)/python tools/mutants.py --out _build/mutants.json
 
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts

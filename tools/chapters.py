@@ -3,7 +3,8 @@
 Under its title a box says what a reader needs, will be able to do, and how long it takes, from
 ``book/course/chapters.yml`` and the words that Read shows, and offers the student notebook. In the
 text, a term of ``book/reference/glossary.md`` is a link where it comes first, and its definition
-travels with the page: ``glossary.js`` shows it on hover and on focus.
+travels with the page: ``glossary.js`` shows it on hover and on focus. Sphinx's glossary asks for a
+role at each place, and no extension counts what Read shows.
 """
 
 from __future__ import annotations

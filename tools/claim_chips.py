@@ -3,6 +3,7 @@
 ``{claim}`Theorem 8 <wn-theorem-8>` `` shows these words and the ledger's verdict. In a browser
 evidence.js opens the box beneath the paragraph; without scripts the chip is a link. A number
 alone, as in ``{claim}`(14) <wn-equation-14>` ``, gets the name of its paper.
+Sphinx's ``{ref}`` would not say the verdict.
 """
 
 import html

@@ -3,7 +3,8 @@
 Nothing of it is typed by hand. From what a cell shows, the names in its code are followed
 backwards through the page: to the functions that made it, the parameters, and the stored results
 with their provenance. A caption that names another function than the one that drew is a warning,
-so the build fails.
+so the build fails. What records provenance elsewhere (Sumatra, DVC) says which run made a file, not
+which lines of a page made a figure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import pkgutil
 import re
 import symtable
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -60,7 +61,12 @@ class Code:
             if isinstance(statement, ast.Assign)
             for name in _flow(statement)[1]
         }
-        self._imported = dict(_imports(node for cell in self.cells for node in cell))
+        self._imported: dict[str, Any] = {}
+        every = (node for cell in self.cells for node in cell)
+        imports: list[ast.stmt] = [
+            node for node in every if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
+        exec(compile(ast.Module(imports, []), "imports", "exec"), self._imported)
 
     def drawing(self, place: int) -> list[str]:
         """Return the functions called `draw_...` or `..._slider` that a cell calls."""
@@ -93,15 +99,11 @@ class Code:
         )
 
     def loaded(self, statements: Iterable[ast.stmt]) -> list[str]:
-        """Return the names of the stored results that statements load."""
-        return list(dict.fromkeys(name for s in statements for name in self._loaded(s)))
-
-    def _loaded(self, statement: ast.stmt) -> list[str]:
-        """Return the names of the stored results that a statement mentions, if it reads any."""
-        if _flow(statement)[0].isdisjoint({"results", "load_results", "load_provenance"}):
-            return []
-        constants = [n.value for n in ast.walk(statement) if isinstance(n, ast.Constant)]
-        return [name for name in self.stores if name in constants]
+        """Return the names of the stored results that statements mention, if they read any."""
+        loading = {"results", "load_results", "load_provenance"}
+        read = [node for s in statements if _flow(s)[0] & loading for node in ast.walk(s)]
+        named = {node.value: None for node in read if isinstance(node, ast.Constant)}
+        return [name for name in map(str, named) if name in self.stores]
 
     def _calls(self, statement: ast.stmt) -> list[str]:
         """Return the package's functions and classes that a statement calls or hands on."""
@@ -123,17 +125,6 @@ class Code:
             owner = self._resolve(node.value)
             return getattr(owner, node.attr, None) if inspect.ismodule(owner) else None
         return None
-
-
-def _imports(statements: Iterable[ast.stmt]) -> Iterator[tuple[str, Any]]:
-    """Yield each name that is imported, with what it stands for if that is the package's."""
-    for node in statements:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
-            for name in node.names:
-                ours = module.partition(".")[0] in PACKAGES
-                thing = pkgutil.resolve_name(f"{module}.{name.name}") if ours else None
-                yield name.asname or name.name, thing
 
 
 def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
@@ -232,60 +223,50 @@ def _note(
     kind: str, origin: Origin, named: list[str], page: str, provenance: Mapping[str, dict[str, Any]]
 ) -> nodes.Element:
     """The note under a figure or table, without functions that its caption has named."""
-    said = [_code(f"make notebooks PAGE={page}"), " runs the code above"]
-    said += [*_values(", with ", origin.parameters), "."]
-    calls = [nodes.list_item("", _described(n)) for n in origin.functions if n not in named]
+    said = f"`make notebooks PAGE={page}` runs the code above{_with(origin.parameters)}."
+    calls = [_described(name) for name in origin.functions if name not in named]
     if calls:
-        said.append(" It calls the functions below.")
+        said += " It calls the functions below."
     for name in origin.stores:
-        said += [" It shows the stored results ", _code(name), f", {_when(provenance[name])}."]
-    below = [nodes.bullet_list("", *calls)] if calls else []
-    return _details(f"Make this {kind} again", [_paragraph(*said), *below])
+        said += f" It shows the stored results `{name}`, {_when(provenance[name])}."
+    return _details(f"Make this {kind} again", _paragraph(said), *_list(calls))
 
 
-def _described(name: str) -> nodes.paragraph:
+def _described(name: str) -> str:
     """A function's name and what its docstring begins with: the book's have no API page."""
     first = (inspect.getdoc(pkgutil.resolve_name(name)) or "").partition("\n\n")[0]
-    said: list[nodes.Node | str] = [_function(name), ": "]
-    for at, part in enumerate(re.split(r":math:`([^`]*)`", first.replace("\n", " "))):
-        plain = re.sub(r":\w+:`~?([^`]*)`", r"\1", part).replace("``", "")
-        said.append(nodes.math("", part) if at % 2 else plain)
-    return _paragraph(*said)
+    plain = re.sub(r":(?!math:)\w+:`~?([^`]*)`", r"\1", first.replace("\n", " "))
+    return f"<{name}>: " + re.sub(r":math:`([^`]*)`", r"$\1$", plain.replace("``", ""))
 
 
 def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:
     """The box at the foot of a page: its notebook, the commands, its stored results."""
     link = addnodes.download_reference("", "", reftarget=f"/book/{page}.ipynb")
-    link += _code(f"{page.rpartition('/')[2]}.ipynb")
-    title = nodes.strong("", "This page as a notebook: ")
-    make, source = _code(f"make notebooks PAGE={page}"), _code(f"book/{page}.md")
+    file = f"{page.rpartition('/')[2]}.ipynb"
+    link += nodes.literal(file, file)
     shown = {name: value for name, value in code.values.items() if name not in PLUMBING}
-    given = _values(", with ", shown)
-    again = " executes it again from "
-    parts = [_paragraph(title, link, ", executed. ", make, again, source, *given, ".")]
+    make = f"`make notebooks PAGE={page}` executes it again from `book/{page}.md`{_with(shown)}."
+    parts = [_paragraph(f", executed. {make}")]
+    parts[0][:0] = [nodes.strong("", "This page as a notebook: "), link]
     if "scale" in code.values:
-        measured = " first measures, at the paper's scale, what is missing in "
-        paper = _code(f"make paper PAGE={page}")
-        parts.append(_paragraph(paper, measured, _code("data/results"), "."))
+        measured = "first measures, at the paper's scale, what is missing in `data/results`."
+        parts.append(_paragraph(f"`make paper PAGE={page}` {measured}"))
     if stores:
-        items = [nodes.list_item("", _store(*each)) for each in stores.items()]
         summary = "Where the stored results on this page come from"
-        parts.append(_details(summary, [nodes.bullet_list("", *items)]))
+        parts.append(_details(summary, *_list(_store(*each) for each in stores.items())))
     return nodes.container("", *parts, classes=["made-page"])
 
 
-def _store(name: str, provenance: Mapping[str, Any]) -> nodes.paragraph:
+def _store(name: str, provenance: Mapping[str, Any]) -> str:
     """What the foot of a page says of one of its stores."""
     rows = sum(run["cells"] - run.get("replaced", 0) for run in provenance["runs"])
-    given = {n: json.dumps(v) for n, v in provenance["parameters"].items()}
-    commits = dict.fromkeys(run["commit"][:10] for run in provenance["runs"])
-    versions = provenance["runs"][-1]["versions"].items()
-    return _paragraph(
-        *(_code(name), f": {rows:,} rows by ", _function(provenance["function"].replace(":", "."))),
-        *_values(" with ", given),
-        f"; {_when(provenance)}; commit {', '.join(commits)}; "
-        + ", ".join(f"{library} {version}" for library, version in versions)
-        + ".",
+    given = _with({n: json.dumps(v) for n, v in provenance["parameters"].items()}, " with ")
+    commits = ", ".join(dict.fromkeys(run["commit"][:10] for run in provenance["runs"]))
+    versions = ", ".join(map(" ".join, provenance["runs"][-1]["versions"].items()))
+    function = provenance["function"].replace(":", ".")
+    return (
+        f"`{name}`: {rows:,} rows by <{function}>{given}; {_when(provenance)}; "
+        f"commit {commits}; {versions}."
     )
 
 
@@ -302,34 +283,40 @@ def _when(provenance: Mapping[str, Any]) -> str:
     return f"measured {span} on {', '.join(processors)} in {took} with {workers}"
 
 
-def _details(summary: str, content: list[nodes.Element]) -> nodes.Element:
+def _with(values: Mapping[str, str], begin: str = ", with ") -> str:
+    """Parameters with their values; a value too long to read in a line is left out."""
+    shown = [f"`{n} = {v}`" if len(v) <= 50 else f"`{n}`" for n, v in values.items()]
+    return begin + ", ".join(shown) if shown else ""
+
+
+def _details(summary: str, *content: nodes.Element) -> nodes.Element:
     opening = f'<details class="made"><summary>{summary}</summary>'
     ends = [nodes.raw("", text, format="html") for text in (opening, "</details>")]
     return nodes.container("", ends[0], *content, ends[1], classes=["made-box"])
 
 
-def _function(name: str) -> nodes.Element:
-    """Return a function's name, which Sphinx links where an API page has it: the library's."""
-    link = addnodes.pending_xref(
-        "", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=False
-    )
-    link += _code(name.removeprefix("bayesloss.").removeprefix("bayesloss_book."))
-    return link
+def _list(texts: Iterable[str]) -> list[nodes.Element]:
+    items = [nodes.list_item("", _paragraph(text)) for text in texts]
+    return [nodes.bullet_list("", *items)] if items else []
 
 
-def _code(text: str) -> nodes.literal:
-    return nodes.literal(text, text)
-
-
-def _paragraph(*parts: nodes.Node | str) -> nodes.paragraph:
-    inside = [nodes.Text(part) if isinstance(part, str) else part for part in parts]
+def _paragraph(text: str) -> nodes.paragraph:
+    """A text with code in backticks, formulas between dollar signs, functions in brackets."""
+    made = {"`": lambda code: nodes.literal(code, code), "$": lambda tex: nodes.math("", tex)}
+    made["<"] = _function
+    parts = re.split(r"(`[^`]+`|\$[^$]+\$|<[a-z_]+\.[\w.]+>)", text)
+    inside = [made[p[0]](p[1:-1]) if at % 2 else nodes.Text(p) for at, p in enumerate(parts)]
     return nodes.paragraph("", "", *inside)
 
 
-def _values(begin: str, values: Mapping[str, str]) -> list[nodes.Node | str]:
-    """Parameters with their values; a value too long to read in a line is left out."""
-    shown = [f"{n} = {v}" if len(v) <= 50 else n for n, v in values.items()]
-    return [part for at, text in enumerate(shown) for part in (", " if at else begin, _code(text))]
+def _function(name: str) -> nodes.Element:
+    """A function's name, which Sphinx links where an API page has it: the library's."""
+    link = addnodes.pending_xref(
+        "", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=False
+    )
+    short = name.removeprefix("bayesloss.").removeprefix("bayesloss_book.")
+    link += nodes.literal(short, short)
+    return link
 
 
 def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:

@@ -1,4 +1,7 @@
-"""Sphinx extension: of a cell that judges, the mathematics is shown and the call is folded."""
+"""Sphinx extension: of a cell that judges, the mathematics is shown and the call is folded.
+
+MyST-NB folds all of a cell or nothing.
+"""
 
 import ast
 

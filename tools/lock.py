@@ -12,7 +12,8 @@ on every system, and writes four files that pip takes with `--require-hashes --n
 
 To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
 on an index of its own: their sums stand beside those of PyPI's, so pip may take either. Where that
-index cannot be reached, the sums of the present lock stay, as long as the version does.
+index cannot be reached, the sums of the present lock stay, as long as the version does. uv resolves
+and sums; it would not set PyTorch apart, nor put each package into one lock.
 """
 
 import re

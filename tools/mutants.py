@@ -1,13 +1,12 @@
 """Put faults into the library, one at a time, and see whether the unit tests notice.
 
-    python tools/mutants.py [--n 60] [--seed 0] [--seconds 300] [--out mutants.json]
+    python tools/mutants.py [--n 60] [--seed 0] [--seconds 900] [--out mutants.json]
 
 Candidates come from the syntax of `src/bayesloss` alone, never from the tests: lines are drawn in
-proportion, then one of the faults that a line can have (a sign, a factor, a comparison, one more or
-less, a dropped term, arguments in each other's place, sine for cosine). Each is put into a copy of
-the tree, where the module's own tests run first, then those that import it, the nearest first, up
-to the first failure. mutmut and cosmic-ray do every fault with one command for all tests, which
-would take days; this draws sixty and asks the nearest tests first, an hour or two.
+proportion, then one of the faults that a line can have. Each is put into a copy of the tree, where
+the tests run up to the first failure, those whose path is nearest to the module's first. mutmut and
+cosmic-ray do every fault with one command for all tests, which would take days, and know neither
+cosines nor arguments in each other's place.
 
 What came out is stored, and not done again: whether the fault was caught, by which test, and what
 that said. The seconds are of processor time, for one fault; one that takes more is `slow`.
@@ -16,7 +15,6 @@ that said. The seconds are of processor time, for one fault; one that takes more
 import argparse
 import ast
 import copy
-import functools
 import json
 import os
 import random
@@ -27,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +37,7 @@ OTHER: dict[type[ast.AST], type[ast.AST]] = {a: b for p in PAIRS for a, b in (p,
 WORDS = "sin cos, min max, minimum maximum, sum mean, floor ceil, any all, argmin argmax, triu tril"
 TWINS = {a: b for p in f"{WORDS}, log log1p".split(", ") for a, b in (p.split(), p.split()[::-1])}
 TWINS |= {"expm1": "exp", "std": "var"}
+NO_UNIT = ("book", "peers", "tools", "test_project.py")  # of the tests
 
 
 class Fault(NamedTuple):
@@ -58,16 +58,15 @@ class Fault(NamedTuple):
 
 def faults(file: str, text: str) -> Iterator[Fault]:
     """The faults that a module can have."""
-    rows = [row.encode() for row in text.splitlines(keepends=True)]
-    begins = [sum(map(len, rows[:at])) for at in range(len(rows))]
+    whole = text.encode()
+    begins = [0, *accumulate(map(len, whole.splitlines(keepends=True)))]
     for node in _computing(ast.parse(text)):
-        for other in _others(node):
-            start = begins[node.lineno - 1] + node.col_offset
-            end = begins[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
-            old, new = text.encode()[start:end].decode(), ast.unparse(other)
-            simple = isinstance(other, ast.Constant | ast.Name | ast.Attribute | ast.Call)
+        start = begins[node.lineno - 1] + node.col_offset
+        end = begins[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+        for new in map(ast.unparse, _others(node)):
             if new != ast.unparse(node):
-                yield Fault(file, node.lineno, start, end, old, new if simple else f"({new})")
+                old = whole[start:end].decode()
+                yield Fault(file, node.lineno, start, end, old, f"({new})")
 
 
 def _others(node: ast.expr) -> Iterator[ast.expr]:
@@ -128,38 +127,17 @@ def draw(root: Path, n: int, seed: int) -> list[Fault]:
     return [generator.choice(lines[key]) for key in generator.sample(sorted(lines), len(lines))[:n]]
 
 
-@functools.cache
-def _users(root: Path) -> dict[str, list[str]]:
-    """Files of the library, the book and the tests, and those that import each of them."""
-    sources = [path.relative_to(root) for path in (root / "src").rglob("*.py")]
-    names = {".".join(path.with_suffix("").parts[1:]): path.as_posix() for path in sources}
-    tests = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
-    users: dict[str, list[str]] = {}
-    for path in sorted([*sources, *tests]):
-        for node in ast.walk(ast.parse((root / path).read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                for name in [f"{node.module}.{name.name}" for name in node.names] + [node.module]:
-                    users.setdefault(names.get(name or "", ""), []).append(path.as_posix())
-    return users
-
-
 def test_files(root: Path, module: str) -> list[str]:
-    """The tests that should see a fault in a module: its own, then those nearest to it.
+    """The unit tests, a module's own first, then the nearest; last those of the book."""
+    folder = Path("tests", *Path(module).parts[2:-1])
+    own = folder / f"test_{Path(module).name}"
 
-    Near is a file that imports it, then one that imports that. Those of the library's modules come
-    before those of the book's.
-    """
-    users = _users(root)
-    ring, met = [module], list[str]()
-    for file in ring:
-        ring += [user for user in dict.fromkeys(users.get(file, ())) if user not in ring]
-        at = Path(file)
-        if at.parts[0] == "src":  # the test of a module that uses it, which may not import it
-            house = [] if at.parts[1] == "bayesloss" else ["book_code"]
-            at = Path("tests", *house, *at.parts[2:-1], f"test_{at.name}")
-        met += [at.as_posix()] if met else [at.as_posix(), "tests/test_defaults.py"]
-    there = [t for t in dict.fromkeys(met) if (root / t).is_file() and "tests/book/" not in t]
-    return sorted(there, key=lambda test: "book_code" in test)
+    def far(path: Path) -> tuple[bool, bool, int, Path]:
+        near = len(os.path.commonpath([path.parent, folder]))
+        return path != own, "book_code" in path.parts, -near, path
+
+    tests = [path.relative_to(root) for path in (root / "tests").rglob("test_*.py")]
+    return [path.as_posix() for path in sorted(tests, key=far) if path.parts[1] not in NO_UNIT]
 
 
 def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str, str]:
@@ -177,10 +155,10 @@ def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str, str]:
     )
     if done.returncode < 0:
         return "slow", "", ""
+    if not done.returncode:
+        return "lived", "", ""
     first = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
-    said = [line for line in done.stdout.splitlines() if re.match(r"[E>]  |\S+:\d+: |\w+\.", line)]
-    by = first[1] if first else "pytest itself"
-    return ("caught", by, "\n".join(said[:40])) if done.returncode else ("lived", "", "")
+    return "caught", first[1] if first else "pytest itself", done.stdout[-4000:]
 
 
 def main() -> None:
@@ -188,18 +166,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=300.0, help="of processor time")
+    parser.add_argument("--seconds", type=float, default=900.0, help="of processor time")
     parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     given = parser.parse_args()
     stored = json.loads(given.out.read_text("utf-8")) if given.out.exists() else []
     done = {tuple(entry["fault"]) for entry in stored}
-    command = ["git", "ls-files", "-z", "src", "tests", "tools", "data", "pyproject.toml"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder)
-        for name in listed.rstrip("\0").split("\0"):
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, tree / name)
+        tree = Path(folder) / "tree"
+        shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "_build"))
         for fault in (f for f in draw(tree, given.n, given.seed) if tuple(f) not in done):
             path, text = tree / fault.file, (tree / fault.file).read_text("utf-8")
             path.write_text(fault.into(text), "utf-8")

@@ -4,7 +4,9 @@
 
 Other kernels of the numerical libraries stand in for other processors: OPENBLAS_CORETYPE chooses
 those of NumPy and SciPy, ATEN_CPU_CAPABILITY and MKL_CBWR those of PyTorch. What this machine's
-processor lacks is left out. PATH is a notebook or a folder of them, or of tests; all if none.
+processor lacks is left out. PATH is a notebook or a folder of them, or of tests; all if none. The
+table has a row for each processor and number of threads; `--on` runs some of them. pytest and nbval
+run and compare; the table is ours.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -32,6 +35,14 @@ PROCESSORS = {
     "AVX-512": (("SkylakeX", "avx512"), ("AVX512",)),
     "this one": ((), None),
 }
+# How pytest runs each kind. The built book is the same on every processor.
+HOW = {
+    "notebooks": ["--dist", "loadfile", "--tb", "no", "--nbval", "--nbval-current-env",
+                  "--nbval-sanitize-with", "tools/nbval_sanitize.cfg"],
+    "unit tests": ["--dist", "worksteal", "--tb", "short", "--ignore", "tests/book"],
+}  # fmt: skip
+
+Found = tuple[list[str], int]
 
 
 def possible() -> list[str]:
@@ -45,32 +56,19 @@ def kernels(name: str) -> dict[str, str]:
     return dict(zip(VARIABLES, PROCESSORS[name][0], strict=False))
 
 
-def differing(paths: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], int]:
-    """Run notebooks and unit tests; return the names of those that failed, and how many ran."""
-    notebooks = [p for p in paths if Path(p).suffix == ".ipynb" or Path(p).parts[0] == "book"]
-    options = ["--dist", "loadfile", "--tb", "no", "--nbval", "--nbval-current-env"]
-    options += ["--nbval-sanitize-with", "tools/nbval_sanitize.cfg"]
-    # The built book is the same on every processor.
-    plain = ["--dist", "worksteal", "--tb", "short", "--ignore", "tests/book"]
-    tests = [path for path in paths if path not in notebooks]
-    failed, tried = [], 0
-    for some, how in ((notebooks, options), (tests, plain)):
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder) / "report.xml"
-            command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-n", "2"]
-            command += ["-p", "no:cacheprovider", *how, f"--junitxml={report}", *some]
-            run = (
-                subprocess.run(command, cwd=ROOT, env={**os.environ, **environment})
-                if some
-                else None
-            )
-            cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
-        bad = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
-        failed += [f"{case.get('classname')}::{case.get('name')}" for case in bad]
-        if run and run.returncode and not (run.returncode == 1 and bad):
-            failed.append(f"pytest itself, with status {run.returncode}: {' '.join(some)}")
-        tried += len(cases)
-    return failed, tried
+def differing(paths: Sequence[str], how: Sequence[str], processor: Mapping[str, str]) -> Found:
+    """Run notebooks or unit tests; return the names of those that failed, and how many ran."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "--benchmark-disable", "-n", "2"]
+        command += ["-p", "no:cacheprovider", *how, f"--junitxml={report}", *paths]
+        status = subprocess.run(command, cwd=ROOT, env={**os.environ, **processor}).returncode
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    bad = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    failed = [f"{case.get('classname')}::{case.get('name')}" for case in bad]
+    if status and not (status == 1 and bad):
+        failed.append(f"pytest itself, with status {status}: {' '.join(paths)}")
+    return failed, len(cases)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,19 +79,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--on", nargs="+", choices=PROCESSORS, default=can, metavar="NAME")
     parser.add_argument("path", nargs="*", default=["book", "tests"])
     chosen = parser.parse_args(arguments)
-    lines = [f"{'processor':<14}{'threads':>7}{'tried':>8}{'differed':>10}{'seconds':>9}"]
+    pages = [p for p in chosen.path if Path(p).suffix == ".ipynb" or Path(p).parts[0] == "book"]
+    kinds = {"notebooks": pages, "unit tests": [p for p in chosen.path if p not in pages]}
+    lines = [f"{'processor':<14}{'threads':>7}" + "".join(f"{k:>18}" for k in kinds) + "  seconds"]
     all_equal = True
-    for name in (name for name in chosen.on if name in can):
-        for threads in chosen.threads:
-            print(f"== {name}, {threads} threads", flush=True)
-            count = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
-            start = time.monotonic()
-            found, tried = differing(chosen.path, kernels(name) | count)
-            seconds = time.monotonic() - start
-            lines.append(f"{name:<14}{threads:>7}{tried:>8}{len(found):>10}{seconds:>9.0f}")
-            lines += [f"    {each}" for each in found]
+    for name, threads in product((name for name in chosen.on if name in can), chosen.threads):
+        print(f"== {name}, {threads} threads", flush=True)
+        count = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        start, row, named = time.monotonic(), f"{name:<14}{threads:>7}", list[str]()
+        for kind, paths in kinds.items():
+            if not paths:
+                row += f"{'-':>18}"
+                continue
+            found, tried = differing(paths, HOW[kind], kernels(name) | count)
+            row += f"{f'{len(found)} of {tried}':>18}"
+            named += found
             all_equal &= bool(tried) and not found
-    print("", *lines, sep="\n")
+        lines += [f"{row}{time.monotonic() - start:>9.0f}", *(f"    {each}" for each in named)]
+    print("", "What differed:", *lines, sep="\n")
     if left_out := [name for name in PROCESSORS if name not in can]:
         print(f"left out, for want of instructions: {', '.join(left_out)}")
     return int(not all_equal)

@@ -1,7 +1,8 @@
 """What a failing test stands on: the functions that it names, and the formulas they cite.
 
 Those that were running come first, the innermost before its callers; then those that the test's
-code and fixtures name, methods by the types of what the test held.
+code and fixtures name, methods by the types of what the test held. pytest's traceback shows lines,
+not which theorem they stand for.
 """
 
 import inspect

@@ -3,6 +3,7 @@
 It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
 check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
 stored results are found from any folder, and a section ends with the parameters that it depends on.
+nbconvert drops tagged cells, but not what only these need, and leaves MyST as it is.
 """
 
 from __future__ import annotations
@@ -195,17 +196,21 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
         if evidence:
             cell.source, cells = before, cells[: place + 1]
     plain, (codes, imports) = Plain(app, docname), code_of(cells)
-    lines, reach, changes = dict[str, str](), dict[str, set[str]](), set[str]()
+    both = list(zip(cells, codes, strict=True))
+    given = next((code for cell, code in both if "parameters" in tags(cell)), "")
+    told = {n: text.strip() for s, text in pieces(given) for n in _flow(s)[1] - PLUMBING}
+    lines = {name: line for name, line in told.items() if "\n" not in line}
+    reach, changes = {name: {name} for name in lines}, set[str]()
     made = [new_markdown_cell(ABOUT.format(title=app.env.titles[docname].astext()))]
     made.append(new_code_cell(FIND.format(imports=imports)))
 
     def end_section() -> None:
         if changes:
-            given = dict.fromkeys(f"# {line}" for name, line in lines.items() if name in changes)
-            made.append(new_code_cell(CHANGE + "\n".join(given)))
+            said = dict.fromkeys(f"# {line}" for name, line in lines.items() if name in changes)
+            made.append(new_code_cell(CHANGE + "\n".join(said)))
         changes.clear()
 
-    for cell, code in zip(cells, codes, strict=True):
+    for cell, code in both:
         for part in HEADING.split(cell.source) if cell.cell_type == "markdown" else ():
             if part.startswith("## "):
                 end_section()
@@ -214,13 +219,11 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
             continue
         for pattern, found in FOUND.items():
             code = re.sub(pattern, found, code, flags=re.MULTILINE)
-        given = [tag for tag in tags(cell) if tag == "parameters"]
-        made.append(new_code_cell(code, metadata={"tags": given} if given else {}))
-        for statement, text in pieces(code) if given else ():
-            lines |= dict.fromkeys(_flow(statement)[1] - PLUMBING, text.strip())
-        lines = {name: line for name, line in lines.items() if "\n" not in line}
-        reach |= {name: {name} for name in lines if given}
-        changes |= set() if given else depends(code, reach)
+        if "parameters" in tags(cell):
+            made.append(new_code_cell(code, metadata={"tags": ["parameters"]}))
+        else:
+            made.append(new_code_cell(code))
+            changes |= depends(code, reach)
         if caption := cell.metadata.get("mystnb", {}).get("figure", {}).get("caption"):
             made.append(new_markdown_cell(f"*{plain(caption).strip()}*"))
     end_section()

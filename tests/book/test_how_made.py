@@ -142,7 +142,8 @@ def test_a_function_of_the_book_is_described_by_its_docstring(monkeypatch):
         """
 
     monkeypatch.setattr(how_made.pkgutil, "resolve_name", lambda name: draws)
-    found = how_made._described("bayesloss_book.learning.isgp.figures.draws")
+    said = how_made._described("bayesloss_book.learning.isgp.figures.draws")
+    found = how_made._paragraph(said)
     assert found.astext() == "learning.isgp.figures.draws: Draw x^2 by a.b and c, in two lines."
     (formula,) = found.findall(nodes.math)
     assert formula.astext() == "x^2"

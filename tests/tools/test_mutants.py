@@ -7,7 +7,7 @@ from pathlib import Path
 import mutants
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 MODULE = '''"""A text with 1 + 1 in it."""
 
 def f(x: "1 + 1", k=2):
@@ -26,11 +26,11 @@ def found(old: str) -> set[str]:
     ("old", "new"),
     [
         ("x < 0", {"(x <= 0)"}),
-        ("-x", {"x"}),
-        ("2", {"3"}),
-        ("1.5", {"3.0"}),
-        ("math.sin", {"math.cos"}),
-        ("max(x, 1.5)", {"max(1.5, x)"}),
+        ("-x", {"(x)"}),
+        ("2", {"(3)"}),
+        ("1.5", {"(3.0)"}),
+        ("math.sin", {"(math.cos)"}),
+        ("max(x, 1.5)", {"(max(1.5, x))"}),
         ("-x * math.sin(k)", {"(-x)", "(-x / math.sin(k))"}),
         (
             "-x * math.sin(k) + max(x, 1.5)",
@@ -60,21 +60,12 @@ def test_the_same_seed_draws_the_same_faults_on_lines_of_their_own(tmp_path):
     assert len({(fault.file, fault.line) for fault in one}) == 20
 
 
-def test_a_module_is_tested_by_its_own_tests_first_then_by_those_of_its_importers(tmp_path):
-    code = {
-        "src/bayesloss/low.py": "",
-        "src/bayesloss/learning/high.py": "from bayesloss.low import f",
-        "src/bayesloss_book/page.py": "from bayesloss import low",
-        "tests/test_low.py": "",
-        "tests/test_defaults.py": "",
-        "tests/learning/test_high.py": "",  # does not import it
-        "tests/learning/test_other.py": "from bayesloss.learning.high import f",
-        "tests/book_code/test_page.py": "from bayesloss_book.page import g",
-        "tests/learning/test_none.py": "",
-    }
-    for name, text in code.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    near = ["learning/test_high", "learning/test_other", "book_code/test_page"]
-    expected = [f"tests/{name}.py" for name in ("test_low", "test_defaults", *near)]
-    assert mutants.test_files(tmp_path, "src/bayesloss/low.py") == expected
+def test_a_module_is_tested_by_its_own_tests_first_then_by_the_nearest():
+    tests = mutants.test_files(ROOT, "src/bayesloss/learning/sources/basis.py")
+    assert tests[0] == "tests/learning/sources/test_basis.py"
+    ranks = ["sources/", "learning/", "tests/test_"]
+    seen = [next((r for r in ranks if r in test), "book_code") for test in tests]
+    library = [test.startswith("tests/book_code") for test in tests]
+    assert library == sorted(library) and len(set(tests)) == len(tests) > 100
+    assert seen.index("sources/") < seen.index("learning/") < seen.index("tests/test_")
+    assert mutants.test_files(ROOT, "src/bayesloss/kernels.py")[0] == "tests/test_kernels.py"

@@ -8,7 +8,7 @@ import pytest
 import stands_on
 from forked import Forked
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TESTS = """
 import pytest
 import torch

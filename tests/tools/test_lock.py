@@ -5,7 +5,7 @@ from pathlib import Path
 import lock
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TEXT = """numpy==2.4.6 \\
     --hash=sha256:aa \\
     --hash=sha256:bb
