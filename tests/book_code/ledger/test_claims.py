@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayesloss_book.html import with_math
 from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
@@ -207,12 +206,6 @@ def test_a_finding_says_what_is_corrected():
     assert "holds as corrected (misprint)" in bundle["text/plain"]
     assert '<span class="claim-correction"' in bundle["text/html"]
     assert ">misprint</span>" in bundle["text/html"]
-
-
-def test_formulas_in_text():
-    assert with_math("a < $x$") == (
-        'a &lt; <span class="math notranslate nohighlight">\\(x\\)</span>'
-    )
 
 
 @pytest.mark.parametrize("part", ["html", "plain"])

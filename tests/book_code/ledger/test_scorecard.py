@@ -12,7 +12,6 @@ from bayesloss_book.ledger.scorecard import (
     claims_table,
     corrections,
     counts,
-    counts_by_kind,
     quote,
     titles,
 )
@@ -72,14 +71,6 @@ def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
     assert [p for p in markup(table).find_all("p") if p.get("role") == "status"]
 
 
-def test_counts_by_kind_hold_every_claim_once():
-    table = counts_by_kind()
-    assert table["all"].sum() == len(ledger())
-    assert (table.drop(columns="all").sum(axis=1) == table["all"]).all()
-    false = [c for c in ledger().values() if c.verdict == "fails"]
-    assert table["fails"].sum() == len(false)
-
-
 def test_what_is_corrected_is_counted_and_shown(table):
     assert corrections()["both"].sum() == counts()["both"]["holds as corrected"]
     shown = {
@@ -88,12 +79,6 @@ def test_what_is_corrected_is_counted_and_shown(table):
         if (said := body.find(class_="claim-correction"))
     }
     assert shown == {c.id: c.correction for c in ledger().values() if c.correction}
-
-
-def test_the_script_is_the_books_own(table):
-    (script,) = markup(table).find_all("script")
-    assert script["src"] == "../../_static/scorecard.js"
-    assert (BOOK / "_static" / "scorecard.js").is_file()
 
 
 def test_every_comparison_is_shown_in_each_form(monkeypatch):
