@@ -490,17 +490,6 @@ def test_what_is_found_leads_somewhere():
         assert not place or place in anchors[page], entry["url"]
 
 
-def test_a_notebook_is_saved_from_disk(visit):
-    visited = visit(HTML / "book/guide/cluster.html")
-    visited.tab.locator("input[name=mode]:checked").press("ArrowRight")
-    with visited.tab.expect_download() as download:
-        visited.tab.locator(".made-page a.download").click()
-    assert download.value.suggested_filename == "cluster.ipynb"
-    saved = download.value.path().read_text(encoding="utf-8")
-    assert json.loads(saved) == json.loads(notebooks.notebook_path("guide/cluster").read_text())
-    assert not requests_that_leave(visited) + visited.messages
-
-
 def evidence(tab):
     """How many boxes are shown, and how many chips that open one."""
     return [
@@ -509,7 +498,7 @@ def evidence(tab):
     ]
 
 
-def test_reading_folds_the_evidence_and_checking_shows_it(visit):
+def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meaning(visit):
     tab = visit(HTML / "book/learning/toy_regression.html").tab
     boxes = tab.locator(".bd-article .claim[id]").count()
     assert evidence(tab) == [0, boxes]
@@ -528,7 +517,30 @@ def test_reading_folds_the_evidence_and_checking_shows_it(visit):
     assert evidence(tab) == [boxes, in_text]  # it is remembered
     tab.locator("input[name=mode]:checked").press("ArrowLeft")
     assert evidence(tab) == [0, boxes]
+    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
+    assert not tip.is_visible()
+    for show in (term.hover, term.focus):
+        show()
+        assert tip.is_visible() and tip.inner_text().startswith("posterior: ")
+        tab.keyboard.press("Escape")
+        assert not tip.is_visible()
+    told = tab.locator(f"#{term.get_attribute('aria-describedby')}")
+    assert told.text_content().startswith("posterior: ")
     assert not axe_problems(tab)
+
+
+def test_notebooks_are_saved_from_disk(visit):
+    visited = visit(HTML / "book/guide/your_own_data.html")
+    for button, source in {
+        "a.notebook": HTML / "notebooks/guide/your_own_data_student.ipynb",
+        ".made-page a.download": notebooks.notebook_path("guide/your_own_data"),
+    }.items():
+        with visited.tab.expect_download() as download:
+            visited.tab.locator(button).click()
+        assert download.value.suggested_filename == source.name
+        assert download.value.path().read_bytes() == source.read_bytes()
+        visited.tab.locator("input[name=mode]:checked").press("ArrowRight")  # the other is there
+    assert not requests_that_leave(visited) + visited.messages
 
 
 def test_the_scorecard_unfolds_what_is_asked_for_and_a_link_opens_the_box_in_view(visit):
@@ -592,7 +604,7 @@ WRONG = {
     "<p>some words <a href='#c' style='text-decoration: none'>link</a></p>": "link-in-text-block",
     "<button></button>": "axe, either: button-name",
     "<ul><li>a<li>b<li>c<li><img src='data:,'></ul>": "axe, either: image-alt",
-    "<ul><li>a<li>b<li>c<li style='color: #ddd'>pale words</ul>": "axe, light: color-contrast: <li style",
+    "<ul><li>a<li>b<li>c<li style='color: #ddd'>pale words</ul>": "color-contrast: <li style",
     "<img src='http://127.0.0.1:9/a.png' alt=a>": "asks for http://127.0.0.1",
     "<script>console.error('oh')</script>": "oh",
     "<script>nothing()</script>": "uncaught",

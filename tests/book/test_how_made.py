@@ -26,16 +26,13 @@ def outputs(page):
 # ------------------------------------------------------------------------------ the built book
 
 
-@pytest.mark.parametrize("page", notebooks.pages())
-def test_each_figure_and_table_says_how_it_was_made(page):
-    for output in outputs(page):
+def test_each_figure_and_table_says_how_it_was_made():
+    all_of_them = [(page, output) for page in notebooks.pages() for output in outputs(page)]
+    assert len(all_of_them) > 100
+    for page, output in all_of_them:
         note = output.select_one("details.made")
-        assert note, f"no note under {output.get_text()[:200]!r}"
+        assert note, f"{page}: no note under {output.get_text()[:200]!r}"
         assert f"make notebooks PAGE={page}" in note.get_text()
-
-
-def test_there_are_figures_and_tables():
-    assert sum(len(outputs(page)) for page in notebooks.pages()) > 100
 
 
 @pytest.mark.parametrize("page", notebooks.pages())
@@ -131,18 +128,3 @@ def test_a_caption_that_names_another_function_is_a_warning(monkeypatch, named, 
     drew = "bayesloss_book.learning.isgp.figures.draw_paths"
     assert how_made._check_caption(cell, [drew]) == [drew][warnings:]
     assert logger.warning.call_count == warnings
-
-
-def test_a_function_of_the_book_is_described_by_its_docstring(monkeypatch):
-    def draws():
-        r"""Draw :math:`x^2` by :func:`~a.b` and ``c``,
-        in two lines.
-
-        More.
-        """
-
-    monkeypatch.setattr(how_made.pkgutil, "resolve_name", lambda name: draws)
-    found = how_made._described("bayesloss_book.learning.isgp.figures.draws")
-    assert found.astext() == "learning.isgp.figures.draws: Draw x^2 by a.b and c, in two lines."
-    (formula,) = found.findall(nodes.math)
-    assert formula.astext() == "x^2"

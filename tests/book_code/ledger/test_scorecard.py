@@ -94,13 +94,6 @@ def test_every_comparison_is_shown_in_each_form(monkeypatch):
     assert repr(shown) == "wn-x: fails"
 
 
-def test_counts_add_up():
-    frame = counts()
-    assert frame.loc["all", "both"] == len(ledger())
-    assert (frame.drop(index="all").sum() == frame.loc["all"]).all()
-    assert (frame["both"] > 0).all()
-
-
 def test_a_quote_links_back_and_is_no_second_anchor():
     page, finding = all_findings(BOOK)["wn-lemma-7"]
     html = quote((page, finding), root="..")._repr_html_()
