@@ -500,6 +500,15 @@ def evidence(tab):
 
 def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meaning(visit):
     tab = visit(HTML / "book/learning/toy_regression.html").tab
+    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
+    assert not tip.is_visible()
+    for show in (term.hover, term.focus):
+        show()
+        assert tip.is_visible() and tip.inner_text().startswith("posterior: ")
+        tab.keyboard.press("Escape")
+        assert not tip.is_visible()
+    told = tab.locator(f"#{term.get_attribute('aria-describedby')}")
+    assert told.text_content().startswith("posterior: ")
     boxes = tab.locator(".bd-article .claim[id]").count()
     assert evidence(tab) == [0, boxes]
     assert tab.locator("details.hide:visible, details.made:visible").count() == 0
@@ -517,15 +526,6 @@ def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meanin
     assert evidence(tab) == [boxes, in_text]  # it is remembered
     tab.locator("input[name=mode]:checked").press("ArrowLeft")
     assert evidence(tab) == [0, boxes]
-    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
-    assert not tip.is_visible()
-    for show in (term.hover, term.focus):
-        show()
-        assert tip.is_visible() and tip.inner_text().startswith("posterior: ")
-        tab.keyboard.press("Escape")
-        assert not tip.is_visible()
-    told = tab.locator(f"#{term.get_attribute('aria-describedby')}")
-    assert told.text_content().startswith("posterior: ")
     assert not axe_problems(tab)
 
 

@@ -1,6 +1,5 @@
 """The store of results: the same rows in any order, on any number of workers, after any crash."""
 
-import contextlib
 import csv
 import functools
 import importlib
@@ -8,10 +7,8 @@ import io
 import json
 import math
 import os
-import random
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -217,68 +214,6 @@ def test_only_missing_cells_are_measured(tmp_path):
 def smooth(seed, scale):
     """Return measures of every type that `verify` compares."""
     return {"value": scale * seed / 7, "odd": seed % 2 == 1, "nan": math.nan, "zero": 0.0}
-
-
-EXPERIMENT = """
-import os, random, tempfile, time
-
-def measure(seed, touch):
-    os.close(tempfile.mkstemp(dir=touch, prefix=f"{seed}-")[0])
-    while seed >= 4 and not os.path.exists("go"):
-        time.sleep(0.01)
-    return {"value": random.Random(seed).random()}
-"""
-SCRIPT = """
-import json, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background ignore
-from bayesloss_book.stores.results import run_cells
-from experiment import measure
-run_cells(measure, **json.loads(sys.argv[1]))
-"""
-
-
-def test_an_interrupted_run_loses_only_the_running_cells(tmp_path, monkeypatch):
-    """With workers. Of killed runs see `test_lock.py` and `test_orphans.py`."""
-    (tmp_path / "experiment.py").write_text(EXPERIMENT)
-    calls = tmp_path / "calls"
-    calls.mkdir()
-    cells = [{"seed": seed} for seed in range(8)]
-    store: dict[str, Any] = {"cells": cells, "folder": str(tmp_path), "name": "test"}
-    store |= {"parameters": {"touch": str(calls)}, "n_jobs": 2}
-
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, json.dumps(store)],
-        cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 600  # only a run that hangs takes longer, on any machine
-        while not (tmp_path / "test.csv").exists() or len(without_seconds(tmp_path)) < 5:
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
-        assert process.wait(20) == -signal.SIGINT
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # workers would notice only after minutes
-        process.wait()
-    assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
-    before = touched(calls)
-
-    (tmp_path / "go").touch()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    experiment = importlib.import_module("experiment")
-    del sys.modules["experiment"]  # the next test has one of its own
-    table = run_cells(experiment.measure, **(store | {"n_jobs": 1}))
-    again = touched(calls)
-    for seed in before:
-        again.remove(seed)
-    assert again == ["4", "5", "6", "7"]
-    assert table["value"].tolist() == [random.Random(seed).random() for seed in range(8)]
-    pd.testing.assert_frame_equal(load_results(tmp_path, "test"), table, check_exact=True)
-    assert len(load_provenance(tmp_path, "test")["runs"]) == 2
 
 
 class Crash(BaseException):
