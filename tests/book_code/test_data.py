@@ -149,7 +149,7 @@ def test_a_users_folder_that_is_no_directory_is_an_error(user_folder, cache_fold
     assert "absolute path" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["toy/other.gz", "values.gz", "other/values.gz", "../secret"])
+@pytest.mark.parametrize("name", ["values.gz", "../secret"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name, cache_folder):
     with pytest.raises(
         ValueError, match=r"expected one of the data files \['toy/values.gz'\]"

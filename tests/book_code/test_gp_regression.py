@@ -83,13 +83,6 @@ def test_divergence_is_its_definition():
     assert value == pytest.approx(float(gap @ MODEL.loss_matrix(points, weights) @ gap), rel=1e-10)
 
 
-def test_loss_matrix_of_samples_is_a_mean_of_outer_products():
-    points = torch.tensor([0.1, 0.7, 5.0], dtype=torch.float64)
-    rows = np.exp(-((points.numpy()[:, None] - X.numpy()) ** 2))
-    truth = sum(np.outer(row, row) for row in rows) / 3
-    np.testing.assert_allclose(MODEL.loss_matrix(points), truth, rtol=1e-12, atol=1e-14)
-
-
 def test_nodes_integrate_polynomials():
     points, weights = normal_nodes(1.5, 0.5, 6)
     moments = [float(weights @ (points - 1.5) ** k) for k in range(7)]

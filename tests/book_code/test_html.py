@@ -4,18 +4,9 @@ from bs4 import BeautifulSoup
 
 from bayesloss_book.html import (
     Axis,
-    HTMLTable,
     framed,
     with_math,
 )
-
-
-def test_a_table_has_a_form_for_each_reader():
-    table = HTMLTable("<b>1</b>", "one", "**1**")
-    assert table._repr_html_() == "<b>1</b>"
-    assert table._repr_markdown_() == "**1**"
-    assert repr(table) == "one"
-    assert HTMLTable("", "one")._repr_markdown_() is None
 
 
 def test_formulas_stand_between_dollar_signs_and_all_else_is_escaped():

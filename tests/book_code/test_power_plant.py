@@ -106,18 +106,3 @@ def test_ep_that_does_not_rest():
         page.expectation_propagation(
             grid, -0.5 * grid**2, page.probit_factors(grid, [3.0, -3.0]), max_sweeps=1
         )
-
-
-def test_predictive_divergence_is_an_integral():
-    inputs = (2 * np.arange(4000) + 1) / 4000 - 1
-    found = page.predictive_divergence([(0.4, 0.5)], (0.0, 0.5), inputs, 0.3)[0]
-    scale = math.hypot(1, 0.5)
-    z = scale * norm.ppf(0.3)
-
-    def excess(x):
-        positive = norm.cdf(x / scale)
-        return positive * 0.7 - 0.3 * (1 - positive)
-
-    # q says 0 from the posterior's threshold up to its own.
-    expected = quad(excess, z, 0.4 + z)[0] / 2
-    assert found == pytest.approx(expected, abs=1e-4)  # one input in 4,000

@@ -10,7 +10,6 @@ import yaml
 from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
-    MIME,
     NOT_YET,
     TRUE,
     VERDICTS,
@@ -174,22 +173,6 @@ def test_numbers_are_read_as_they_were_glued(tmp_path):
     cells = [{"outputs": [*outputs, {"text": "printed"}]}, {"source": "# Text"}]
     (tmp_path / "page.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
     assert numbers_in(tmp_path / "page.ipynb") == {"n": 3, "mean": "1.5 ± 0.2"}
-
-
-def test_finding_shows_itself():
-    bundle = Finding("wn-table-1", "fails", [_row("$a < b$", False)], "note")._repr_mimebundle_()
-    assert json.loads(json.dumps(bundle[MIME]))["verdict"] == "fails"
-    assert "$a < b$: 1 (must be true: false)" in bundle["text/plain"]
-    assert "<td>1</td><td>false</td>" in bundle["text/html"]
-    assert 'id="claim-wn-table-1"' in bundle["text/html"]
-    assert r"\(a &lt; b\)" in bundle["text/html"]
-
-
-def test_a_finding_says_what_is_corrected():
-    bundle = Finding("wn-lemma-7", "holds as corrected", [])._repr_mimebundle_()
-    assert "holds as corrected (misprint)" in bundle["text/plain"]
-    assert '<span class="claim-correction"' in bundle["text/html"]
-    assert ">misprint</span>" in bundle["text/html"]
 
 
 @pytest.mark.parametrize("part", ["html", "plain"])

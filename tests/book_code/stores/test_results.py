@@ -319,9 +319,7 @@ def test_measures_have_the_same_names_in_every_cell(tmp_path):
         ([{"a": 1, "seconds": 2.0}], "none called seconds"),
         ([{"a": 1}, {"a": 2}, {"a": 1}], r"each cell once, got \{'a': 1\} twice"),
         ([{"a": 1}, {"b": 1}], r"\{'a': 'int'\}, got \{'b': 'int'\} in \{'b': 1\}"),
-        ([{"a": 1}, {"a": 2.0}], r"'int'\}, got \{'a': 'float'\}"),
         ([{"a": 1}, {"a": True}], r"'int'\}, got \{'a': 'bool'\}"),
-        ([{"a": None}], r"of str, int, float or bool.*NoneType"),
         ([{"a": np.float64(1)}], r"of str, int, float or bool.*float64"),
         ([{"a": math.nan}], "finite"),
     ],
@@ -337,12 +335,7 @@ def test_unfit_cells_are_refused(tmp_path, cells, message):
     [
         (measure, CELLS, {"parameters": {"scale": 3.0}}, r"'scale': stored 2.0, asked 3.0"),
         (measure, CELLS, {"parameters": {"scale": 2}}, r"'scale': stored 2.0, asked 2\."),
-        (
-            measure,
-            CELLS,
-            {"parameters": {"scale": 2.0, "touch": ""}},
-            r"'touch': stored nothing, asked \"\"",
-        ),
+        (measure, CELLS, {"parameters": {"touch": ""}}, r"'touch': stored nothing, asked \"\""),
         (measure, CELLS, {"threads": 2}, r"threads: stored 1, asked 2"),
         (smooth, CELLS, {}, r"function: stored .*:measure\", asked .*:smooth"),
         (measure, [{"kind": "a", "seed": 0.0}], {}, r"'seed': stored .int., asked .float."),
@@ -525,17 +518,3 @@ def test_a_store_knows_its_function_and_was_measured_from_a_clean_tree(table):
     assert callable(getattr(importlib.import_module(module), function))
     assert all(run.get("function", stored["function"]) for run in stored["runs"])
     assert all(run["commit"] and "dirty" not in run["commit"] for run in stored["runs"])
-
-
-def test_a_store_of_an_older_layout_is_refused_by_both_names(tmp_path):
-    run_cells(measure, CELLS[:1], tmp_path, "test")
-    rows, stored = tables.read(tmp_path / "test.csv")
-    older = {"function": "bayesloss.experiments.auto_mpg:measure"}
-    tables.write(tmp_path / "test.csv", rows, stored | older)
-    both = (
-        rf"test\.csv.*stored .bayesloss\.experiments\.auto_mpg:measure., asked .{__name__}:measure"
-    )
-    with pytest.raises(ValueError, match=both):
-        run_cells(measure, CELLS[:2], tmp_path, "test")
-    with pytest.raises(ValueError, match=r"'test' was made by bayesloss\.experiments\.auto_mpg"):
-        verify(tmp_path, "test")
