@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from bayesloss_book.kernels import KERNEL
 
 CHAPTERS = [p for p in notebooks.pages() if p.partition("/")[0] in student_notebooks.PARTS]
-QUICK = ("learning/proper_losses", "calibrating/decision_theory", "beyond/together")
+QUICK = ("calibrating/decision_theory",)  # of a kernel each; `-m slow` runs all
 
 
 def student(page):
@@ -135,8 +135,8 @@ def test_changes_reach_what_depends_on_them():
 # --------------------------------------------------------------------- boxes, glossary, and map
 
 
-@pytest.mark.parametrize("page", [page for page in CHAPTERS if page != "guide/ten_minutes"])
-def test_a_chapter_begins_with_its_box(page):
+@pytest.mark.parametrize("page", chapters.chapters())
+def test_a_chapter_begins_with_its_box_and_marks_a_term_once(page):
     (box,) = built(page).select(".chapter-box")
     assert box.find_previous_sibling().name == "h1"
     said = box.get_text(" ", strip=True)
@@ -144,6 +144,11 @@ def test_a_chapter_begins_with_its_box(page):
     assert len(said.split()) <= 70
     link = box.select_one("a.notebook")["href"]
     assert ((HTML / "book" / page).parent / link).resolve().is_file()
+    words = built(page).select(".bd-article a > .std-term")
+    places = [word.parent["href"].partition("#term-")[2].lower() for word in words]
+    assert places and len(set(places)) == len(places)
+    assert all(built(page).find(id=f"about-{place}") for place in places)
+    assert not built(page).select(":is(h1, h2, h3, pre, #evidence) .std-term")
 
 
 def test_boxes_name_chapters_that_come_before_them():
@@ -165,46 +170,7 @@ def test_the_glossary_has_its_terms_in_order_each_with_a_chapter():
     assert not [m for m in chapters.glossary().values() if re.search(r"[${}`]", m)]
 
 
-@pytest.mark.parametrize("page", chapters.chapters())
-def test_a_term_is_marked_once_and_its_meaning_is_on_the_page(page):
-    words = built(page).select(".bd-article a > .std-term")
-    places = [word.parent["href"].partition("#term-")[2].lower() for word in words]
-    assert places and len(set(places)) == len(places)
-    assert all(built(page).find(id=f"about-{place}") for place in places)
-    assert not built(page).select(":is(h1, h2, h3, pre, #evidence) .std-term")
-
-
 def test_every_idea_of_the_map_leads_to_a_chapter():
     for page in ("index", "course/plan"):
         ideas = built(page).select(".idea-map li")
         assert len(ideas) == 6 and all(idea.select("a[href]") for idea in ideas)
-
-
-@pytest.fixture(scope="module")
-def tab(browser):
-    """A chapter in a browser with the network cut."""
-    tab = browser.new_page(offline=True)
-    tab.goto((HTML / "book/learning/toy_regression.html").as_uri())
-    yield tab
-    tab.close()
-
-
-def test_a_term_shows_its_meaning_on_hover_and_focus_and_escape_closes_it(tab):
-    term, tip = tab.locator("a.term").first, tab.locator(".term-tip")
-    assert not tip.is_visible()
-    for show in (term.hover, term.focus):
-        show()
-        assert tip.is_visible() and tip.inner_text().startswith("posterior: ")
-        tab.keyboard.press("Escape")
-        assert not tip.is_visible()
-    told = tab.locator(f"#{term.get_attribute('aria-describedby')}")
-    assert told.text_content().startswith("posterior: ")
-
-
-def test_the_button_saves_the_notebook_from_a_disk(tab, tmp_path):
-    with tab.expect_download() as saving:
-        tab.locator("a.notebook").click()
-    saving.value.save_as(tmp_path / "a.ipynb")
-    there = HTML / "notebooks/learning/toy_regression_student.ipynb"
-    assert (tmp_path / "a.ipynb").read_bytes() == there.read_bytes()
-    assert saving.value.suggested_filename == there.name

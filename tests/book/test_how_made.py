@@ -26,16 +26,13 @@ def outputs(page):
 # ------------------------------------------------------------------------------ the built book
 
 
-@pytest.mark.parametrize("page", notebooks.pages())
-def test_each_figure_and_table_says_how_it_was_made(page):
-    for output in outputs(page):
+def test_each_figure_and_table_says_how_it_was_made():
+    all_of_them = [(page, output) for page in notebooks.pages() for output in outputs(page)]
+    assert len(all_of_them) > 100
+    for page, output in all_of_them:
         note = output.select_one("details.made")
-        assert note, f"no note under {output.get_text()[:200]!r}"
+        assert note, f"{page}: no note under {output.get_text()[:200]!r}"
         assert f"make notebooks PAGE={page}" in note.get_text()
-
-
-def test_there_are_figures_and_tables():
-    assert sum(len(outputs(page)) for page in notebooks.pages()) > 100
 
 
 @pytest.mark.parametrize("page", notebooks.pages())

@@ -25,7 +25,7 @@ def masses(rng, *shape):
     return torch.tensor(p / p.sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_kl_is_scipy_s(seed):
     """Some masses of q are zero, or of both."""
     rng = np.random.default_rng(seed)

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
 from bayesloss_book import generalised_isotonic as trons
 from bayesloss_book.generalised_isotonic import (
@@ -18,13 +16,7 @@ from bayesloss_book.generalised_isotonic import (
     SLIsotron,
 )
 
-ALL = [
-    GLMTron(),
-    SLIsotron(),
-    BregmanTron(),
-    BregmanTron("label"),
-    BregmanTron("approx"),
-]
+ALL = [GLMTron(), SLIsotron(), BregmanTron(), BregmanTron("label"), BregmanTron("approx")]
 quiet = pytest.mark.filterwarnings("ignore:the error on the hold-out:UserWarning")
 
 
@@ -137,26 +129,8 @@ class TestRounds:
         second = replace(model).fit(X[shuffled], y[shuffled]).holdout_errors_
         np.testing.assert_allclose(first, second, atol=1e-6)  # as links are fitted
 
-    @quiet
-    def test_bregmantrons_variants_differ(self):
-        X, y, _ = simulate(400)
-        fits = [BregmanTron(v, max_iter=4, random_state=0).fit(X, y) for v in (None, "label")]
-        first, second = (model.predict_proba(X)[:, 1] for model in fits)
-        assert np.abs(first - second).max() > 0.01
-
 
 class TestResults:
-    @pytest.mark.parametrize("model", ALL, ids=repr)
-    @quiet
-    def test_ranks_as_well_as_logistic_regression(self, model):
-        X, y, _ = simulate(2000)
-        new, labels, _ = simulate(4000, seed=1)
-        model = replace(model, random_state=0).fit(X, y)
-        reference = LogisticRegression().fit(X, y).decision_function(new)
-        # The standard error of an AUC near 0.95 is 0.003 with 4,000 labels.
-        found = roc_auc_score(labels, model.linear_score(new))
-        assert found > roc_auc_score(labels, reference) - 0.01
-
     @quiet
     def test_learned_links_follow_one_that_is_no_sigmoid(self):
         """P(y = 1) from 0.2 to 0.8 only: the sigmoid cannot say so, a learned link can."""
@@ -164,7 +138,7 @@ class TestResults:
         def link(z):
             return 0.2 + 0.6 * (z > 0)
 
-        X, y, _ = simulate(4000, link=link)
+        X, y, _ = simulate(1500, link=link)
         new, _, z = simulate(2000, seed=1, link=link)
         clear = np.abs(z) > 2
         for model in (SLIsotron(random_state=0), BregmanTron("label", random_state=0)):
@@ -179,16 +153,6 @@ class TestResults:
         assert model.converged_
         assert model.n_iter_ == len(model.holdout_errors_) == model.best_iter_ + 5
         assert model.best_iter_ == model.holdout_errors_.argmin() + 1
-
-    @pytest.mark.parametrize("model", ALL, ids=repr)
-    @quiet
-    def test_single_precision(self, model):
-        X, y, _ = simulate(200)
-        model = replace(model, max_iter=3, random_state=0)
-        double = model.fit(X, y).predict_proba(X)
-        single = replace(model).fit(X.astype(np.float32), y).predict_proba(X.astype(np.float32))
-        # 1e-7 times the slope of the steepest link, through a few rounds.
-        np.testing.assert_allclose(single, double, atol=1e-3)
 
     @quiet
     def test_the_steepest_slope_of_the_link_is_1_and_the_unit_of_the_scores(self):

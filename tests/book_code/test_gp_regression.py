@@ -5,15 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from bayesloss.kernels import SquaredExponential
-from bayesloss_book.gp_regression import GPRegression, checked_points, normal_nodes
+from bayesloss_book.gp_regression import GPRegression, normal_nodes
 
 X = torch.tensor([-1.4, -0.5, 0.3, 1.0, 1.9], dtype=torch.float64)
 Y = torch.tensor([0.2, -0.7, 0.5, 1.0, -0.3], dtype=torch.float64)
@@ -60,10 +58,9 @@ def test_predictive_is_scikit_learns(shape):
     np.testing.assert_allclose(model.action(torch.tensor(test), model.mean), m, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_divergence_is_its_definition(seed):
+def test_divergence_is_its_definition():
     """R_p(h_q) - R_p(h_p), by quadrature over x and y; the measure asked for is 1e-8."""
-    mean, _ = gaussian(seed)
+    mean, _ = gaussian(0)
 
     def risk(of):
         def at(x):
@@ -84,53 +81,6 @@ def test_divergence_is_its_definition(seed):
     assert value == pytest.approx(risk(mean) - risk(MODEL.mean), rel=1e-8)
     gap = mean - MODEL.mean
     assert value == pytest.approx(float(gap @ MODEL.loss_matrix(points, weights) @ gap), rel=1e-10)
-
-
-def test_loss_matrix_of_samples_is_a_mean_of_outer_products():
-    points = torch.tensor([0.1, 0.7, 5.0], dtype=torch.float64)
-    rows = np.exp(-((points.numpy()[:, None] - X.numpy()) ** 2))
-    truth = sum(np.outer(row, row) for row in rows) / 3
-    np.testing.assert_allclose(MODEL.loss_matrix(points), truth, rtol=1e-12, atol=1e-14)
-
-
-def test_empirical_loss_matrix_and_precision_in_eigenvectors():
-    """What Lambda lacks, LHG appendix 7.2: eigenvalue by eigenvalue, in plain arithmetic."""
-    values, vectors = np.linalg.eigh(MODEL.K.numpy())
-
-    def on_diagonal(matrix):
-        return np.diag(vectors.T @ np.asarray(matrix) @ vectors)
-
-    lam = on_diagonal(MODEL.loss_matrix(X))
-    np.testing.assert_allclose(lam, values**2 / 5, rtol=1e-8, atol=1e-14)
-    ratio = on_diagonal(MODEL.precision) / (lam + NOISE * values / 5)
-    np.testing.assert_allclose(ratio, 5 / NOISE, rtol=1e-8)
-    printed = on_diagonal(MODEL.precision) / (lam + values)
-    assert printed.max() / printed.min() > 2  # not proportional
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_kl_is_torchs(seed):
-    mean, covariance = gaussian(seed)
-    normal = torch.distributions.MultivariateNormal
-    truth = torch.distributions.kl_divergence(
-        normal(mean, covariance), normal(MODEL.mean, precision_matrix=MODEL.precision)
-    )
-    assert float(MODEL.kl(mean, covariance)) == pytest.approx(float(truth), rel=1e-8)
-
-
-def test_kl_of_the_posterior_is_zero():
-    assert float(MODEL.kl(MODEL.mean, MODEL.covariance)) == pytest.approx(0, abs=1e-10)
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1))
-def test_divergences_are_not_negative(seed):
-    rng = np.random.default_rng(seed)
-    mean, covariance = gaussian(seed)
-    mean = MODEL.mean + rng.choice([1e-6, 1.0, 1e3]) * mean
-    points = torch.tensor(rng.normal(size=4) * rng.choice([0.1, 3.0]))
-    assert float(MODEL.divergence(mean, points)) >= 0
-    assert float(MODEL.kl(mean, covariance)) >= -1e-10
 
 
 def test_nodes_integrate_polynomials():
@@ -185,7 +135,3 @@ def test_refuses_test_inputs_and_means():
     ]:
         with pytest.raises(ValueError, match=said):
             ask()
-
-
-def test_masses_of_points():
-    assert checked_points(X, None).tolist() == [0.2] * 5

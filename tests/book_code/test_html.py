@@ -1,53 +1,17 @@
 """HTML for notebooks: what is escaped, what becomes a formula, and where a slider starts."""
 
-import numpy as np
 from bs4 import BeautifulSoup
 
 from bayesloss_book.html import (
     Axis,
-    HTMLTable,
-    curve,
     framed,
-    legend,
-    marks,
-    picture,
-    slider,
     with_math,
 )
-
-
-def test_a_table_has_a_form_for_each_reader():
-    table = HTMLTable("<b>1</b>", "one", "**1**")
-    assert table._repr_html_() == "<b>1</b>"
-    assert table._repr_markdown_() == "**1**"
-    assert repr(table) == "one"
-    assert HTMLTable("", "one")._repr_markdown_() is None
 
 
 def test_formulas_stand_between_dollar_signs_and_all_else_is_escaped():
     found = with_math("if $a < b$ & c")
     assert found == ('if <span class="math notranslate nohighlight">\\(a &lt; b\\)</span> &amp; c')
-
-
-def test_a_slider_has_a_label_a_value_and_a_span():
-    found = slider("cost", "the cost", (0.5, 30, 0.5), 2)
-    assert found.startswith("<label") and found.endswith("</label>")
-    assert "the cost: <span data-value='cost'></span>" in found
-    assert "min='0.5' max='30' step='0.5' value='2'" in found
-
-
-def test_coordinates_are_rounded_and_joined():
-    points = marks(np.array([0, 10.26]), [1, 2])
-    assert points == ["0.0 1.0", "10.3 2.0"]
-    assert curve(points, "stroke='red'") == (
-        '<path d="M0.0 1.0L10.3 2.0" fill="none" stroke=\'red\'/>'
-    )
-
-
-def test_a_picture_is_described_and_carries_its_script():
-    found = picture("box", "<p>c</p>", "<g/>", (600, 300), "a curve", "<p>b</p>", "run()", " x='1'")
-    assert found.startswith("<div id='box' x='1'><p>c</p><svg viewBox='0 0 600 300' role='img'")
-    assert "aria-label='a curve'><g/></svg><p>b</p></div><script>run()</script>" in found
 
 
 def test_axes_stand_around_the_picture_where_their_values_are():
@@ -65,9 +29,3 @@ def test_axes_stand_around_the_picture_where_their_values_are():
         assert left < x < left + width and top < y < top + height
     assert drawn.find(id="g").parent["clip-path"] == "url(#box-frame)"
     assert drawn.clippath.rect.attrs == {"width": "600", "height": "300"}
-
-
-def test_a_legend_shows_each_line_beside_its_words():
-    found = BeautifulSoup(legend([("2px solid red", "a"), ("1px dashed", "b")]), "html.parser")
-    assert found.get_text().split() == ["a", "b"]
-    assert "border-top:1px dashed" in found("span")[-1]["style"]

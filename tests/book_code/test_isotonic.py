@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog, minimize
+from scipy.optimize import linprog
 from scipy.special import expit, logit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.isotonic import isotonic_regression
 
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
 
-many = settings(max_examples=200, deadline=None, derandomize=True)
+many = settings(max_examples=60, deadline=None, derandomize=True)
 
 # The method ends with products of slack and multiplier of 1e-18. Where a constraint just touches,
 # both are 1e-9 or so: that is how far a value may be off, times the number of such neighbours.
@@ -72,7 +72,7 @@ class TestSquaredError:
         slope = 2 * (fit.values - y)
         assert gap(z, fit.values, slope, lower, upper) < 1e-4
 
-    @pytest.mark.parametrize("n", [1, 2, 10, 500])
+    @pytest.mark.parametrize("n", [1, 10, 500])
     def test_pools_adjacent_violators_without_an_upper_slope(self, n):
         generator = np.random.default_rng(n)
         z = np.sort(generator.normal(size=n))
@@ -80,28 +80,6 @@ class TestSquaredError:
         expected = isotonic_regression(y, y_min=0, y_max=1)
         fit = lipschitz_isotonic(z, y, upper=np.inf)
         np.testing.assert_allclose(fit.values, expected, atol=ATOL * max(np.ptp(y), 1))
-
-    def test_agrees_with_a_general_solver(self):
-        generator = np.random.default_rng(3)
-        n, lower, upper = 30, 0.02, 0.3
-        z = np.sort(generator.normal(size=n))
-        y = (generator.random(n) < expit(z)).astype(float)
-        rises = np.diff(np.eye(n), axis=0)
-        found = minimize(
-            lambda p: ((p - y) ** 2).sum(),
-            0.5 + 0.1 * z,
-            jac=lambda p: 2 * (p - y),
-            bounds=[(0, 1)] * n,
-            constraints=[
-                {"type": "ineq", "fun": lambda p: rises @ p - lower * np.diff(z)},
-                {"type": "ineq", "fun": lambda p: upper * np.diff(z) - rises @ p},
-            ],
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 1000},
-        )
-        fit = lipschitz_isotonic(z, y, lower=lower, upper=upper)
-        # SLSQP stops where the objective changes by 1e-14, values by its root.
-        np.testing.assert_allclose(fit.values, found.x, atol=1e-6)
 
     def test_by_hand(self):
         """Two targets 1 apart, and room for half of that: each gives way by a quarter."""
@@ -125,20 +103,17 @@ class TestSquaredError:
         assert abs((fit.values - y).mean()) < 1e-3
 
 
+def logit_slope(p):
+    return 1 / (p * (1 - p))
+
+
 class TestBregman:
     @many
     @given(problem=problems())
     def test_is_optimal_for_the_log_loss(self, problem):
         z, image, lower, upper = problem
         image = 3 * image
-        fit = bregman_isotonic(
-            z,
-            image,
-            logit,
-            lambda p: 1 / (p * (1 - p)),
-            lower=lower,
-            upper=upper,
-        )
+        fit = bregman_isotonic(z, image, logit, logit_slope, lower=lower, upper=upper)
         assert fit.converged
         assert is_allowed(z, fit.values, lower, upper)
         # logit carries an error of 1e-9 in values near 0.0025 to 4e-7; and highs its 1e-7. Near 1
@@ -151,14 +126,7 @@ class TestBregman:
     def test_a_slope_that_is_all_rounding_does_not_shorten_steps(self):
         """It did for ever: no constraint is felt, and the derivative at the optimum is zero."""
         z, image = np.array([0.0, 0, 1, 1.5]), 3 * np.array([1.0, -1, 1.4375, 1.8671875])
-        fit = bregman_isotonic(
-            z,
-            image,
-            logit,
-            lambda p: 1 / (p * (1 - p)),
-            lower=0.01,
-            upper=1.0,
-        )
+        fit = bregman_isotonic(z, image, logit, logit_slope, lower=0.01, upper=1.0)
         assert fit.converged and fit.n_iter < 20
 
     @many
@@ -192,23 +160,13 @@ class TestBregman:
         image = z + generator.normal(size=50)
 
         def fit(upper):
-            return bregman_isotonic(
-                z, image, logit, lambda p: 1 / (p * (1 - p)), upper=upper
-            ).values
+            return bregman_isotonic(z, image, logit, logit_slope, upper=upper).values
 
         pooled = expit(isotonic_regression(image))
         np.testing.assert_allclose(fit(np.inf), pooled, atol=ATOL)
         # The same regression carried over to bounded slopes would bound those of the image.
         bounded = lipschitz_isotonic(z, expit(image), upper=0.2).values
         assert np.abs(fit(0.2) - bounded).max() > 0.01
-
-    def test_a_straight_link_is_squared_error(self):
-        generator = np.random.default_rng(1)
-        z = np.sort(generator.normal(size=50))
-        y = expit(z + generator.normal(size=50))
-        found = bregman_isotonic(z, 4 * y - 2, lambda p: 4 * p - 2, lambda p: 4 + 0 * p, upper=0.2)
-        expected = lipschitz_isotonic(z, y, upper=0.2)
-        np.testing.assert_allclose(found.values, expected.values, atol=ATOL)
 
 
 class TestReports:

@@ -54,14 +54,6 @@ def test_three_gaussians_are_minimisers():
     assert FITS["right tail"] == pytest.approx(tuple(best), abs=0.05)
 
 
-def test_table_has_the_decisions():
-    table = page.decision_table(PLANT, FITS)
-    assert table["decision"].tolist() == ["off", "on", "on", "off"]
-    assert table["d_L"].tolist() == pytest.approx(
-        [0, *2 * [100 * float(PLANT.tail(345)) - 5], 0], abs=1e-3
-    )
-
-
 def test_map_is_the_tail_rule():
     means = torch.tensor([270.0, 300.0, 330.0], dtype=torch.float64)
     spreads = torch.tensor([10.0, 40.0], dtype=torch.float64)
@@ -114,23 +106,3 @@ def test_ep_that_does_not_rest():
         page.expectation_propagation(
             grid, -0.5 * grid**2, page.probit_factors(grid, [3.0, -3.0]), max_sweeps=1
         )
-
-
-def test_predictive_divergence_is_an_integral():
-    inputs = (2 * np.arange(4000) + 1) / 4000 - 1
-    found = page.predictive_divergence([(0.4, 0.5)], (0.0, 0.5), inputs, 0.3)[0]
-    scale = math.hypot(1, 0.5)
-    z = scale * norm.ppf(0.3)
-
-    def excess(x):
-        positive = norm.cdf(x / scale)
-        return positive * 0.7 - 0.3 * (1 - positive)
-
-    # q says 0 from the posterior's threshold up to its own.
-    expected = quad(excess, z, 0.4 + z)[0] / 2
-    assert found == pytest.approx(expected, abs=1e-4)  # one input in 4,000
-
-
-def test_bound_on_random_problems():
-    table = page.tightest_bound(200, 1)
-    assert (table["least gap"] >= 0).all()

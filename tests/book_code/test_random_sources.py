@@ -44,7 +44,7 @@ def test_links_weights_and_inverses_by_finite_differences(name):
 
 
 @pytest.mark.parametrize("name", rs.LOSSES)
-@pytest.mark.parametrize("x", [-2.5, -0.7, 0.0, 0.4, 3.0])
+@pytest.mark.parametrize("x", [-2.5, 0.4])
 def test_conjugates_by_maximisation(name, x):
     loss = rs.LOSSES[name]
     found = minimize_scalar(

@@ -54,14 +54,6 @@ def test_isgp_with_twin_modes():
     assert 0.25 < float(right) < 0.75  # both modes, four standard errors of a fair coin
 
 
-def test_same_seed_same_sample():
-    one, other = (
-        annealed_importance_sampling(lambda z: -(z**2).sum(1), 2, n_temperatures=5, seed=3)
-        for _ in range(2)
-    )
-    assert torch.equal(one.points, other.points)
-
-
 @pytest.mark.parametrize(
     "sample",
     [
@@ -120,7 +112,7 @@ def test_hamiltonian_monte_carlo_on_a_skew_density():
     assert (found.step_size > 0.1).all()
 
 
-def test_hamiltonian_monte_carlo_is_seeded_and_finds_its_step():
+def test_hamiltonian_monte_carlo_finds_its_step():
     """A density a thousand times narrower in one problem than in the other."""
     scale = torch.tensor([[1.0], [1e-3]], dtype=torch.float64)
 
@@ -128,11 +120,7 @@ def test_hamiltonian_monte_carlo_is_seeded_and_finds_its_step():
         return -0.5 * ((z / scale) ** 2).sum(-1)
 
     start = torch.zeros(2, 4, dtype=torch.float64)
-    one, other = (
-        hamiltonian_monte_carlo(density, start, n_draws=400, n_burn_in=600, seed=5)
-        for _ in range(2)
-    )
-    assert torch.equal(one.points, other.points)
+    one = hamiltonian_monte_carlo(density, start, n_draws=400, n_burn_in=600, seed=5)
     assert float(one.step_size[0] / one.step_size[1]) == pytest.approx(1000, rel=0.3)
     spread = one.points.std(dim=(0, 2)) / scale[:, 0]
     assert ((spread - 1).abs() < 0.1).all()  # 1600 nearly independent values: 2 % each
@@ -156,10 +144,11 @@ def test_slice_sampling_gaussian_posterior_in_closed_form():
         lambda z: -0.5 * ((z @ A.T - t) ** 2).sum(dim=1) / variance,
         3,
         n_chains=8,
-        n_draws=1500,
+        n_draws=700,
         n_burn_in=100,
         seed=1,
     ).numpy()
+    assert not np.isclose(z[0], z[1]).any()  # each chain goes its own way
     for i in range(3):
         assert array_stats.rhat(z[:, :, i]) < 1.01
         for values, truth in (
@@ -168,42 +157,6 @@ def test_slice_sampling_gaussian_posterior_in_closed_form():
         ):
             # Four standard errors: a false alarm once in some thousand tests, with a fixed seed.
             assert abs(values.mean() - truth) < 4 * array_stats.mcse(values)
-
-
-def test_slice_sampling_twin_modes_against_quadrature():
-    """The mean and second moment of nu(1) - nu_0 for two weights, from a grid of weights."""
-    prior = toys.small_prior()
-    x, y, likelihood = toys.regression(8, seed=0)
-    scale = prior.kernel.eigenvalues.sqrt()
-    psi = prior.kernel.psi(torch.ones(1, dtype=torch.float64))[0]
-
-    def log_likelihood(z):
-        log_prior = -0.5 * (z**2 + torch.log(2 * math.pi * scale**2)).sum(dim=1)
-        return toys.log_density_of_weights(prior, likelihood, x, y, z * scale) - log_prior
-
-    z = elliptical_slice_sampling(
-        log_likelihood, 2, n_chains=16, n_draws=700, n_burn_in=200, seed=2
-    )
-    rise = torch.einsum("...i,ij,...j->...", z * scale, psi, z * scale).numpy()
-    axis = torch.linspace(-7, 7, 301, dtype=torch.float64)
-    grid = torch.cartesian_prod(axis, axis) * scale
-    weights = torch.softmax(toys.log_density_of_weights(prior, likelihood, x, y, grid), dim=0)
-    values = torch.einsum("ni,ij,nj->n", grid, psi, grid)
-    for power in (1, 2):
-        truth = float(weights @ values**power)
-        assert abs((rise**power).mean() - truth) < 4 * array_stats.mcse(rise**power)
-    right = float((z[..., 0] > 0).to(torch.float64).mean())
-    assert 0.2 < right < 0.8  # both islands
-
-
-def test_slice_sampling_every_chain_goes_its_own_way_and_repeats():
-    def run():
-        return elliptical_slice_sampling(lambda z: -(z**4).sum(1), 2, n_chains=3, n_draws=5, seed=3)
-
-    one, other = run(), run()
-    assert torch.equal(one, other)
-    assert one.shape == (3, 5, 2)
-    assert not np.isclose(one[0], one[1]).any()
 
 
 def test_a_likelihood_that_is_not_finite_is_refused():

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
@@ -16,7 +14,6 @@ from bayesloss_book.sparse_means import (
     choose_support,
     mean_by_cg,
     move_support,
-    on_all,
     sparse_mean_calibrated,
     sparse_mean_kl,
     sparse_mean_targeted,
@@ -72,54 +69,6 @@ def test_both_are_what_a_generic_optimiser_finds(b):
         np.testing.assert_allclose(mixed, both, atol=1e-6)
 
 
-def test_full_support_gives_the_posterior_mean():
-    model = model_of()
-    for mean in (
-        sparse_mean_kl(model, range(6)),
-        sparse_mean_calibrated(model, range(6), POINTS, WEIGHTS),
-    ):
-        torch.testing.assert_close(mean, model.mean, rtol=0, atol=1e-6)
-
-
-def test_posterior_mean_on_the_support_is_found_by_both():
-    """Where the two agree though S is not D; against LHG appendix 7.2, and by another route."""
-    truth = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
-    K = model_of().K
-    model = model_of((K + NOISE * torch.eye(6, dtype=torch.float64)) @ whole(truth))
-    by_search = search(lambda m: kl(model, m))
-    by_search_too = search(lambda m: model.divergence(whole(m), POINTS, WEIGHTS))
-    np.testing.assert_allclose(by_search, truth, atol=1e-6)
-    np.testing.assert_allclose(by_search_too, truth, atol=1e-6)
-    for mean in (
-        sparse_mean_kl(model, SUPPORT),
-        sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS),
-    ):
-        torch.testing.assert_close(mean, truth, rtol=0, atol=1e-9)
-
-
-def test_every_datum_moves_the_sparse_mean():
-    """So that O(k^3) cannot be its cost, whatever the algorithm."""
-    n = 40
-    y = torch.zeros(n, dtype=torch.float64)
-    jacobian = torch.autograd.functional.jacobian(
-        lambda y: printed_34(model_of(y, n), [0, 19, 39]), y
-    )
-    assert jacobian.shape == (3, n)
-    assert float(jacobian.abs().max(dim=0).values.min()) > 1e-3
-
-
-def printed_34(model, support):
-    K_SD = model.K[support]
-    return torch.linalg.solve(NOISE * K_SD[:, support] + K_SD @ K_SD.T, K_SD @ model.y)
-
-
-def test_printed_form_agrees_where_it_can_be_solved():
-    model = model_of(n=40)
-    torch.testing.assert_close(
-        sparse_mean_kl(model, [0, 19, 39]), printed_34(model, [0, 19, 39]), rtol=0, atol=1e-9
-    )
-
-
 def test_close_support_points_do_no_harm():
     """On all of 60 close points the sparse decision is the exact one; K_SS is singular there."""
     model = model_of(n=60)
@@ -164,51 +113,6 @@ def test_far_test_inputs_ask_for_nothing():
     assert sparse_mean_calibrated(model_of(), SUPPORT, far).tolist() == [0, 0, 0]
 
 
-def test_weight_of_kl_interpolates():
-    model = model_of()
-    heavy = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, kl_weight=1e9)
-    torch.testing.assert_close(heavy, sparse_mean_kl(model, SUPPORT), rtol=0, atol=1e-6)
-    light = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, kl_weight=1e-12)
-    best = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS)
-    torch.testing.assert_close(light, best, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("M", [0.1, 1.0, 10.0])
-def test_linearised_loss_em_ends_at_the_least_kl(M):
-    """The proposition of the page: the E-step is d_L to the last decision, plus M KL."""
-    model = model_of()
-    m = torch.tensor([3.0, -3.0, 3.0], dtype=torch.float64)
-    for _ in range(400):
-        target = model.action(POINTS, m, SUPPORT)
-        m = sparse_mean_calibrated(model, SUPPORT, POINTS, WEIGHTS, target=target, kl_weight=M)
-    torch.testing.assert_close(m, sparse_mean_kl(model, SUPPORT), rtol=0, atol=1e-6)
-
-
-@settings(max_examples=200, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32 - 1))
-def test_price_of_an_imperfect_target(seed):
-    """d* <= d_L <= d* + mean squared error of the target."""
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 9))
-    kernel = SquaredExponential(a=float(rng.uniform(0.3, 8)))
-    x, y = torch.tensor(rng.normal(size=(2, n)))
-    model = GPRegression(kernel, x, y, noise_variance=float(rng.uniform(0.01, 1)))
-    points = torch.tensor(rng.normal(size=10))
-    support = rng.choice(n, size=int(rng.integers(1, n)), replace=False).tolist()
-    truth = model.action(points, model.mean)
-    wrong = truth + float(rng.choice([1e-3, 1.0])) * torch.tensor(rng.normal(size=10))
-
-    def d_L(mean):
-        return float(model.divergence(on_all(model, support, mean), points))
-
-    best = d_L(sparse_mean_calibrated(model, support, points))
-    found = d_L(sparse_mean_calibrated(model, support, points, target=wrong))
-    bound = best + float(((wrong - truth) ** 2).mean())
-    # Coefficients may be large where kernels overlap, and rounding grows with them.
-    assert best - 1e-8 <= found <= bound + 1e-8
-    assert best <= d_L(sparse_mean_kl(model, support)) + 1e-8
-
-
 def test_conjugate_gradients_find_the_mean():
     model = model_of(n=40)
     solved = mean_by_cg(model, rtol=1e-12)
@@ -226,10 +130,6 @@ def test_conjugate_gradients_say_when_they_did_not():
 def test_conjugate_gradients_of_nothing():
     solved = mean_by_cg(model_of(torch.zeros(6, dtype=torch.float64)))
     assert solved.converged and solved.mean.tolist() == [0] * 6 and solved.residual == 0
-
-
-def calibrated(**options):
-    return sparse_mean_calibrated(model_of(), SUPPORT, POINTS, WEIGHTS, **options)
 
 
 # ------------------------------------------------------------- supports among the test inputs
@@ -269,10 +169,9 @@ def test_divergence_elsewhere_is_a_mean_square():
     assert found == pytest.approx(expected, rel=1e-8)
 
 
-@pytest.mark.parametrize("b", [1.0, 3.0])
-def test_fitc_is_the_exact_mean_of_its_own_prior(b):
+def test_fitc_is_the_exact_mean_of_its_own_prior():
     """A dense solve with FITC's N x N prior covariance, Q with the diagonal of K."""
-    model = model_of(b=b)
+    model = model_of(b=3.0)
     K_ND = model.kernel(ELSEWHERE, model.x)
     Q = K_ND.T @ torch.linalg.solve(model.kernel(ELSEWHERE, ELSEWHERE), K_ND)
     prior = Q - torch.diag(Q.diagonal()) + torch.diag(model.K.diagonal())
@@ -283,13 +182,6 @@ def test_fitc_is_the_exact_mean_of_its_own_prior(b):
     expected = Q_xD @ torch.linalg.solve(noisy, model.y)
     found = model.action(x, sparse_mean_kl(model, ELSEWHERE, fitc=True), ELSEWHERE)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
-
-
-def test_fitc_and_the_least_kl_agree_where_nothing_is_unexplained():
-    model = model_of()
-    torch.testing.assert_close(
-        sparse_mean_kl(model, range(6), fitc=True), model.mean, rtol=0, atol=1e-6
-    )
 
 
 def test_spread_points_are_least_known():
@@ -313,8 +205,7 @@ def test_spread_points_do_not_come_twice():
     assert sorted(spread_support(model_of(), ASKED, 7, nowhere)) == [1, 3]
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_chosen_points_are_those_of_a_search(k):
+def test_chosen_points_are_those_of_a_search():
     """Forward selection by fitting each candidate set anew, with weights."""
     model = model_of()
     masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
@@ -322,13 +213,13 @@ def test_chosen_points_are_those_of_a_search(k):
     candidates = torch.tensor([-1.0, 0.5, 1.4, 2.1, 2.6, 3.3], dtype=torch.float64)
     rows = masses.sqrt()[:, None] * model.kernel(ASKED, candidates)
     expected = []
-    for _ in range(k):
+    for _ in range(3):
         errors = {}
         for i in set(range(6)) - set(expected):
             fit = np.linalg.lstsq(rows[:, [*expected, i]], masses.sqrt() * target, rcond=None)
             errors[i] = float(fit[1][0])
         expected.append(min(errors, key=errors.get))
-    assert choose_support(model, candidates, ASKED, masses, target=target, k=k) == expected
+    assert choose_support(model, candidates, ASKED, masses, target=target, k=3) == expected
 
 
 def test_chosen_points_stop_where_nothing_is_left():
@@ -344,33 +235,12 @@ def shifted(n=300, m=60):
     x = torch.tensor(rng.normal(size=(n, 2)))
     y = torch.sin(2 * x[:, 0]) * torch.cos(x[:, 1]) + 0.2 * torch.tensor(rng.normal(size=n))
     model = GPRegression(SquaredExponential(a=1.0), x, y, noise_variance=0.04)
-    fresh = torch.tensor([1.8, 0.0]) + 0.4 * torch.tensor(rng.normal(size=(2_000, 2)))
-    return model, fresh[:m], fresh
-
-
-def test_targeted_mean_is_better_than_the_exact_one_on_other_points():
-    """Below the least d_L on points that do not heed p(x), and far below the least KL."""
-    model, points, fresh = shifted()
-    support = spread_support(model, model.x, 10)
-    losses = [
-        float(model.divergence(sparse_mean_kl(model, support), fresh, support=support)),
-        float(
-            model.divergence(sparse_mean_calibrated(model, support, fresh), fresh, None, support)
-        ),
-    ]
-    for oversampling in (1, 2, 4):
-        inputs, mean = sparse_mean_targeted(
-            model, points, k=10, oversampling=oversampling, n_moves=0
-        )
-        assert len(inputs) == 10 == len(mean)
-        losses.append(float(model.divergence(mean, fresh, support=inputs)))
-    kl, exact, fitc, two, four = losses
-    assert four < two < exact < fitc < kl / 10
+    return model, torch.tensor([1.8, 0.0]) + 0.4 * torch.tensor(rng.normal(size=(m, 2)))
 
 
 def test_targeted_mean_with_everything_is_the_best_fit():
     """With all points the teacher interpolates what the data say about them: Pythagoras bounds."""
-    model, points, _ = shifted()
+    model, points = shifted()
     inputs, mean = sparse_mean_targeted(model, points, k=8, oversampling=100, n_moves=5)
     larger = points[spread_support(model, points, 60)]
     coarse = model.action(points, sparse_mean_kl(model, larger, fitc=True), larger)
@@ -395,7 +265,7 @@ def test_targeted_mean_with_few_points():
 
 def test_moved_support_fits_better_until_nothing_is_gained():
     """By NumPy's least squares, and a search by values alone."""
-    model, points, _ = shifted()
+    model, points = shifted()
     masses = torch.linspace(1, 3, 60, dtype=torch.float64) / 120
     target = model.action(points, model.mean)
     start = points[:3]
@@ -422,7 +292,7 @@ def test_moved_support_fits_better_until_nothing_is_gained():
 
 
 def test_support_stays_where_there_is_nothing_to_do():
-    model, points, _ = shifted()
+    model, points = shifted()
     for target, n in ((torch.zeros(60).double(), 20), (points[:, 0], 0)):
         moved = move_support(model, points[:3], points, target=target, n_moves=n)
         torch.testing.assert_close(moved, points[:3], rtol=0, atol=0)

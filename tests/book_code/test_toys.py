@@ -29,13 +29,6 @@ def test_kernel_can_follow_the_truth(truth):
     assert np.abs(basis @ w - root).max() < 0.02 * root.max()
 
 
-def test_problem_is_the_seed_s():
-    one, other = toys.regression_problem(20, 1), toys.regression_problem(20, 1)
-    assert torch.equal(one.x, other.x)
-    assert torch.equal(one.y, other.y)
-    assert not torch.equal(one.y, toys.regression_problem(20, 2).y)
-
-
 def test_noise_and_range():
     data = toys.regression_problem(20_000, 0)
     residual = data.y - data.source(data.x)
@@ -76,8 +69,3 @@ def test_labels_have_the_probabilities_of_the_truth():
         here = (data.x >= low) & (data.x < low + 10)
         error = float((p[here] * (1 - p[here])).mean() / here.sum()) ** 0.5
         assert abs(float(data.y[here].mean() - p[here].mean())) < 4 * error
-
-
-def test_labels_are_the_seed_s():
-    assert torch.equal(toys.classification_problem(9, 4).y, toys.classification_problem(9, 4).y)
-    assert not torch.equal(toys.classification_problem(9, 4).x, toys.classification_problem(9, 5).x)

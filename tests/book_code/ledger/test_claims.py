@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayesloss_book.html import with_math
 from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
-    MIME,
     NOT_YET,
     TRUE,
     VERDICTS,
@@ -141,22 +139,6 @@ def test_the_errata_are_grouped_by_what_is_corrected():
     assert shown == [{kind} for kind in ("fails", *reversed(CORRECTIONS))]
 
 
-@pytest.mark.parametrize(
-    ("id", "numbers"), [("wn-table-1", 32), ("wn-table-2", 16), ("lhg-table-4", 45)]
-)
-def test_ledger_has_the_printed_tables_whole(id, numbers):
-    def leaves(node):
-        if isinstance(node, dict):
-            return sum(
-                leaves(v) for k, v in node.items() if k not in ("bold", "p_thresh", "c_plus")
-            )
-        if isinstance(node, list):
-            return sum(leaves(v) for v in node)
-        return 1
-
-    assert leaves(ledger()[id].printed) >= numbers
-
-
 def test_every_numbered_item_of_the_papers_is_in_the_ledger():
     wanted = [f"wn-equation-{n}" for n in range(1, 21)]
     wanted += [f"wn-{kind}" for kind in ("definition-1", "definition-2", "lemma-1", "lemma-6")]
@@ -191,28 +173,6 @@ def test_numbers_are_read_as_they_were_glued(tmp_path):
     cells = [{"outputs": [*outputs, {"text": "printed"}]}, {"source": "# Text"}]
     (tmp_path / "page.ipynb").write_text(json.dumps({"cells": cells}), "utf-8")
     assert numbers_in(tmp_path / "page.ipynb") == {"n": 3, "mean": "1.5 ± 0.2"}
-
-
-def test_finding_shows_itself():
-    bundle = Finding("wn-table-1", "fails", [_row("$a < b$", False)], "note")._repr_mimebundle_()
-    assert json.loads(json.dumps(bundle[MIME]))["verdict"] == "fails"
-    assert "$a < b$: 1 (must be true: false)" in bundle["text/plain"]
-    assert "<td>1</td><td>false</td>" in bundle["text/html"]
-    assert 'id="claim-wn-table-1"' in bundle["text/html"]
-    assert r"\(a &lt; b\)" in bundle["text/html"]
-
-
-def test_a_finding_says_what_is_corrected():
-    bundle = Finding("wn-lemma-7", "holds as corrected", [])._repr_mimebundle_()
-    assert "holds as corrected (misprint)" in bundle["text/plain"]
-    assert '<span class="claim-correction"' in bundle["text/html"]
-    assert ">misprint</span>" in bundle["text/html"]
-
-
-def test_formulas_in_text():
-    assert with_math("a < $x$") == (
-        'a &lt; <span class="math notranslate nohighlight">\\(x\\)</span>'
-    )
 
 
 @pytest.mark.parametrize("part", ["html", "plain"])

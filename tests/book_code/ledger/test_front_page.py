@@ -46,11 +46,6 @@ def test_one_mark_a_claim():
     plt.close(figure)
 
 
-def test_a_page_with_claims_needs_a_title():
-    with pytest.raises(ValueError, match="learning/isgp"):
-        draw_verdicts({"learning/laplace": "Laplace"})
-
-
 NUMBERS = [
     {"what": "GP", "measured": "7.25", "expected": "3.5\u00a0±\u00a00.1", "ok": False},
     {"what": "ISGP", "measured": "1", "expected": "1\u00a0±\u00a00.1", "ok": True},
@@ -87,17 +82,6 @@ def test_headline(monkeypatch, verdict, rows, line, printed, ours):
 def test_a_line_that_is_gone_is_an_error():
     with pytest.raises(ValueError, match="wn-lemma-7 has no line 'nonsense'"):
         headlines({"wn-lemma-7": Headline("the mean", "nonsense")}, all_findings(BOOK), ".")
-
-
-def test_frames_stand_around_the_values(monkeypatch):
-    entry = Claim("wn-x", "W&N", "table", "Section 9", "One.", "part/page", "not reproduced")
-    monkeypatch.setattr(front_page, "ledger", lambda: {"wn-x": entry})
-    findings = {"wn-x": ("part/page", Finding("wn-x", "not reproduced", NUMBERS))}
-    row = Headline("gain", "GP", "{} points", "{} points, not {{}}")
-    shown = repr(headlines({"wn-x": row}, findings, "."))
-    assert "in print 3.5\u00a0±\u00a00.1 points; here 7.25 points, not {7.25}" in shown
-    word = headlines({"wn-x": Headline("order", "the order", "said so")}, findings, ".")
-    assert "in print said so; here as in print" in repr(word)
 
 
 def test_what_was_found_cannot_be_typed():

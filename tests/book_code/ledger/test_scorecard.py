@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from bayesloss_book.ledger import scorecard
-from bayesloss_book.ledger.claims import Claim, Finding, ledger
+from bayesloss_book.ledger.claims import ledger
 from bayesloss_book.ledger.scorecard import (
     all_findings,
     claims_table,
     corrections,
     counts,
-    counts_by_kind,
     quote,
     titles,
 )
@@ -63,23 +61,6 @@ def test_filters_offer_what_occurs(table):
     assert offered == {v for c in ledger().values() for v in (c.paper, c.kind, c.verdict)}
 
 
-def test_form_waits_for_the_script_and_has_labels_and_a_count(table):
-    (form,) = markup(table).find_all("form")
-    assert form.has_attr("hidden")
-    assert form["aria-label"]
-    fields = markup(table).find_all(["select", "input"])
-    assert len(fields) == len(markup(table).find_all("label")) == 4
-    assert [p for p in markup(table).find_all("p") if p.get("role") == "status"]
-
-
-def test_counts_by_kind_hold_every_claim_once():
-    table = counts_by_kind()
-    assert table["all"].sum() == len(ledger())
-    assert (table.drop(columns="all").sum(axis=1) == table["all"]).all()
-    false = [c for c in ledger().values() if c.verdict == "fails"]
-    assert table["fails"].sum() == len(false)
-
-
 def test_what_is_corrected_is_counted_and_shown(table):
     assert corrections()["both"].sum() == counts()["both"]["holds as corrected"]
     shown = {
@@ -88,32 +69,6 @@ def test_what_is_corrected_is_counted_and_shown(table):
         if (said := body.find(class_="claim-correction"))
     }
     assert shown == {c.id: c.correction for c in ledger().values() if c.correction}
-
-
-def test_the_script_is_the_books_own(table):
-    (script,) = markup(table).find_all("script")
-    assert script["src"] == "../../_static/scorecard.js"
-    assert (BOOK / "_static" / "scorecard.js").is_file()
-
-
-def test_every_comparison_is_shown_in_each_form(monkeypatch):
-    claim = Claim("wn-x", "W&N", "table", "Section 9", "So $x < 1$.", "part/page", "fails")
-    row = {"what": "a < b", "measured": "7.25", "expected": "3.5 ± 0.1", "ok": False}
-    monkeypatch.setattr(scorecard, "ledger", lambda: {"wn-x": claim})
-    found = {"wn-x": ("part/page", Finding("wn-x", "fails", [row]))}
-    shown = claims_table(found, {"part/page": "Title"}, root="..")
-    cells = "<td>a &lt; b</td><td>7.25</td><td>3.5 ± 0.1</td><td>differs</td>"
-    assert cells in shown._repr_html_()
-    assert "* a < b: 7.25 (3.5 ± 0.1: differs)" in shown._repr_markdown_()
-    assert "**W&N, Section 9: fails.** So $x < 1$." in shown._repr_markdown_()
-    assert repr(shown) == "wn-x: fails"
-
-
-def test_counts_add_up():
-    frame = counts()
-    assert frame.loc["all", "both"] == len(ledger())
-    assert (frame.drop(index="all").sum() == frame.loc["all"]).all()
-    assert (frame["both"] > 0).all()
 
 
 def test_a_quote_links_back_and_is_no_second_anchor():

@@ -32,16 +32,6 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_page_is_run_to_its_end_or_to_where_it_stops(root):
-    assert ledger()["wn-theorem-5"].verdict != "fails"
-    code = seeds.code_of("page", root / "book")
-    same = {"verdicts": 1, "moved": 0, "untrue": 0, "stopped": 0, "code": code}
-    assert seeds.measure(page="page", seed=0, root=root) == same
-    moved = same | {"moved": 1, "untrue": 1}
-    assert seeds.measure(page="page", seed=1, root=root) == moved
-    assert seeds.measure(page="page", seed=2, root=root) == moved | {"stopped": 1}
-
-
 def test_what_moves_is_counted_by_page():
     rows = pd.DataFrame(
         {"page": list("aab"), "verdicts": [3, 3, 1], "moved": [0, 2, 0], "untrue": [1, 1, 0]}
@@ -51,11 +41,15 @@ def test_what_moves_is_counted_by_page():
     assert counts.loc["b"].tolist() == [1, 1, 0, 0, 1]
 
 
-def test_rows_are_stored_and_made_anew_where_the_code_has_changed(root, capsys):
+def test_a_page_is_run_to_its_end_or_to_where_it_stops_and_anew_where_the_code_has_changed(
+    root, capsys
+):
     folder = root / "results"
     folder.mkdir()
-    assert seeds.main(["--seeds", "0", "--folder", str(folder)], n_jobs=1) == 0
     assert seeds.main(["--seeds", "0", "2", "--folder", str(folder)], n_jobs=1) == 1
+    counts = ["seed", "verdicts", "moved", "untrue", "stopped"]
+    rows = load_results(folder, seeds.STORE)
+    assert rows[counts].to_numpy().tolist() == [[0, 1, 0, 0, 0], [2, 1, 1, 1, 1]]
     out = capsys.readouterr().out
     assert "page, seed 2: 1 moved, 1 untrue, 1 stopped" in out
     assert f"wn-theorem-5: fails, not {ledger()['wn-theorem-5'].verdict}" in out

@@ -1,6 +1,7 @@
 """One writer at a time, with processes of their own."""
 
 import os
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -47,13 +48,15 @@ def test_three_runs_on_one_store_measure_every_cell_once(folder):
     assert not lock_of(folder / "test.csv").exists()
 
 
-def test_who_waits_goes_on_where_a_killed_run_stopped(folder):
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])  # the second as a terminal does
+def test_who_waits_goes_on_where_a_killed_run_stopped(folder, sign):
     first = Forked(run, folder)
     first.wait_for(lambda: len(list((folder / "calls").iterdir())) == 4)
     second = Forked(run, folder)
     second.wait_for(lambda: "waiting" in second.err)
-    first.process.kill()
-    first.process.join()
+    os.kill(first.process.pid, sign)
+    first.process.join(60)
+    assert first.process.exitcode
     assert load_results(folder, "test")["seed"].tolist() == [0, 1, 2]
     (folder / "go").touch()
     assert second.end() == (0, "10\n"), second.err
