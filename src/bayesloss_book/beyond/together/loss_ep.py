@@ -18,6 +18,7 @@ import warnings
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
@@ -34,7 +35,9 @@ from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss_book.beyond.together.experiment import (
     INPUTS,
+    KERNELS,
     SIZES,
+    UTILITIES,
     cases,
     cells,
     chains,
@@ -167,6 +170,20 @@ def _row(found: Calibrated, judge: NDArray[Any], utility: Utility) -> list[float
     return [float(gain), float((after != before).any()), float(found.settled)]
 
 
+def summary(stored: pd.DataFrame) -> pd.DataFrame:
+    """Mean gain over EP by utility, its standard error over cells, and shares of choices."""
+    rows = {}
+    for utility in UTILITIES:
+        names = [n for n in stored if n.startswith(f"{utility}/") and n.count("/") == 2]
+        gain = stored[names].mean(axis=1)
+        rows[utility] = {"gain": gain.mean(), "error": gain.sem()} | {
+            kind: stored[[f"{name}/{kind}" for name in names]].to_numpy().mean()
+            for kind in ("changed", "settled")
+        }
+    return pd.DataFrame(rows).T
+
+
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-    """The cells of the experiment; resumable."""
-    run_cells(measure, cells(), folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)
+    """The three length scales at one amplitude; resumable."""
+    some = [cell for cell in cells(n_repetitions=1) if cell["amplitude"] == KERNELS[0][1]]
+    run_cells(measure, some, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)

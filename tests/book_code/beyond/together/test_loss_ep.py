@@ -1,6 +1,7 @@
 """Loss-EP for utilities of a set: the drawn site against the closed one, and what a cell stores."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -9,6 +10,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss_book.beyond.together import loss_ep
+from bayesloss_book.beyond.together.experiment import UTILITIES
 from bayesloss_book.beyond.together.loss_ep import DrawnUtility, choose
 from bayesloss_book.probit_references import draw_data
 
@@ -68,3 +70,15 @@ def test_a_cell_has_gains_for_each_utility_and_test(monkeypatch):
     changed = [value for key, value in cell.items() if key.endswith("/changed")]
     gains = [value for key, value in cell.items() if key.count("/") == 2]
     assert all(c > 0 or g == 0 for c, g in zip(changed, gains, strict=True))
+
+
+def test_a_summary_has_a_row_for_each_utility():
+    keys = [f"{u}/10/{test}" for u in UTILITIES for test in ("a", "b")]
+    stored = pd.DataFrame([{k: v for k in keys} for v in (1.0, 3.0)])
+    for kind in ("changed", "settled"):
+        stored = stored.assign(**{f"{key}/{kind}": 0.25 for key in keys})
+    found = loss_ep.summary(stored)
+    assert list(found.index) == list(UTILITIES)
+    assert (found["gain"] == 2).all()
+    assert (found["error"] == 1).all()
+    assert (found[["changed", "settled"]] == 0.25).all(axis=None)
