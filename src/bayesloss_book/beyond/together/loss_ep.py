@@ -35,7 +35,6 @@ from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss_book.beyond.together.experiment import (
     INPUTS,
-    KERNELS,
     SIZES,
     UTILITIES,
     cases,
@@ -184,6 +183,6 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
 
 
 def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
-    """The three length scales at one amplitude; resumable."""
-    some = [cell for cell in cells(n_repetitions=1) if cell["amplitude"] == KERNELS[0][1]]
-    run_cells(measure, some, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)
+    """Each kernel once; resumable."""
+    planned = cells(n_repetitions=1)
+    run_cells(measure, planned, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)
