@@ -135,8 +135,8 @@ def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLT
 def own_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLTable:
     """What this book claims beyond the papers, by page; the form does not filter it."""
     claims = [claim for claim in ledger().values() if claim.paper == OURS]
-    groups = _by_page(claims, findings, titles, root)
-    return _shown(f'<div class="own">{groups}</div>', claims, findings)
+    group = _group("Beyond the papers", claims, _by_page(claims, findings, titles, root))
+    return _shown(f'<div class="own">{group}</div>', claims, findings)
 
 
 def _shown(markup: str, claims: list[Claim], findings: Found) -> HTMLTable:
