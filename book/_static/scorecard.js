@@ -3,13 +3,12 @@
   const FEW = 40; // so many claims are unfolded at once
   const form = document.querySelector(".scorecard-filter");
   const status = form.querySelector("[role=status]");
-  const groups = [...document.querySelectorAll("details.claims")];
+  const inForm = (node) => !node.closest(".own"); // what the book adds is no claim of the papers
+  const groups = [...document.querySelectorAll("details.claims")].filter(inForm);
 
   // Read now, because MathJax will put its own text in place of the formulas.
-  const claims = [...document.querySelectorAll("table.scorecard > tbody")].map((body) => ({
-    body,
-    content: asWords(body.textContent),
-  }));
+  const bodies = [...document.querySelectorAll("table.scorecard > tbody")].filter(inForm);
+  const claims = bodies.map((body) => ({ body, content: asWords(body.textContent) }));
 
   function filter() {
     const { paper, kind, verdict, words } = form.elements;

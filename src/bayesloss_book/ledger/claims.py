@@ -1,9 +1,11 @@
 """The ledger of claims, and what the pages found.
 
-``claims.yml`` lists what the two papers claim, with the verdict that the companion gives. On its
-page a claim is checked by a function of :mod:`bayesloss_book.ledger.checks`, which returns a
-:class:`Finding`. A finding shows itself in the page, and carries its content in a form that the
-scorecard and the tests read back from the executed notebook.
+``claims.yml`` lists what the two papers claim, with the verdict that the companion gives, and what
+this book claims beyond them, as of the paper :data:`OURS`. None of that is counted among the
+papers' verdicts, and it holds or is taken out. On its page a claim is checked by a function of
+:mod:`bayesloss_book.ledger.checks`, which returns a :class:`Finding`. A finding shows itself in the
+page, and carries its content in a form that the scorecard and the tests read back from the executed
+notebook.
 """
 
 import ast
@@ -21,6 +23,7 @@ import yaml
 
 from bayesloss_book.html import with_math
 
+OURS = "This book"
 NOT_YET = "not yet treated"
 VERDICTS = (
     "holds",
@@ -77,6 +80,11 @@ def ledger() -> Mapping[str, Claim]:
             )
         claims[claim.id] = claim
     return claims
+
+
+def of_papers() -> list[Claim]:
+    """The claims of the two papers, in their order."""
+    return [claim for claim in ledger().values() if claim.paper != OURS]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from bayesloss_book.html import HTMLTable, with_math
-from bayesloss_book.ledger.claims import Finding, badge, ledger
+from bayesloss_book.ledger.claims import Finding, badge, ledger, of_papers
 from bayesloss_book.ledger.scorecard import Found, link
 from bayesloss_book.ledger.under_specified import sway
 
@@ -26,8 +26,8 @@ MARKS = {
 
 
 def draw_verdicts(titles: Mapping[str, str]) -> Figure:
-    """Draw one mark a claim, in a row for each page that checks claims, in the titles' order."""
-    claims = list(ledger().values())
+    """Draw one mark a claim of the papers, in a row for each page, in the titles' order."""
+    claims = of_papers()
     if missing := {claim.page for claim in claims} - set(titles):
         raise ValueError(f"expected a title for every page with claims, none for {missing}")
     pages = [page for page in titles if any(claim.page == page for claim in claims)]

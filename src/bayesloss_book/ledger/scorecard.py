@@ -12,6 +12,7 @@ import pandas as pd
 from bayesloss_book.html import HTMLTable, with_math
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
+    OURS,
     VERDICTS,
     Claim,
     Finding,
@@ -19,6 +20,7 @@ from bayesloss_book.ledger.claims import (
     badge,
     findings_in,
     ledger,
+    of_papers,
 )
 from bayesloss_book.ledger.falsify import falsifiers
 
@@ -73,7 +75,7 @@ def counts_by_kind() -> pd.DataFrame:
 
 def _table(row: str, rows: Iterable[str], column: str, columns: Iterable[str] = ()) -> pd.DataFrame:
     """How many claims have two properties together; columns in their order in the ledger."""
-    claims = [vars(c) | {"kind of claim": _KIND[c.kind]} for c in ledger().values()]
+    claims = [vars(c) | {"kind of claim": _KIND[c.kind]} for c in of_papers()]
     table = Counter((claim[row], claim[column]) for claim in claims)
     columns = list(columns) or list(dict.fromkeys(claim[column] for claim in claims))
     return pd.DataFrame(
@@ -107,39 +109,48 @@ def quote(found: tuple[str, Finding], root: str) -> HTMLTable:
 
 
 def claims_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLTable:
-    """All claims by kind and page, with what was compared, and a form that filters them."""
-    claims = list(ledger().values())
-    rows = {
-        claim.id: findings[claim.id][1].rows if claim.id in findings else [] for claim in claims
-    }
+    """The papers' claims by kind and page, with what was compared, and a form that filters them."""
+    claims = of_papers()
+    kinds = _grouped(claims, lambda claim: _KIND[claim.kind], dict.fromkeys(_KIND.values()))
+    groups = "".join(
+        _group(kind.capitalize(), some, _by_page(some, findings, titles, root))
+        for kind, some in kinds.items()
+    )
+    script = f'<script src="{root}/../_static/scorecard.js"></script>'
+    return _shown(f"{_form(claims)}{groups}{script}", claims, findings)
+
+
+def own_table(findings: Found, titles: Mapping[str, str], root: str) -> HTMLTable:
+    """What this book claims beyond the papers, by page; the form does not filter it."""
+    claims = [claim for claim in ledger().values() if claim.paper == OURS]
+    group = _group("Beyond the papers", claims, _by_page(claims, findings, titles, root))
+    return _shown(f'<div class="own">{group}</div>', claims, findings)
+
+
+def _shown(markup: str, claims: list[Claim], findings: Found) -> HTMLTable:
+    return HTMLTable(
+        markup,
+        "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims),
+        "\n\n".join(_markdown(claim, _rows(claim, findings)) for claim in claims),
+    )
+
+
+def _rows(claim: Claim, findings: Found) -> list[dict[str, Any]]:
+    return findings[claim.id][1].rows if claim.id in findings else []
+
+
+def _by_page(claims: list[Claim], findings: Found, titles: Mapping[str, str], root: str) -> str:
+    """Claims, with what was compared, folded by the pages that check them, in the titles' order."""
     head = "".join(
         f'<th scope="col">{name}</th>'
         for name in ("Compared", "Found", "In print, or by another route", "Outcome")
     )
-
-    def on_page(page: str, claims: list[Claim]) -> str:
-        bodies = "".join(_body(claim, rows[claim.id], root) for claim in claims)
+    pages = ""
+    for page, some in _grouped(claims, lambda claim: claim.page, titles).items():
+        bodies = "".join(_body(claim, _rows(claim, findings), root) for claim in some)
         table = f'<table class="scorecard"><thead><tr>{head}</tr></thead>{bodies}</table>'
-        return _group(with_math(titles[page]), claims, table)
-
-    kinds = _grouped(claims, lambda claim: _KIND[claim.kind], dict.fromkeys(_KIND.values()))
-    order = list(titles)
-    groups = "".join(
-        _group(
-            kind.capitalize(),
-            of_kind,
-            "".join(
-                on_page(page, some)
-                for page, some in _grouped(of_kind, lambda claim: claim.page, order).items()
-            ),
-        )
-        for kind, of_kind in kinds.items()
-    )
-    return HTMLTable(
-        f'{_form(claims)}{groups}<script src="{root}/../_static/scorecard.js"></script>',
-        "\n".join(f"{claim.id}: {claim.verdict}" for claim in claims),
-        "\n\n".join(_markdown(claim, rows[claim.id]) for claim in claims),
-    )
+        pages += _group(with_math(titles[page]), some, table)
+    return pages
 
 
 def _grouped(

@@ -11,6 +11,7 @@ from bayesloss_book.ledger import claims
 from bayesloss_book.ledger.claims import (
     CORRECTIONS,
     NOT_YET,
+    OURS,
     TRUE,
     VERDICTS,
     Claim,
@@ -103,7 +104,10 @@ def test_guard_sees(tmp_path, entry, findings, pages, said):
 
 def test_ledger_is_in_order():
     entries = ledger().values()
-    assert {entry.paper for entry in entries} == {"W&N", "LHG"}
+    assert {entry.paper for entry in entries} == {"W&N", "LHG", OURS}
+    for entry in entries:
+        assert (entry.paper == OURS) == entry.id.startswith("own-")
+        assert entry.paper != OURS or entry.verdict == "holds", entry.id  # or it is taken out
     assert all(entry.statement and entry.where and entry.page for entry in entries)
     assert all(entry.statement.count("$") % 2 == 0 for entry in entries)
 

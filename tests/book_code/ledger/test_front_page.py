@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from bayesloss_book.ledger import front_page
-from bayesloss_book.ledger.claims import VERDICTS, Claim, Finding, ledger
+from bayesloss_book.ledger.claims import VERDICTS, Claim, Finding, of_papers
 from bayesloss_book.ledger.front_page import MARKS, Headline, draw_verdicts, headlines
 from bayesloss_book.ledger.scorecard import all_findings
 
@@ -32,7 +32,7 @@ def test_a_verdict_has_one_colour_on_the_figure_and_on_chips():
 
 
 def test_one_mark_a_claim():
-    pages = dict.fromkeys(claim.page for claim in ledger().values())
+    pages = dict.fromkeys(claim.page for claim in of_papers())
     figure = draw_verdicts({page: page for page in pages} | {"guide/cluster": "no claims"})
     (axes,) = figure.axes
     drawn = Counter()
@@ -41,7 +41,7 @@ def test_one_mark_a_claim():
             drawn[line.get_marker(), int(y)] += 1
     shapes = {verdict: shape for verdict, (_, shape) in MARKS.items()}
     rows = {page: row for row, page in enumerate(pages)}
-    assert drawn == Counter((shapes[c.verdict], rows[c.page]) for c in ledger().values())
+    assert drawn == Counter((shapes[c.verdict], rows[c.page]) for c in of_papers())
     assert [text.get_text() for text in axes.get_yticklabels()] == list(pages)
     plt.close(figure)
 

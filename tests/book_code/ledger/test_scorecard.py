@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from bayesloss_book.ledger.claims import ledger
+from bayesloss_book.ledger.claims import OURS, ledger, of_papers
 from bayesloss_book.ledger.scorecard import (
     all_findings,
     claims_table,
     corrections,
     counts,
+    own_table,
     quote,
     titles,
 )
@@ -25,13 +26,13 @@ def table():
 
 def test_every_claim_carries_paper_and_verdict(table):
     rows = [(b["id"], b["data-paper"], b["data-verdict"]) for b in markup(table).find_all("tbody")]
-    assert sorted(rows) == sorted((c.id, c.paper, c.verdict) for c in ledger().values())
+    assert sorted(rows) == sorted((c.id, c.paper, c.verdict) for c in of_papers())
 
 
 def test_claims_are_in_groups_by_kind_and_page_in_the_order_of_the_papers(table):
     order = list(ledger())
     pages = markup(table).select("details.claims details.claims")
-    assert len(pages) > len({c.page for c in ledger().values()})
+    assert len(pages) > len({c.page for c in of_papers()})
     for group in pages:
         ids = [body["id"] for body in group.find_all("tbody")]
         assert ids == sorted(ids, key=order.index)
@@ -53,12 +54,22 @@ def test_a_group_counts_its_verdicts(table):
 
 def test_every_claim_links_to_its_check(table):
     links = [a["href"] for a in markup(table).find_all("a")]
-    assert sorted(links) == sorted(f"../{c.page}.html#claim-{c.id}" for c in ledger().values())
+    assert sorted(links) == sorted(f"../{c.page}.html#claim-{c.id}" for c in of_papers())
+
+
+def test_what_this_book_adds_has_a_table_of_its_own(table):
+    own = markup(own_table(all_findings(BOOK), titles(BOOK), root=".."))
+    shown = [(body["id"], body["data-verdict"]) for body in own.select(".own tbody")]
+    assert sorted(shown) == sorted((c.id, c.verdict) for c in ledger().values() if c.paper == OURS)
+    assert len(shown) >= 8
+    assert all(body.select("tr")[2:] for body in own.select("tbody"))  # with what was compared
+    assert not own.find("form")
+    assert not {id for id, _ in shown} & {body["id"] for body in markup(table).find_all("tbody")}
 
 
 def test_filters_offer_what_occurs(table):
     offered = {o["value"] for o in markup(table).find_all("option")} - {""}
-    assert offered == {v for c in ledger().values() for v in (c.paper, c.kind, c.verdict)}
+    assert offered == {v for c in of_papers() for v in (c.paper, c.kind, c.verdict)}
 
 
 def test_what_is_corrected_is_counted_and_shown(table):
@@ -68,7 +79,7 @@ def test_what_is_corrected_is_counted_and_shown(table):
         for body in markup(table).find_all("tbody")
         if (said := body.find(class_="claim-correction"))
     }
-    assert shown == {c.id: c.correction for c in ledger().values() if c.correction}
+    assert shown == {c.id: c.correction for c in of_papers() if c.correction}
 
 
 def test_a_quote_links_back_and_is_no_second_anchor():
