@@ -366,13 +366,9 @@ def everything(visit: Visitor, framed: bool = True) -> list[str]:
     ]
     if framed:
         tab.set_viewport_size(DESKTOP)
-    return [
-        *found,
-        *axe_problems(tab),
-        *requests_that_leave(visit),
-        *visit.messages,
-        *weight_problems(visit),
-    ]
+    # Before axe takes parts away that the page's scripts may look for.
+    found += [*requests_that_leave(visit), *visit.messages, *weight_problems(visit)]
+    return found + axe_problems(tab)
 
 
 # ------------------------------------------------------------------------------------ the book
