@@ -4,6 +4,7 @@ The shapes that annotations of the library state are checked at run time.
 """
 
 import os
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -57,6 +58,22 @@ def browser() -> Iterator[Any]:
         pytest.fail(say) if os.environ.get("CI") else pytest.skip(say)
     with tools.chromium() as started:
         yield started
+
+
+@pytest.fixture(autouse=True)
+def answered(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test waits two minutes at most for a browser, which may have died."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("the browser has not answered for two minutes")
+
+    asked = "browser" in request.fixturenames
+    before = signal.signal(signal.SIGALRM, stop) if asked else None
+    signal.alarm(120 if asked else 0)
+    yield
+    signal.alarm(0)
+    if asked:
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
