@@ -73,7 +73,7 @@ ELSEWHERE: dict[str, Mapping[str, Within]] = {
         "*": Within(0.4, absolute=30.0),
     },
     # Fits to few rows, among them some whose EM does not settle.
-    "when_to_use_cases": {"*": Within(0.02, absolute=0.02)},
+    **{name: {"*": Within(0.02, absolute=0.02)} for name in ("when_to_use_cases", "penalties")},
     # Inputs are chosen one by one, and moved by a search.
     "sparse_means": {"*": Within(0.5, absolute=0.02)},
     "variational_several": {"*": Within(absolute=0.1)},  # a search by random gradients

@@ -1,5 +1,7 @@
 """Tests of multinomial regressions of all data and without folds, and of the folds."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,15 @@ def test_weights_without_some_data(spare, monkeypatch, classes_of):
         expected = other.decision_function(Z[~kept]).T
         near = seen[:, ~kept] - seen[:, ~kept].mean(0)
         np.testing.assert_allclose(near, expected - expected.mean(0), rtol=0, atol=2e-4)
+
+
+def test_what_all_classes_share_is_nought_where_no_penalty_decides(classes_of):
+    """It changes no probability, but it is part of the scores that sources see."""
+    data, _ = classes_of(C=math.inf)
+    fits = FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-6)
+    zero = {"rtol": 0, "atol": 1e-12 * float(fits.scores.abs().max())}
+    for each in (fits.beta, fits.level, fits.held_out()):
+        np.testing.assert_allclose(each.sum(0), 0, **zero)
 
 
 _MANY = 20  # moves, of a few steps each, towards sources that stay

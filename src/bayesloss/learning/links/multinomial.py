@@ -90,8 +90,11 @@ class FoldedFits:
         self._scores = first.scores.repeat(every, 1, 1)
         without = [self._fit(some).settled(self._tol) for some in self._batches]
         self.settled = first.settled(self._tol) and all(without)
+        if data.ridge == 0:  # no penalty decides on what all classes share, which has no effect
+            for each in (self._beta, self._offset, self._scores):
+                each -= each.mean(1, keepdim=True)
         # The offsets of the fit to all are the levels of the sources; the rest is part of scores.
-        self.level = first.offset
+        self.level = self._offset[0].clone()
         self._offset -= self.level
         self._scores -= self.level[:, None]
         self._rounds = 0
