@@ -13,7 +13,6 @@ moments are the cavity's: a constant utility then has no site, and what chance a
 with how much the utility varies. The same normal numbers serve all rounds.
 """
 
-import os
 import warnings
 from typing import Any, NamedTuple, cast
 
@@ -43,7 +42,7 @@ from bayesloss_book.beyond.together.experiment import (
     utility_of,
 )
 from bayesloss_book.probit_references import TESTS, draw_data
-from bayesloss_book.stores.results import run_cells
+from bayesloss_book.stores.results import Folder, run_cells
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}
 FEW = SIZES[:2]  # targets; with a thousand it would take hours
@@ -182,7 +181,7 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Each kernel once; resumable."""
     planned = cells(n_repetitions=1)
     run_cells(measure, planned, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)

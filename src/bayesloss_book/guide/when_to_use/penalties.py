@@ -4,7 +4,6 @@ The library scores a penalty by the weights that the fixed link has without each
 for all of them. A refit has weights and a link of its own.
 """
 
-import os
 import warnings
 from typing import Any
 
@@ -18,7 +17,7 @@ from sklearn.preprocessing import scale
 
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import crossed, run_cells
+from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 TABLES = (  # few rows, few rows a column, more columns than rows, sparse, several classes
     "birthwt",
@@ -42,7 +41,7 @@ def cells() -> list[dict[str, Any]]:
     return crossed(data=TABLES, C=CS)
 
 
-def run(folder: str | os.PathLike[str], *, n_jobs: int | None = None) -> None:
+def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells, resumable."""
     run_cells(measure, cells(), folder, "penalties", n_jobs=n_jobs)
 
