@@ -74,7 +74,7 @@ def test_held_out_scores_of_classes_that_can_be_told_apart(C):
 
 @pytest.mark.parametrize("C", [1e6, math.inf])
 def test_no_held_out_score_knows_its_label(C):
-    """Labels by chance: as often right as 60 of them are, at two standard errors, after moves too."""
+    """Labels by chance, 60: right within two standard errors of a third, after moves too."""
     data, _ = apart(60, 80, C, chance=True)
     fits = FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-4)
     for _ in range(4):

@@ -131,7 +131,7 @@ class FoldedFits:
         """A part's regression from nought, in coordinates that have not seen the rest either."""
         C = math.inf if data.ridge == 0 else 1 / (data.ridge * data.total)
         own = LinearScores.of(data.inputs, data.labels, self._parts[i], C)
-        fit, _ = fit_softmax(own, self._tol)
+        fit, _ = fit_softmax(own, _FINER * self._tol)  # nothing begins near its end
         self._beta[i], self._scores[i] = fit.beta, fit.scores
         self._offset[i] = fit.offset + fit.beta @ (data.centre - own.centre)
         return fit
