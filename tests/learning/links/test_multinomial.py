@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from bayesloss.learning.links import multinomial
 from bayesloss.learning.links.multinomial import FoldedFits, fit_softmax, folds_of
+from bayesloss.learning.weights.linear_scores import LinearScores
 
 
 @pytest.mark.parametrize("C", [0.01, 2.0])
@@ -42,6 +43,44 @@ def test_weights_without_some_data(spare, monkeypatch, classes_of):
         expected = other.decision_function(Z[~kept]).T
         near = seen[:, ~kept] - seen[:, ~kept].mean(0)
         np.testing.assert_allclose(near, expected - expected.mean(0), rtol=0, atol=2e-4)
+
+
+def apart(n, d, C, *, chance=False):
+    """Three classes that d columns tell apart, if only since there are more than rows."""
+    generator = np.random.default_rng(0)
+    Z = generator.normal(size=(n, d))
+    classes = (Z @ generator.normal(size=(d, 3))).argmax(1)
+    if chance:
+        classes = np.arange(n) % 3
+    labels = torch.from_numpy(np.eye(3, dtype=np.int64)[classes].T.copy())
+    return LinearScores.of(torch.from_numpy(Z), labels, torch.ones(n).double(), C), classes
+
+
+@pytest.mark.parametrize("C", [1e2, 1e4])
+def test_held_out_scores_of_classes_that_can_be_told_apart(C):
+    """scikit-learn's regressions without each fold: the losses agree within a standard error."""
+    data, classes = apart(300, 30, C)
+    fold = folds_of(data.labels.argmax(0))
+    fits = FoldedFits(data, fold, 1e-4)
+    ours = (fits.held_out() + fits.level[:, None]).log_softmax(0).T.numpy()
+    theirs, Z = np.empty_like(ours), data.inputs.Z.numpy()
+    for each in range(5):
+        out = fold.numpy() == each
+        other = LogisticRegression(C=C, tol=1e-8, max_iter=10_000).fit(Z[~out], classes[~out])
+        theirs[out] = other.predict_log_proba(Z[out])
+    ours, theirs = (each[np.arange(300), classes] for each in (ours, theirs))
+    assert abs(ours.mean() - theirs.mean()) < theirs.std() / math.sqrt(300)
+
+
+@pytest.mark.parametrize("C", [1e6, math.inf])
+def test_no_held_out_score_knows_its_label(C):
+    """Labels by chance, 60: right within two standard errors of a third, after moves too."""
+    data, _ = apart(60, 80, C, chance=True)
+    fits = FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-4)
+    for _ in range(4):
+        right = (fits.held_out() + fits.level[:, None]).argmax(0) == data.labels.argmax(0)
+        assert float(right.double().mean()) < 1 / 3 + 2 * math.sqrt(2 / 9 / 60)
+        fits.move(bent)
 
 
 def test_what_all_classes_share_is_nought_where_no_penalty_decides(classes_of):

@@ -20,7 +20,7 @@ from bayesloss.learning.weights.weight_search import (
 
 _FOLDS = 5
 # Part of tol to which multinomial regressions are fitted: those without a fold begin at that of all
-# data, and what is left undone on their way is held out no more.
+# data (unless all classes are told apart), and what is left undone on their way is not held out.
 _FINER = 0.1
 _STEPS = 1000  # L-BFGS iterations of a multinomial regression,
 _FEW_STEPS = 4  # and of weights between two fits of sources
@@ -83,13 +83,18 @@ class FoldedFits:
         self._parts.insert(0, data.weight)
         K, (n, d) = len(data.labels), data.inputs.shape
         at_once = max(1, max(_SPARE, data.inputs.stored // 8) // (K * (n + _VECTORS * d)))
-        self._batches = torch.arange(1, len(self._parts)).split(at_once) if folds else ()
         first, self._data = fit_softmax(data, self._tol)
+        # Where all classes are told apart, weights that saw a fold have hardly a slope without it.
+        self._apart = bool((first.scores.argmax(0) == data.labels.argmax(0)).all())
+        self._batches = torch.arange(1, len(self._parts)).split(at_once) if folds else ()
         every = len(self._parts)
         self._beta, self._offset = first.beta.repeat(every, 1, 1), first.offset.repeat(every, 1)
         self._scores = first.scores.repeat(every, 1, 1)
-        without = [self._fit(some).settled(self._tol) for some in self._batches]
-        self.settled = first.settled(self._tol) and all(without)
+        if self._apart:
+            without = [self._fit_anew(data, i) for i in range(1, every)]
+        else:
+            without = [self._fit(some) for some in self._batches]
+        self.settled = all(each.settled(self._tol) for each in (first, *without))
         if data.ridge < torch.finfo(data.centre.dtype).eps:  # what all classes share is open
             for each in (self._beta, self._offset, self._scores):
                 each -= each.mean(1, keepdim=True)
@@ -118,9 +123,18 @@ class FoldedFits:
         before = [each[0].clone() for each in state]
         self._fit(torch.tensor([0]), sources)
         for each, former in zip(state, before, strict=True):
-            each[1:] += each[0] - former
+            each[1:] += 0.0 if self._apart else each[0] - former
         for some in self._batches:
             self._fit(some, sources)
+
+    def _fit_anew(self, data: LinearScores, i: int) -> WeightFit:
+        """A part's regression from nought, in coordinates that have not seen the rest either."""
+        C = math.inf if data.ridge == 0 else 1 / (data.ridge * data.total)
+        own = LinearScores.of(data.inputs, data.labels, self._parts[i], C)
+        fit, _ = fit_softmax(own, _FINER * self._tol)  # nothing begins near its end
+        self._beta[i], self._scores[i] = fit.beta, fit.scores
+        self._offset[i] = fit.offset + fit.beta @ (data.centre - own.centre)
+        return fit
 
     def _fit(self, some: Tensor, sources: Sources | None = None) -> WeightFit:
         data, parts = self._data, torch.stack([self._parts[i] for i in some])
