@@ -562,7 +562,7 @@ def test_the_scorecard_unfolds_what_is_asked_for_and_a_link_opens_the_box_in_vie
 
 def test_an_erratum_opens_to_its_derivation_and_the_box_that_it_quotes(visit):
     tab = visit(HTML / "book/reference/errata.html").tab
-    shown = tab.locator(".claim:visible, td:visible:text-is('derivation')")
+    shown = tab.locator(".claim:visible, td > p:visible:text-is('derivation')")
     assert shown.count() == 0
     tab.locator("button.chip").first.press("Enter")
     assert shown.count() == 2
