@@ -200,6 +200,10 @@
   document.addEventListener("DOMContentLoaded", () => {
     const cells = document.querySelectorAll(".bd-article .cell");
     if (cells.length === 0) return;
+    // Boxes that are quoted from another page, as the errata do, have no address, and fold as well.
+    document.querySelectorAll(".bd-article .output .claim:not([id])").forEach((box, number) => {
+      box.id = `quoted-${number + 1}`;
+    });
     bind();
     explain();
     cells.forEach(fold);

@@ -560,6 +560,14 @@ def test_the_scorecard_unfolds_what_is_asked_for_and_a_link_opens_the_box_in_vie
         assert 0 <= area["y"] < PHONE["height"] - area["height"], part
 
 
+def test_an_erratum_opens_to_its_derivation_and_the_box_that_it_quotes(visit):
+    tab = visit(HTML / "book/reference/errata.html").tab
+    shown = tab.locator(".claim:visible, td > p:visible:text-is('derivation')")
+    assert shown.count() == 0
+    tab.locator("button.chip").first.press("Enter")
+    assert shown.count() == 2
+
+
 def test_without_scripts_everything_is_shown(browser):
     with browser.new_context(java_script_enabled=False) as context:
         tab = context.new_page()

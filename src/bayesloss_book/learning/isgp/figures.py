@@ -101,8 +101,8 @@ def draw_cost(
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
-    axis.set(xlabel="part of the period on which $f$ is near 1", ylabel="least price in nats")
-    axis.set(yscale="log", ylim=(0.25, 1e5))
+    axis.set(xlabel="part of the period on which $f$ is near 1")
+    axis.set(ylabel="least prior penalty in nats", yscale="log", ylim=(0.25, 1e5))
     figure.legend(loc="outside upper center", ncols=2)
     return figure
 
