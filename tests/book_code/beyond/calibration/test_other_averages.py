@@ -7,7 +7,7 @@ from bayesloss import LinkCalibrator
 from bayesloss_book.beyond.calibration import other_averages
 
 
-def test_rough_paths_bend_more_than_the_library_s():
+def test_rough_priors_are_six_more_with_the_mean_and_the_features_of_the_nine():
     more = other_averages.rough_priors(0.5, 1.0)
     nine = LinkCalibrator().fit(np.arange(20.0), np.arange(20) % 3 > 0).average_.components
     x = torch.linspace(-1, 1, 9, dtype=torch.float64)
@@ -21,7 +21,7 @@ def test_rough_paths_bend_more_than_the_library_s():
 def test_the_band_of_a_mixture_holds_its_share_of_curves():
     curves = np.linspace(0.2, 0.6, 400)[:, None] * np.ones(2)
     low, high = other_averages.mixed_band(curves, np.array([0.9, 0.9]), 0.0)
-    assert (low < 0.21).all() and (0.59 < high).all() and (high < 0.7).all()
+    assert (low < 0.21).all() and (high > 0.59).all() and (high < 0.7).all()
     _, high = other_averages.mixed_band(curves, np.array([0.9, 0.9]), 0.1)
     assert (high > 0.9).all()
     low, high = other_averages.mixed_band(curves, np.array([0.9, 0.9]), 0.99)
