@@ -192,7 +192,7 @@ def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: boo
         seed = [sum(map(ord, f"{data}, {task}, {model}")), n, number, again]
         rng = np.random.default_rng(seed)
         if kind(data) == "curve":
-            found = _from_curve(CURVES[data], n, rng)
+            found = from_curve(CURVES[data], n, rng)
         else:
             part = number if kind(data) == "small" else 0
             s, y, s_test, truth, probability = _scores(data, task, model, part)
@@ -209,7 +209,8 @@ def draw(data: str, task: str, model: str, n: int, number: int, *, shuffled: boo
     raise ValueError(f"expected {_FEWEST} of either class among {n} cases of {data}, found fewer")
 
 
-def _from_curve(curve: Curve, n: int, rng: np.random.Generator) -> Draw:
+def from_curve(curve: Curve, n: int, rng: np.random.Generator) -> Draw:
+    """Cases of a curve, and test scores with their true probabilities."""
     s, s_test = curve.sample(rng, n), curve.sample(rng, _N_TEST)
     with np.errstate(divide="ignore"):  # votes of 0 and 1 have finite odds; others do not occur
         p, truth = expit(curve.log_odds(s)), expit(curve.log_odds(s_test))

