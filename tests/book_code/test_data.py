@@ -311,12 +311,7 @@ def test_load_images_pairs_images_with_labels(user_folder, monkeypatch):
 @pytest.mark.parametrize(
     ("images", "labels", "blamed", "message"),
     [
-        (
-            idx((2, 28, 28), bytes(1568)),
-            idx((3,), bytes(3)),
-            0,
-            r"\(3, 28, 28\), .*\(2, 28",
-        ),
+        (idx((2, 28, 28), bytes(1568)), idx((3,), bytes(3)), 0, r"\(3, 28, 28\), .*\(2, 28"),
         (idx((2, 28, 28), bytes(1568)), idx((2, 1), bytes(2)), 1, r"of shape \(2, 1\)"),
         (idx((2, 28, 28), bytes(1568)), idx((2,), b"\3\x0a"), 1, "labels in 0 to 9, got 10"),
     ],

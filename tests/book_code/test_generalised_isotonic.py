@@ -55,9 +55,7 @@ class TestRounds:
         offset = np.sqrt(0.5) * (y - 0.5).mean() * np.sqrt(0.5)
         np.testing.assert_allclose(model.linear_score(X), scaled @ w + offset, atol=1e-15)
         np.testing.assert_allclose(
-            (X - model.centre_) @ model.coef_ + model.intercept_,
-            model.linear_score(X),
-            atol=1e-15,
+            (X - model.centre_) @ model.coef_ + model.intercept_, model.linear_score(X), atol=1e-15
         )
 
     @pytest.mark.parametrize("model", ALL, ids=repr)

@@ -44,17 +44,15 @@ class Classifier(bayesloss.LinkgisticClassifier):
 
 PEERS: dict[str, dict[str, type]] = {
     "sklearn.tests.test_calibration": {
-        "sklearn.calibration.CalibratedClassifierCV": bayesloss.CalibratedClassifier,
+        "sklearn.calibration.CalibratedClassifierCV": bayesloss.CalibratedClassifier
     },
     "sklearn.linear_model.tests.test_logistic": {
         "sklearn.linear_model.LogisticRegression": bayesloss.LinkgisticClassifier,
         "sklearn.linear_model.LogisticRegressionCV": Classifier,
     },
-    "sklearn.tests.test_isotonic": {
-        "sklearn.isotonic.IsotonicRegression": Regressor,
-    },
+    "sklearn.tests.test_isotonic": {"sklearn.isotonic.IsotonicRegression": Regressor},
     "sklearn.gaussian_process.tests.test_gpc": {
-        "sklearn.gaussian_process.GaussianProcessClassifier": bayesloss.GPClassifier,
+        "sklearn.gaussian_process.GaussianProcessClassifier": bayesloss.GPClassifier
     },
 }
 SOLVERS = {"max_iter", "tol"}  # mean something else to ours, and are not passed on

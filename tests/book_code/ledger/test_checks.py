@@ -97,12 +97,7 @@ def test_numbers(verdict_of, measured, pattern, verdict):
 
 
 @pytest.mark.parametrize(
-    ("second", "verdict"),
-    [
-        (1.05, "holds"),
-        (1.12, "under-specified"),
-        (0.88, "under-specified"),
-    ],
+    ("second", "verdict"), [(1.05, "holds"), (1.12, "under-specified"), (0.88, "under-specified")]
 )
 def test_setting(verdict_of, second, verdict):
     outcomes = {"one": 1.0, "other": second}

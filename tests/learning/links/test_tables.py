@@ -4,10 +4,7 @@ import pytest
 import torch
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, SkewedLogLoss, TrigonometricKernel
-from bayesloss.learning.links.tables import (
-    expected_log_probabilities,
-    predictive_log_odds,
-)
+from bayesloss.learning.links.tables import expected_log_probabilities, predictive_log_odds
 
 LOSSES = pytest.mark.parametrize("loss", [LogLoss(), MatsushitaLoss(), SkewedLogLoss(3)], ids=repr)
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])

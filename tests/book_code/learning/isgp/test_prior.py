@@ -82,10 +82,7 @@ def test_level_cost_against_a_general_optimiser(constant):
         np.linalg.lstsq(basis, np.ones(len(x)), rcond=None)[0],
         jac=lambda v: 2 * v,
         method="SLSQP",
-        constraints={
-            "type": "ineq",
-            "fun": lambda v: tolerance**2 - np.mean((basis @ v - 1) ** 2),
-        },
+        constraints={"type": "ineq", "fun": lambda v: tolerance**2 - np.mean((basis @ v - 1) ** 2)},
         options={"maxiter": 500, "ftol": 1e-10},
     )
     cost = isgp.level_cost(kernel, fraction, tolerance=tolerance, constant=constant)
