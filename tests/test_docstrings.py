@@ -1,5 +1,3 @@
-"""The examples in docstrings run, and every public name of the package has one."""
-
 import doctest
 import importlib
 import inspect

@@ -1,5 +1,3 @@
-"""The squared exponential: its definition, its spectrum, its errors."""
-
 import math
 
 import numpy as np

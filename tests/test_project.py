@@ -1,5 +1,3 @@
-"""The project itself: pinned dependencies, the layout, and files that travel."""
-
 import ast
 import importlib.metadata
 import re

@@ -1,5 +1,3 @@
-"""Tests of the tolerances: roundings stay within, and not by far."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The book as it is built: complete, whole in itself, and asking nothing of any network."""
-
 import functools
 import re
 from html.parser import HTMLParser
@@ -106,9 +104,6 @@ def built(suffix: str, own: bool = False) -> list[str]:
 PAGES = built(".html", own=True)
 
 
-# -------------------------------------------------------------------------------- the built book
-
-
 def test_the_book_is_built():
     assert (HTML / "index.html").is_file(), "run `make book` first"
     assert "book/index.html" in read(HTML / "index.html").links
@@ -135,9 +130,6 @@ def test_a_page_asks_nothing_from_outside_links_resolve_and_images_are_described
 def test_the_book_is_light():
     size = sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file())
     assert size < 60_000_000
-
-
-# ------------------------------------------------------------ the guards see what they should
 
 
 @pytest.mark.parametrize(

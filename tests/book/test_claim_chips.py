@@ -1,5 +1,3 @@
-"""Chips in the text say the ledger's verdict and lead to the claim's box."""
-
 import notebooks
 from built_pages import HTML, built
 

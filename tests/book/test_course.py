@@ -1,5 +1,3 @@
-"""What stands around the chapters: student notebooks, boxes, the glossary, the map of ideas."""
-
 import ast
 import builtins
 import re
@@ -25,9 +23,6 @@ def student(page):
 
 def sources(notebook, kind):
     return [cell.source for cell in notebook.cells if cell.cell_type == kind]
-
-
-# ---------------------------------------------------------------------------- student notebooks
 
 
 def code_problems(cells) -> list[str]:
@@ -130,9 +125,6 @@ def test_changes_reach_what_depends_on_them():
     assert student_notebooks.depends("x = f(n)\ny = 2", reach) == {"n"}
     assert student_notebooks.depends("print(y)", reach) == set()
     assert student_notebooks.depends("z = []\nz.append(x)\nprint(z, seed)", reach) == {"n", "seed"}
-
-
-# --------------------------------------------------------------------- boxes, glossary, and map
 
 
 @pytest.mark.parametrize("page", chapters.chapters())

@@ -23,9 +23,6 @@ def outputs(page):
     return [*built(page).select(".cell_output:has(figure, input[type=range])"), *tables]
 
 
-# ------------------------------------------------------------------------------ the built book
-
-
 def test_each_figure_and_table_says_how_it_was_made():
     all_of_them = [(page, output) for page in notebooks.pages() for output in outputs(page)]
     assert len(all_of_them) > 100
@@ -64,9 +61,6 @@ def test_stored_results_say_when_on_what_and_how_long():
     ):
         assert said in foot
     assert "make paper PAGE=learning/auto_mpg" in foot
-
-
-# --------------------------------------------------------------------------- what the code says
 
 
 def origin(*cells):

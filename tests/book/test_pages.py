@@ -124,9 +124,6 @@ def toc_problems(root: Path) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------------- the book's own pages
-
-
 def test_table_of_contents():
     assert "index" in PAGES and len(PAGES) > 1
     assert not toc_problems(notebooks.ROOT)
@@ -157,9 +154,6 @@ def test_every_module_of_the_library_is_on_one_api_page():
         if not path.name.startswith("_")
     ]
     assert sorted(reference) == sorted(modules), "book/reference/api_*.md: not each module once"
-
-
-# -------------------------------------------------------------- the guards see what they should
 
 
 def executed(**changes):

@@ -1,5 +1,3 @@
-"""The parts of `make pdf` that need no browser: which pages, and one document of them."""
-
 import notebooks
 import pdf
 import pytest

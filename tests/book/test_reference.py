@@ -1,5 +1,3 @@
-"""The reference pages as they are built: every claim has its place, every symbol its definition."""
-
 import re
 
 import notebooks

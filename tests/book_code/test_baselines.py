@@ -1,5 +1,3 @@
-"""Logistic regression at a budget, and the calibration error."""
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression

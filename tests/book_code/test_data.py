@@ -1,5 +1,3 @@
-"""Tests of `bayesloss_book.data`: no network but a server on 127.0.0.1."""
-
 import gzip
 import hashlib
 import os
@@ -109,9 +107,6 @@ def files_in(folder):
     return [path for path in folder.rglob("*") if not path.is_dir()]
 
 
-# ---------------------------------------------------------------------------------- where it is
-
-
 def test_the_users_folder_comes_first_then_the_cache_then_one_download(
     user_folder, cache_folder, server
 ):
@@ -156,9 +151,6 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name, cache_folder):
     ) as e:
         data.locate(name)
     assert repr(name) in str(e.value)
-
-
-# --------------------------------------------------------------------------------- what it holds
 
 
 @pytest.mark.parametrize("content", [GOOD[:-1], GOOD[:-1] + b"\xff"])
@@ -226,9 +218,6 @@ def test_no_network_and_no_file_says_what_to_do(cache_folder, monkeypatch):
         assert part in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------- IDX files
-
-
 def idx(sizes, payload, zeros=b"\0\0", kind=8, ndim=None):
     ndim = len(sizes) if ndim is None else ndim
     return zeros + bytes([kind, ndim]) + struct.pack(f">{len(sizes)}I", *sizes) + payload
@@ -284,9 +273,6 @@ def test_read_idx_refuses_a_damaged_gzip_file(content, tmp_path):
     assert str(caught.value).startswith(f"{path}: ")
 
 
-# ------------------------------------------------------------------------------------ the images
-
-
 def put_images(folder, monkeypatch, images, labels):
     bodies = {
         "t10k-images-idx3-ubyte.gz": gzip.compress(images),
@@ -330,9 +316,6 @@ def test_load_images_names_what_it_knows():
         data.load_images("MNIST", "train")
     with pytest.raises(ValueError, match=r"split to be one of \('train', 'test'\), got 'all'"):
         data.load_images("mnist", "all")
-
-
-# ------------------------------------------------------------------ the registry and the real files
 
 
 def has_real(*names):
@@ -379,9 +362,6 @@ def test_the_registry_is_complete():
 )
 def test_the_registered_files_are_the_official_ones(name):
     assert hashlib.md5(data.locate(name).read_bytes()).hexdigest() == OFFICIAL_MD5[name]
-
-
-# --------------------------------------------------------------------------------------- Auto MPG
 
 
 def test_the_embedded_auto_mpg_table(monkeypatch):

@@ -1,5 +1,3 @@
-"""Tables and mixtures to train classifiers on."""
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -132,8 +132,6 @@ def test_conjugate_gradients_of_nothing():
     assert solved.converged and solved.mean.tolist() == [0] * 6 and solved.residual == 0
 
 
-# ------------------------------------------------------------- supports among the test inputs
-
 ASKED = torch.tensor([1.1, 2.0, 2.4, 0.9, 3.0, 1.6, 2.0], dtype=torch.float64)  # one of them twice
 ELSEWHERE = torch.tensor([1.3, 2.2, 2.9], dtype=torch.float64)
 

@@ -1,5 +1,3 @@
-"""Choices judged together, beside all choices there are."""
-
 import itertools
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Whatever blocks the data are cut into, sums are those over all rows, written out in NumPy."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""Tests of the runs as on other processors: each has its kernels, and what differs is told."""
-
 import processors
 import pytest
 

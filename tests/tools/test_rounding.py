@@ -1,5 +1,3 @@
-"""The tool that finds printed numbers near an edge of rounding: `tools/rounding.py`."""
-
 import nbformat
 import pytest
 import rounding

@@ -1,5 +1,3 @@
-"""Each check gives the verdict that the evidence gives, and refuses every other."""
-
 from types import SimpleNamespace
 
 import numpy as np

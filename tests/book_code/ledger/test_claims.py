@@ -1,5 +1,3 @@
-"""The ledger, the findings, and the guard that holds them and the executed pages together."""
-
 import json
 import re
 from pathlib import Path
@@ -23,9 +21,6 @@ from bayesloss_book.ledger.claims import (
 
 ROOT = Path(__file__).resolve().parents[3]
 BOOK = ROOT / "book"
-
-
-# ------------------------------------------------------------------------------------ the guard
 
 
 def disagreements(book: Path, entries: dict[str, Claim], pages: set[str]) -> list[str]:
@@ -97,9 +92,6 @@ def test_guard_passes_a_book_in_order(tmp_path):
 def test_guard_sees(tmp_path, entry, findings, pages, said):
     wrong = disagreements(small_book(tmp_path, *findings), {entry.id: entry}, pages)
     assert any(said in line for line in wrong), wrong
-
-
-# ----------------------------------------------------------------------------------- the ledger
 
 
 def test_ledger_is_in_order():

@@ -1,5 +1,3 @@
-"""Every check can fail: each claim has a wrong number that would change its verdict."""
-
 import json
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""The front page's picture and table say what the ledger and the findings say."""
-
 import re
 from collections import Counter
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The table of under-specified settings says of each how much it matters."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""One writer at a time, with processes of their own."""
-
 import os
 import signal
 import tempfile

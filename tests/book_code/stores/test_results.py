@@ -1,5 +1,3 @@
-"""The store of results: the same rows in any order, on any number of workers, after any crash."""
-
 import csv
 import functools
 import importlib

@@ -1,5 +1,3 @@
-"""The two files of a store: a changed table is found, and a full disk costs a row."""
-
 import hashlib
 import json
 import random

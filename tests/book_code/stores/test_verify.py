@@ -1,5 +1,3 @@
-"""`make verify`: strict, but for named stores on another kind of processor."""
-
 import fnmatch
 import math
 import re

@@ -1,5 +1,3 @@
-"""The fit of a calibrator's curve, and the searches of the calibrator of many classes."""
-
 import numpy as np
 import torch
 from scipy.special import log_softmax, softmax

@@ -1,5 +1,3 @@
-"""Tests of what estimators share, on an estimator that is a table."""
-
 import numpy as np
 import pytest
 

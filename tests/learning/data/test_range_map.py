@@ -1,5 +1,3 @@
-"""Tests of `RangeMap`: a bijection whatever the data, and the identity on well-spread ones."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Tests of data of one input, in memory and in the blocks of Dask, which have to say the same."""
-
 import os
 import signal
 from contextlib import nullcontext

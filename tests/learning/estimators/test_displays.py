@@ -1,5 +1,3 @@
-"""Tests of displays: what they draw is what estimators say."""
-
 import sys
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tests of the estimator: what it learns, what it promises, and what it refuses."""
-
 import warnings
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tests of what a fit makes of data: copies, groups, far rows, devices, and what is refused."""
-
 import warnings
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""Tests of `ISGPRegressor`: symmetries, and simulated data."""
-
 import math
 import warnings
 from functools import cache

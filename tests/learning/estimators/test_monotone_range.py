@@ -1,5 +1,3 @@
-"""Tests of `ISGPRegressor` on inputs that are heavy-tailed, and beyond all of them."""
-
 import warnings
 
 import numpy as np

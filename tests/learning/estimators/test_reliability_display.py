@@ -1,5 +1,3 @@
-"""The display of reliability shows what the calibrator says, and the predictions as they are."""
-
 import sys
 
 import numpy as np

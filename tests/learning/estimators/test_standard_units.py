@@ -1,5 +1,3 @@
-"""Tests of the units that a fit is done in: any units of the data come to the same."""
-
 from functools import cache
 
 import numpy as np

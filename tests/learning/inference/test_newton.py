@@ -1,5 +1,3 @@
-"""Tests of Newton's method: modes, saddles, rounding, and what is reported."""
-
 import math
 from types import SimpleNamespace
 

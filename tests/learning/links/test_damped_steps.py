@@ -1,5 +1,3 @@
-"""Tests of the steps of weights, and of the round that counts."""
-
 import math
 from types import SimpleNamespace
 

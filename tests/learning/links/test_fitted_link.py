@@ -1,5 +1,3 @@
-"""Tests of fitted links: scores on the scale of a logistic regression's, and nu seen from there."""
-
 import numpy as np
 import pytest
 import torch

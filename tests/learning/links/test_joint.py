@@ -1,5 +1,3 @@
-"""Tests of the joint model of many classes: derivatives, weights, folds, and what it gains."""
-
 import numpy as np
 import pytest
 import torch

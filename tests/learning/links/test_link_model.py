@@ -1,5 +1,3 @@
-"""Tests of what stands for the posterior of a link, and of what it expects of labels."""
-
 import pytest
 import torch
 

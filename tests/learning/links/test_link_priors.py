@@ -1,5 +1,3 @@
-"""The priors of links: what is given stands, what is not follows the scores."""
-
 from dataclasses import replace
 
 import pytest

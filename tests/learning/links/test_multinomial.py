@@ -1,5 +1,3 @@
-"""Tests of multinomial regressions of all data and without folds, and of the folds."""
-
 import math
 
 import numpy as np

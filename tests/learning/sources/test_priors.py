@@ -233,8 +233,6 @@ class TestPaths:
         assert (ISGP.n_twins, GP.n_twins) == (2, 1)
 
 
-# ------------------------------------------------------------ the ISGP with a mean
-
 CENTRED = CentredISGP(
     TrigonometricKernel(a=1.5, c=0.2, n_basis=8).scaled(0.3), tau=0.4, mu=-0.2, gamma=2.0
 )

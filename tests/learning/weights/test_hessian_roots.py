@@ -1,5 +1,3 @@
-"""Tests of rows that are drawn, and of the Hessians that they stand for."""
-
 import numpy as np
 import torch
 

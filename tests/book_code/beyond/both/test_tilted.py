@@ -1,5 +1,3 @@
-"""Laplace's method on tilted posteriors: derivatives, order of the error, decisions."""
-
 import math
 
 import numpy as np

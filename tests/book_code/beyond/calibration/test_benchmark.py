@@ -1,5 +1,3 @@
-"""The benchmark of calibrators: its measures."""
-
 import numpy as np
 import pytest
 from scipy.special import expit

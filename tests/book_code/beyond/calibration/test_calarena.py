@@ -1,5 +1,3 @@
-"""Our calibrators on a small file of CalArena's layout."""
-
 import importlib.util
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The benchmark of calibrators of many classes: its sets and measures."""
-
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss

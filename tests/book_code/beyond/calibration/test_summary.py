@@ -1,5 +1,3 @@
-"""What the stored cells say, on cells that are made up."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Table 4 with loss-calibrated EP: a cell and summaries."""
-
 import numpy as np
 import pandas as pd
 import pytest

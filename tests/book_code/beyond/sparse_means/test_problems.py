@@ -1,5 +1,3 @@
-"""The problems: where their inputs lie, and what is kept apart."""
-
 from functools import cache
 
 import numpy as np

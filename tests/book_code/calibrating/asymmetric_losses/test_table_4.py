@@ -1,5 +1,3 @@
-"""The experiment of Table 4: its criterion, its references, its summaries."""
-
 import numpy as np
 import pandas as pd
 import pytest

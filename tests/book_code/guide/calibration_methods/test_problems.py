@@ -1,5 +1,3 @@
-"""The problems that learned links and calibration are compared on."""
-
 import numpy as np
 import pytest
 from scipy.optimize import approx_fprime

@@ -1,5 +1,3 @@
-"""Table 1's experiment: its protocol, its measures, and that stored ones are the code's."""
-
 import math
 from pathlib import Path
 

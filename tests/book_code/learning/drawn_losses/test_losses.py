@@ -15,9 +15,6 @@ from bayesloss_book.random_sources import LOSSES, MARGINS, make_prior
 U = np.linspace(0.05, 0.95, 19)
 
 
-# ------------------------------------------------------------------------------------ theorem 2
-
-
 @pytest.mark.parametrize("name", ["logistic", "exponential"])
 def test_the_share_of_2_undoes_the_link_by_brute_force(name):
     margin = MARGINS[name]
@@ -64,9 +61,6 @@ def test_failure_probability_against_gauss_and_hermite():
     chance = norm.cdf(-math.sqrt(2.0) * (0.3 + q))
     truth = weight @ chance @ weight / weight.sum() ** 2
     assert il.failure_probability(prior, 1.3) == pytest.approx(truth, abs=1e-8)
-
-
-# ------------------------------------------------------------------------------------ theorem 4
 
 
 def test_prior_average_against_samples():

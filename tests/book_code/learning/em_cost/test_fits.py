@@ -1,5 +1,3 @@
-"""Whole fits are measured on what the page says."""
-
 from subprocess import CompletedProcess
 from traceback import format_exception
 

@@ -1,5 +1,3 @@
-"""The constant in the basis, and what is measured with and without it."""
-
 import numpy as np
 import pytest
 import torch

@@ -30,12 +30,6 @@ def plain_f(w, c):
     return f
 
 
-# ------------------------------------------------------------------------------------- any basis
-
-
-# ---------------------------------------------------------------------------------------- zeros
-
-
 def test_counted_zeros_are_the_roots_on_the_unit_circle():
     """Times z^(M/2), f is a polynomial of degree M in z = exp(i pi c x): its roots by numpy."""
     prior = isgp.make_prior(a=1.5, n_basis=12)
@@ -61,12 +55,6 @@ def test_a_constant_lowers_the_number_of_zeros():
     kernel = isgp.make_prior().kernel
     free, half = isgp.expected_zeros(kernel), isgp.expected_zeros(kernel, constant=1.0)
     assert half == pytest.approx(free / math.sqrt(2))
-
-
-# --------------------------------------------------------------------------------------- slopes
-
-
-# ----------------------------------------------------------------------- what the prior can do
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.3])
@@ -111,9 +99,6 @@ def test_a_root_that_flips_comes_near_on_a_whole_period():
 
     gaps = [abs(quad(lambda z: f(z) ** 2 - 1, 0, x)[0]) for x in np.linspace(0, 1, 201)]
     assert isgp.flipped_root(line, kernel) == pytest.approx(max(gaps), rel=2e-3)
-
-
-# -------------------------------------------------------------------------------------- origins
 
 
 def test_cumulants_against_samples():

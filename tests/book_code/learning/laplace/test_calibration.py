@@ -1,5 +1,3 @@
-"""Ranks: the machinery notices a wrong posterior."""
-
 import numpy as np
 import pandas as pd
 import pytest

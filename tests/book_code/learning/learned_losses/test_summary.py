@@ -1,5 +1,3 @@
-"""Tables of Table 2: the right rows are chosen, and distances and gaps are what they say."""
-
 import numpy as np
 import pandas as pd
 import pytest

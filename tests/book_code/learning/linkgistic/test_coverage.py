@@ -1,5 +1,3 @@
-"""Coverage counts what it says."""
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""EM watched: the record is the classifier's, and the identities of the page hold."""
-
 import math
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""The measures of the page on proper losses."""
-
 import numpy as np
 import pytest
 import torch
