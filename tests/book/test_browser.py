@@ -50,7 +50,6 @@ class Visitor:
             self.messages.append(text)
 
     def go(self, path: Path, query: str = "", width: dict[str, int] = DESKTOP) -> "Visitor":
-        """Open a page, as one who has seen none before."""
         self.tab.goto("about:blank")  # what the last page still says is of that
         self.tab.set_viewport_size(width)
         self.requests.clear()
@@ -67,7 +66,6 @@ def requests_that_leave(visit: Visitor) -> list[str]:
 
 
 def weight_problems(visit: Visitor) -> list[str]:
-    """Say whether a page is too heavy with all that it loads."""
     addresses = {url for url in visit.requests if url.startswith("file:")}
     paths = {Path(unquote(urlsplit(url).path)) for url in addresses}
     size = sum(path.stat().st_size for path in paths if path.is_file())
@@ -97,7 +95,6 @@ FORMULAS = r"""() => {
 
 
 def formula_problems(tab) -> list[str]:
-    """Return formulas that were not rendered, or in the colours of an error."""
     return [f"formula {text[:200]}" for text in tab.evaluate(FORMULAS)]
 
 
@@ -106,7 +103,6 @@ HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
 
 
 def heading_problems(tab) -> list[str]:
-    """Say where a level of headings is skipped, and whether there is one title."""
     headings = tab.evaluate(HEADINGS)
     titles = [text for level, text in headings if level == 1]
     found = [] if len(titles) == 1 else [f"{len(titles)} titles (h1): {titles}"]
@@ -449,7 +445,6 @@ SEARCHES = {
 
 
 def first_found(tab, query):
-    """Return where the first thing that is found leads."""
     tab.locator(".bd-search-container [name=q]").fill(query)
     return tab.locator("#search-results li a").first.get_attribute("href").removeprefix("book/")
 

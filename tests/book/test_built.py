@@ -54,7 +54,6 @@ class Page(HTMLParser):
 
 
 def is_outside(address: str) -> bool:
-    """Tell whether an address leaves the book."""
     return address.strip().lower().startswith(("http:", "https:", "//", "ftp:", "ws:", "wss:"))
 
 
@@ -71,7 +70,6 @@ def image_problems(page: Page) -> list[str]:
 
 
 def dead_links(path: Path, root: Path) -> list[str]:
-    """Return the links and files of a page that lead nowhere inside the book."""
     page, found = read(path), []
     for address in page.links:
         parts = urlsplit(address)

@@ -5,7 +5,6 @@ from bayesloss_book.ledger.claims import ledger
 
 
 def chips():
-    """Yield the page, words and target of each chip in the text of the built book."""
     for page in notebooks.pages():
         for chip in built(page).select(".bd-article a.chip"):
             yield HTML / f"book/{page}.html", chip

@@ -26,7 +26,6 @@ def sources(notebook, kind):
 
 
 def code_problems(cells) -> list[str]:
-    """Say what in a student notebook's code is of the ledger, late, unbound or too long."""
     known, imported, found = set(dir(builtins)) | {"display"}, set(), []
     for place, source in enumerate(cells):
         found += [f"{len(line)} letters: {line}" for line in source.splitlines() if len(line) > 130]
@@ -49,7 +48,6 @@ def code_problems(cells) -> list[str]:
 
 
 def text_problems(text: str) -> list[str]:
-    """Return what of MyST is left in Markdown."""
     return re.findall(r"\{[a-z:]+\}`|^ *(?:```|:::)\{.*|\$\$ \([\w-]+\)", text, re.MULTILINE)
 
 

@@ -17,7 +17,6 @@ STORES = ["auto_mpg", "other"]
 
 @functools.cache
 def outputs(page):
-    """Return the outputs of a page's cells that want a note."""
     cells = built(page).select(".cell_output:has(table)")
     tables = [cell for cell in cells if not cell.select(".claim")]
     return [*built(page).select(".cell_output:has(figure, input[type=range])"), *tables]
@@ -64,7 +63,6 @@ def test_stored_results_say_when_on_what_and_how_long():
 
 
 def origin(*cells):
-    """Return the origin of what the last cell shows, on a page that begins in one way."""
     parameters = 'results = "results"\nseed = 3\nn_basis = 8\nsizes = (1, 2)'
     imports = (
         "import numpy as np\n"

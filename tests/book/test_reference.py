@@ -9,7 +9,6 @@ BUILT = notebooks.ROOT / "_build" / "html" / "book"
 
 
 def read(page: str) -> str:
-    """Return the HTML of a page, as `make book` left it."""
     return (BUILT / f"{page}.html").read_text(encoding="utf-8")
 
 

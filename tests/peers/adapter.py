@@ -155,7 +155,6 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_named(item: Any, name: str) -> bool:
-    """Whether a test is the named one, with all parameters or by a pattern of its whole name."""
     return name == item.originalname or fnmatchcase(item.name, name.replace("[", "[[]", 1))
 
 

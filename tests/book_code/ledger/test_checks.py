@@ -23,8 +23,6 @@ from bayesloss_book.ledger.claims import VERDICTS, Claim
 
 @pytest.fixture
 def verdict_of(monkeypatch):
-    """Put one claim into the ledger with the verdict that a test wants to be there."""
-
     def put(verdict: str) -> str:
         entry = Claim("wn-x", "W&N", "table", "somewhere", "One is one.", "part/page", verdict)
         monkeypatch.setattr(checks, "ledger", lambda: {"wn-x": entry})

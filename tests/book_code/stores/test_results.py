@@ -48,7 +48,6 @@ def measure(kind, seed, scale=1.0, touch="", pause=0.0):
 
 
 def torch_threads():
-    """Return torch's numbers of threads: its own and OpenMP's, and MKL's, which is built in."""
     info = torch.__config__.parallel_info()
     return [int(n) for n in re.findall(r"(?:get_num|mkl_get_max)_threads\(\) : (\d+)", info)]
 
@@ -61,7 +60,6 @@ def without_seconds(folder, name="test"):
 
 
 def touched(folder):
-    """Return the cells that were measured, one entry for each time."""
     return sorted(path.name.partition("-")[0] for path in folder.iterdir())
 
 
@@ -151,7 +149,6 @@ def test_a_cell_has_its_process_to_itself_and_is_stored_as_soon_as_it_is_done(tm
 
 
 def peculiar(text, size, rate, flag, call):
-    """Return measures of every type and every peculiar value, and meddle with a parameter."""
     meddled = bool(call)
     call.append(text)
     return {
@@ -210,7 +207,6 @@ def test_only_missing_cells_are_measured(tmp_path):
 
 
 def smooth(seed, scale):
-    """Return measures of every type that `verify` compares."""
     return {"value": scale * seed / 7, "odd": seed % 2 == 1, "nan": math.nan, "zero": 0.0}
 
 

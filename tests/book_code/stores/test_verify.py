@@ -27,7 +27,6 @@ def store(tmp_path):
 
 
 def change(store, old, new):
-    """Put another square into the store, with a good checksum."""
     rows, provenance = read(store / "numbers.csv")
     assert old in {row["square"] for row in rows}
     changed = [row | {"square": new} if row["square"] == old else row for row in rows]

@@ -8,8 +8,6 @@ da = pytest.importorskip("dask.array")
 
 
 class Sums:
-    """Says of each row its sum, in several forms."""
-
     @by_blocks
     def total(self, X, factor=1.0):
         assert isinstance(X, np.ndarray)

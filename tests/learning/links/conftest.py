@@ -30,11 +30,9 @@ def made_prior(reach, variance=0.3):
 
 @pytest.fixture
 def classes_of():
-    """Makes problems of three classes, and the classes."""
     return problem
 
 
 @pytest.fixture
 def prior_of():
-    """Makes the prior of a source from the largest score."""
     return made_prior

@@ -36,7 +36,6 @@ def phi(x, c, n_basis):
 
 
 def weights_for(kernel, *shape, seed=0):
-    """Draws of w from the prior."""
     noise = np.random.default_rng(seed).normal(size=(*shape, kernel.n_basis))
     return noise * np.sqrt(kernel.eigenvalues.numpy())
 

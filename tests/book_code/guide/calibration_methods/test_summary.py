@@ -9,7 +9,6 @@ from bayesloss_book.guide.calibration_methods import summary
 
 
 def made_up(data, columns, C=1.0):
-    """Results of one problem: for each method its log loss by seed."""
     rows = [
         {"data": data, "task": "odd", "size": 9, "C": C, "seed": seed, "method": method}
         | {"log_loss": value, "seconds": 2.0 + len(method)}

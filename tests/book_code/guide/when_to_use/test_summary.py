@@ -8,7 +8,6 @@ from bayesloss_book.guide.when_to_use import summary
 
 
 def made_up(losses, measure="log_loss"):
-    """Results from {(data, method): values by seed}."""
     return pd.DataFrame(
         {"data": data, "method": method, "seed": seed, "rows": 200, measure: value}
         for (data, method), values in losses.items()

@@ -66,7 +66,6 @@ def test_pava_is_isotonic_regression():
 
 
 def made_up(factor: float, noise: float) -> pd.DataFrame:
-    """Results whose errors are the printed numbers over a factor, with noise of known size."""
     generator = np.random.default_rng(0)
     rows = []
     for partition in range(40):
