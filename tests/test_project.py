@@ -504,8 +504,7 @@ def repository_files() -> list[str]:
 
 
 def test_files_travel():
-    problems = [p for name in repository_files() for p in file_problems(ROOT / name, name)]
-    assert not problems
+    assert not [p for name in repository_files() for p in file_problems(ROOT / name, name)]
 
 
 @pytest.mark.parametrize(
@@ -554,5 +553,4 @@ def test_names_of_code_in_a_text_exist(name):
     for path in files:
         if path.suffix in readable or path.name == "Makefile":
             known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    missing = sorted(names - known)
-    assert not missing
+    assert not sorted(names - known)

@@ -138,8 +138,7 @@ def hamiltonian_monte_carlo(
             momentum = momentum + 0.5 * step * new_slopes
         gain = new_values - 0.5 * (momentum**2).sum(-1) - energy
         gain = torch.where(torch.isnan(gain), -torch.inf, gain)  # the trajectory diverged
-        uniform = torch.rand(batch, dtype=torch.float64, generator=generator)
-        accepted = uniform.log() < gain
+        accepted = torch.rand(batch, dtype=torch.float64, generator=generator).log() < gain
         points = torch.where(accepted[..., None], new, points)
         values = torch.where(accepted, new_values, values)
         slopes = torch.where(accepted[..., None], new_slopes, slopes)

@@ -90,8 +90,7 @@ def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem
 
     x, generator = _inputs(n, seed)
     uniform = torch.rand(n, dtype=torch.float64, generator=generator)
-    y = (uniform < torch.sigmoid(source(x))).to(torch.float64)
-    return Problem(x, y, source, slope)
+    return Problem(x, (uniform < torch.sigmoid(source(x))).to(torch.float64), source, slope)
 
 
 def _inputs(n: int, seed: int) -> tuple[Tensor, torch.Generator]:

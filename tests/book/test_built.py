@@ -126,8 +126,7 @@ def test_a_page_asks_nothing_from_outside_links_resolve_and_images_are_described
 
 
 def test_the_book_is_light():
-    size = sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file())
-    assert size < 60_000_000
+    assert sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file()) < 60_000_000
 
 
 @pytest.mark.parametrize(

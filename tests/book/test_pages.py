@@ -125,16 +125,14 @@ def test_table_of_contents():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_source_is_what_its_md_says(page):
-    problems = differences(page)
-    assert not problems, f"run `make notebooks PAGE={page}`"
+    assert not differences(page), f"run `make notebooks PAGE={page}`"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_is_executed_and_comparable(page):
     notebook = nbformat.read(notebooks.notebook_path(page), as_version=4)
     nbformat.validate(notebook)
-    problems = execution_problems(notebook)
-    assert not problems
+    assert not execution_problems(notebook)
 
 
 def test_every_module_of_the_library_is_on_one_api_page():

@@ -46,8 +46,7 @@ def test_nearest_is_the_best_of_a_brute_search():
     )  # polished by Nelder and Mead
     assert found.converged
     assert found.divergence == pytest.approx(least, abs=1e-8)
-    mean = float((found.q * STATES).sum())
-    assert mean == pytest.approx(best[0], abs=1e-3)
+    assert float((found.q * STATES).sum()) == pytest.approx(best[0], abs=1e-3)
 
 
 def test_a_start_is_never_lost():

@@ -31,8 +31,7 @@ def simulate(n=600, seed=0, link=expit):
 def test_what_is_held_out_trains_nothing(model):
     """Another round is the best one at most: scale, centre and first weights are the same."""
     X, y, _ = simulate(120)
-    held = trons._hold_out(y, 0.2, np.random.RandomState(0))
-    other_X = X + held[:, None] * 30
+    other_X = X + trons._hold_out(y, 0.2, np.random.RandomState(0))[:, None] * 30
     one, other = (replace(model, max_iter=1, validation_fraction=0.2, random_state=0) for _ in "ab")
     for fitted, inputs in ((one, X), (other, other_X)):
         with pytest.warns(ConvergenceWarning):
@@ -49,8 +48,7 @@ class TestRounds:
         with pytest.warns(ConvergenceWarning, match="round 1 of 1"):
             model = GLMTron(max_iter=1, validation_fraction=0.01).fit(X, y)
         centred = X - X.mean(0)
-        longest = np.linalg.norm(centred, axis=1).max()
-        scaled = centred / (np.sqrt(2) * longest)
+        scaled = centred / (np.sqrt(2) * np.linalg.norm(centred, axis=1).max())
         w = (scaled * (y - 0.5)[:, None]).mean(0)
         offset = np.sqrt(0.5) * (y - 0.5).mean() * np.sqrt(0.5)
         np.testing.assert_allclose(model.linear_score(X), scaled @ w + offset, atol=1e-15)

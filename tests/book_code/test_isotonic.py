@@ -56,8 +56,7 @@ def problems(draw):
     z = np.sort(numbers(-3, 3).round(2))  # rounded, so that ties occur
     # A lower slope of less than 1/6 leaves room between 0 and 1 over any range of scores.
     lower = draw(st.sampled_from([0.0, 0.01, 0.15]))
-    upper = draw(st.sampled_from([0.2, 1.0, 30.0, np.inf]))
-    return z, numbers(-2, 2), lower, upper
+    return z, numbers(-2, 2), lower, draw(st.sampled_from([0.2, 1.0, 30.0, np.inf]))
 
 
 class TestSquaredError:
@@ -69,8 +68,7 @@ class TestSquaredError:
         assert fit.converged
         assert is_allowed(z, fit.values, lower, upper)
         # highs meets constraints to 1e-7: 8 data with slopes of up to 6.
-        slope = 2 * (fit.values - y)
-        assert gap(z, fit.values, slope, lower, upper) < 1e-4
+        assert gap(z, fit.values, 2 * (fit.values - y), lower, upper) < 1e-4
 
     @pytest.mark.parametrize("n", [1, 10, 500])
     def test_pools_adjacent_violators_without_an_upper_slope(self, n):
@@ -150,8 +148,7 @@ class TestBregman:
         )
         assert fit.converged
         assert is_allowed(z, fit.values, lower, upper)
-        slope = link(fit.values) - image
-        assert gap(z, fit.values, slope, lower, upper) < 1e-4
+        assert gap(z, fit.values, link(fit.values) - image, lower, upper) < 1e-4
 
     def test_without_slope_bounds_it_is_squared_error_in_the_links_coordinates(self):
         """Pooled values are those whose image is the mean image; with bounds they are not."""
@@ -162,8 +159,7 @@ class TestBregman:
         def fit(upper):
             return bregman_isotonic(z, image, logit, logit_slope, upper=upper).values
 
-        pooled = expit(isotonic_regression(image))
-        np.testing.assert_allclose(fit(np.inf), pooled, atol=ATOL)
+        np.testing.assert_allclose(fit(np.inf), expit(isotonic_regression(image)), atol=ATOL)
         # The same regression carried over to bounded slopes would bound those of the image.
         bounded = lipschitz_isotonic(z, expit(image), upper=0.2).values
         assert np.abs(fit(0.2) - bounded).max() > 0.01

@@ -29,15 +29,13 @@ def test_larger_tables_keep_their_rule(name):
 
 
 def test_the_upper_half_of_what_is_known():
-    frame = pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]})
-    found = tables._high("v")(frame)
+    found = tables._high("v")(pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]}))
     assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False]
     assert np.isnan(found[2])
 
 
 def test_gaps_and_categories():
-    found = tables._numbers(pd.Series([3.0, np.nan, 1.0, 2.0]))
-    assert found.tolist() == [3.0, 2.0, 1.0, 2.0]
+    assert tables._numbers(pd.Series([3.0, np.nan, 1.0, 2.0])).tolist() == [3.0, 2.0, 1.0, 2.0]
     assert tables._numbers(pd.Series(["b", None, "a"])).tolist() == [2.0, 0.0, 1.0]
 
 

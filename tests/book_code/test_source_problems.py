@@ -30,8 +30,7 @@ def test_simulated_data_come_from_the_source():
 
 
 def test_diagnose_sees_a_chain_apart():
-    rng = np.random.default_rng(0)
-    good = rng.normal(size=(4, 500, 2))
+    good = np.random.default_rng(0).normal(size=(4, 500, 2))
     bad = good.copy()
     bad[0, :, 1] += 3
     assert source_problems.diagnose(good)["r_hat"] < 1.02

@@ -44,8 +44,7 @@ def search(objective):
 
 
 def whole(m):
-    zeros = torch.zeros(6, dtype=torch.float64)
-    return zeros.index_put((torch.tensor(SUPPORT),), m)
+    return torch.zeros(6, dtype=torch.float64).index_put((torch.tensor(SUPPORT),), m)
 
 
 def kl(model, m):

@@ -91,8 +91,7 @@ def test_sampled_labels_have_the_models_probabilities_and_go_together():
     model = GPClassifier(length_scale=0.3, amplitude=2.0).fit(X, np.where(X[:, 0] > 0.5, "b", "a"))
     new = np.array([[0.1], [0.55], [1.8], [1.85]])
     drawn = model.sample_labels(new, 40_000, random_state=0) == "b"
-    p = model.predict_proba(new)[:, 1]
-    assert np.abs(drawn.mean(0) - p).max() < 4.5 * 0.5 / 200
+    assert np.abs(drawn.mean(0) - model.predict_proba(new)[:, 1]).max() < 4.5 * 0.5 / 200
     # Far from the data neighbours have one f: by quadrature, E Phi(f)^2 with correlation exp(-r^2).
     apart = np.corrcoef(drawn.T)
     assert apart[2, 3] > 0.4

@@ -76,8 +76,7 @@ def divergences(amplitude: float = 3.0) -> pd.DataFrame:
     p = log_p.exp() * volume
 
     def both(mean: Tensor, covariance: Tensor) -> tuple[float, float]:
-        q = torch.distributions.MultivariateNormal(mean, covariance)
-        log_q = q.log_prob(grid)
+        log_q = torch.distributions.MultivariateNormal(mean, covariance).log_prob(grid)
         forward = float((p * (log_p - log_q)).sum())
         return forward, float((log_q.exp() * volume * (log_q - log_p)).sum())
 

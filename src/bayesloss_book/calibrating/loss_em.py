@@ -122,8 +122,7 @@ def shares(
     rows = {}
     for multiple in multiples:
         for algorithm in ALGORITHMS:
-            ends = end_points(p, losses, multiple, algorithm)
-            bad = risk.gather(1, ends) > best + 1e-12
+            bad = risk.gather(1, end_points(p, losses, multiple, algorithm)) > best + 1e-12
             for name, start in zip(STARTS, starts, strict=True):
                 share = bad.gather(1, start[:, None]).double().mean()
                 rows[multiple, algorithm, name] = float(share)

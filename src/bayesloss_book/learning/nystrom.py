@@ -155,8 +155,7 @@ def new_smoothness(n_data: int, n_basis: int) -> dict[str, Callable[[], Tensor]]
 
     def trigonometric() -> Tensor:
         kernel = TrigonometricKernel(a=1.6, c=0.5, n_basis=n_basis)
-        w = noise * kernel.eigenvalues.sqrt()
-        return fixed @ kernel.square_coefficients(w)
+        return fixed @ kernel.square_coefficients(noise * kernel.eigenvalues.sqrt())
 
     def nystrom() -> Tensor:
         basis = NystromBasis(SquaredExponential(a=9.0), points)
@@ -188,8 +187,7 @@ def prior_mean_sum(a: Tensor, points: Tensor, x: Tensor) -> Tensor:
     """The sum over x of E[nu(x) - nu_0] = tr(psi(x) Lambda) = tr(k(X, X)^-1 of the integrals)."""
     kernel = SquaredExponential(a=a)
     noise = 1e-8 * torch.eye(len(points), dtype=torch.float64)
-    factor = torch.linalg.cholesky(kernel(points, points) + noise)
-    inverse = torch.cholesky_inverse(factor)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(kernel(points, points) + noise))
     return (product_integrals(kernel, points, x) * inverse).sum()
 
 

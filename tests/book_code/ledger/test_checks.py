@@ -96,8 +96,7 @@ def test_numbers(verdict_of, measured, pattern, verdict):
     ("second", "verdict"), [(1.05, "holds"), (1.12, "under-specified"), (0.88, "under-specified")]
 )
 def test_setting(verdict_of, second, verdict):
-    outcomes = {"one": 1.0, "other": second}
-    finding = check_setting(verdict_of(verdict), outcomes, tolerance=0.1)
+    finding = check_setting(verdict_of(verdict), {"one": 1.0, "other": second}, tolerance=0.1)
     assert finding.verdict == verdict
     # Both readings are as far from their middle, on either side of it.
     assert [row["ok"] for row in finding.rows] == [verdict == "holds"] * 2

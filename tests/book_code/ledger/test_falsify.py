@@ -85,8 +85,7 @@ def test_a_tolerance_is_not_made_wrong():
 
     namespace = {"check_formula": check_formula, "truth": np.ones(2)}
     cell = 'check_formula("wn-lemma-7", truth=[1.0], printed=[1.0], tolerance=size(), by="hand")'
-    found = falsify(cell, namespace | {"size": lambda: 1e-9}, {"wn-lemma-7": "holds"})
-    assert found == {}
+    assert falsify(cell, namespace | {"size": lambda: 1e-9}, {"wn-lemma-7": "holds"}) == {}
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))

@@ -412,8 +412,7 @@ def test_verify_measures_a_handful_again(tmp_path):
     assert list(report) == ["cell", "measure", "stored", "recomputed", "ok"]
     assert report["measure"].tolist() == ["value", "odd", "nan", "zero"] * 2
     assert report["ok"].all()
-    same = verify(tmp_path, "test", n_cells=2, seed=1)
-    pd.testing.assert_frame_equal(report, same)
+    pd.testing.assert_frame_equal(report, verify(tmp_path, "test", n_cells=2, seed=1))
     assert {verify(tmp_path, "test", n_cells=1, seed=seed)["cell"][0] for seed in range(9)} > set(
         report["cell"]
     )

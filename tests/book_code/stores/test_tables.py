@@ -72,8 +72,7 @@ def fill(room):
 
 @pytest.mark.parametrize("room", [100, 700])  # neither file fits; the table does
 def test_a_full_disk_costs_a_row_and_miscounts_none(tmp_path, room):
-    full = Forked(fill, tmp_path, room)
-    assert full.end()[0] == 1
+    assert Forked(fill, tmp_path, room).end()[0] == 1
     assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
     assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [4]
     left = sorted(path.name for path in tmp_path.glob("*test*"))

@@ -145,8 +145,7 @@ def test_groups_are_held_out_together_and_reach_the_calibrator():
 def test_more_folds_than_cases_of_a_class():
     """Fifty patients and twenty positives: every classifier sees both classes all the same."""
     rare = (Y == 1) & (np.cumsum(Y) <= 20)
-    groups = np.arange(400) % 50
-    folds = list(LeaveOneGroupOut().split(X, rare, groups))
+    folds = list(LeaveOneGroupOut().split(X, rare, np.arange(400) % 50))
     model = CalibratedClassifier(LogisticRegression(), cv=folds).fit(X, rare)
     held_out = cross_val_predict(
         LogisticRegression(), X, rare, cv=folds, method="decision_function"

@@ -121,8 +121,7 @@ def test_scores_that_say_nothing_leave_the_offsets_alone(K):
     rng = np.random.default_rng(0)
     codes, groups = np.repeat(rng.integers(0, K, 30), 4), np.repeat(np.arange(30), 4)
     weight = rng.uniform(0.5, 2, 120)
-    residual = weight[:, None] * (np.eye(K)[codes] - 1 / K)
-    sums = np.add.reduceat(residual, np.arange(0, 120, 4))
+    sums = np.add.reduceat(weight[:, None] * (np.eye(K)[codes] - 1 / K), np.arange(0, 120, 4))
     expected = (K - 1) / (K / weight.sum() * (sums**2).sum())
     logits = np.repeat(rng.normal(size=(120, 1)), K, axis=1)
     assert expected < 0.9

@@ -96,8 +96,7 @@ def test_a_slope_that_runs_the_wrong_way_is_made_small_and_positive():
     found = transform(-z, y, weight)
     assert found.sigmoid.slope < 0 < found.sigmoid.upward == 0.5 * found.sigmoid.error
     middle = np.array([np.average(-z, weights=weight)])
-    straight = platt(-z, y, weight)
-    assert found(middle)[0] == pytest.approx(straight.level)
+    assert found(middle)[0] == pytest.approx(platt(-z, y, weight).level)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -105,8 +104,7 @@ def test_the_last_log_odds_are_halfway_from_0_and_1_to_their_neighbours(dtype):
     """With numbers of the format as fractions, and a logarithm of 800 digits."""
     expected = []
     for value in (0, 1):
-        neighbour = Fraction(float(np.nextafter(dtype(value), dtype(0.5))))
-        p = (value + neighbour) / 2
+        p = (value + Fraction(float(np.nextafter(dtype(value), dtype(0.5))))) / 2
         with localcontext(prec=800):
             expected.append(float((Decimal(p.numerator) / Decimal((1 - p).numerator)).ln()))
     np.testing.assert_allclose(last_log_odds(dtype), expected, rtol=1e-15)

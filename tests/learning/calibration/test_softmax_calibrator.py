@@ -236,8 +236,7 @@ def test_derivatives_are_those_of_finite_differences(sources):
             part[place] = kept
             found = (ends[0] - ends[1]) / (2 * step)
             np.testing.assert_allclose(found[:, k], rows[k, :, j], atol=1e-6, rtol=1e-5)
-            others = [other for other in range(4) if other != k]
-            assert np.abs(found[:, others]).max() == 0
+            assert np.abs(found[:, [other for other in range(4) if other != k]]).max() == 0
 
 
 def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():

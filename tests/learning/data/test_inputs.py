@@ -19,8 +19,7 @@ def drawn(n=120, d=30, density=0.15, seed=0):
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
     X[:, 3], X[:, 4] = 0.0, 5.0 + 1e-3 * X[:, 4]
     slope = rng.normal(size=d) * 3
-    y = (rng.random(n) < 1 / (1 + np.exp(-(X - X.mean(0)) @ slope))).astype(int)
-    return X, y
+    return X, (rng.random(n) < 1 / (1 + np.exp(-(X - X.mean(0)) @ slope))).astype(int)
 
 
 def test_equal_rows_are_those_of_the_dense_matrix():

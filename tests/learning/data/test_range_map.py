@@ -97,8 +97,7 @@ class TestFit:
         for at in (100.0, 1e6, 1e12):
             x = with_outlier(at)
             g = RangeMap.fit(x)
-            inner = np.linspace(0.05, 0.95, 30)
-            np.testing.assert_allclose(slope(g, inner), 1, atol=0.05)
+            np.testing.assert_allclose(slope(g, np.linspace(0.05, 0.95, 30)), 1, atol=0.05)
             assert float(g(x).max()) < 3
 
     @pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)
@@ -150,8 +149,7 @@ class TestRobustReach:
         )
 
     def test_more_than_one_in_a_hundred_are_not_a_few(self):
-        many = np.append(self.x, np.linspace(900, 1000, 30))
-        assert robust_reach(many) > 900
+        assert robust_reach(np.append(self.x, np.linspace(900, 1000, 30))) > 900
 
     def test_weights_are_counts(self):
         x = np.append(self.x, 1e3)

@@ -107,8 +107,7 @@ def test_the_points_nearest_to_levels_are_those_of_sorting(monkeypatch, few, sca
     ordered = np.repeat(np.sort(x), weight[np.argsort(x, kind="stable")].astype(int))
     for depth in depths:
         expected = ordered[int(np.ceil(depth * len(ordered))) - 1]
-        at = np.searchsorted(mass.cumsum() / mass.sum(), depth)
-        assert points[at] == expected
+        assert points[np.searchsorted(mass.cumsum() / mass.sum(), depth)] == expected
 
 
 @pytest.mark.parametrize("df", [1, 3])
@@ -193,8 +192,7 @@ def test_a_data_frame_stays_where_it_is():
 
 def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
     x, y, labels, weight = drawn(n=40)
-    X = x[:, None]
-    DX, Dx, Dy, Dlabels, Dw = in_blocks(X, x, y, labels, weight, size=10)
+    DX, Dx, Dy, Dlabels, Dw = in_blocks(x[:, None], x, y, labels, weight, size=10)
     regressor, calibrator = ISGPRegressor(), LinkCalibrator()
     refused = [
         (regressor, (DX[Dx > 0], Dy), "compute_chunk_sizes"),

@@ -124,8 +124,7 @@ class TestCopies:
         """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
         generator = np.random.default_rng(0)
         X = generator.integers(0, 2, (2000, 3)).astype(float)
-        odds = X @ [2, -1, 0.5] - 0.7
-        y = (generator.random(2000) < expit(odds)).astype(int)
+        y = (generator.random(2000) < expit(X @ [2, -1, 0.5] - 0.7)).astype(int)
         learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
         fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
         assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
@@ -327,6 +326,5 @@ def test_the_base_rate_is_kept(kind, n, d, rate):
     y = generator.permutation(n) < rate * n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = LinkgisticClassifier(n_basis=16).fit(X, y)
-        mean = model.predict_proba(new)[:, 1].mean()
+        mean = LinkgisticClassifier(n_basis=16).fit(X, y).predict_proba(new)[:, 1].mean()
     assert abs(mean - rate) < 3 * (rate * (1 - rate) / n) ** 0.5

@@ -354,11 +354,9 @@ class TestSearch:
 
         x = torch.linspace(-1, 1, 40, dtype=torch.float64)
         counts = (1 + x).exp().round()
-        prior = PRIORS["isgp"]
-        posterior = variational(prior, Poisson(), x, counts)
+        posterior = variational(PRIORS["isgp"], Poisson(), x, counts)
         mean, variance = posterior.moments(x)
-        rate = (mean + variance / 2).exp()
-        fit = counts * mean - rate - torch.lgamma(counts + 1)
+        fit = counts * mean - (mean + variance / 2).exp() - torch.lgamma(counts + 1)
         expected = float(fit.sum()) - divergence(posterior) + math.log(2)
         assert posterior.log_evidence == pytest.approx(expected, abs=1e-3)
         assert math.isnan(posterior.evidence_bound)

@@ -31,8 +31,7 @@ def simulate(n, seed, weighted=False):
 
 def textbook(features, u, x, y, weight, alpha):
     """Eq. (17), datum by datum: the log density of y, each repeated as often as its weight."""
-    nu = (features(x) @ u).numpy()
-    each = norm.logpdf(y.numpy(), loc=nu, scale=1 / math.sqrt(alpha))
+    each = norm.logpdf(y.numpy(), loc=(features(x) @ u).numpy(), scale=1 / math.sqrt(alpha))
     return each.sum() if weight is None else each @ weight.numpy()
 
 
@@ -66,8 +65,7 @@ class TestCondensedData:
         """On half a period, where a third of the features' directions do not count."""
         prior = kind(TrigonometricKernel(a=1.5, c=0.5, n_basis=8), gamma=0.1)
         x, y, weight = simulate(n, seed, weighted=bool(seed % 2))
-        Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
-        u = prior.coefficients(Gamma)
+        u = prior.coefficients(prior.sample(1, torch.Generator().manual_seed(seed))[0])
         got, data = condensed(Gaussian(4.0), prior.features, u, x, y, weight)
         expected = textbook(prior.features, u, x, y, weight, 4.0)
         # Directions of relative size below 2e-16 are left out: they move nu by less than 1e-14.

@@ -99,8 +99,7 @@ class TestSearch:
         x = torch.linspace(-1, 1, 30, dtype=torch.float64)
         prior = prior_of(kind, a=16.0, b=3.0, c=0.25, n_basis=16)
         for alpha, known in ((1e12, True), (1e16, False)):
-            joint = LogJoint.of(prior, Gaussian(alpha), x, x)
-            mode = find_mode(joint, prior.start(x))
+            mode = find_mode(LogJoint.of(prior, Gaussian(alpha), x, x), prior.start(x))
             largest = float(torch.linalg.eigvalsh(mode.curvature)[-1])
             assert (largest * torch.finfo(x.dtype).eps < 0.1) == known
             assert mode.converged == known
@@ -163,8 +162,7 @@ def joints_of(variances):
     joints = {}
     for place, variance in enumerate(variances):
         prior = GP(TrigonometricKernel(a=2.0, c=0.5, n_basis=6).scaled(variance), gamma=1.0)
-        data = Bernoulli().condense(prior.features, x, y)
-        joints[place] = LogJoint(prior, Bernoulli(), data)
+        joints[place] = LogJoint(prior, Bernoulli(), Bernoulli().condense(prior.features, x, y))
     return joints
 
 

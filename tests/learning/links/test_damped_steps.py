@@ -24,8 +24,7 @@ def size(scores):
 
 def test_full_steps_go_where_fits_end():
     steps = FullSteps(weights(2), weights(2) @ Z.T, WEIGHT)
-    fit = fit_at(weights(3)[1:])
-    assert steps.take([1], fit, 1).tolist() == [1]
+    assert steps.take([1], fit_at(weights(3)[1:]), 1).tolist() == [1]
     torch.testing.assert_close(steps.beta, torch.stack([weights(2)[0], weights(3)[1]]))
     torch.testing.assert_close(steps.scores, steps.beta @ Z.T)
     assert not steps.moved.isfinite().any()

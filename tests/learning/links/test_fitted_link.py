@@ -15,8 +15,7 @@ def problem(n=2000, seed=0, bend=1.0):
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 4)) + 3
     x = (X - 3) @ [1.0, -1.0, 0.5, 0.0]
-    odds = np.where(x < 0, x, bend * x) - 0.5
-    return X, (generator.random(n) < expit(odds)).astype(int)
+    return X, (generator.random(n) < expit(np.where(x < 0, x, bend * x) - 0.5)).astype(int)
 
 
 def slopes(link, x, step=1e-4):

@@ -79,8 +79,7 @@ def test_sources_increase_and_differ_from_lines(classes_of, prior_of):
     assert float(fit.prior.kernel.variance) == pytest.approx(0.3)  # the evidence prefers bends
     for mode, scores in zip(fit.mode, fit.scores, strict=True):
         x = scores.sort().values
-        nu = fit.prior.source(x, mode)
-        assert float(nu.diff().min()) >= 0
+        assert float(fit.prior.source(x, mode).diff().min()) >= 0
         slope = fit.prior.derivative(x[[300, 2700]], mode)
         assert float(slope[1] / slope[0]) > 2  # 9 in truth, less by the weights' common scale
 

@@ -44,8 +44,7 @@ def test_expectations_are_means_over_draws_and_constant_beyond_the_period():
     for row, sign in ((0, -1), (1, 1)):
         expected = torch.nn.functional.logsigmoid(sign * nu).mean(0)
         torch.testing.assert_close(table(X, row)[0], expected, rtol=1e-5, atol=1e-5)
-    far = torch.tensor([edge, 1.5 * edge], dtype=torch.float64)
-    value, slope = table(far, 1)
+    value, slope = table(torch.tensor([edge, 1.5 * edge], dtype=torch.float64), 1)
     assert value[0] == value[1]
     assert slope[1] == 0
 

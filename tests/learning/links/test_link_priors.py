@@ -83,8 +83,7 @@ def test_the_slope_of_a_path_is_known_beforehand(joint, least, most):
     """
     prior = (FREE.joint_family(3.0) if joint else FREE.family(FREE.first(SCORES, WEIGHT)))[-1]
     tau = 0.1 if joint else 0.5
-    level = ncx2(1, (0.98 - tau**2) / tau**2, scale=tau**2)
-    expected = level.ppf([0.025, 0.975])
+    expected = ncx2(1, (0.98 - tau**2) / tau**2, scale=tau**2).ppf([0.025, 0.975])
     assert expected == pytest.approx([least, most], rel=0.2, abs=0.05)
     ends = torch.tensor([-6.0, 6.0], dtype=torch.float64)
     nu = prior.source(ends, prior.sample(20_000, torch.Generator().manual_seed(0)))

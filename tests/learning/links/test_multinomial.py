@@ -91,8 +91,7 @@ def test_weights_for_bent_sources(spare, monkeypatch, classes_of):
 
         def objective(beta, weight=weight, offset=fits._offset[i]):
             x = beta @ (data.inputs.Z - data.centre).T + offset[:, None]
-            log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
-            fit = (data.labels * log_p).sum(0) @ weight
+            fit = (data.labels * torch.log_softmax(x + x.sin() / 2, dim=0)).sum(0) @ weight
             return (fit - (beta**2).sum() / (2 * 2.0)) / weight.sum()  # C = 2
 
         slope = torch.autograd.functional.jacobian(objective, fits._beta[i])

@@ -72,8 +72,7 @@ def test_what_leaves_a_datum_out_has_no_pole(ridge, largest):
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_data_are_no_trouble(n):
-    X = text(n=3)
-    result = found(X[:n], np.full(n, 0.25), 1.0)
+    result = found(text(n=3)[:n], np.full(n, 0.25), 1.0)
     assert bool(result.isfinite().all())
     # One datum is its own centre. Of its own score no datum has more than all of it.
     assert bool((result >= 0).all())
@@ -108,8 +107,7 @@ def test_the_polynomial_is_a_penalised_logistic_regression_with_a_bend_and_no_mo
     theta = minimize(negative, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9}).x
     a = np.exp(log_g + powers @ theta)
     given = (torch.from_numpy(each) for each in (np.exp(log_g), t, mass))
-    found = module._calibrated(*given, 32)
-    np.testing.assert_allclose(found, a / (1 + mass * a), rtol=1e-5)
+    np.testing.assert_allclose(module._calibrated(*given, 32), a / (1 + mass * a), rtol=1e-5)
 
 
 def test_what_the_polynomial_misses_is_left_to_the_labels():
@@ -121,8 +119,7 @@ def test_what_the_polynomial_misses_is_left_to_the_labels():
     stray, g = rng.normal(0, 0.5, 20_000), np.full(20_000, 0.5)
     mass = np.ones(20_000)
     g[::2] *= 1.01  # so that there is a unit of log g
-    u = expit(np.log(g) + stray)
-    t = rng.binomial(18, u) / 18
+    t = rng.binomial(18, expit(np.log(g) + stray)) / 18
     found = module._calibrated(*(torch.from_numpy(each) for each in (g, t, mass)), 18).numpy()
     error = np.log(found / (1 - found)) - np.log(g) - stray
     # Half of tau^2 would be left where labels were normal: sd 0.35. Either alone leaves 0.5.

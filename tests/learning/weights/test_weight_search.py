@@ -40,8 +40,7 @@ def test_another_centre_changes_no_weights(problem):
     data = problem()
     data.inputs.Z[0] *= 1e3
     data = LinearScores.of(data.inputs.Z, data.labels, data.weight, 0.7)
-    near = torch.arange(200) > 0
-    moved = data.centred_on(near)
+    moved = data.centred_on(torch.arange(200) > 0)
     mean = np.average(data.inputs.Z[1:], axis=0, weights=data.weight[1:])
     np.testing.assert_allclose(moved.centre, mean, rtol=1e-12)
     first, second = fit(data, tol=1e-8), fit(moved, tol=1e-8)
@@ -143,8 +142,7 @@ def test_problems_together(problem):
         data.joined(), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
         max_iter=500, strength=strength,
     )  # fmt: skip
-    stronger = fit(problem(C=0.7 / 4), tol=1e-8)
-    expected = torch.cat([alone.beta, stronger.beta])
+    expected = torch.cat([alone.beta, fit(problem(C=0.7 / 4), tol=1e-8).beta])
     torch.testing.assert_close(both.beta, expected, rtol=0, atol=1e-4 * largest)
 
 
@@ -161,8 +159,7 @@ def test_scores_that_are_given_stay_as_they_are(problem):
 
 
 def test_search_reports_what_is_left(problem):
-    data = problem()
-    short = fit(data, max_iter=2)
+    short = fit(problem(), max_iter=2)
     assert short.n_iter == 2
     assert float(short.slope.max()) > 1e-10
     assert bool((short.objective > short.start).all())

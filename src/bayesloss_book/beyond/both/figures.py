@@ -147,8 +147,7 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
     for axis, n in zip(np.atleast_1d(panels), sizes, strict=True):
         part = stored[stored["n"] == n]
         for j, name in enumerate(shown):
-            columns = [f"{name}_{ratio}" for ratio in RATIOS]
-            by_data = part.groupby("data")[columns]
+            by_data = part.groupby("data")[[f"{name}_{ratio}" for ratio in RATIOS]]
             # Each kind of data counts alike.
             error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
             look = style(*STYLES[name], markersize=8, label=METHODS[name])

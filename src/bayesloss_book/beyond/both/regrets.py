@@ -144,8 +144,7 @@ def _interpolated(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, targets:
 
 
 def _paid(h: Tensor, labels: Tensor, costs: CostMatrix) -> float:
-    yes = costs.c_plus * (1 - labels)
-    return float(torch.where(h > 0, yes, costs.c_minus * labels).mean())
+    return float(torch.where(h > 0, costs.c_plus * (1 - labels), costs.c_minus * labels).mean())
 
 
 def cells() -> list[dict[str, Any]]:

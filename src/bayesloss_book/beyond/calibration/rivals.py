@@ -42,8 +42,7 @@ class _Scores(ClassifierMixin, BaseEstimator):
         return X[:, 0] if X.shape[1] == 1 else X
 
     def predict(self, X: Array) -> Array:
-        best = X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)
-        return self.classes_[best]
+        return self.classes_[X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)]
 
 
 class _Link:

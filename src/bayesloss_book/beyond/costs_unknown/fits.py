@@ -162,8 +162,7 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
                 kept = rng.choice(len(y), n, replace=False)
             x, x_test, y = X[kept], X_test, y[kept]
         else:
-            task = "curve" if model == "curve" else "real"
-            drawn = scores.draw(data, task, model, n, number)
+            drawn = scores.draw(data, "curve" if model == "curve" else "real", model, n, number)
             rows = Rows(drawn.scores, drawn.y, np.ones(n))
             turn = ScoreTransform.fit(rows, n, drawn.probability)
             x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]

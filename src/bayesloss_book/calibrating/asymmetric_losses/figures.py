@@ -48,8 +48,7 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     ``factor``, the typical one between our and the printed differences to EP of at least 0.003;
     ``corner``, Laplace in the last row on U(0, 1); ``ep``, EP's largest value.
     """
-    target = over_ep(printed())
-    used = target.stack()[lambda values: values >= 0.003]
+    used = over_ep(printed()).stack()[lambda values: values >= 0.003]
     columns = by_cell("{2}_{0}_{1}".format)
     rows = {}
     for _, cell in mapped.iterrows():

@@ -35,8 +35,7 @@ def risks(problem: ShiftedProblem) -> pd.DataFrame:
     least = float(problem.weights @ spread)
     rows = {"posterior mean": {"posterior risk": least, "d_L": 0.0, "KL": 0.0}}
     for name, mean in sparse_means(problem).items():
-        whole = on_all(model, problem.support, mean)
-        gap = whole - model.mean
+        gap = on_all(model, problem.support, mean) - model.mean
         d_L = problem.divergence(mean)
         kl = 0.5 * float(gap @ model.precision @ gap)
         rows[name] = {"posterior risk": least + d_L, "d_L": d_L, "KL": kl}

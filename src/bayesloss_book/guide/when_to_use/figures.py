@@ -70,7 +70,6 @@ def _draw(axis: Axes, table: pd.DataFrame, *, at: float) -> None:
             (dots,) = axis.plot(table[method], places, marker, color=colour, label=method)
             dots.set(markersize=5, alpha=0.85)
     axis.axvline(at, color="black", linewidth=1)
-    names = [data.replace("_", " ") for data in table.index]
-    axis.set_yticks(places, names, fontsize=9)
+    axis.set_yticks(places, [data.replace("_", " ") for data in table.index], fontsize=9)
     axis.set_ylim(-len(table) + 0.5, 0.5)
     axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, fontsize=9)

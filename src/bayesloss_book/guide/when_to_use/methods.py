@@ -154,8 +154,7 @@ def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
 def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
     mean, target_std, curve_std = regress(method, found, seed)
     sought = found.truth if found.curve is None else found.curve
-    error = np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std()
-    result = {"rmse": float(error)}
+    result = {"rmse": float(np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std())}
     width = norm.ppf(0.975)
     if target_std is not None:
         result["coverage"] = float((np.abs(found.truth - mean) <= width * target_std).mean())

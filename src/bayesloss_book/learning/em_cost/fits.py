@@ -88,8 +88,7 @@ def text(n: int = 20_000, d: int = _WORDS) -> Problem:
     length, rng = 100, np.random.default_rng(0)
     n += _N_TEST
     odds = np.sqrt(1 / np.arange(1, d + 1))
-    words = rng.choice(d, n * length, p=odds / odds.sum())
-    places = np.repeat(np.arange(n), length), words
+    places = np.repeat(np.arange(n), length), rng.choice(d, n * length, p=odds / odds.sum())
     X = _weighed(sparse.csr_array((np.ones(n * length), places), (n, d)))
     return _labelled(X, X @ rng.standard_t(3, d), rng)
 
@@ -108,8 +107,7 @@ def topics(n: int = 20_000, d: int = _WORDS) -> Problem:
     for k in range(n_topics):
         words[topic == k] = np.searchsorted(upto[k], chance[topic == k]).clip(0, d - 1)
     X = _weighed(sparse.csr_array((np.ones(len(row)), (row, words)), (n, d)))
-    score = X @ rng.standard_t(3, d) + 2 * (share @ rng.normal(size=n_topics))
-    return _labelled(X, score, rng)
+    return _labelled(X, X @ rng.standard_t(3, d) + 2 * (share @ rng.normal(size=n_topics)), rng)
 
 
 def _curve(n: int) -> Problem:

@@ -50,8 +50,7 @@ def measure(
     C = 1 / penalty if penalty else np.inf
 
     def describe(odds: Array, name: str) -> dict[str, float]:
-        sign = np.where(truth_test, 1.0, -1.0)
-        loss = float(np.logaddexp(0, -sign * odds).mean())
+        loss = float(np.logaddexp(0, -np.where(truth_test, 1.0, -1.0) * odds).mean())
         return {f"auc_{name}": mean_auc(odds, truth_test), f"log_loss_{name}": loss}
 
     out: dict[str, float] = {}

@@ -228,8 +228,7 @@ def _fit_tron(
     with np.errstate(divide="ignore"):  # a learned link does reach 0 and 1
         odds = logit(model.predict_proba(thin)[:, 1:])
     scores = model.linear_score(thin)[:, None]
-    holdout = float(model.holdout_errors_.min())
-    return odds, scores, model.n_iter_, model.converged_, holdout
+    return odds, scores, model.n_iter_, model.converged_, float(model.holdout_errors_.min())
 
 
 def _fit_linkgistic(

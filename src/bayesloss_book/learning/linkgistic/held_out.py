@@ -30,8 +30,7 @@ def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     data = linear_data(problem.X, problem.y, C)
     fit, _ = fit_fixed_link(data, LogLoss(), 1e-8)
     scores = fit.scores[0] - fit.offset[0]
-    slopes = LogLoss().log_probabilities(fit.scores[0])[1]
-    return scores, _held_out(data, scores, slopes)
+    return scores, _held_out(data, scores, LogLoss().log_probabilities(fit.scores[0])[1])
 
 
 def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
@@ -95,8 +94,7 @@ def _tables(found: Round) -> HermiteTable:
 
 
 def _one_step(data: LinearScores, table: HermiteTable, scores: Tensor) -> Tensor:
-    slopes = torch.stack([table(scores, label)[1] for label in (0, 1)])
-    return _held_out(data, scores, slopes)
+    return _held_out(data, scores, torch.stack([table(scores, label)[1] for label in (0, 1)]))
 
 
 def _held_out(data: LinearScores, scores: Tensor, slopes: Tensor) -> Tensor:

@@ -89,8 +89,7 @@ def draw_stationary_points(pi: float) -> Figure:
         "hinge": (lambda z: np.maximum(0, 1 - z), None),
     }
     for axis, (name, (margin, point)) in zip(axes.flat, panels.items(), strict=True):
-        risk = pi * margin(x) + (1 - pi) * margin(-x)
-        axis.plot(x, risk, color=COLOURS["ISGP"])
+        axis.plot(x, pi * margin(x) + (1 - pi) * margin(-x), color=COLOURS["ISGP"])
         if point is not None:
             at = pi * margin(point) + (1 - pi) * margin(-point)
             axis.plot([point], [at], "o", color=COLOURS["GP"], markersize=7)
@@ -132,8 +131,7 @@ def draw_margin_losses(composite: CompositeLoss) -> Figure:
     sources = {"odd source": odd, "a source that is not odd": composite}
     for axis, (title, one) in zip(axes, sources.items(), strict=True):
         plus, minus = (loss.conjugate(-sign * one.inverse_source(sign * z)) for sign in (1, -1))
-        label = "Theorem 2 (ii); W&N's (6) for $y = 1$"
-        axis.plot(z, plus, color=COLOURS["ISGP"], label=label)
+        axis.plot(z, plus, color=COLOURS["ISGP"], label="Theorem 2 (ii); W&N's (6) for $y = 1$")
         axis.plot(z, minus, "--", color=COLOURS["GP"], label="W&N's (6) for $y = -1$")
         axis.plot(z, loss.conjugate(-z), ":", color=COLOURS["data"], label="$G$ itself")
         axis.set(title=title, xlabel="margin $z$")

@@ -63,8 +63,7 @@ def test_coverage_counts_the_test_scores_whose_truth_is_in_the_band():
     rng = np.random.default_rng(0)
     s = rng.normal(size=300)
     y = (rng.random(300) < expit(s)).astype(float)
-    curve = rivals.fit(rivals.OURS, s, y, False)
-    middle = curve(s)
+    middle = rivals.fit(rivals.OURS, s, y, False)(s)
     for truth, share in ((middle, 1.0), (np.clip(middle + 0.4, 0, 1), 0.0)):
         found = benchmark.measure_one(rivals.OURS, s, y, s, truth, False, known=True)
         assert found["coverage"] == pytest.approx(share, abs=0.02)

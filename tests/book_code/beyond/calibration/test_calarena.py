@@ -24,8 +24,7 @@ def two_classes(rng, n):
 
 def three_classes(rng, n):
     p = rng.dirichlet([1, 1, 1], size=n)
-    y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
-    return p, y
+    return p, (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
 
 
 @pytest.fixture
@@ -100,6 +99,5 @@ def test_measures_are_those_of_probmetrics(make):
 def test_kuiper_by_hand():
     """Sorted by probability, label less probability sums to -0.1, -0.4, 0.3 and 0.7 quarters."""
     p = np.array([0.3, 0.1, 0.6, 0.3])
-    y = np.array([0, 0, 1, 1])
-    found = calarena.measures(np.stack([1 - p, p], axis=1), y)
+    found = calarena.measures(np.stack([1 - p, p], axis=1), np.array([0, 0, 1, 1]))
     assert found["kuiper"] == pytest.approx((0.7 + 0.4) / 4)

@@ -29,8 +29,7 @@ def test_a_cell_has_all_methods_utilities_and_tests(cell):
     assert (found["mean"].abs() <= 1).all()
     assert (found["error"] == 0).all()
     assert (found["gap"] >= 0).all()
-    linear = found.loc[["budget", "f"]]
-    assert linear["gap"].max() < 1e-12
+    assert found.loc[["budget", "f"]]["gap"].max() < 1e-12
 
 
 @pytest.mark.parametrize("name", experiment.UTILITIES)

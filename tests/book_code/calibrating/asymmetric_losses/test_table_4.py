@@ -13,8 +13,7 @@ def test_a_cell_is_its_own_function_and_small_in_error():
     cell = {"repetition": 1, "test": "u_02_12", "threshold": 0.1625}
     one = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
     experiment._with_references.cache_clear()
-    again = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
-    assert one == again
+    assert one == experiment.measure(**cell, **experiment.KERNEL, **SMALL)
     assert one["settled"] == 1 and one["rounds"] >= 1
     assert one["hard"] <= 6
     assert one["laplace"] == pytest.approx(one["laplace_importance"], abs=0.02)
@@ -29,8 +28,7 @@ def test_map_has_the_whole_table():
 
 
 def test_thresholds_are_linear_and_costs_round_to_the_print():
-    thresholds = list(experiment.THRESHOLDS.values())
-    assert np.diff(thresholds) == pytest.approx([-0.1125] * 4)
+    assert np.diff(list(experiment.THRESHOLDS.values())) == pytest.approx([-0.1125] * 4)
     for row, threshold in experiment.THRESHOLDS.items():
         costs = experiment.costs_at(threshold)
         assert costs.threshold == pytest.approx(threshold)
@@ -59,10 +57,8 @@ def test_table_and_its_test():
         0.01 * np.sqrt(sum((r - 4.5) ** 2 for r in range(10)) / 9)
     )
     assert always.loc[("0.05", "u_00_10", "laplace"), "mean"] == pytest.approx(0.245)
-    mixed = experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))
-    assert (mixed["better"] == "").all()
-    equal = experiment.table(frame(lambda r: 0.0))
-    assert (equal["p"] == 1).all()
+    assert (experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))["better"] == "").all()
+    assert (experiment.table(frame(lambda r: 0.0))["p"] == 1).all()
 
 
 def test_the_references_error_is_that_of_a_mean_over_chains():

@@ -42,8 +42,7 @@ def test_simulated_labels_have_their_probabilities(link, inputs):
 @pytest.mark.parametrize("curve", tables.CURVES)
 def test_simulated_targets_scatter_about_a_rising_curve(curve):
     found = tables.values(f"{curve}, 300", 1)
-    order = found.X_test[:, 0].argsort()
-    assert (np.diff(found.curve[order]) >= 0).all()
+    assert (np.diff(found.curve[found.X_test[:, 0].argsort()]) >= 0).all()
     noise = found.truth - found.curve
     assert abs(noise.mean()) < 4 * noise.std() / math.sqrt(len(noise))
 

@@ -84,8 +84,7 @@ def test_ratio_is_recovered():
 
 
 def test_gains_are_recovered():
-    results = made_up(40.0, 1e-4)
-    gains = auto_mpg.gains(results)
+    gains = auto_mpg.gains(made_up(40.0, 1e-4))
     printed = auto_mpg.printed()
     expected = 1 - printed["small", "displ", "ISGP"] / printed["small", "displ", "GP"]
     found = gains.loc[("small", "ISGP over GP", "displ")]

@@ -31,8 +31,7 @@ def test_calibration_gaps_against_a_table_of_the_source():
     with_sign, against = (np.interp(sign * alpha, nu, t.numpy()) for sign in (1, -1))
     risk = 0.7 * np.exp(-with_sign) + 0.3 * np.exp(-against)
     expected = risk[alpha <= 0].min() - risk.min()
-    margin = MARGINS["exponential"]
-    gap = il.calibration_gap([margin], prior, Gamma, (0.7,), reach=4.0)[0, 0]
+    gap = il.calibration_gap([MARGINS["exponential"]], prior, Gamma, (0.7,), reach=4.0)[0, 0]
     assert gap == pytest.approx(expected, rel=1e-2)
 
 
@@ -57,8 +56,7 @@ def test_failure_probability_against_gauss_and_hermite():
     node, weight = np.polynomial.hermite_e.hermegauss(60)
     psi = prior.kernel.psi(torch.tensor([1.3], dtype=torch.float64))[0].numpy()
     w = np.stack(np.meshgrid(node, node, indexing="ij"), axis=-1)  # Lambda = 1 for M = 2
-    q = np.einsum("ijk,kl,ijl->ij", w, psi, w)
-    chance = norm.cdf(-math.sqrt(2.0) * (0.3 + q))
+    chance = norm.cdf(-math.sqrt(2.0) * (0.3 + np.einsum("ijk,kl,ijl->ij", w, psi, w)))
     truth = weight @ chance @ weight / weight.sum() ** 2
     assert il.failure_probability(prior, 1.3) == pytest.approx(truth, abs=1e-8)
 

@@ -22,8 +22,7 @@ def test_documents(make):
 
 def test_a_fit_tells_its_costs():
     found = fits.measure(problem="1,000 x 10", method="lbfgs", repeat=0)
-    X = np.empty((1_000, 10))
-    assert found["data_mb"] == X.nbytes / 2**20
+    assert found["data_mb"] == np.empty((1_000, 10)).nbytes / 2**20
     assert found["converged"]
     # With ten weights of 2 / 10^1/2 the labels' own noise leaves 0.45 or so; guessing, log 2.
     assert 0.3 < found["loss"] < 0.6

@@ -91,8 +91,7 @@ def line(x):
 
 def test_a_root_that_flips_comes_near_on_a_whole_period():
     """A square wave: (4 / pi) sum sin(m pi x) / m over odd m; the error of nu by quadrature."""
-    n_basis = 8
-    kernel = isgp.make_prior(c=1.0, n_basis=n_basis).kernel
+    kernel = isgp.make_prior(c=1.0, n_basis=8).kernel
 
     def f(x):
         return 4 / math.pi * sum(math.sin(m * math.pi * x) / m for m in range(1, 5, 2))

@@ -91,8 +91,7 @@ def test_log_loss_is_of_the_averaged_density():
     assert found == pytest.approx(-np.log(densities).mean(), rel=1e-10)
     _, bernoulli = source_problems.prior_and_likelihood("classification", 2)
     found = source_problems.log_loss(nu[:, 1:], y[1:], bernoulli)
-    expected = -np.log((1 / (1 + np.exp([1.0, -1.0]))).mean())
-    assert found == pytest.approx(expected, rel=1e-10)
+    assert found == pytest.approx(-np.log((1 / (1 + np.exp([1.0, -1.0]))).mean()), rel=1e-10)
 
 
 def test_a_small_cell_can_be_measured(monkeypatch):

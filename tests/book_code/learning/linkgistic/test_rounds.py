@@ -170,8 +170,7 @@ def test_by_round_scores_what_a_classifier_would(rounds):
     u = expit(found.posterior.prior.source(torch.from_numpy(x), draws).numpy()).mean(axis=0)
     # 64 draws against 4000: a few hundredths of the band.
     assert table.loc[4, "test log loss"] == pytest.approx(log_loss(SMALL.y_test, u), abs=0.01)
-    nu = found.posterior.mean(found.scores).numpy()
-    slope = np.polyfit(found.scores.numpy(), nu, 1)[0]
+    slope = np.polyfit(found.scores.numpy(), found.posterior.mean(found.scores).numpy(), 1)[0]
     assert table.loc[4, "slope"] == pytest.approx(slope)
     assert table.loc[4, "product"] == pytest.approx(slope * float(found.beta.norm()))
 

@@ -62,8 +62,7 @@ def test_bands_are_those_of_draws(data, kind):
 @pytest.mark.parametrize("objective", ["bound", "laplace"])
 def test_evidence_at_the_optimum_is_the_optimum(data, objective):
     found = toy.fit(data, n_basis=12, objective=objective)
-    value = toy.evidence_at(found, data, objective)
-    assert value == pytest.approx(max(found.values), abs=1e-7)
+    assert toy.evidence_at(found, data, objective) == pytest.approx(max(found.values), abs=1e-7)
     moved = toy.evidence_at(found, data, objective, alpha=3.0, mu=0.4)
     kernel, prior = found.posterior.prior.kernel, found.posterior.prior
     posterior = laplace(
