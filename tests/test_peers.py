@@ -35,11 +35,10 @@ def test_what_is_left_out_must_fail_and_must_be_there():
     module, marks = SimpleNamespace(__name__="theirs"), []
 
     def item(name):
-        bare = name.partition("[")[0]
         return SimpleNamespace(
             module=module,
             name=name,
-            originalname=bare,
+            originalname=name.partition("[")[0],
             add_marker=lambda mark, append: marks.append((name, mark.kwargs)),
         )
 

@@ -277,8 +277,7 @@ class TestLogProbabilities:
     def test_values_and_derivatives(self, loss, link, a):
         with mpmath.workdps(80):
             functions = (lambda t: mpmath.log(1 - link(t)), lambda t: mpmath.log(link(t)))
-            found = loss.log_probabilities(a)
-            for order, values in enumerate(found):
+            for order, values in enumerate(loss.log_probabilities(a)):
                 for value, function in zip(values.tolist(), functions, strict=True):
                     truth = mpmath.diff(function, mpmath.mpf(a), order, h=mpmath.mpf(10) ** -20)
                     assert value == pytest.approx(float(truth), rel=1e-11)

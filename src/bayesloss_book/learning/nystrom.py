@@ -113,10 +113,9 @@ def effect_of_sampling(sizes: Sequence[int], n_draws: int, seed: int, a: float) 
         draws = [
             error(torch.randn(M, generator=generator, dtype=torch.float64)) for _ in range(n_draws)
         ]
-        quantiles = torch.from_numpy(norm.ppf((np.arange(M) + 0.5) / M))
         rows[M] = {
             "random points": math.sqrt(float(np.mean(draws))),
-            "quantiles": math.sqrt(error(quantiles)),
+            "quantiles": math.sqrt(error(torch.from_numpy(norm.ppf((np.arange(M) + 0.5) / M)))),
         }
     return pd.DataFrame(rows).T.rename_axis("M")
 

@@ -173,8 +173,7 @@ def _expected(row: dict[str, Any]) -> str:
 
 def findings_in(notebook: Path) -> Iterator[Finding]:
     """The findings that an executed notebook carries in its outputs, in order."""
-    content = json.loads(notebook.read_text("utf-8"))
-    for cell in content["cells"]:
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
                 yield Finding(**output["data"][MIME])

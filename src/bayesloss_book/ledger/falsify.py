@@ -178,8 +178,7 @@ class _Wrong(ast.NodeTransformer):
 def _places(tree: ast.AST) -> Iterator[ast.expr]:
     """The values in a cell that can be made wrong, in the order of the code: see `_VALUES`."""
     for field, value in ast.iter_fields(tree):
-        children = value if isinstance(value, list) else [value]
-        for child in children:
+        for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr | ast.Import):
                 continue
             if isinstance(child, ast.keyword) and child.arg in SPARED:

@@ -95,8 +95,7 @@ def test_faults_change_numbers_and_nothing_else(fault):
     if fault == "the same under every reading":
         assert _spoil({"a": 1.0, "b": 3.0}, FAULTS[fault], False) == {"a": 2.0, "b": 2.0}
         return
-    values = [2.0, np.array([2.0]), torch.tensor([2.0]), {"a": 2.0}, (2.0, "text", True)]
-    for value in values:
+    for value in [2.0, np.array([2.0]), torch.tensor([2.0]), {"a": 2.0}, (2.0, "text", True)]:
         assert str(_spoil(value, FAULTS[fault], False)) != str(value)
     for value in (3, True, "text", None, np.array([1, 2]), torch.tensor([True])):
         assert str(_spoil(value, FAULTS[fault], False)) == str(value)

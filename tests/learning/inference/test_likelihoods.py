@@ -189,12 +189,11 @@ class TestBernoulli:
 
     def expected(self, mean, variance, label):
         x, y = torch.zeros(1, dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
-        data = self.likelihood.condense(polynomials, x, y)
         return float(
             self.likelihood.expected_log_density(
                 torch.tensor([mean], dtype=torch.float64),
                 torch.tensor([variance], dtype=torch.float64),
-                data,
+                self.likelihood.condense(polynomials, x, y),
             )
         )
 

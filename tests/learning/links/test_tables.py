@@ -45,9 +45,8 @@ class TestExpectations:
             value, table_slope = table(self.x, row)
             # f^2 has 16 harmonics: 50 nodes a wave, so (2 pi / 50)^4 / 384 of its amplitude.
             torch.testing.assert_close(value, expected.detach(), rtol=1e-6, atol=1e-6)
-            scale = float(slope.abs().max())
             torch.testing.assert_close(
-                table_slope[inside], slope[inside], rtol=0, atol=1e-4 * scale
+                table_slope[inside], slope[inside], rtol=0, atol=1e-4 * float(slope.abs().max())
             )
 
     def test_predictive_log_odds(self, kind, loss):

@@ -136,10 +136,9 @@ def test_problems_together(problem):
         return tuple(torch.where(labels == 1, each[1], each[0]) for each in (value, first))
 
     zero = torch.zeros((6, 5), dtype=torch.float64)
-    strength = torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64)
     both = maximise_weights(
         data.joined(), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
-        max_iter=500, strength=strength,
+        max_iter=500, strength=torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64),
     )  # fmt: skip
     expected = torch.cat([alone.beta, fit(problem(C=0.7 / 4), tol=1e-8).beta])
     torch.testing.assert_close(both.beta, expected, rtol=0, atol=1e-4 * largest)

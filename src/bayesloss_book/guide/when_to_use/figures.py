@@ -48,8 +48,7 @@ def draw_seconds(results: pd.DataFrame) -> Figure:
     """How long a fit and its predictions take, over the rows that it was trained on."""
     figure, axes = subplots(2, 1, figsize=(5.6, 7.0))
     for axis, task in zip(axes, ("classification", "regression"), strict=True):
-        chosen = results[results["task"] == task]
-        for method, taken in chosen.groupby("method", sort=False):
+        for method, taken in results[results["task"] == task].groupby("method", sort=False):
             if method in STYLES:
                 colour, marker = STYLES[method]
                 median = taken.groupby("rows")["seconds"].median()

@@ -36,9 +36,8 @@ def fit(
     # Where the search starts: a straight line through the data's range, or their variance.
     variance = float(data.y.var())
     start = math.sqrt(variance) / REACH if kind is ISGP else variance
-    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(start)
     return maximise_evidence(
-        kind(kernel),
+        kind(TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(start)),
         Gaussian(4 / variance),
         data.x,
         data.y,

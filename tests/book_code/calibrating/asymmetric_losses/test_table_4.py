@@ -50,8 +50,7 @@ def test_table_and_its_test():
     assert row["p"] == pytest.approx(2 / 1024)  # two-sided, all ten of one sign
     assert row["error"] == pytest.approx(0.01 / 10**0.5)
     # Of ten repetitions 0.01 apart: a standard deviation, of 9 degrees, and no error of a mean.
-    laplace = always.loc[("0.05", "u_00_10", "laplace")]
-    assert laplace["sd"] == pytest.approx(
+    assert always.loc[("0.05", "u_00_10", "laplace")]["sd"] == pytest.approx(
         0.01 * np.sqrt(sum((r - 4.5) ** 2 for r in range(10)) / 9)
     )
     assert always.loc[("0.05", "u_00_10", "laplace"), "mean"] == pytest.approx(0.245)

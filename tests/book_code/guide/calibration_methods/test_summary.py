@@ -44,14 +44,13 @@ def test_splits_of_one_small_set_are_not_independent():
     ("shift", "verdict"), [(-0.5, "better"), (0.5, "worse"), (0.0, "not clear")]
 )
 def test_a_learned_link_meets_the_best_rival(shift, verdict):
-    noise = np.array([-0.01, 0.01, -0.02, 0.02])
     columns = {
         "base rate": [0.0] * 4,  # best of all, and no rival
         "logistic": [3.0] * 4,
         "sigmoid": [2.0] * 4,
         "isotonic": [1.0] * 4,
         "beta": [2.5] * 4,
-        "ISGP": 1.0 + shift + noise,
+        "ISGP": 1.0 + shift + np.array([-0.01, 0.01, -0.02, 0.02]),
     }
     row = summary.learned_against_calibrated(made_up("kmnist", columns), "ISGP").iloc[0]
     assert row["rival"] == "isotonic" and row["mean"] == pytest.approx(shift, abs=1e-12)

@@ -51,9 +51,8 @@ def test_mixture_is_centred_where_it_should_be():
     posterior = laplace(prior, likelihood, x, y)
     found, weights = calibration.hyper_mixture(posterior, x, y, n_points=8)
     assert float(weights.sum()) == pytest.approx(1)
-    noise = torch.stack([member.likelihood.alpha for member in found])
     assert (
-        noise / likelihood.alpha - 1
+        torch.stack([member.likelihood.alpha for member in found]) / likelihood.alpha - 1
     ).abs().max() < 0.1  # sqrt(2 / 5000) = 0.02 is one deviation
 
 
