@@ -284,8 +284,7 @@ ONLY_PAGES = {
 
 @cache
 def imports(path: Path, *, inside: bool) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = set()
+    tree, found = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree) if inside else tree.body:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}

@@ -48,8 +48,7 @@ def asks_all(source: str) -> bool:
 
 
 def execution_problems(notebook) -> list[str]:
-    cells = code_cells(notebook)
-    found = []
+    cells, found = code_cells(notebook), []
     for number, cell in enumerate(cells, start=1):
         first = cell.source.strip().splitlines()[0]
         where = f"code cell {number}, {first!r}"
@@ -94,8 +93,7 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
 
 
 def toc_problems(root: Path) -> list[str]:
-    book = root / "book"
-    named = notebooks.toc_files(root)
+    book, named = root / "book", notebooks.toc_files(root)
     found = [
         f"_toc.yml names {file}, which does not exist"
         for file in named

@@ -145,11 +145,9 @@ def test_problems_together(problem):
 
 
 def test_scores_that_are_given_stay_as_they_are(problem):
-    data = problem()
-    zero = torch.zeros((3, 5), dtype=torch.float64)
+    data, zero = problem(), torch.zeros((3, 5), dtype=torch.float64)
     scores = data.scores(zero, zero[:, 0])
-    before = scores.clone()
-    found = fit(data, tol=1e-6, scores=scores)
+    before, found = scores.clone(), fit(data, tol=1e-6, scores=scores)
     assert found.n_iter > 2
     torch.testing.assert_close(scores, before, rtol=0, atol=0)
     expected = data.scores(found.beta, found.offset)

@@ -139,8 +139,7 @@ def _simulated_labels(data: str, seed: int) -> Problem:
     try:
         link, inputs, size = data.split(", ")
         n, d = map(int, size.split("x"))
-        probability = LINKS[link]
-        draw = _INPUTS[inputs]
+        probability, draw = LINKS[link], _INPUTS[inputs]
     except (ValueError, KeyError):
         raise ValueError(
             f"expected a table of {list(CLASSIFICATION)}, or a link of {list(LINKS)}, normal or "
