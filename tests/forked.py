@@ -34,12 +34,10 @@ class Forked:
 
     @property
     def out(self) -> str:
-        """What it printed so far."""
         return self._said[0].read_text()
 
     @property
     def err(self) -> str:
-        """What it said on stderr so far."""
         return self._said[1].read_text()
 
     def wait_for(self, condition: Callable[[], Any]) -> None:

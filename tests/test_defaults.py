@@ -1,5 +1,3 @@
-"""The defaults of the public interface are those that its docstrings tell, and all are told."""
-
 import ast
 import importlib
 import inspect

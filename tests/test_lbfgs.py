@@ -30,8 +30,7 @@ def two_loops(steps, changes, gradient):
 @pytest.mark.parametrize("n_steps", [1, 4, 15])
 def test_direction_is_that_of_the_recursion(n_steps):
     """Also after more steps than are remembered, and where some taught nothing."""
-    H = curvatures()
-    generator = torch.Generator().manual_seed(1)
+    H, generator = curvatures(), torch.Generator().manual_seed(1)
     steps = torch.randn((n_steps, 3, 6), dtype=torch.float64, generator=generator)
     changes = torch.einsum("kij,skj->ski", H, steps)
     if n_steps > 1:
@@ -60,8 +59,7 @@ def test_steps_end_where_the_slope_has_fallen():
     value, slope = along(torch.zeros(4, dtype=torch.float64))
     step = step_sizes(along, value, slope)
     reached, left = along(step)
-    assert bool((reached > value).all())
-    assert bool((left.abs() <= 0.5 * slope).all())
+    assert bool((reached > value).all()) and bool((left.abs() <= 0.5 * slope).all())
 
 
 def test_no_step_where_nothing_rises():

@@ -27,8 +27,7 @@ def test_the_list_says_of_tests_of_scikit_learn_why_they_do_not_apply():
     assert left_out.keys() <= adapter.PEERS.keys()
     for reasons in left_out.values():
         for reason, names in reasons.items():
-            assert len(reason) < 100
-            assert "\n" not in reason
+            assert len(reason) < 100 and "\n" not in reason
             assert all(name.startswith("test_") for name in names)
 
 
@@ -36,11 +35,10 @@ def test_what_is_left_out_must_fail_and_must_be_there():
     module, marks = SimpleNamespace(__name__="theirs"), []
 
     def item(name):
-        bare = name.partition("[")[0]
         return SimpleNamespace(
             module=module,
             name=name,
-            originalname=bare,
+            originalname=name.partition("[")[0],
             add_marker=lambda mark, append: marks.append((name, mark.kwargs)),
         )
 

@@ -1,5 +1,3 @@
-"""The project itself: pinned dependencies, the layout, and files that travel."""
-
 import ast
 import importlib.metadata
 import re
@@ -39,7 +37,6 @@ SUM = re.compile(r"^--hash=sha256:[0-9a-f]{64}$")
 
 
 def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the pins by canonical name, and what is wrong with the lock as a file."""
     pins: dict[str, str] = {}
     found = []
     for entry in text.replace(" \\\n", "\n").replace("\n    ", "\x00").splitlines():
@@ -57,7 +54,6 @@ def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
 
 
 def lock_problems(requirements: list[str], pins: dict[str, str]) -> list[str]:
-    """Say which requirements the pins do not satisfy."""
     found = []
     for requirement in map(Requirement, requirements):
         version = pins.get(canonicalize_name(requirement.name))
@@ -69,7 +65,6 @@ def lock_problems(requirements: list[str], pins: dict[str, str]) -> list[str]:
 
 
 def closure(name: str, extras: set[str]) -> dict[str, str | None]:
-    """Return all that an installed package needs here: names, and who asked first."""
     todo = [(canonicalize_name(name), extra) for extra in ("", *extras)]
     seen, needed = set(), {}
     while todo:
@@ -218,7 +213,6 @@ def test_guard_lets_a_pin_with_a_marker_and_sums_pass():
 
 
 def layout_problems(root: Path, pages: list[str]) -> list[str]:
-    """Say which pages have no code of their own name in the book's package."""
     return [
         f"book/{page}.md has no src/bayesloss_book/{page}.py, nor a folder of that name"
         for page in pages
@@ -229,7 +223,6 @@ def layout_problems(root: Path, pages: list[str]) -> list[str]:
 
 
 def stray_problems(root: Path, pages: list[str]) -> list[str]:
-    """Say which code of the book belongs to no page."""
     code = [
         path.relative_to(root / "src/bayesloss_book").with_suffix("")
         for part in PARTS
@@ -291,9 +284,7 @@ ONLY_PAGES = {
 
 @cache
 def imports(path: Path, *, inside: bool) -> set[str]:
-    """Return the modules that a file imports: at its top, or also inside its functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found = set()
+    tree, found = ast.parse(path.read_text(encoding="utf-8")), set()
     for node in ast.walk(tree) if inside else tree.body:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
@@ -348,8 +339,7 @@ def test_the_library_works_where_the_extras_are_not_installed():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     names, asked = done.stdout.split("\n")[:2]
-    assert set(names.split()) == set(bayesloss.__all__)
-    assert asked == ""
+    assert set(names.split()) == set(bayesloss.__all__) and asked == ""
 
 
 def test_public_names_are_where_the_stub_says():
@@ -391,7 +381,6 @@ MAY_IMPORT = {
 
 
 def folder_of(name: str) -> str:
-    """Return the folder of a module of the library, dotted."""
     return name.removeprefix("bayesloss").rpartition(".")[0].removeprefix(".")
 
 
@@ -462,7 +451,6 @@ def test_a_folder_holds_ten_modules_at_most():
 
 
 def page_of(name: str, pages: list[str]) -> str | None:
-    """Return the page that a module of the book belongs to."""
     path = name.removeprefix("bayesloss_book.").replace(".", "/")
     return next((page for page in pages if path == page or path.startswith(f"{page}/")), None)
 
@@ -488,7 +476,6 @@ MACHINE = re.compile(r"/(?<![\w./:~-]/)(?:home|Users|root|work|tmp/ipykernel\w*)
 
 
 def file_problems(path: Path, name: str) -> list[str]:
-    """Say why a file should not be committed."""
     found = []
     if path.stat().st_size > LIMIT:
         found.append(f"{name}: {path.stat().st_size} bytes, more than {LIMIT}")
@@ -507,7 +494,6 @@ def file_problems(path: Path, name: str) -> list[str]:
 
 
 def repository_files() -> list[str]:
-    """Return what git has or would take."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
@@ -516,8 +502,7 @@ def repository_files() -> list[str]:
 
 
 def test_files_travel():
-    problems = [p for name in repository_files() for p in file_problems(ROOT / name, name)]
-    assert not problems
+    assert not [p for name in repository_files() for p in file_problems(ROOT / name, name)]
 
 
 @pytest.mark.parametrize(
@@ -566,5 +551,4 @@ def test_names_of_code_in_a_text_exist(name):
     for path in files:
         if path.suffix in readable or path.name == "Makefile":
             known |= set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
-    missing = sorted(names - known)
-    assert not missing
+    assert not sorted(names - known)

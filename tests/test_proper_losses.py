@@ -92,8 +92,7 @@ def test_conjugate_is_the_supremum(loss):
             method="bounded",
             options={"xatol": 1e-13},
         )
-        ends = max(0.0, a)
-        assert float(loss.conjugate(a)) == pytest.approx(max(-best.fun, ends), abs=1e-9)
+        assert float(loss.conjugate(a)) == pytest.approx(max(-best.fun, max(0.0, a)), abs=1e-9)
 
 
 @each_loss
@@ -145,8 +144,7 @@ def test_limits(loss):
     assert loss.inverse_canonical_link([-inf, inf]).tolist() == [0, 1]
     assert loss.canonical_loss([1, -1], [inf, -inf]).tolist() == [0, 0]
     assert loss.canonical_loss([1, -1], [-inf, inf]).tolist() == [inf, inf]
-    assert loss.conjugate([-inf, inf]).tolist() == [0, inf]
-    assert (loss.weight([0.0, 1.0]) > 0).all()
+    assert loss.conjugate([-inf, inf]).tolist() == [0, inf] and (loss.weight([0.0, 1.0]) > 0).all()
     assert float(loss.divergence(1.0, 1.0)) == float(loss.dual_divergence(inf, inf)) == 0
     far = loss.canonical_loss([1, -1], [1e3, -1e3])
     assert ((far >= 0) & (far <= 1e-2)).all()
@@ -189,8 +187,7 @@ def bregman(generator, x, x0):
 def test_both_forms_of_equation_1(loss, y):
     """Each divergence from its definition, the generator differentiated automatically."""
     u = torch.tensor([0.05, 0.3, 0.6, 0.9], dtype=torch.float64)
-    label = torch.full_like(u, (y + 1) / 2)
-    a = loss.canonical_link(u)
+    label, a = torch.full_like(u, (y + 1) / 2), loss.canonical_link(u)
     # -L'(y*) is infinite for most; the limit, from near.
     near = loss.canonical_link(abs(label - 1e-13))
     first = bregman(lambda p: -loss.bayes_risk(p), label, u)
@@ -249,8 +246,7 @@ def test_gradients_lean_on_no_convention(loss, monkeypatch):
     """
 
     def clamp(x, min=-math.inf, max=math.inf):
-        held = x.detach().clip(min, max)
-        return torch.where((x > min) & (x < max), x, held)
+        return torch.where((x > min) & (x < max), x, x.detach().clip(min, max))
 
     monkeypatch.setattr(torch.Tensor, "clamp", clamp)
     points, h = [-1.0, 0.0, 1.0], 1e-6
@@ -280,8 +276,7 @@ class TestLogProbabilities:
     def test_values_and_derivatives(self, loss, link, a):
         with mpmath.workdps(80):
             functions = (lambda t: mpmath.log(1 - link(t)), lambda t: mpmath.log(link(t)))
-            found = loss.log_probabilities(a)
-            for order, values in enumerate(found):
+            for order, values in enumerate(loss.log_probabilities(a)):
                 for value, function in zip(values.tolist(), functions, strict=True):
                     truth = mpmath.diff(function, mpmath.mpf(a), order, h=mpmath.mpf(10) ** -20)
                     assert value == pytest.approx(float(truth), rel=1e-11)

@@ -1,5 +1,3 @@
-"""The number of threads is fixed inside, and restored outside, also after an error."""
-
 import pytest
 import torch
 from threadpoolctl import threadpool_info

@@ -1,5 +1,3 @@
-"""Whose line a warning names."""
-
 import warnings
 from typing import ClassVar
 

@@ -52,8 +52,7 @@ def prediction_losses(joint: Tensor, cost: Tensor) -> tuple[Tensor, Tensor]:
     joint = checked_masses(joint.flatten(1)).reshape(joint.shape)
     n_inputs, n_outputs = joint.shape[1:]
     expected = joint @ checked_losses(cost)  # of predicting z at x, together with p(x)
-    table = itertools.product(range(n_outputs), repeat=n_inputs)
-    hypotheses = torch.tensor(list(table))
+    hypotheses = torch.tensor(list(itertools.product(range(n_outputs), repeat=n_inputs)))
     losses = expected[:, torch.arange(n_inputs), hypotheses].sum(dim=-1)  # LHG eq. (1)
     return losses, hypotheses
 

@@ -72,11 +72,9 @@ class PiecewiseLinearLink:
         """
         first, last = values[0] / slope, (1 - values[-1]) / slope
         z = np.concatenate([[scores[0] - first], scores, [scores[-1] + last]])
-        p = np.concatenate([[0.0], values, [1.0]])
-        highest = np.maximum.accumulate(p)
+        highest = np.maximum.accumulate(np.concatenate([[0.0], values, [1.0]]))
         # Each value at least a rounding error above the one kept before; 0 and 1 stay.
-        cells = np.floor(highest / _RESOLUTION)
-        kept = np.concatenate([[True], np.diff(cells) > 0])
+        kept = np.concatenate([[True], np.diff(np.floor(highest / _RESOLUTION)) > 0])
         kept[(highest > 1 - _RESOLUTION)] = False
         kept[-1] = True
         return cls(z[kept], highest[kept])
@@ -136,8 +134,7 @@ class _Tron(ABC):
         longest = math.sqrt(float(np.einsum("ij,ij->i", train, train).max()))
         self.scale_ = math.sqrt(2) * (longest or 1.0)
         train /= train.dtype.type(self.scale_)
-        constant = np.full((len(train), 1), math.sqrt(0.5), dtype=train.dtype)
-        train = np.hstack([train, constant])
+        train = np.hstack([train, np.full((len(train), 1), math.sqrt(0.5), dtype=train.dtype)])
         labels, held_labels = codes[trained].astype(float), codes[held].astype(float)
 
         w, link = np.zeros(train.shape[1]), self._begin(labels)
@@ -145,8 +142,7 @@ class _Tron(ABC):
         best = math.inf
         for n_iter in range(1, self.max_iter + 1):
             w, link = self._round(train, labels, w, link)
-            score = self._map(X[held], w)
-            errors.append(float(np.mean((held_labels - link(score)) ** 2)))
+            errors.append(float(np.mean((held_labels - link(self._map(X[held], w))) ** 2)))
             if errors[-1] < best:
                 best, self.best_iter_, self._weights, self.link_ = errors[-1], n_iter, w, link
             elif n_iter - self.best_iter_ >= self.patience:
@@ -256,8 +252,7 @@ class BregmanTron(_Tron):
         for _ in range(self.n_steps):
             w = w + _correction(X, labels, z, link) / self.max_slope  # step 1
             z = _times(X, w)
-        previous = self._previous
-        order = np.argsort(z, kind="stable")
+        previous, order = self._previous, np.argsort(z, kind="stable")
         z = z[order]  # step 2
         spread = float(z[-1] - z[0])
         lower = self.slope_ratio * min(self.max_slope, 1 / spread if spread else math.inf)

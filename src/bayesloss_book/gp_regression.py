@@ -142,8 +142,7 @@ class GPRegression:
         """The inputs of a support, of shape (k,) or (k, D); ValueError where they do not fit."""
         if not isinstance(support, Tensor) or not support.is_floating_point():
             return self.x[self.indices_of(support)]
-        inputs = _finite("inputs of a support", support)
-        return inputs
+        return _finite("inputs of a support", support)
 
     # -------------------------------------------------------------------------------- parts
 

@@ -116,8 +116,7 @@ class _Data:
             raise ValueError("expected sorted scores and targets, all of them finite")
         distinct, place = np.unique(scores, return_inverse=True)
         total = np.bincount(place).astype(float)
-        mean = np.bincount(place, values) / total
-        return cls(distinct, mean, total / total.mean(), place)
+        return cls(distinct, np.bincount(place, values) / total, total / total.mean(), place)
 
 
 def _interior_point(

@@ -52,8 +52,7 @@ def problem(data: str, n: int, seed: int, n_targets: int = 200) -> Problem:
     if data == "simulated":
         prior, generator = make_prior(), torch.Generator().manual_seed(seed)
         Gamma = prior.sample(1, generator)[0]
-        unit = torch.rand(n, dtype=torch.float64, generator=generator)
-        x = _REACH * (2 * unit - 1)
+        x = _REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1)
         coin = torch.rand(n, dtype=torch.float64, generator=generator)
         y = (coin < torch.sigmoid(prior.source(x, Gamma))).to(torch.float64)
         targets = torch.linspace(-_REACH, _REACH, n_targets, dtype=torch.float64)

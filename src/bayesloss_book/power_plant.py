@@ -49,8 +49,7 @@ class PowerPlant:
     @property
     def losses(self) -> Tensor:
         """The loss of "on" and "off" in each cell, of shape (1360, 2)."""
-        hot = self.states > self.critical
-        on = torch.where(hot, self.meltdown, 0.0).to(torch.float64)
+        on = torch.where(self.states > self.critical, self.meltdown, 0.0).to(torch.float64)
         return torch.stack([on, torch.full_like(on, self.shutdown)], dim=1)
 
     def density(self, theta: np.ndarray) -> np.ndarray:
@@ -98,8 +97,7 @@ def tail_matching(plant: PowerPlant) -> tuple[float, float]:
 def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of the three Gaussians of LHG figure 1, by optimisation."""
     states, p = plant.states, plant.posterior
-    family = gaussians(states)
-    half = float(states[-1] - states[0]) / 2
+    family, half = gaussians(states), float(states[-1] - states[0]) / 2
     middle = float(states[-1] + states[0]) / 2
 
     def in_degrees(parameters: Tensor) -> tuple[float, float]:
@@ -133,8 +131,7 @@ def divergence_map(plant: PowerPlant, means: Tensor, deviations: Tensor) -> Tens
     """d_L(p || q) for Gaussians on a grid, of shape (means, deviations)."""
     pairs = torch.cartesian_prod(means, deviations)
     z = (plant.states - pairs[:, :1]) / pairs[:, 1:]
-    q = discretise(-0.5 * z**2)
-    values = loss_divergence(plant.posterior, q, plant.losses)
+    values = loss_divergence(plant.posterior, discretise(-0.5 * z**2), plant.losses)
     return values.reshape(len(means), len(deviations))
 
 
@@ -192,7 +189,6 @@ def tightest_bound(n: int, seed: int) -> pd.DataFrame:
         bound = float((losses.max() - losses.min()) * (p - q).abs().sum())
         lower, upper = min(lower, value / bound), min(upper, 1 - value / bound)
         zero += value == 0
-    rows = {"0 ≤ d_L": lower, "d_L ≤ r |p − q|₁": upper}
-    table = pd.DataFrame({"least gap": rows})
+    table = pd.DataFrame({"least gap": {"0 ≤ d_L": lower, "d_L ≤ r |p − q|₁": upper}})
     table["d_L = 0"] = f"{zero} of {n}"
     return table

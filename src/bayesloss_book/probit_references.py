@@ -54,8 +54,7 @@ def draw_data(
     f = (prior.features @ z[..., None]).squeeze(-1)
     coin = torch.rand(f.shape, dtype=torch.float64, generator=generator)
     y = torch.where(coin < torch.special.ndtr(f), 1.0, -1.0).to(torch.float64)
-    test_unit = torch.rand((len(TESTS), n_test), dtype=torch.float64, generator=generator)
-    return prior, y, test_unit
+    return prior, y, torch.rand((len(TESTS), n_test), dtype=torch.float64, generator=generator)
 
 
 @dataclass(frozen=True)

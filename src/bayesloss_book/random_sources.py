@@ -37,8 +37,7 @@ def inverse_source(prior: ISGP, Gamma: torch.Tensor, values: Array) -> Array:
     """The x with nu(x) = value, by bisection on one path Gamma (M + 1,)."""
     climb = float((Gamma[:-1] ** 2).sum()) / prior.kernel.c  # what nu gains in a period
     wanted = torch.as_tensor(values, dtype=torch.float64)
-    periods = torch.floor((wanted - Gamma[-1]) / climb)
-    low = 2 / prior.kernel.c * periods
+    low = 2 / prior.kernel.c * torch.floor((wanted - Gamma[-1]) / climb)
     high = low + 2 / prior.kernel.c
     for _ in range(60):
         middle = (low + high) / 2

@@ -115,8 +115,7 @@ def hamiltonian_monte_carlo(
     then about a quarter of an orbit, which forgets the start. Burn-in finds each chain's step size;
     then it stays, but for a factor of 0.8 to 1.2 a draw, lest trajectories close on themselves.
     """
-    generator = torch.Generator().manual_seed(seed)
-    batch = start.shape[:-1]
+    generator, batch = torch.Generator().manual_seed(seed), start.shape[:-1]
 
     points = start.detach().to(torch.float64)
     values, slopes = _with_slopes(log_density, points)
@@ -138,8 +137,7 @@ def hamiltonian_monte_carlo(
             momentum = momentum + 0.5 * step * new_slopes
         gain = new_values - 0.5 * (momentum**2).sum(-1) - energy
         gain = torch.where(torch.isnan(gain), -torch.inf, gain)  # the trajectory diverged
-        uniform = torch.rand(batch, dtype=torch.float64, generator=generator)
-        accepted = uniform.log() < gain
+        accepted = torch.rand(batch, dtype=torch.float64, generator=generator).log() < gain
         points = torch.where(accepted[..., None], new, points)
         values = torch.where(accepted, new_values, values)
         slopes = torch.where(accepted[..., None], new_slopes, slopes)

@@ -85,15 +85,13 @@ def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
 
 def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> Array:
     """The values of nu at x for chains of Gamma: (chains, draws, M + 1) to (chains, draws, n)."""
-    nu = prior.source(x, Gamma.flatten(0, 1))
-    return nu.reshape(*Gamma.shape[:2], len(x)).numpy()
+    return prior.source(x, Gamma.flatten(0, 1)).reshape(*Gamma.shape[:2], len(x)).numpy()
 
 
 def log_loss(nu: Tensor, y: Tensor, likelihood: Gaussian | Bernoulli) -> float:
     """The mean of -log p(y | D) in nats, from draws nu of shape (S, n)."""
     if isinstance(likelihood, Gaussian):
-        normal = torch.distributions.Normal(nu, likelihood.alpha**-0.5)
-        densities = normal.log_prob(y)
+        densities = torch.distributions.Normal(nu, likelihood.alpha**-0.5).log_prob(y)
     else:
         densities = torch.nn.functional.logsigmoid((2 * y - 1) * nu)
     return float(math.log(len(nu)) - torch.logsumexp(densities, dim=0).mean())

@@ -206,8 +206,7 @@ def move_support(
         places = torch.tensor(flat.reshape(start.shape), requires_grad=True)
         K = model.kernel(places, places) + 1e-8 * b * eye
         rows = root[:, None] * model.kernel(points, places)
-        penalty = torch.linalg.cholesky(_RIDGE * b * K).T
-        unit, _ = torch.linalg.qr(torch.cat([rows, penalty]))
+        unit, _ = torch.linalg.qr(torch.cat([rows, torch.linalg.cholesky(_RIDGE * b * K).T]))
         left = 1 - ((unit[: len(points)].T @ right) ** 2).sum() / size
         value = left.clamp(min=1e-14).log()
         (gradient,) = torch.autograd.grad(value, places)

@@ -50,7 +50,6 @@ class Visitor:
             self.messages.append(text)
 
     def go(self, path: Path, query: str = "", width: dict[str, int] = DESKTOP) -> "Visitor":
-        """Open a page, as one who has seen none before."""
         self.tab.goto("about:blank")  # what the last page still says is of that
         self.tab.set_viewport_size(width)
         self.requests.clear()
@@ -67,7 +66,6 @@ def requests_that_leave(visit: Visitor) -> list[str]:
 
 
 def weight_problems(visit: Visitor) -> list[str]:
-    """Say whether a page is too heavy with all that it loads."""
     addresses = {url for url in visit.requests if url.startswith("file:")}
     paths = {Path(unquote(urlsplit(url).path)) for url in addresses}
     size = sum(path.stat().st_size for path in paths if path.is_file())
@@ -97,7 +95,6 @@ FORMULAS = r"""() => {
 
 
 def formula_problems(tab) -> list[str]:
-    """Return formulas that were not rendered, or in the colours of an error."""
     return [f"formula {text[:200]}" for text in tab.evaluate(FORMULAS)]
 
 
@@ -106,7 +103,6 @@ HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
 
 
 def heading_problems(tab) -> list[str]:
-    """Say where a level of headings is skipped, and whether there is one title."""
     headings = tab.evaluate(HEADINGS)
     titles = [text for level, text in headings if level == 1]
     found = [] if len(titles) == 1 else [f"{len(titles)} titles (h1): {titles}"]
@@ -449,7 +445,6 @@ SEARCHES = {
 
 
 def first_found(tab, query):
-    """Return where the first thing that is found leads."""
     tab.locator(".bd-search-container [name=q]").fill(query)
     return tab.locator("#search-results li a").first.get_attribute("href").removeprefix("book/")
 
@@ -511,18 +506,15 @@ def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meanin
     chip = tab.locator(".chip[aria-controls]").first
     in_text = tab.locator("a.chip[aria-controls]").count()
     chip.press("Enter")
-    assert chip.get_attribute("aria-expanded") == "true"
-    assert evidence(tab) == [1, boxes]
+    assert chip.get_attribute("aria-expanded") == "true" and evidence(tab) == [1, boxes]
     chip.click()
     assert evidence(tab) == [0, boxes]
     tab.locator("input[name=mode]:checked").press("ArrowRight")  # the keyboard suffices
-    assert evidence(tab) == [boxes, in_text]
-    assert tab.locator("details.hide:visible").count() > 0
+    assert evidence(tab) == [boxes, in_text] and tab.locator("details.hide:visible").count() > 0
     tab.reload()
     assert evidence(tab) == [boxes, in_text]  # it is remembered
     tab.locator("input[name=mode]:checked").press("ArrowLeft")
-    assert evidence(tab) == [0, boxes]
-    assert not axe_problems(tab)
+    assert evidence(tab) == [0, boxes] and not axe_problems(tab)
 
 
 def test_notebooks_are_saved_from_disk(visit):
@@ -542,8 +534,7 @@ def test_notebooks_are_saved_from_disk(visit):
 def test_the_scorecard_unfolds_what_is_asked_for_and_a_link_opens_the_box_in_view(visit):
     tab = visit(HTML / "book/reference/scorecard.html").tab
     claims = tab.locator("table.scorecard > tbody:visible")
-    assert claims.count() == 0
-    assert tab.evaluate("document.documentElement.scrollHeight") < 6_000
+    assert claims.count() == 0 and tab.evaluate("document.documentElement.scrollHeight") < 6_000
     tab.locator(".scorecard-filter [name=words]").fill("theorem 8")
     assert claims.evaluate_all("all => all.map(e => e.id)")[0] == "wn-theorem-8"
     tab.locator(".scorecard-filter [type=reset]").click()
@@ -573,8 +564,7 @@ def test_without_scripts_everything_is_shown(browser):
         tab = context.new_page()
         tab.goto((HTML / "book/learning/laplace.html").as_uri())
         boxes = tab.locator(".claim[id]").count()
-        assert boxes > 10
-        assert tab.locator(".claim[id]:visible").count() == boxes
+        assert boxes > 10 and tab.locator(".claim[id]:visible").count() == boxes
 
 
 # ------------------------------------------------------------ the guards see what they should

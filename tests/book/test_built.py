@@ -1,5 +1,3 @@
-"""The book as it is built: complete, whole in itself, and asking nothing of any network."""
-
 import functools
 import re
 from html.parser import HTMLParser
@@ -56,7 +54,6 @@ class Page(HTMLParser):
 
 
 def is_outside(address: str) -> bool:
-    """Tell whether an address leaves the book."""
     return address.strip().lower().startswith(("http:", "https:", "//", "ftp:", "ws:", "wss:"))
 
 
@@ -73,7 +70,6 @@ def image_problems(page: Page) -> list[str]:
 
 
 def dead_links(path: Path, root: Path) -> list[str]:
-    """Return the links and files of a page that lead nowhere inside the book."""
     page, found = read(path), []
     for address in page.links:
         parts = urlsplit(address)
@@ -106,9 +102,6 @@ def built(suffix: str, own: bool = False) -> list[str]:
 PAGES = built(".html", own=True)
 
 
-# -------------------------------------------------------------------------------- the built book
-
-
 def test_the_book_is_built():
     assert (HTML / "index.html").is_file(), "run `make book` first"
     assert "book/index.html" in read(HTML / "index.html").links
@@ -127,17 +120,12 @@ def test_stylesheets_ask_nothing_from_outside():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_asks_nothing_from_outside_links_resolve_and_images_are_described(page):
-    assert not read(HTML / page).outside
-    assert not dead_links(HTML / page, HTML)
+    assert not read(HTML / page).outside and not dead_links(HTML / page, HTML)
     assert not image_problems(read(HTML / page))
 
 
 def test_the_book_is_light():
-    size = sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file())
-    assert size < 60_000_000
-
-
-# ------------------------------------------------------------ the guards see what they should
+    assert sum(path.stat().st_size for path in HTML.rglob("*") if path.is_file()) < 60_000_000
 
 
 @pytest.mark.parametrize(

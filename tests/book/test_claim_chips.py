@@ -1,5 +1,3 @@
-"""Chips in the text say the ledger's verdict and lead to the claim's box."""
-
 import notebooks
 from built_pages import HTML, built
 
@@ -7,7 +5,6 @@ from bayesloss_book.ledger.claims import ledger
 
 
 def chips():
-    """Yield the page, words and target of each chip in the text of the built book."""
     for page in notebooks.pages():
         for chip in built(page).select(".bd-article a.chip"):
             yield HTML / f"book/{page}.html", chip

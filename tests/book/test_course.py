@@ -1,5 +1,3 @@
-"""What stands around the chapters: student notebooks, boxes, the glossary, the map of ideas."""
-
 import ast
 import builtins
 import re
@@ -27,11 +25,7 @@ def sources(notebook, kind):
     return [cell.source for cell in notebook.cells if cell.cell_type == kind]
 
 
-# ---------------------------------------------------------------------------- student notebooks
-
-
 def code_problems(cells) -> list[str]:
-    """Say what in a student notebook's code is of the ledger, late, unbound or too long."""
     known, imported, found = set(dir(builtins)) | {"display"}, set(), []
     for place, source in enumerate(cells):
         found += [f"{len(line)} letters: {line}" for line in source.splitlines() if len(line) > 130]
@@ -54,7 +48,6 @@ def code_problems(cells) -> list[str]:
 
 
 def text_problems(text: str) -> list[str]:
-    """Return what of MyST is left in Markdown."""
     return re.findall(r"\{[a-z:]+\}`|^ *(?:```|:::)\{.*|\$\$ \([\w-]+\)", text, re.MULTILINE)
 
 
@@ -130,9 +123,6 @@ def test_changes_reach_what_depends_on_them():
     assert student_notebooks.depends("x = f(n)\ny = 2", reach) == {"n"}
     assert student_notebooks.depends("print(y)", reach) == set()
     assert student_notebooks.depends("z = []\nz.append(x)\nprint(z, seed)", reach) == {"n", "seed"}
-
-
-# --------------------------------------------------------------------- boxes, glossary, and map
 
 
 @pytest.mark.parametrize("page", chapters.chapters())

@@ -83,14 +83,12 @@ FAULTS = """svg => {
 
 @pytest.fixture(scope="module")
 def look(browser):
-    """Tell the width of a figure, and what is wrong with it."""
     tab = browser.new_page(viewport={"width": 1300, "height": 900}, offline=True)
     yield lambda svg: tab.evaluate(FAULTS, svg[svg.index("<svg") :])
     tab.close()
 
 
 def figures():
-    """Every drawing of the book: the page that shows it, whether in Read, and its file."""
     for page in notebooks.pages():
         read, _, evidence = (
             (HTML / f"book/{page}.html").read_text("utf-8").partition('id="evidence"')

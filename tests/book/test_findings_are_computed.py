@@ -37,7 +37,6 @@ EXACT = {"by_size", "costs_row", "worst-rhat", "band_low"}
 
 
 def passages(source: str, whole: bool) -> list[str]:
-    """The paragraphs and items of a page's boxes, or of the whole page."""
     source = re.sub(r"\A---\n.*?\n---\n", "", source, flags=re.DOTALL)
     source = re.sub(r"^(`{3,})\{code-cell\}.*?^\1$", "", source, flags=re.DOTALL | re.MULTILINE)
     box = BOX.search("" if whole else source)

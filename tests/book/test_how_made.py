@@ -17,13 +17,9 @@ STORES = ["auto_mpg", "other"]
 
 @functools.cache
 def outputs(page):
-    """Return the outputs of a page's cells that want a note."""
     cells = built(page).select(".cell_output:has(table)")
     tables = [cell for cell in cells if not cell.select(".claim")]
     return [*built(page).select(".cell_output:has(figure, input[type=range])"), *tables]
-
-
-# ------------------------------------------------------------------------------ the built book
 
 
 def test_each_figure_and_table_says_how_it_was_made():
@@ -66,11 +62,7 @@ def test_stored_results_say_when_on_what_and_how_long():
     assert "make paper PAGE=learning/auto_mpg" in foot
 
 
-# --------------------------------------------------------------------------- what the code says
-
-
 def origin(*cells):
-    """Return the origin of what the last cell shows, on a page that begins in one way."""
     parameters = 'results = "results"\nseed = 3\nn_basis = 8\nsizes = (1, 2)'
     imports = (
         "import numpy as np\n"
@@ -84,8 +76,7 @@ def origin(*cells):
 def test_a_figure_names_its_function_and_parameters():
     found = origin("figure = figures.draw_paths(seed=seed)\nprint(sizes)")
     assert found.functions == ["bayesloss_book.learning.isgp.figures.draw_paths"]
-    assert found.parameters == {"seed": "3"}
-    assert found.stores == []
+    assert found.parameters == {"seed": "3"} and found.stores == []
 
 
 def test_names_are_followed_backwards():

@@ -1,5 +1,3 @@
-"""Of a cell that judges, the mathematics stands open in Check, and the call is folded."""
-
 import notebooks
 import pytest
 from built_pages import built

@@ -27,12 +27,10 @@ NOT_COMPARED = {"image/png", "image/jpeg", "application/vnd.jupyter.widget-view+
 
 
 def code_cells(notebook):
-    """Return the code cells that hold any code."""
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
 def compared(notebook) -> Iterator:
-    """Yield the outputs that nbval compares."""
     for cell in code_cells(notebook):
         if not ESCAPES & set(cell.metadata.get("tags", [])):
             for output in cell.outputs:
@@ -41,7 +39,6 @@ def compared(notebook) -> Iterator:
 
 
 def asks_all(source: str) -> bool:
-    """Tell whether a cell with checks asks `all(...)`, `np.all(...)` or `....all()`."""
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return "check_" in source and any(
         ast.unparse(call.func) in ("all", "np.all", "torch.all")
@@ -51,9 +48,7 @@ def asks_all(source: str) -> bool:
 
 
 def execution_problems(notebook) -> list[str]:
-    """Say why an executed page is no reference that a later run can be compared with."""
-    cells = code_cells(notebook)
-    found = []
+    cells, found = code_cells(notebook), []
     for number, cell in enumerate(cells, start=1):
         first = cell.source.strip().splitlines()[0]
         where = f"code cell {number}, {first!r}"
@@ -76,7 +71,6 @@ def execution_problems(notebook) -> list[str]:
 
 
 def differences(name: str, book: Path = BOOK) -> list[str]:
-    """Say where a page's .ipynb has not what its .md says, or was run with other stores."""
     if not notebooks.notebook_path(name, book).exists():
         return [f"{name}.ipynb does not exist"]
     stored = nbformat.read(notebooks.notebook_path(name, book), as_version=4)
@@ -99,9 +93,7 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
 
 
 def toc_problems(root: Path) -> list[str]:
-    """Say where the files under book/ and the table of contents differ."""
-    book = root / "book"
-    named = notebooks.toc_files(root)
+    book, named = root / "book", notebooks.toc_files(root)
     found = [
         f"_toc.yml names {file}, which does not exist"
         for file in named
@@ -124,26 +116,20 @@ def toc_problems(root: Path) -> list[str]:
     return found
 
 
-# ------------------------------------------------------------------------- the book's own pages
-
-
 def test_table_of_contents():
-    assert "index" in PAGES and len(PAGES) > 1
-    assert not toc_problems(notebooks.ROOT)
+    assert "index" in PAGES and len(PAGES) > 1 and not toc_problems(notebooks.ROOT)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_source_is_what_its_md_says(page):
-    problems = differences(page)
-    assert not problems, f"run `make notebooks PAGE={page}`"
+    assert not differences(page), f"run `make notebooks PAGE={page}`"
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_notebook_is_executed_and_comparable(page):
     notebook = nbformat.read(notebooks.notebook_path(page), as_version=4)
     nbformat.validate(notebook)
-    problems = execution_problems(notebook)
-    assert not problems
+    assert not execution_problems(notebook)
 
 
 def test_every_module_of_the_library_is_on_one_api_page():
@@ -159,11 +145,7 @@ def test_every_module_of_the_library_is_on_one_api_page():
     assert sorted(reference) == sorted(modules), "book/reference/api_*.md: not each module once"
 
 
-# -------------------------------------------------------------- the guards see what they should
-
-
 def executed(**changes):
-    """Return a small executed notebook that passes, with changes to its second code cell."""
     show = {
         "source": "print(1)",
         "execution_count": 2,
@@ -215,7 +197,6 @@ CELL = "```{code-cell} ipython3\n:tags: [hide-input]\n\nprint(1)\n```\n"
 
 @pytest.fixture
 def small_book(tmp_path):
-    """Return the root of a book with an index and one plain page, all in order."""
     book = tmp_path / "book"
     book.mkdir()
     (tmp_path / "_toc.yml").write_text(
@@ -228,8 +209,7 @@ def small_book(tmp_path):
 
 
 def test_guards_pass_a_book_in_order(small_book):
-    assert toc_problems(small_book) == []
-    assert notebooks.pages(small_book / "book") == ["index"]
+    assert toc_problems(small_book) == [] and notebooks.pages(small_book / "book") == ["index"]
     assert differences("index", small_book / "book") == []
 
 

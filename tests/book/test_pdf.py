@@ -1,5 +1,3 @@
-"""The parts of `make pdf` that need no browser: which pages, and one document of them."""
-
 import notebooks
 import pdf
 import pytest
@@ -23,7 +21,6 @@ TWO = """<h1 id="top">Two</h1><div class="cell_output"><div id="slider"><button>
 
 @pytest.fixture
 def volume(tmp_path):
-    """Return a volume of two small pages, and the headings in its outline."""
     (tmp_path / "book").mkdir()
     for name, body in {"one": ONE, "two": TWO}.items():
         page = f"<html>{HEAD}<body><article class='bd-article'>{body}</article></body></html>"

@@ -19,7 +19,6 @@ MARKS = re.compile(r"^## \d\. .+\n\n\*(?P<kind>.+), (?P<marks>\d) marks?\.\*", r
 
 
 def read(page, book=notebooks.BOOK):
-    """The page's first code, and of each problem the text, the starter and the solution."""
     _, first, *cells = notebooks.from_source(page, book).cells
     problems = []
     for text, solution in zip(cells[::2], cells[1::2], strict=True):
@@ -45,12 +44,10 @@ def private(code):
 
 
 def assertions(code):
-    """Every assertion, as it stands."""
     return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assert)]
 
 
 def is_filled(code):
-    """Whether no `...` is left."""
     nodes = ast.walk(ast.parse(code))
     return not any(isinstance(node, ast.Constant) and node.value is ... for node in nodes)
 

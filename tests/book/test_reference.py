@@ -1,5 +1,3 @@
-"""The reference pages as they are built: every claim has its place, every symbol its definition."""
-
 import re
 
 import notebooks
@@ -11,7 +9,6 @@ BUILT = notebooks.ROOT / "_build" / "html" / "book"
 
 
 def read(page: str) -> str:
-    """Return the HTML of a page, as `make book` left it."""
     return (BUILT / f"{page}.html").read_text(encoding="utf-8")
 
 
@@ -52,8 +49,7 @@ def test_every_symbol_is_linked():
 def test_guard_sees_a_symbol_without_link():
     head = '<table class="notation docutils"><thead><tr><th>symbol</th>{}</tr></thead><tbody>'
     link, none = '<td><a href="x">1</a></td>', "<td>1</td>"
-    by_theme = head.format("<th>in code</th>")
-    end = "</tbody></table>"
+    by_theme, end = head.format("<th>in code</th>"), "</tbody></table>"
     assert rows_without_links(f"{by_theme}<tr><td>a</td>{none}{link}{link}</tr>{end}") == []
     assert rows_without_links(f"{by_theme}<tr><td>a</td>{link}{link}{none}</tr>{end}") == ["a"]
     clash = head.format("<th>in LHG</th>")

@@ -43,7 +43,6 @@ def paragraphs(source):
 
 
 def verbs(texts):
-    """The words that the book uses as verbs: those that also end in -ing and in -ed."""
     words = set(re.findall(r"[a-z]+", " ".join(texts).lower()))
 
     def forms(word, ending):
@@ -69,7 +68,6 @@ VERBS = verbs(text for texts in PROSE.values() for text in texts)
 
 
 def has_verb(paragraph):
-    """Whether it has one, or leads to what follows it."""
     return paragraph.endswith(":") or not VERBS.isdisjoint(re.findall("[a-z]+", paragraph.lower()))
 
 

@@ -1,5 +1,3 @@
-"""Logistic regression at a budget, and the calibration error."""
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -30,5 +28,4 @@ def test_calibration_error_by_hand():
     """Two bins: in one confidence 0.1 against a frequency of 0.2, in the other 0.9 against 0.75."""
     probability = np.array([0.1] * 5 + [0.9] * 4)
     truth = np.array([1, 0, 0, 0, 0, 1, 1, 1, 0], dtype=bool)
-    expected = (5 * 0.1 + 4 * 0.15) / 9
-    assert calibration_error(probability, truth) == pytest.approx(expected)
+    assert calibration_error(probability, truth) == pytest.approx((5 * 0.1 + 4 * 0.15) / 9)

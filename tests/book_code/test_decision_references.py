@@ -36,8 +36,7 @@ def test_kl_is_scipy_s(seed):
 
 
 def test_supervised_losses_against_enumeration():
-    rng = np.random.default_rng(2)
-    joint = masses(rng, 4, 6).reshape(4, 3, 2)
+    joint = masses(np.random.default_rng(2), 4, 6).reshape(4, 3, 2)
     cost = torch.tensor([[0.0, 1.0], [7.0, 0.5]])
     losses, hypotheses = prediction_losses(joint, cost)
     assert losses.shape == (4, 8)

@@ -31,8 +31,7 @@ def simulate(n=600, seed=0, link=expit):
 def test_what_is_held_out_trains_nothing(model):
     """Another round is the best one at most: scale, centre and first weights are the same."""
     X, y, _ = simulate(120)
-    held = trons._hold_out(y, 0.2, np.random.RandomState(0))
-    other_X = X + held[:, None] * 30
+    other_X = X + trons._hold_out(y, 0.2, np.random.RandomState(0))[:, None] * 30
     one, other = (replace(model, max_iter=1, validation_fraction=0.2, random_state=0) for _ in "ab")
     for fitted, inputs in ((one, X), (other, other_X)):
         with pytest.warns(ConvergenceWarning):
@@ -49,15 +48,12 @@ class TestRounds:
         with pytest.warns(ConvergenceWarning, match="round 1 of 1"):
             model = GLMTron(max_iter=1, validation_fraction=0.01).fit(X, y)
         centred = X - X.mean(0)
-        longest = np.linalg.norm(centred, axis=1).max()
-        scaled = centred / (np.sqrt(2) * longest)
+        scaled = centred / (np.sqrt(2) * np.linalg.norm(centred, axis=1).max())
         w = (scaled * (y - 0.5)[:, None]).mean(0)
         offset = np.sqrt(0.5) * (y - 0.5).mean() * np.sqrt(0.5)
         np.testing.assert_allclose(model.linear_score(X), scaled @ w + offset, atol=1e-15)
         np.testing.assert_allclose(
-            (X - model.centre_) @ model.coef_ + model.intercept_,
-            model.linear_score(X),
-            atol=1e-15,
+            (X - model.centre_) @ model.coef_ + model.intercept_, model.linear_score(X), atol=1e-15
         )
 
     @pytest.mark.parametrize("model", ALL, ids=repr)
@@ -115,8 +111,7 @@ class TestRounds:
         model.fit(X, y)
         z = np.unique(model.linear_score(X))
         slopes = np.diff(model.link_(z)) / np.diff(z)
-        assert np.ptp(z) > 1 / 50
-        assert slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
+        assert np.ptp(z) > 1 / 50 and slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
 
     @pytest.mark.parametrize("model", ALL, ids=repr)
     @quiet

@@ -89,9 +89,6 @@ def test_nodes_integrate_polynomials():
     np.testing.assert_allclose(moments, [1, 0, 0.25, 0, 3 * 0.5**4, 0, 15 * 0.5**6], atol=1e-12)
 
 
-# ---------------------------------------------------------------------------------- bad input
-
-
 def test_repeated_inputs_have_decisions_and_no_covariance():
     x, y = torch.cat([X, X[1:2]]), torch.cat([Y, Y[1:2] + 1])
     twice = GPRegression(MODEL.kernel, x, y, noise_variance=NOISE)

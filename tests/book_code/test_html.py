@@ -2,11 +2,7 @@
 
 from bs4 import BeautifulSoup
 
-from bayesloss_book.html import (
-    Axis,
-    framed,
-    with_math,
-)
+from bayesloss_book.html import Axis, framed, with_math
 
 
 def test_formulas_stand_between_dollar_signs_and_all_else_is_escaped():

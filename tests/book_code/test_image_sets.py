@@ -1,5 +1,3 @@
-"""Subsets nest, test sets stay, and scalings are what they say."""
-
 import numpy as np
 import pytest
 

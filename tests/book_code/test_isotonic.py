@@ -56,8 +56,7 @@ def problems(draw):
     z = np.sort(numbers(-3, 3).round(2))  # rounded, so that ties occur
     # A lower slope of less than 1/6 leaves room between 0 and 1 over any range of scores.
     lower = draw(st.sampled_from([0.0, 0.01, 0.15]))
-    upper = draw(st.sampled_from([0.2, 1.0, 30.0, np.inf]))
-    return z, numbers(-2, 2), lower, upper
+    return z, numbers(-2, 2), lower, draw(st.sampled_from([0.2, 1.0, 30.0, np.inf]))
 
 
 class TestSquaredError:
@@ -66,11 +65,9 @@ class TestSquaredError:
     def test_is_optimal(self, problem):
         z, y, lower, upper = problem
         fit = lipschitz_isotonic(z, y, lower=lower, upper=upper)
-        assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper)
+        assert fit.converged and is_allowed(z, fit.values, lower, upper)
         # highs meets constraints to 1e-7: 8 data with slopes of up to 6.
-        slope = 2 * (fit.values - y)
-        assert gap(z, fit.values, slope, lower, upper) < 1e-4
+        assert gap(z, fit.values, 2 * (fit.values - y), lower, upper) < 1e-4
 
     @pytest.mark.parametrize("n", [1, 10, 500])
     def test_pools_adjacent_violators_without_an_upper_slope(self, n):
@@ -95,12 +92,10 @@ class TestSquaredError:
         z = np.sort(np.concatenate([generator.normal(size=59_000), 1e-9 * np.arange(1000)]))
         y = (generator.random(len(z)) < expit(3 * z)).astype(float)
         fit = lipschitz_isotonic(z, y, lower=1e-3)
-        assert fit.converged
-        assert is_allowed(z, fit.values, 1e-3, 1.0)
+        assert fit.converged and is_allowed(z, fit.values, 1e-3, 1.0)
         # Nor may it help to move all values that lie off the bounds by as much.
         inside = (fit.values > 0.001) & (fit.values < 0.999)
-        assert inside.sum() > 50_000
-        assert abs((fit.values - y).mean()) < 1e-3
+        assert inside.sum() > 50_000 and abs((fit.values - y).mean()) < 1e-3
 
 
 def logit_slope(p):
@@ -114,8 +109,7 @@ class TestBregman:
         z, image, lower, upper = problem
         image = 3 * image
         fit = bregman_isotonic(z, image, logit, logit_slope, lower=lower, upper=upper)
-        assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper)
+        assert fit.converged and is_allowed(z, fit.values, lower, upper)
         # logit carries an error of 1e-9 in values near 0.0025 to 4e-7; and highs its 1e-7. Near 1
         # it leaps from one floating-point number to the next, and there is none between them; a
         # value there is a sum of a few, so it may be a few of them off.
@@ -148,10 +142,8 @@ class TestBregman:
             lower=lower,
             upper=upper,
         )
-        assert fit.converged
-        assert is_allowed(z, fit.values, lower, upper)
-        slope = link(fit.values) - image
-        assert gap(z, fit.values, slope, lower, upper) < 1e-4
+        assert fit.converged and is_allowed(z, fit.values, lower, upper)
+        assert gap(z, fit.values, link(fit.values) - image, lower, upper) < 1e-4
 
     def test_without_slope_bounds_it_is_squared_error_in_the_links_coordinates(self):
         """Pooled values are those whose image is the mean image; with bounds they are not."""
@@ -162,8 +154,7 @@ class TestBregman:
         def fit(upper):
             return bregman_isotonic(z, image, logit, logit_slope, upper=upper).values
 
-        pooled = expit(isotonic_regression(image))
-        np.testing.assert_allclose(fit(np.inf), pooled, atol=ATOL)
+        np.testing.assert_allclose(fit(np.inf), expit(isotonic_regression(image)), atol=ATOL)
         # The same regression carried over to bounded slopes would bound those of the image.
         bounded = lipschitz_isotonic(z, expit(image), upper=0.2).values
         assert np.abs(fit(0.2) - bounded).max() > 0.01

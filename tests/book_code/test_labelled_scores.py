@@ -1,5 +1,3 @@
-"""Labelled scores: reproducible, in range, and in the right order."""
-
 import pytest
 import torch
 

@@ -32,8 +32,7 @@ def test_three_gaussians_are_minimisers():
     p = PLANT.density(theta)
 
     def reverse(x):
-        q = norm.pdf(theta, *x)
-        return float((q * (norm.logpdf(theta, *x) - np.log(p))).sum() * 0.1)
+        return float((norm.pdf(theta, *x) * (norm.logpdf(theta, *x) - np.log(p))).sum() * 0.1)
 
     def forward(x):
         return float(-(p * norm.logpdf(theta, *x)).sum() * 0.1)

@@ -17,8 +17,7 @@ from bayesloss_book.samplers import (
 
 def test_gaussian_likelihood_in_closed_form():
     """A likelihood N(t; z, s^2) per dimension: the evidence is a normal density, and so is all."""
-    t = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
-    variance = 0.05
+    t, variance = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64), 0.05
 
     def log_likelihood(z):
         return (-0.5 * (z - t) ** 2 / variance - 0.5 * math.log(2 * math.pi * variance)).sum(dim=1)
@@ -26,8 +25,7 @@ def test_gaussian_likelihood_in_closed_form():
     found = annealed_importance_sampling(log_likelihood, 3, n_temperatures=60, seed=1)
     total = 1 + variance
     expected = float((-0.5 * t**2 / total - 0.5 * math.log(2 * math.pi * total)).sum())
-    assert abs(found.log_evidence - expected) < 4 * found.error
-    assert found.error < 0.1
+    assert abs(found.log_evidence - expected) < 4 * found.error and found.error < 0.1
     mean = found.weights @ found.points
     error = math.sqrt(variance / total / found.effective_size)
     assert ((mean - t / total).abs() < 4 * error).all()
@@ -48,8 +46,7 @@ def test_isgp_with_twin_modes():
         return toys.log_density_of_weights(prior, likelihood, x, y, w) - log_prior
 
     found = annealed_importance_sampling(log_likelihood, 2, n_temperatures=60, seed=2)
-    assert abs(found.log_evidence - truth) < 4 * found.error
-    assert found.error < 0.1
+    assert abs(found.log_evidence - truth) < 4 * found.error and found.error < 0.1
     right = found.weights @ (found.points[:, 0] > 0).to(torch.float64)
     assert 0.25 < float(right) < 0.75  # both modes, four standard errors of a fair coin
 
@@ -76,8 +73,7 @@ def test_isgp_with_twin_modes():
 def test_another_seed_is_another_sample(sample):
     """No number in common: nothing of the draws comes from a fixed seed."""
     one, other, again = sample(3), sample(4), sample(3)
-    assert torch.equal(one, again)
-    assert not bool((one == other).any())
+    assert torch.equal(one, again) and not bool((one == other).any())
 
 
 def skew(z):
@@ -105,8 +101,7 @@ def test_hamiltonian_monte_carlo_on_a_skew_density():
         by_chain = (centred**power).mean(0)  # chains are independent
         error = by_chain.std(0) / 8**0.5
         # 4 standard errors of a mean of 8: Student's distribution with 7 degrees, p = 0.005.
-        assert ((by_chain.mean(0) - truth).abs() < 5.5 * error).all()
-        assert float(error.max()) < 0.03
+        assert ((by_chain.mean(0) - truth).abs() < 5.5 * error).all() and float(error.max()) < 0.03
     assert float(found.acceptance.min()) > 0.75
     assert float(found.acceptance.mean()) == pytest.approx(0.9, abs=0.05)  # as asked for
     assert (found.step_size > 0.1).all()
@@ -136,8 +131,7 @@ def test_slice_sampling_gaussian_posterior_in_closed_form():
     """A likelihood N(t; A z, s^2): the posterior is Gaussian, its moments linear algebra."""
     generator = torch.Generator().manual_seed(0)
     A = torch.randn((4, 3), dtype=torch.float64, generator=generator)
-    t = torch.randn(4, dtype=torch.float64, generator=generator)
-    variance = 0.3
+    t, variance = torch.randn(4, dtype=torch.float64, generator=generator), 0.3
     covariance = torch.linalg.inv(torch.eye(3, dtype=torch.float64) + A.T @ A / variance)
     mean = covariance @ A.T @ t / variance
     z = elliptical_slice_sampling(

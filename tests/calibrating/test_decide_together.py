@@ -1,5 +1,3 @@
-"""Choices judged together, beside all choices there are."""
-
 import itertools
 
 import numpy as np
@@ -41,8 +39,7 @@ def test_all_choices_are_no_better(name, k):
         every = every if k is None else every[every.sum(1) == k]
         best = max(worth(draws, weight, UTILITIES[name], chosen) for chosen in every)
         own = worth(draws, weight, UTILITIES[name], found.chosen)
-        assert found.utility == pytest.approx(own, abs=1e-12)
-        assert found.bound >= best - 1e-12
+        assert found.utility == pytest.approx(own, abs=1e-12) and found.bound >= best - 1e-12
         assert k is None or found.chosen.sum() == k
         missed.append(best - found.utility)
     assert max(missed) < (1e-12 if name in LINEAR else 0.05)
@@ -93,12 +90,10 @@ def test_sampled_labels_have_the_models_probabilities_and_go_together():
     model = GPClassifier(length_scale=0.3, amplitude=2.0).fit(X, np.where(X[:, 0] > 0.5, "b", "a"))
     new = np.array([[0.1], [0.55], [1.8], [1.85]])
     drawn = model.sample_labels(new, 40_000, random_state=0) == "b"
-    p = model.predict_proba(new)[:, 1]
-    assert np.abs(drawn.mean(0) - p).max() < 4.5 * 0.5 / 200
+    assert np.abs(drawn.mean(0) - model.predict_proba(new)[:, 1]).max() < 4.5 * 0.5 / 200
     # Far from the data neighbours have one f: by quadrature, E Phi(f)^2 with correlation exp(-r^2).
     apart = np.corrcoef(drawn.T)
-    assert apart[2, 3] > 0.4
-    assert abs(apart[0, 3]) < 0.05
+    assert apart[2, 3] > 0.4 and abs(apart[0, 3]) < 0.05
 
 
 @pytest.mark.filterwarnings("ignore:the fit tells nothing")

@@ -39,8 +39,7 @@ def test_risk_is_a_double_loop():
 
 
 def test_first_of_several_minimisers():
-    losses = torch.tensor([[2.0, 1.0, 1.0, 3.0]])
-    p = torch.ones(1)
+    losses, p = torch.tensor([[2.0, 1.0, 1.0, 3.0]]), torch.ones(1)
     assert int(bayes_action(p, losses)) == 1
     assert optimal_actions(p, losses).tolist() == [False, True, True, False]
 
@@ -55,8 +54,7 @@ def test_divergence_is_excess_risk_and_never_negative(problem):
     optimal = optimal_actions(q, losses)
     # Where rounding decides between ties, any tied action is right.
     assert found == pytest.approx(risk[chosen] - risk.min(), abs=EXACT) or int(optimal.sum()) > 1
-    assert found >= 0
-    assert float(loss_divergence(p, p, losses)) == 0
+    assert found >= 0 and float(loss_divergence(p, p, losses)) == 0
     assert (found <= EXACT) == bool(optimal_actions(p, losses)[bayes_action(q, losses)])
 
 

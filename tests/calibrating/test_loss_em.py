@@ -52,9 +52,7 @@ def test_exact_loss_em_climbs(problem):
     p, losses, M, start = problem
     found = loss_em(p, losses, M, start=start)
     gains = log_gain(p, losses, M)[list(found.actions)].tolist()
-    assert found.converged
-    assert never_falls(found.objective)
-    assert never_falls(gains)
+    assert found.converged and never_falls(found.objective) and never_falls(gains)
     # A change of action is a gain; the E-step closes the gap.
     assert len(set(found.actions)) == len(found.actions) - 1
     np.testing.assert_allclose(found.objective[::2], gains[:-1], atol=ROUNDING)
@@ -64,10 +62,8 @@ def test_exact_loss_em_climbs(problem):
 @given(problems())
 def test_bayes_action_is_a_fixed_point_of_loss_em(problem):
     p, losses, M, _ = problem
-    best = int(bayes_action(p, losses))
-    risk = posterior_risk(p, losses)
-    end = loss_em(p, losses, M, start=best).action
-    assert float(risk[end]) <= float(risk[best]) + 1e-12
+    best, risk = int(bayes_action(p, losses)), posterior_risk(p, losses)
+    assert float(risk[loss_em(p, losses, M, start=best).action]) <= float(risk[best]) + 1e-12
 
 
 @many
@@ -76,9 +72,7 @@ def test_linearised_climbs_the_exponential_utility(problem):
     p, losses, M, start = problem
     found = linearised_loss_em(p, losses, M, start=start)
     ascended = (p @ torch.exp(-losses / M)).log()[list(found.actions)].tolist()
-    assert found.converged
-    assert never_falls(found.objective)
-    assert never_falls(ascended)
+    assert found.converged and never_falls(found.objective) and never_falls(ascended)
     assert int(bayes_action(found.q, losses)) == found.action or np.isclose(
         float(posterior_risk(found.q, losses).min()),
         float(posterior_risk(found.q, losses)[found.action]),
@@ -93,8 +87,7 @@ def test_bound_and_gap(problem, seed):
     rng = np.random.default_rng(seed)
     q = rng.exponential(size=len(p)) * (rng.random(len(p)) < 0.8)
     q[0] += 1e-2
-    q = torch.tensor(q / q.sum())
-    gain = float(p @ (M - losses[:, h]))
+    q, gain = torch.tensor(q / q.sum()), float(p @ (M - losses[:, h]))
     bound = float(lower_bound(q, p, losses, M)[h])
     assert bound <= math.log(gain) + 1e-12
     tilted = p * (M - losses[:, h]) / gain
@@ -110,8 +103,7 @@ def test_e_steps_are_the_minimisers():
     """Against a general optimiser over the logits of q."""
     rng = np.random.default_rng(0)
     p = torch.tensor(rng.dirichlet(np.ones(4)))
-    losses = torch.tensor(rng.uniform(size=(4, 3)))
-    M = 1.3
+    losses, M = torch.tensor(rng.uniform(size=(4, 3))), 1.3
     L = losses.numpy()
 
     def least(objective):
@@ -142,8 +134,7 @@ def test_restricted_family_climbs_the_bound_only():
     family = Family(log_masses, torch.zeros(1, 1, dtype=torch.float64))
     found = loss_em(p, losses, 10.0, start=1, family=family)
     gains = log_gain(p, losses, 10.0)[list(found.actions)]
-    assert found.actions == (1, 0, 0)
-    assert never_falls(found.objective)
+    assert found.actions == (1, 0, 0) and never_falls(found.objective)
     assert float(gains[-1]) < float(gains[0])
 
 
@@ -200,5 +191,4 @@ def test_warns_at_the_limit():
     losses = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
     with pytest.warns(ConvergenceWarning, match="no fixed point within 1 rounds"):
         found = loss_em(p, losses, 50.0, start=0, max_iter=1)
-    assert not found.converged
-    assert found.action == 1
+    assert not found.converged and found.action == 1

@@ -1,5 +1,3 @@
-"""What both classifiers share: units, the ends of the numbers, and fits that tell nothing."""
-
 import math
 import warnings
 from types import SimpleNamespace

@@ -96,7 +96,6 @@ class SecondDevice(TorchDispatchMode):
 
 @pytest.fixture
 def second_device():
-    """The class of such devices."""
     return SecondDevice
 
 
@@ -111,8 +110,6 @@ def _one_thread():
 
 @pytest.fixture
 def problem():
-    """Makes problems that share their inputs, of weights 1 to 3."""
-
     def made(n=200, d=5, k=3, C=0.7, seed=0, scale=1.0):
         """Inputs far from the origin, on very different scales; labels that depend on them."""
         generator = np.random.default_rng(seed)

@@ -1,5 +1,3 @@
-"""Whatever blocks the data are cut into, sums are those over all rows, written out in NumPy."""
-
 import numpy as np
 import pytest
 import torch
@@ -94,12 +92,10 @@ def test_centred_scores(form):
 @pytest.mark.usefixtures("blocks")
 def test_eq_8_by_quadrature():
     x, generator = torch.linspace(-1.5, 1.7, N, dtype=torch.float64), np.random.default_rng(3)
-    w = torch.from_numpy(generator.normal(size=(2, 6)))
-    part = kernel()
+    w, part = torch.from_numpy(generator.normal(size=(2, 6))), kernel()
 
     def square(share):  # f^2 at share * x, times x
-        f = np.einsum("nm,sm->sn", part.basis(share * x).numpy(), w.numpy())
-        return f**2 * x.numpy()
+        return np.einsum("nm,sm->sn", part.basis(share * x).numpy(), w.numpy()) ** 2 * x.numpy()
 
     expected, _ = quad_vec(square, 0, 1, epsabs=1e-12, epsrel=1e-12)
     np.testing.assert_allclose(part.integrated_square(x, w), expected, rtol=1e-9, atol=1e-10)
@@ -135,8 +131,7 @@ def test_mean_slope_by_differences(blocks, monkeypatch, steps):
     generator = np.random.default_rng(4)
     x = torch.from_numpy(generator.uniform(-1.4, 1.1, 6 * N))
     weight = torch.from_numpy(generator.uniform(0.5, 2, 6 * N))
-    y = torch.tanh(2 * x)
-    posterior = laplace(ISGP(kernel(), mu=0.0, gamma=1.0), Gaussian(25.0), x, y)
+    posterior = laplace(ISGP(kernel(), mu=0.0, gamma=1.0), Gaussian(25.0), x, torch.tanh(2 * x))
     h = 1e-5  # central differences are off by about h^2
     slope = (posterior.mean(x + h) - posterior.mean(x - h)) / (2 * h)
     expected = float(weight @ slope / weight.sum())
@@ -148,8 +143,7 @@ def test_mean_slope_by_differences(blocks, monkeypatch, steps):
 
 @pytest.mark.usefixtures("blocks")
 def test_shares_of_the_nodes_are_hat_functions():
-    generator = np.random.default_rng(5)
-    nodes = np.linspace(-2, 3, 9)
+    generator, nodes = np.random.default_rng(5), np.linspace(-2, 3, 9)
     x = np.concatenate([generator.uniform(-2, 3, N - 3), nodes[[0, 4, 8]]])
     y, weight = generator.integers(0, 2, N), generator.uniform(0.5, 2, N)
     hats = np.maximum(0, 1 - np.abs(x - nodes[:, None]) / (nodes[1] - nodes[0]))

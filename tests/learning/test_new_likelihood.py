@@ -109,8 +109,7 @@ def test_laplace_against_quadrature(kind, likelihood):
     at = torch.linspace(-0.9, 0.9, 5, dtype=torch.float64)
     share = torch.softmax(log_joint, dim=0)
     mean = share @ prior.source(at, Gamma)
-    deviation = (share @ (prior.source(at, Gamma) - mean) ** 2).sqrt()
-    gap = (posterior.mean(at) - mean) / deviation
+    gap = (posterior.mean(at) - mean) / (share @ (prior.source(at, Gamma) - mean) ** 2).sqrt()
     assert float(gap.abs().max()) < 0.25  # and an error of that order in standard deviations
 
 
@@ -148,8 +147,7 @@ def test_evidence_chooses_the_likelihoods_own_hyper_parameter(kind):
         prior, begin, x, y, objective="laplace",
         smoothness=(4.0,), bounds={"gamma": (1e-2, 1.0), "shape": (0.1, 100.0)},
     )  # fmt: skip
-    assert found.converged
-    assert "shape" not in found.at_bound
+    assert found.converged and "shape" not in found.at_bound
     assert (found.likelihood.name, float(begin.shape)) == ("mine", 20.0)
     there = found.posterior.prior
     theta = {"a": there.kernel.a, "b": there.kernel.variance, "gamma": there.gamma, "mu": there.mu}

@@ -44,17 +44,15 @@ class Classifier(bayesloss.LinkgisticClassifier):
 
 PEERS: dict[str, dict[str, type]] = {
     "sklearn.tests.test_calibration": {
-        "sklearn.calibration.CalibratedClassifierCV": bayesloss.CalibratedClassifier,
+        "sklearn.calibration.CalibratedClassifierCV": bayesloss.CalibratedClassifier
     },
     "sklearn.linear_model.tests.test_logistic": {
         "sklearn.linear_model.LogisticRegression": bayesloss.LinkgisticClassifier,
         "sklearn.linear_model.LogisticRegressionCV": Classifier,
     },
-    "sklearn.tests.test_isotonic": {
-        "sklearn.isotonic.IsotonicRegression": Regressor,
-    },
+    "sklearn.tests.test_isotonic": {"sklearn.isotonic.IsotonicRegression": Regressor},
     "sklearn.gaussian_process.tests.test_gpc": {
-        "sklearn.gaussian_process.GaussianProcessClassifier": bayesloss.GPClassifier,
+        "sklearn.gaussian_process.GaussianProcessClassifier": bayesloss.GPClassifier
     },
 }
 SOLVERS = {"max_iter", "tol"}  # mean something else to ours, and are not passed on
@@ -157,7 +155,6 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _is_named(item: Any, name: str) -> bool:
-    """Whether a test is the named one, with all parameters or by a pattern of its whole name."""
     return name == item.originalname or fnmatchcase(item.name, name.replace("[", "[[]", 1))
 
 

@@ -1,5 +1,3 @@
-"""Kernels that are forks: as a fresh one, to who executes a page."""
-
 import os
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""The tool that writes the locks: what it takes for a package, and for one that PyTorch brings."""
-
 from pathlib import Path
 
 import lock

@@ -1,5 +1,3 @@
-"""`make test` tries all of its parts, and says at the end which failed."""
-
 import os
 import re
 import subprocess

@@ -1,5 +1,3 @@
-"""The tool that finds printed numbers near an edge of rounding: `tools/rounding.py`."""
-
 import nbformat
 import pytest
 import rounding
@@ -57,5 +55,4 @@ pd.DataFrame({"a": two, "b": ["x", "y"], "c": two}).round({"a": 1, "b": 0})"""
         (None, 1),
         ("z.1f", 2),
     ]
-    assert found[0] == ("cell 1, line:3", ".2f", [1.2345678])
-    assert found[-2][2] == [1.2345678 - 2]
+    assert found[0] == ("cell 1, line:3", ".2f", [1.2345678]) and found[-2][2] == [1.2345678 - 2]

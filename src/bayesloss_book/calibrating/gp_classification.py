@@ -76,8 +76,7 @@ def divergences(amplitude: float = 3.0) -> pd.DataFrame:
     p = log_p.exp() * volume
 
     def both(mean: Tensor, covariance: Tensor) -> tuple[float, float]:
-        q = torch.distributions.MultivariateNormal(mean, covariance)
-        log_q = q.log_prob(grid)
+        log_q = torch.distributions.MultivariateNormal(mean, covariance).log_prob(grid)
         forward = float((p * (log_p - log_q)).sum())
         return forward, float((log_q.exp() * volume * (log_q - log_p)).sum())
 
@@ -110,8 +109,7 @@ def pull_table(thresholds: dict[str, float], n_sets: int, seed: int) -> pd.DataF
     """What the loss does to the mode, for every cost, averaged over data sets."""
     prior, y, unit = draw_data(0.3, 3.0, n_sets, 300, seed)
     features, noise = prior.project(unit[0].expand(n_sets, -1))
-    q = laplace_probit(prior.features, y)
-    rows = {}
+    q, rows = laplace_probit(prior.features, y), {}
     for name, threshold in thresholds.items():
         costs = CostMatrix(threshold / (1 - threshold), 1.0)
         mean, variance = q.latent(features)
@@ -200,8 +198,7 @@ def draw_pull(seed: int, n_sets: int) -> Figure:
     multiples = np.geomspace(1, 100, 7)
     styles = {0.5: ("-", "ISGP"), 0.275: ("--", "GP"), 0.05: (":", "PAVA")}
     for threshold, (dashes, colour) in styles.items():
-        costs = CostMatrix(threshold / (1 - threshold), 1.0)
-        shifts = []
+        costs, shifts = CostMatrix(threshold / (1 - threshold), 1.0), []
         for multiple in multiples:
             found = loss_em_probit(
                 prior.features, y, features, noise, costs, max_loss=float(multiple)

@@ -122,8 +122,7 @@ def shares(
     rows = {}
     for multiple in multiples:
         for algorithm in ALGORITHMS:
-            ends = end_points(p, losses, multiple, algorithm)
-            bad = risk.gather(1, ends) > best + 1e-12
+            bad = risk.gather(1, end_points(p, losses, multiple, algorithm)) > best + 1e-12
             for name, start in zip(STARTS, starts, strict=True):
                 share = bad.gather(1, start[:, None]).double().mean()
                 rows[multiple, algorithm, name] = float(share)
@@ -152,8 +151,7 @@ def draw_plant_traps(
     shutdown: float, meltdown: float, probability: float, algorithms: Sequence[str]
 ) -> Figure:
     """The probabilities of a meltdown at which the start decides, against M."""
-    M = meltdown * np.geomspace(1, 30, 400)
-    share = shutdown / meltdown
+    M, share = meltdown * np.geomspace(1, 30, 400), shutdown / meltdown
     n = len(algorithms)
     figure, axes = subplots(
         n, 1, figsize=(5.6, 2.6 * n + 0.6), sharex=True, sharey=True, squeeze=False
@@ -176,8 +174,7 @@ def draw_plant_traps(
 def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     """Which plants of :func:`gaussian_plants` are decided wrongly, by whom."""
     wrong = (table > 0).unstack("critical")
-    critical = table.index.unique("critical")
-    price = table.index.unique("price")
+    critical, price = table.index.unique("critical"), table.index.unique("price")
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
     parts = (

@@ -87,8 +87,7 @@ def grid_integrated_square(
 ) -> Tensor:
     """The integral of (k(., X) v)^2 for equally spaced X: 2M - 1 error functions."""
     M = len(points)
-    index = torch.arange(M)
-    gap = points[:, None] - points
+    index, gap = torch.arange(M), points[:, None] - points
     product = kernel.b**2 * torch.exp(-0.25 * kernel.a * gap**2) * torch.outer(v, v)
     coefficients = v.new_zeros(2 * M - 1)
     coefficients = coefficients.index_add(0, (index[:, None] + index).flatten(), product.flatten())
@@ -113,10 +112,9 @@ def effect_of_sampling(sizes: Sequence[int], n_draws: int, seed: int, a: float) 
         draws = [
             error(torch.randn(M, generator=generator, dtype=torch.float64)) for _ in range(n_draws)
         ]
-        quantiles = torch.from_numpy(norm.ppf((np.arange(M) + 0.5) / M))
         rows[M] = {
             "random points": math.sqrt(float(np.mean(draws))),
-            "quantiles": math.sqrt(error(quantiles)),
+            "quantiles": math.sqrt(error(torch.from_numpy(norm.ppf((np.arange(M) + 0.5) / M)))),
         }
     return pd.DataFrame(rows).T.rename_axis("M")
 
@@ -155,8 +153,7 @@ def new_smoothness(n_data: int, n_basis: int) -> dict[str, Callable[[], Tensor]]
 
     def trigonometric() -> Tensor:
         kernel = TrigonometricKernel(a=1.6, c=0.5, n_basis=n_basis)
-        w = noise * kernel.eigenvalues.sqrt()
-        return fixed @ kernel.square_coefficients(w)
+        return fixed @ kernel.square_coefficients(noise * kernel.eigenvalues.sqrt())
 
     def nystrom() -> Tensor:
         basis = NystromBasis(SquaredExponential(a=9.0), points)
@@ -188,21 +185,18 @@ def prior_mean_sum(a: Tensor, points: Tensor, x: Tensor) -> Tensor:
     """The sum over x of E[nu(x) - nu_0] = tr(psi(x) Lambda) = tr(k(X, X)^-1 of the integrals)."""
     kernel = SquaredExponential(a=a)
     noise = 1e-8 * torch.eye(len(points), dtype=torch.float64)
-    factor = torch.linalg.cholesky(kernel(points, points) + noise)
-    inverse = torch.cholesky_inverse(factor)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(kernel(points, points) + noise))
     return (product_integrals(kernel, points, x) * inverse).sum()
 
 
 def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Figure:
     """Nyström eigenfunctions beside the exact ones, and the spectrum with its floor."""
-    kernel = SquaredExponential(a=a)
-    generator = torch.Generator().manual_seed(seed)
+    kernel, generator = SquaredExponential(a=a), torch.Generator().manual_seed(seed)
     points = torch.randn(n_points, generator=generator, dtype=torch.float64)
     found = NystromBasis(kernel, points)
     exact = HermiteBasis(a=a, b=1.0, s=1.0, n_basis=n_points)
     x = np.linspace(-3, 3, 301)
-    functions = found.basis(torch.from_numpy(x)).numpy()
-    truth = exact.basis(x)
+    functions, truth = found.basis(torch.from_numpy(x)).numpy(), exact.basis(x)
     figure, (left, right) = subplots(2, 1, figsize=(5.8, 7.0))
     colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent")]
     for i, colour in zip(range(n_functions), colours, strict=False):

@@ -34,9 +34,8 @@ def fit(
     """Fit the ISGP, hyper-parameters by an objective, searched from each value of a given."""
     # The search starts at a line that rises by 4 between the ends of the data. Log odds of size 1
     # are what an intercept is about: its prior gets no narrower.
-    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)
     return maximise_evidence(
-        ISGP(kernel),
+        ISGP(TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(0.04)),
         Bernoulli(),
         data.x,
         data.y,

@@ -114,15 +114,15 @@ class Finding:
 
     def html(self, anchor: bool = True) -> str:
         """The finding as a box in HTML; with an anchor, the scorecard's links lead to it."""
-        claim = ledger()[self.id]
-        columns = _COLUMNS[self.check]
+        claim, columns = ledger()[self.id], _COLUMNS[self.check]
         head = "".join(f'<th scope="col">{title}</th>' for title in columns.values())
         body = ""
         for group, rows in self.groups():
             if group:
                 body += f'<tr><th colspan="{len(columns)}" scope="rowgroup">{group}</th></tr>'
             for row in rows:
-                shown = row | {"expected": _expected(row), "answer": answer(row)}
+                expected = "" if row["expected"] == TRUE else row["expected"]
+                shown = row | {"expected": expected, "answer": answer(row)}
                 cells = "".join(f"<td>{with_math(shown[key])}</td>" for key in columns)
                 body += f"<tr>{cells}</tr>"
         note = f"<p>{with_math(self.note)}</p>" if self.note else ""
@@ -147,9 +147,7 @@ class Finding:
         return [(head, list(rows)) for head, rows in by_head]
 
     def _aside(self, row: dict[str, Any]) -> str:
-        if self.check == "setting":
-            return ""
-        return f" ({row['expected']}: {answer(row)})"
+        return "" if self.check == "setting" else f" ({row['expected']}: {answer(row)})"
 
 
 _COLUMNS = {  # of the box of each check
@@ -167,14 +165,9 @@ def answer(row: dict[str, Any]) -> str:
     return "agrees" if row["ok"] else "differs"
 
 
-def _expected(row: dict[str, Any]) -> str:
-    return "" if row["expected"] == TRUE else row["expected"]
-
-
 def findings_in(notebook: Path) -> Iterator[Finding]:
     """The findings that an executed notebook carries in its outputs, in order."""
-    content = json.loads(notebook.read_text("utf-8"))
-    for cell in content["cells"]:
+    for cell in json.loads(notebook.read_text("utf-8"))["cells"]:
         for output in cell.get("outputs", []):
             if MIME in output.get("data", {}):
                 yield Finding(**output["data"][MIME])

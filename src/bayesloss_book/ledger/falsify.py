@@ -146,9 +146,7 @@ def _fresh(value: Any) -> Any:
     """A container of its own, since the next run may fill it again; what it holds is shared."""
     if type(value) in (list, set):
         return type(value)(_fresh(item) for item in value)
-    if type(value) is dict:
-        return {key: _fresh(item) for key, item in value.items()}
-    return value
+    return {key: _fresh(item) for key, item in value.items()} if type(value) is dict else value
 
 
 def _near_and_far(tree: ast.Module, places: list[ast.expr]) -> tuple[list[int], list[int]]:
@@ -178,8 +176,7 @@ class _Wrong(ast.NodeTransformer):
 def _places(tree: ast.AST) -> Iterator[ast.expr]:
     """The values in a cell that can be made wrong, in the order of the code: see `_VALUES`."""
     for field, value in ast.iter_fields(tree):
-        children = value if isinstance(value, list) else [value]
-        for child in children:
+        for child in value if isinstance(value, list) else [value]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr | ast.Import):
                 continue
             if isinstance(child, ast.keyword) and child.arg in SPARED:

@@ -97,8 +97,7 @@ def _contents(table: Path) -> tuple[bytes, str]:
     """The bytes of the table and the text of the provenance, as one write left them."""
     before = None
     while True:  # more than twice only while another process writes
-        text = _beside(table).read_text("utf-8")
-        contents = []
+        text, contents = _beside(table).read_text("utf-8"), []
         for path in (table, _temporary(table)):
             with contextlib.suppress(FileNotFoundError):  # it may get its last name meanwhile
                 contents.append(path.read_bytes())

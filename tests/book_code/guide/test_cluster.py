@@ -1,5 +1,3 @@
-"""The sweeps on a Dask cluster: two processes with one thread each, and the same measures."""
-
 import joblib
 import pandas as pd
 import pytest

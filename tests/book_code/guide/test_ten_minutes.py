@@ -1,5 +1,3 @@
-"""The findings in ten minutes are read from the ledger."""
-
 import pytest
 
 from bayesloss_book.guide.ten_minutes import readings

@@ -6,6 +6,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Close all figures."""
     yield
     plt.close("all")

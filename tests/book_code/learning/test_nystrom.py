@@ -1,5 +1,3 @@
-"""Appendix F's printed integral, Mercer's expansion of the squared exponential, and the counts."""
-
 import numpy as np
 import pytest
 import torch

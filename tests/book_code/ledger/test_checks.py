@@ -1,5 +1,3 @@
-"""Each check gives the verdict that the evidence gives, and refuses every other."""
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,8 +23,6 @@ from bayesloss_book.ledger.claims import VERDICTS, Claim
 
 @pytest.fixture
 def verdict_of(monkeypatch):
-    """Put one claim into the ledger with the verdict that a test wants to be there."""
-
     def put(verdict: str) -> str:
         entry = Claim("wn-x", "W&N", "table", "somewhere", "One is one.", "part/page", verdict)
         monkeypatch.setattr(checks, "ledger", lambda: {"wn-x": entry})
@@ -97,16 +93,10 @@ def test_numbers(verdict_of, measured, pattern, verdict):
 
 
 @pytest.mark.parametrize(
-    ("second", "verdict"),
-    [
-        (1.05, "holds"),
-        (1.12, "under-specified"),
-        (0.88, "under-specified"),
-    ],
+    ("second", "verdict"), [(1.05, "holds"), (1.12, "under-specified"), (0.88, "under-specified")]
 )
 def test_setting(verdict_of, second, verdict):
-    outcomes = {"one": 1.0, "other": second}
-    finding = check_setting(verdict_of(verdict), outcomes, tolerance=0.1)
+    finding = check_setting(verdict_of(verdict), {"one": 1.0, "other": second}, tolerance=0.1)
     assert finding.verdict == verdict
     # Both readings are as far from their middle, on either side of it.
     assert [row["ok"] for row in finding.rows] == [verdict == "holds"] * 2
@@ -269,8 +259,7 @@ def test_within_errors(estimate, truth, error, times, outcome):
 def test_tensors_may_carry_gradients():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     assert within(2 * x, x + x, 1e-10) == (True, "to 1e-10")
-    assert within_errors(x, x.mean(), error=x.std())[0]
-    assert not within(x, 2.0, 0.5)[0]
+    assert within_errors(x, x.mean(), error=x.std())[0] and not within(x, 2.0, 0.5)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-"""The ledger, the findings, and the guard that holds them and the executed pages together."""
-
 import json
 import re
 from pathlib import Path
@@ -23,9 +21,6 @@ from bayesloss_book.ledger.claims import (
 
 ROOT = Path(__file__).resolve().parents[3]
 BOOK = ROOT / "book"
-
-
-# ------------------------------------------------------------------------------------ the guard
 
 
 def disagreements(book: Path, entries: dict[str, Claim], pages: set[str]) -> list[str]:
@@ -99,9 +94,6 @@ def test_guard_sees(tmp_path, entry, findings, pages, said):
     assert any(said in line for line in wrong), wrong
 
 
-# ----------------------------------------------------------------------------------- the ledger
-
-
 def test_ledger_is_in_order():
     entries = ledger().values()
     assert {entry.paper for entry in entries} == {"W&N", "LHG", OURS}
@@ -115,8 +107,7 @@ def test_ledger_is_in_order():
 def test_a_corrected_claim_says_what_is_corrected():
     graded = {id: entry.correction for id, entry in ledger().items() if entry.correction}
     corrected = {id for id, entry in ledger().items() if entry.verdict == "holds as corrected"}
-    assert set(graded) == corrected
-    assert set(graded.values()) == set(CORRECTIONS)
+    assert set(graded) == corrected and set(graded.values()) == set(CORRECTIONS)
 
 
 @pytest.mark.parametrize(
@@ -133,8 +124,7 @@ def test_a_grade_that_is_missing_or_unknown_is_refused(monkeypatch, verdict, cor
 
 def test_the_errata_are_grouped_by_what_is_corrected():
     _, *groups = re.split(r"^## ", (BOOK / "reference/errata.md").read_text("utf-8"), flags=re.M)
-    gravest = [*CORRECTIONS, "fails"].index
-    shown = []
+    gravest, shown = [*CORRECTIONS, "fails"].index, []
     for group in groups:
         _, *entries = re.split(r"^### ", group, flags=re.M)
         found = [re.findall(r'findings\["(.+?)"\]', entry) for entry in entries]
@@ -192,8 +182,7 @@ def test_nothing_that_is_meant_to_be_false_is_said_to_be_expected(part):
 
 
 def test_every_verdict_has_a_look_of_its_own():
-    style = (BOOK / "_static" / "style.css").read_text("utf-8")
-    signs = []
+    style, signs = (BOOK / "_static" / "style.css").read_text("utf-8"), []
     for verdict in VERDICTS:
         name = re.escape("claim-" + verdict.replace(" ", "-"))
         assert re.search(rf"\.{name}\b[^}}]*{{ --verdict: ", style), verdict

@@ -1,5 +1,3 @@
-"""The scorecard carries every claim, with what the filters and the links need."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Tests of the runs with other seeds: what moves is counted and stored, and a page that stops."""
-
 import nbformat
 import pandas as pd
 import pytest

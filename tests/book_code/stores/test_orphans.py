@@ -1,5 +1,3 @@
-"""Workers of a killed run end with it, and the next run goes on where it stopped."""
-
 import importlib
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Where results come from: the code, the libraries, the machine."""
-
 import subprocess
 
 from bayesloss_book.stores.provenance import _commit

@@ -1,5 +1,3 @@
-"""The store of results: the same rows in any order, on any number of workers, after any crash."""
-
 import csv
 import functools
 import importlib
@@ -50,7 +48,6 @@ def measure(kind, seed, scale=1.0, touch="", pause=0.0):
 
 
 def torch_threads():
-    """Return torch's numbers of threads: its own and OpenMP's, and MKL's, which is built in."""
     info = torch.__config__.parallel_info()
     return [int(n) for n in re.findall(r"(?:get_num|mkl_get_max)_threads\(\) : (\d+)", info)]
 
@@ -63,7 +60,6 @@ def without_seconds(folder, name="test"):
 
 
 def touched(folder):
-    """Return the cells that were measured, one entry for each time."""
     return sorted(path.name.partition("-")[0] for path in folder.iterdir())
 
 
@@ -153,7 +149,6 @@ def test_a_cell_has_its_process_to_itself_and_is_stored_as_soon_as_it_is_done(tm
 
 
 def peculiar(text, size, rate, flag, call):
-    """Return measures of every type and every peculiar value, and meddle with a parameter."""
     meddled = bool(call)
     call.append(text)
     return {
@@ -205,14 +200,11 @@ def test_only_missing_cells_are_measured(tmp_path):
 
     files = {path: (path.read_bytes(), path.stat()) for path in tmp_path.glob("test.*")}
     table = run_cells(measure, CELLS[::-1], tmp_path, "test", **arguments)
-    assert table[["kind", "seed"]].to_dict("records") == CELLS[::-1]
-    assert len(touched(calls)) == 6
-    assert {path: (path.read_bytes(), path.stat()) for path in files} == files
-    assert len(files) == 2
+    assert table[["kind", "seed"]].to_dict("records") == CELLS[::-1] and len(touched(calls)) == 6
+    assert {path: (path.read_bytes(), path.stat()) for path in files} == files and len(files) == 2
 
 
 def smooth(seed, scale):
-    """Return measures of every type that `verify` compares."""
     return {"value": scale * seed / 7, "odd": seed % 2 == 1, "nan": math.nan, "zero": 0.0}
 
 
@@ -397,8 +389,7 @@ def test_provenance_tells_where_the_rows_come_from(tmp_path):
     assert run["cells"] == 2 and run["n_jobs"] == 2 and 0.2 < run["seconds"] < 60
     assert run["versions"]["torch"] == torch.__version__
     names = "python bayesloss numpy scipy scikit-learn torch pandas"
-    assert list(run["versions"]) == names.split()
-    assert run["processor"] and run["platform"]
+    assert list(run["versions"]) == names.split() and run["processor"] and run["platform"]
     assert str(tmp_path) not in json.dumps(run)
 
 
@@ -416,10 +407,8 @@ def test_verify_measures_a_handful_again(tmp_path):
     run_cells(smooth, cells, tmp_path, "test", parameters={"scale": 3.0})
     report = verify(tmp_path, "test", n_cells=2, seed=1)
     assert list(report) == ["cell", "measure", "stored", "recomputed", "ok"]
-    assert report["measure"].tolist() == ["value", "odd", "nan", "zero"] * 2
-    assert report["ok"].all()
-    same = verify(tmp_path, "test", n_cells=2, seed=1)
-    pd.testing.assert_frame_equal(report, same)
+    assert report["measure"].tolist() == ["value", "odd", "nan", "zero"] * 2 and report["ok"].all()
+    pd.testing.assert_frame_equal(report, verify(tmp_path, "test", n_cells=2, seed=1))
     assert {verify(tmp_path, "test", n_cells=1, seed=seed)["cell"][0] for seed in range(9)} > set(
         report["cell"]
     )

@@ -1,5 +1,3 @@
-"""The two files of a store: a changed table is found, and a full disk costs a row."""
-
 import hashlib
 import json
 import random
@@ -35,8 +33,7 @@ def test_the_seal_is_a_sum_that_anyone_can_take(table):
 @pytest.mark.parametrize("stored", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
 def test_no_digit_of_a_stored_table_can_be_changed(stored, tmp_path):
     """Of every store of this repository."""
-    text = bytearray(stored.read_bytes())
-    rng = random.Random(stored.stem)
+    text, rng = bytearray(stored.read_bytes()), random.Random(stored.stem)
     place = rng.choice([i for i, c in enumerate(text) if chr(c).isdigit()])
     text[place] = ord(str((int(chr(text[place])) + rng.randint(1, 9)) % 10))
     (tmp_path / stored.name).write_bytes(text)
@@ -74,8 +71,7 @@ def fill(room):
 
 @pytest.mark.parametrize("room", [100, 700])  # neither file fits; the table does
 def test_a_full_disk_costs_a_row_and_miscounts_none(tmp_path, room):
-    full = Forked(fill, tmp_path, room)
-    assert full.end()[0] == 1
+    assert Forked(fill, tmp_path, room).end()[0] == 1
     assert load_results(tmp_path, "test")["seed"].tolist() == [0, 1, 2, 3]
     assert [run["cells"] for run in load_provenance(tmp_path, "test")["runs"]] == [4]
     left = sorted(path.name for path in tmp_path.glob("*test*"))

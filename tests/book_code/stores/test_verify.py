@@ -1,5 +1,3 @@
-"""`make verify`: strict, but for named stores on another kind of processor."""
-
 import fnmatch
 import math
 import re
@@ -29,7 +27,6 @@ def store(tmp_path):
 
 
 def change(store, old, new):
-    """Put another square into the store, with a good checksum."""
     rows, provenance = read(store / "numbers.csv")
     assert old in {row["square"] for row in rows}
     changed = [row | {"square": new} if row["square"] == old else row for row in rows]
@@ -54,8 +51,7 @@ def test_a_store_agrees_to_six_digits_on_every_processor(store, capsys, elsewher
     said = capsys.readouterr().out
     assert elsewhere or said == HEAD + "numbers: 4 cells agree in 12 measures\n"
     change(store, 16.0, 16.001)
-    assert again(store) == 1
-    assert "not what is stored, at rtol=1e-06" in capsys.readouterr().out
+    assert again(store) == 1 and "not what is stored, at rtol=1e-06" in capsys.readouterr().out
 
 
 def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsys, monkeypatch):
@@ -70,26 +66,22 @@ def test_one_that_magnifies_rounding_has_a_tolerance_elsewhere_only(store, capsy
     )
     assert capsys.readouterr().out == expected + "stored on Another One\n"
     change(store, 16.16, 16.5)
-    assert again(store) == 1
-    assert "not what is stored" in capsys.readouterr().out
+    assert again(store) == 1 and "not what is stored" in capsys.readouterr().out
 
 
 def test_a_time_has_a_tolerance_everywhere(store, capsys, monkeypatch):
     monkeypatch.setitem(command.TIMES, "numbers", {"square {*4.0}": Within(0.5)})
     change(store, 16.0, 20.0)
-    assert again(store) == 0
-    assert "4 cells agree" in capsys.readouterr().out
+    assert again(store) == 0 and "4 cells agree" in capsys.readouterr().out
     change(store, 20.0, 40.0)
-    assert again(store) == 1
-    assert "not what is stored" in capsys.readouterr().out
+    assert again(store) == 1 and "not what is stored" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_an_error_on_any_processor(store, capsys, monkeypatch):
     monkeypatch.setitem(command.ELSEWHERE, "numbers", {"*": Within(1.0)})
     stored_elsewhere(store)
     change(store, 16.0, math.nan)
-    assert again(store) == 1
-    assert "not what is stored" in capsys.readouterr().out
+    assert again(store) == 1 and "not what is stored" in capsys.readouterr().out
 
 
 def test_every_time_has_a_tolerance():
@@ -173,8 +165,7 @@ def test_a_changed_table_ends_it_before_anything_is_measured(store, capsys, monk
 
 
 def drawn(folder, *options):
-    reports = []
-    patched = pytest.MonkeyPatch()
+    reports, patched = [], pytest.MonkeyPatch()
     with patched.context() as patch:
         patch.setattr(command, "_how_nearly", lambda report, _: reports.append(report) or "")
         assert command.main([str(folder), "--cells", "2", *options]) == 0

@@ -125,8 +125,7 @@ def test_many_classes_labels_of_text_and_pipelines():
     assert log_loss(y[1000:], p) < 0.8 * log_loss(y[1000:], raw)
     assert (model.predict(digits[1000:]) == y[1000:]).mean() > 0.9
     low, high = model.predict_interval(digits[1000:])
-    assert low.shape == p.shape
-    assert ((low <= p) & (p <= high)).all()
+    assert low.shape == p.shape and ((low <= p) & (p <= high)).all()
 
 
 def test_groups_are_held_out_together_and_reach_the_calibrator():
@@ -145,8 +144,7 @@ def test_groups_are_held_out_together_and_reach_the_calibrator():
 def test_more_folds_than_cases_of_a_class():
     """Fifty patients and twenty positives: every classifier sees both classes all the same."""
     rare = (Y == 1) & (np.cumsum(Y) <= 20)
-    groups = np.arange(400) % 50
-    folds = list(LeaveOneGroupOut().split(X, rare, groups))
+    folds = list(LeaveOneGroupOut().split(X, rare, np.arange(400) % 50))
     model = CalibratedClassifier(LogisticRegression(), cv=folds).fit(X, rare)
     held_out = cross_val_predict(
         LogisticRegression(), X, rare, cv=folds, method="decision_function"

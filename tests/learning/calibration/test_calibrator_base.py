@@ -94,20 +94,17 @@ def test_it_is_the_sandwich_of_the_log_likelihood(cases):
 def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
     _, codes, weight, groups = cases
     x, y = np.linspace(-2, 3, 60), np.repeat(codes[::4] > 0, 4)
-    p = expit(x)
-    design = np.stack([np.ones_like(x), x])
+    p, design = expit(x), np.stack([np.ones_like(x), x])
     H = (design * (weight * p * (1 - p))) @ design.T
     sums = np.stack([np.bincount(groups, row * weight * (y - p)) for row in design])
     expected = 2 / np.trace(np.linalg.solve(H, sums @ sums.T))
     found = composite_power(np.stack([0 * x, x], axis=1), y.astype(int), weight, groups)
-    assert expected < 0.9
-    assert found == pytest.approx(expected, rel=1e-9)
+    assert expected < 0.9 and found == pytest.approx(expected, rel=1e-9)
 
 
 def test_independent_cases_keep_their_likelihood():
     """A power of 1 in expectation, cut off there: the mean of 40 is within 0.1 of it."""
-    rng = np.random.default_rng(1)
-    powers = []
+    rng, powers = np.random.default_rng(1), []
     for _ in range(40):
         logits = rng.normal(0, 1, (400, 3))
         codes = (logits + rng.gumbel(size=(400, 3))).argmax(axis=1)
@@ -121,8 +118,7 @@ def test_scores_that_say_nothing_leave_the_offsets_alone(K):
     rng = np.random.default_rng(0)
     codes, groups = np.repeat(rng.integers(0, K, 30), 4), np.repeat(np.arange(30), 4)
     weight = rng.uniform(0.5, 2, 120)
-    residual = weight[:, None] * (np.eye(K)[codes] - 1 / K)
-    sums = np.add.reduceat(residual, np.arange(0, 120, 4))
+    sums = np.add.reduceat(weight[:, None] * (np.eye(K)[codes] - 1 / K), np.arange(0, 120, 4))
     expected = (K - 1) / (K / weight.sum() * (sums**2).sum())
     logits = np.repeat(rng.normal(size=(120, 1)), K, axis=1)
     assert expected < 0.9

@@ -74,8 +74,7 @@ def test_the_band_leaves_out_as_many_curves_as_its_level_says(fitted):
     middle = np.median(odds, axis=0)
     for level in (0.5, 0.8, 0.95):
         # On log odds the band is a fifth wider to either side than the posterior's quantiles.
-        ends = logit(model.predict_interval(at, level=level))
-        low, high = middle + (ends - middle) / 1.2
+        low, high = middle + (logit(model.predict_interval(at, level=level)) - middle) / 1.2
         for share in ((odds < low).mean(axis=0), (odds > high).mean(axis=0)):
             # Ends and middle are interpolated between nodes: a curve each.
             np.testing.assert_allclose(share, (1 - level) / 2, atol=2.01 / len(odds))
@@ -86,8 +85,7 @@ def test_the_order_of_the_scores_is_kept_everywhere(fitted):
     grid = np.sort(np.concatenate([np.linspace(-30, 30, 20_001), np.unique(s)]))
     assert (np.diff(log_odds(model, grid)) > 0).all()
     y = (s > 0.3).astype(int) ^ (np.arange(len(s)) % 7 == 0)
-    p = model.predict_proba(s)[:, 1]
-    assert roc_auc_score(y, p) == roc_auc_score(y, s)
+    assert roc_auc_score(y, model.predict_proba(s)[:, 1]) == roc_auc_score(y, s)
 
 
 def test_weights_count_cases_and_zero_leaves_them_out():
@@ -165,8 +163,7 @@ def test_nothing_is_certain_where_no_case_was(dtype):
     assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
     low, high = model.predict_interval(later)
     assert ((low > 0) & (low < high)).all() and (high <= 1).all()
-    real = LinkCalibrator(scale="real").fit(s, y)
-    odds = log_odds(real, [-np.inf, -1e9, 0, 1e9, np.inf])
+    odds = log_odds(LinkCalibrator(scale="real").fit(s, y), [-np.inf, -1e9, 0, 1e9, np.inf])
     assert np.isfinite(odds).all() and (np.diff(odds) > 0).all()
 
 
@@ -251,8 +248,7 @@ def test_scores_and_labels_mirrored_give_mirrored_predictions(spread):
 def test_the_shrinkage_is_towards_the_base_rate_when_scores_tell_nothing():
     rng = np.random.default_rng(0)
     s, y = rng.normal(size=1000), rng.random(1000) < 0.2
-    p = LinkCalibrator().fit(s, y).predict_proba(s)[:, 1]
-    assert np.abs(p - y.mean()).max() < 0.12
+    assert np.abs(LinkCalibrator().fit(s, y).predict_proba(s)[:, 1] - y.mean()).max() < 0.12
 
 
 def test_separable_cases_and_two_cases():
@@ -268,15 +264,13 @@ def test_separable_cases_and_two_cases():
 
 def test_groups_that_repeat_cases_count_them_once():
     s, y = cases(400)
-    at = np.linspace(-3, 3, 7)
-    ids = np.arange(400)
+    at, ids = np.linspace(-3, 3, 7), np.arange(400)
     plain = LinkCalibrator().fit(s, y)
     five = LinkCalibrator().fit(np.repeat(s, 5), np.repeat(y, 5), groups=np.repeat(ids, 5))
     assert five.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate
     width = np.subtract(*plain.predict_interval(at)[::-1])
     np.testing.assert_allclose(np.subtract(*five.predict_interval(at)[::-1]), width, rtol=0.2)
-    alone = LinkCalibrator().fit(s, y, groups=ids)
-    assert 0.85 < alone.power_ <= 1
+    assert 0.85 < LinkCalibrator().fit(s, y, groups=ids).power_ <= 1
 
 
 def test_scores_that_run_the_wrong_way_are_told():

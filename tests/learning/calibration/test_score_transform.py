@@ -49,8 +49,7 @@ def test_the_sigmoid_maximises_platts_likelihood():
 
 def test_the_error_is_that_of_a_slope_that_is_not_there():
     rng = np.random.default_rng(0)
-    z = rng.normal(0, 3, 500)
-    slopes = []
+    z, slopes = rng.normal(0, 3, 500), []
     for _ in range(300):
         found = platt(z, (rng.random(500) < 0.3).astype(float), np.ones(500))
         slopes.append(found.slope)
@@ -68,8 +67,7 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
 
 def test_well_spread_scores_keep_their_straight_line():
     z, y, weight = cases()
-    found = transform(z, y, weight)
-    sigmoid = platt(z, y, weight)
+    found, sigmoid = transform(z, y, weight), platt(z, y, weight)
     np.testing.assert_allclose(
         found(z), sigmoid.level + sigmoid.slope * (z - sigmoid.middle), rtol=1e-12
     )
@@ -78,8 +76,7 @@ def test_well_spread_scores_keep_their_straight_line():
 def test_it_increases_strictly_from_one_infinity_to_the_other():
     z, y, weight = cases()
     z[:40], z[40:60] = -np.inf, np.inf
-    found = transform(z, y, weight)
-    inner = z[np.isfinite(z)]
+    found, inner = transform(z, y, weight), z[np.isfinite(z)]
     grid = np.concatenate([[-np.inf, -1e6, -1e3], np.linspace(-30, 30, 601), [1e3, 1e6, np.inf]])
     values = found(grid)
     assert np.isfinite(values).all() and (np.diff(values) > 0).all()
@@ -96,8 +93,7 @@ def test_a_slope_that_runs_the_wrong_way_is_made_small_and_positive():
     found = transform(-z, y, weight)
     assert found.sigmoid.slope < 0 < found.sigmoid.upward == 0.5 * found.sigmoid.error
     middle = np.array([np.average(-z, weights=weight)])
-    straight = platt(-z, y, weight)
-    assert found(middle)[0] == pytest.approx(straight.level)
+    assert found(middle)[0] == pytest.approx(platt(-z, y, weight).level)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
@@ -105,8 +101,7 @@ def test_the_last_log_odds_are_halfway_from_0_and_1_to_their_neighbours(dtype):
     """With numbers of the format as fractions, and a logarithm of 800 digits."""
     expected = []
     for value in (0, 1):
-        neighbour = Fraction(float(np.nextafter(dtype(value), dtype(0.5))))
-        p = (value + neighbour) / 2
+        p = (value + Fraction(float(np.nextafter(dtype(value), dtype(0.5))))) / 2
         with localcontext(prec=800):
             expected.append(float((Decimal(p.numerator) / Decimal((1 - p).numerator)).ln()))
     np.testing.assert_allclose(last_log_odds(dtype), expected, rtol=1e-15)
@@ -157,8 +152,7 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     ends = ndtri([0.5 / 40, 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
-    assert found.finite.top == pytest.approx(top, rel=1e-12)
-    assert found.finite.bottom == -np.inf
+    assert found.finite.top == pytest.approx(top, rel=1e-12) and found.finite.bottom == -np.inf
     # What votes has at least the unit slope: scores that hardly differ leave room beyond them.
     found = transform(1e-6 * z, y, weight)
     assert found.finite.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])

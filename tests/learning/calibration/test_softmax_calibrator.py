@@ -42,8 +42,7 @@ def test_known_truths_are_found(transform, most):
     model = SoftmaxCalibrator().fit(p, y)
     assert model.converged_
     found = divergence(truth, model.predict_proba(q))
-    assert found < most
-    assert found < 0.2 * divergence(truth, q)
+    assert found < most and found < 0.2 * divergence(truth, q)
 
 
 def test_a_search_that_is_cut_short_warns_and_no_other(monkeypatch):
@@ -151,8 +150,7 @@ def test_groups_that_repeat_cases_count_them_once():
     untold = SoftmaxCalibrator().fit(repeated, labels)
     assert told.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate
     far, near = (np.abs(m.matrix_ - plain.matrix_).max() for m in (untold, told))
-    assert near < 0.2 * far
-    assert plain.power_ == 1
+    assert near < 0.2 * far and plain.power_ == 1
 
 
 def laplace_bands(model, p, y, q):
@@ -228,16 +226,14 @@ def test_derivatives_are_those_of_finite_differences(sources):
             parts += [(model._sources[k].Gamma, j) for j in range(len(model._sources[k].Gamma))]
         assert rows.shape[2] == len(parts)
         for j, (part, place) in enumerate(parts):
-            kept = float(part[place])
-            ends = []
+            kept, ends = float(part[place]), []
             for sign in (1, -1):
                 part[place] = kept + sign * step
                 ends.append(z())
             part[place] = kept
             found = (ends[0] - ends[1]) / (2 * step)
             np.testing.assert_allclose(found[:, k], rows[k, :, j], atol=1e-6, rtol=1e-5)
-            others = [other for other in range(4) if other != k]
-            assert np.abs(found[:, others]).max() == 0
+            assert np.abs(found[:, [other for other in range(4) if other != k]]).max() == 0
 
 
 def test_bands_hold_a_truth_of_the_model_and_narrow_with_the_cases():

@@ -22,8 +22,7 @@ def _one_thread():
 def drawn(n=300, d=5, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) + 1
-    y = (rng.random(n) < 1 / (1 + np.exp(-2 * (X[:, 0] - X[:, 1])))).astype(int)
-    return X, y
+    return X, (rng.random(n) < 1 / (1 + np.exp(-2 * (X[:, 0] - X[:, 1])))).astype(int)
 
 
 def test_each_operation_is_that_of_one_array():

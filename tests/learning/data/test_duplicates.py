@@ -15,8 +15,7 @@ def test_equal_rows_are_found(d, monkeypatch):
     rows = generator.integers(-1, 2, (60, d)) * 0.1
     rows = rows[generator.integers(0, 60, 200)]
     rows[rows == 0] *= generator.choice([-1, 1], (rows == 0).sum())  # some zeros are -0
-    same = (rows[:, None] == rows[None]).all(2)
-    codes = equal_rows(rows)
+    same, codes = (rows[:, None] == rows[None]).all(2), equal_rows(rows)
     assert ((codes[:, None] == codes[None]) == same).all()
 
 
@@ -44,8 +43,7 @@ def test_merged_rows():
 
 def test_without_copies_all_stays_as_it_is():
     kept, weight = merge_duplicates(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
-    assert kept.tolist() == [0, 1, 2]
-    assert weight.tolist() == [0.5, 1, 1]
+    assert kept.tolist() == [0, 1, 2] and weight.tolist() == [0.5, 1, 1]
 
 
 def pairs(n, patterns, times, seed=0):

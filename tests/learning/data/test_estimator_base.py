@@ -1,5 +1,3 @@
-"""Tests of what estimators share, on an estimator that is a table."""
-
 import numpy as np
 import pytest
 
@@ -10,8 +8,6 @@ da = pytest.importorskip("dask.array")
 
 
 class Sums:
-    """Says of each row its sum, in several forms."""
-
     @by_blocks
     def total(self, X, factor=1.0):
         assert isinstance(X, np.ndarray)
@@ -62,8 +58,7 @@ def test_a_fit_that_fails_leaves_no_trace():
 
 
 def test_columns_are_remembered_and_forgotten():
-    pd = pytest.importorskip("pandas")
-    model = Sums()
+    pd, model = pytest.importorskip("pandas"), Sums()
     remember_columns(model, pd.DataFrame(np.zeros((2, 2)), columns=["a", 1]))
     assert model.n_features_in_ == 2 and model.feature_names_in_.tolist() == ["a", "1"]
     remember_columns(model, np.zeros((2, 3)))

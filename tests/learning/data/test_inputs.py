@@ -19,8 +19,7 @@ def drawn(n=120, d=30, density=0.15, seed=0):
     X = rng.normal(size=(n, d)) * (rng.random((n, d)) < density)
     X[:, 3], X[:, 4] = 0.0, 5.0 + 1e-3 * X[:, 4]
     slope = rng.normal(size=d) * 3
-    y = (rng.random(n) < 1 / (1 + np.exp(-(X - X.mean(0)) @ slope))).astype(int)
-    return X, y
+    return X, (rng.random(n) < 1 / (1 + np.exp(-(X - X.mean(0)) @ slope))).astype(int)
 
 
 def test_equal_rows_are_those_of_the_dense_matrix():
@@ -105,8 +104,7 @@ def test_a_wide_matrix_is_never_made_dense():
     finally:
         tracemalloc.stop()
     # NumPy's memory; PyTorch's is not traced, and is made only of what is checked here and weights.
-    assert peak < 200e6
-    assert np.mean(p.argmax(1) == y) > 0.75
+    assert peak < 200e6 and np.mean(p.argmax(1) == y) > 0.75
     with pytest.raises(ValueError, match="TruncatedSVD"):
         model.fit(X, y, groups=np.arange(len(y)) // 2)
     model = LinkgisticClassifier(a=2.0, max_iter=1, leave_one_out=False)

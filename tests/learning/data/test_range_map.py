@@ -1,5 +1,3 @@
-"""Tests of `RangeMap`: a bijection whatever the data, and the identity on well-spread ones."""
-
 import numpy as np
 import pytest
 
@@ -45,8 +43,7 @@ class TestBijection:
 
     def test_acts_and_increases_strictly(self, x):
         g = RangeMap.fit(x)
-        assert not g.is_identity
-        assert (np.diff(g(self.places(x))) > 0).all()
+        assert not g.is_identity and (np.diff(g(self.places(x))) > 0).all()
 
     def test_inverse(self, x):
         """Back to x, to some rounding errors in x and, through the slope there, in t."""
@@ -99,8 +96,7 @@ class TestFit:
         for at in (100.0, 1e6, 1e12):
             x = with_outlier(at)
             g = RangeMap.fit(x)
-            inner = np.linspace(0.05, 0.95, 30)
-            np.testing.assert_allclose(slope(g, inner), 1, atol=0.05)
+            np.testing.assert_allclose(slope(g, np.linspace(0.05, 0.95, 30)), 1, atol=0.05)
             assert float(g(x).max()) < 3
 
     @pytest.mark.parametrize("x", HEAVY.values(), ids=HEAVY)
@@ -152,12 +148,10 @@ class TestRobustReach:
         )
 
     def test_more_than_one_in_a_hundred_are_not_a_few(self):
-        many = np.append(self.x, np.linspace(900, 1000, 30))
-        assert robust_reach(many) > 900
+        assert robust_reach(np.append(self.x, np.linspace(900, 1000, 30))) > 900
 
     def test_weights_are_counts(self):
-        x = np.append(self.x, 1e3)
-        counts = np.ones(1001)
+        x, counts = np.append(self.x, 1e3), np.ones(1001)
         counts[-1] = 30
         assert robust_reach(x, counts) > 900
         assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)

@@ -1,5 +1,3 @@
-"""Tests of data of one input, in memory and in the blocks of Dask, which have to say the same."""
-
 import os
 import signal
 from contextlib import nullcontext
@@ -103,14 +101,12 @@ def test_the_points_nearest_to_levels_are_those_of_sorting(monkeypatch, few, sca
     weight = rng.integers(1, 4, 5001).astype(float)
     depths = np.array([0.01, 0.25, 0.5, 0.9])
     points, mass = points_at(Rows(x, x, weight).fold, depths)
-    assert mass.sum() == weight.sum()
-    assert (np.diff(points) > 0).all()
+    assert mass.sum() == weight.sum() and (np.diff(points) > 0).all()
     assert (points[0], points[-1]) == (x.min(), x.max())
     ordered = np.repeat(np.sort(x), weight[np.argsort(x, kind="stable")].astype(int))
     for depth in depths:
         expected = ordered[int(np.ceil(depth * len(ordered))) - 1]
-        at = np.searchsorted(mass.cumsum() / mass.sum(), depth)
-        assert points[at] == expected
+        assert points[np.searchsorted(mass.cumsum() / mass.sum(), depth)] == expected
 
 
 @pytest.mark.parametrize("df", [1, 3])
@@ -135,8 +131,7 @@ def test_a_regression_is_that_of_the_data_in_memory(how):
     DX, Dy, Dw = in_blocks(X, y, weight)
     one = ISGPRegressor(**how).fit(X, y, weight)
     many = ISGPRegressor(**how).fit(DX, Dy, Dw)
-    assert not many.increasing_
-    assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
+    assert not many.increasing_ and many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     asked = {"predict": {"return_std": True}, "predict_interval": {"level": 0.9}}
     for name, more in asked.items():
         lazy, expected = getattr(many, name)(DX, **more), getattr(one, name)(X, **more)
@@ -195,8 +190,7 @@ def test_a_data_frame_stays_where_it_is():
 
 def test_what_cannot_be_fitted_is_refused_and_nothing_is_half_fitted():
     x, y, labels, weight = drawn(n=40)
-    X = x[:, None]
-    DX, Dx, Dy, Dlabels, Dw = in_blocks(X, x, y, labels, weight, size=10)
+    DX, Dx, Dy, Dlabels, Dw = in_blocks(x[:, None], x, y, labels, weight, size=10)
     regressor, calibrator = ISGPRegressor(), LinkCalibrator()
     refused = [
         (regressor, (DX[Dx > 0], Dy), "compute_chunk_sizes"),

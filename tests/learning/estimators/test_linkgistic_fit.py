@@ -1,5 +1,3 @@
-"""Tests of what a fit makes of data: copies, groups, far rows, devices, and what is refused."""
-
 import warnings
 
 import numpy as np
@@ -33,8 +31,7 @@ class TestFarRows:
         usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
         with pytest.warns(UserWarning, match=self.message) as caught:
             model = LinkgisticClassifier(prior=prior, C=1e3).fit(self.far(scale), self.y)
-        assert {w.filename for w in caught} == {__file__}
-        assert model.converged_
+        assert {w.filename for w in caught} == {__file__} and model.converged_
         losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
         assert losses[1] < losses[0] + 0.002
 
@@ -55,8 +52,7 @@ class TestFarRows:
         with pytest.warns(UserWarning, match=self.message):
             model = fit(self.far(1e3), self.y)
         link = model.link_
-        assert link.end == link.edge
-        assert -link.end <= link.low < link.high <= link.end
+        assert link.end == link.edge and -link.end <= link.low < link.high <= link.end
         for function in (link.source, link.inverse_link):
             assert function(100 * link.end) == function(link.end)
         low, high = link.inverse_link_band([link.end, 1e9])
@@ -69,8 +65,7 @@ class TestFarRows:
     def test_the_papers_recipe_takes_every_row(self, recwarn):
         options = {"a": 1.2, "leave_one_out": False, "max_iter": 1, "tol": 1e-4}
         model = LinkgisticClassifier(**options).fit(self.far(1e3), self.y)
-        assert not [w for w in recwarn if "far out" in str(w.message)]
-        assert model.link_.end == np.inf
+        assert not [w for w in recwarn if "far out" in str(w.message)] and model.link_.end == np.inf
         X = self.far(1e3) - model.centre_
         reach = np.abs(X @ LogisticRegression(max_iter=1000).fit(X, self.y).coef_[0]).max()
         # A search that ends at a slope of tol leaves the weights uncertain by some percent.
@@ -126,8 +121,7 @@ class TestCopies:
         """A table of 2 x 2 x 2 cells: cells held out whole, nothing would be learned (0.69)."""
         generator = np.random.default_rng(0)
         X = generator.integers(0, 2, (2000, 3)).astype(float)
-        odds = X @ [2, -1, 0.5] - 0.7
-        y = (generator.random(2000) < expit(odds)).astype(int)
+        y = (generator.random(2000) < expit(X @ [2, -1, 0.5] - 0.7)).astype(int)
         learned = fit(X[:1000], y[:1000], C=1.0).predict_proba(X[1000:])
         fixed = LogisticRegression().fit(X[:1000], y[:1000]).predict_proba(X[1000:])
         assert log_loss(y[1000:], learned) < log_loss(y[1000:], fixed) + 0.005
@@ -220,8 +214,7 @@ class TestBadInput:
         y = (X[:, 0] > 0.1).astype(int)
         with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems can be separated"):
             model = fit(X, y, C=np.inf)
-        assert np.isfinite(model.coef_).all()
-        assert model.score(X, y) == 1
+        assert np.isfinite(model.coef_).all() and model.score(X, y) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fit(X, y, C=1.0)
@@ -230,8 +223,7 @@ class TestBadInput:
         message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
         with pytest.warns(ConvergenceWarning, match=message):
             model = fit(self.X, self.y, max_iter=1, tol=1e-9)
-        assert not model.converged_
-        assert model.n_iter_ == 2
+        assert not model.converged_ and model.n_iter_ == 2
 
     def test_far_away(self):
         """Beyond the kernel's period the formula stands; the user is told where that is in doubt.
@@ -329,6 +321,5 @@ def test_the_base_rate_is_kept(kind, n, d, rate):
     y = generator.permutation(n) < rate * n
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = LinkgisticClassifier(n_basis=16).fit(X, y)
-        mean = model.predict_proba(new)[:, 1].mean()
+        mean = LinkgisticClassifier(n_basis=16).fit(X, y).predict_proba(new)[:, 1].mean()
     assert abs(mean - rate) < 3 * (rate * (1 - rate) / n) ** 0.5

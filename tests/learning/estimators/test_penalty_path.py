@@ -97,16 +97,14 @@ def test_the_path_ends_when_weaker_penalties_are_no_better():
     X, y = few()
     model = LinkgisticClassifier(C="auto").fit(X, y)
     np.testing.assert_allclose(model.Cs_, np.geomspace(1e-4, 1e4, 10))
-    best = int(np.nanargmax(model.scores_))
-    tried = min(best + 3, 10)
+    tried = min(int(np.nanargmax(model.scores_)) + 3, 10)
     assert np.isfinite(model.scores_[:tried]).all() and np.isnan(model.scores_[tried:]).all()
 
 
 def test_groups_are_held_out_whole():
     """Each row thrice, with a little noise: row by row the weakest penalty would look best."""
     X, y = few()
-    generator = np.random.default_rng(1)
-    thrice = np.repeat(X, 3, axis=0) + 0.01 * generator.normal(size=(360, 25))
+    thrice = np.repeat(X, 3, axis=0) + 0.01 * np.random.default_rng(1).normal(size=(360, 25))
     groups = np.repeat(np.arange(120), 3)
     plain = LinkgisticClassifier(C=CS).fit(X, y, groups=np.arange(120))  # in the same folds
     each = LinkgisticClassifier(C=CS).fit(thrice, np.repeat(y, 3))

@@ -1,5 +1,3 @@
-"""The display of reliability shows what the calibrator says, and the predictions as they are."""
-
 import sys
 
 import numpy as np
@@ -18,9 +16,8 @@ def cases(n):
 def test_the_display_draws_curve_band_histogram_and_bins():
     pytest.importorskip("matplotlib")
     y, p = cases(400)
-    labels = np.array(["good", "bad"])[y]
     display = ReliabilityDisplay.from_predictions(
-        labels, p, pos_label="bad", n_bins=10, name="mine"
+        np.array(["good", "bad"])[y], p, pos_label="bad", n_bins=10, name="mine"
     )
     x, curve = display.line_.get_data()
     np.testing.assert_array_equal(curve, display.reliability.calibrator.predict_proba(x)[:, 1])

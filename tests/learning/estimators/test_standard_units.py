@@ -1,5 +1,3 @@
-"""Tests of the units that a fit is done in: any units of the data come to the same."""
-
 from functools import cache
 
 import numpy as np
@@ -18,8 +16,7 @@ def test_moments_are_those_of_weighted_data(weighted):
     units, moments = StandardUnits.of(Rows(7 + X[:, 0] / 3, 5 * y, weight), robust=False)
     assert moments.total == pytest.approx(weight.sum())
     cov = np.cov(X[:, 0], y, aweights=weight, ddof=0)
-    expected = cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1])
-    assert moments.correlation == pytest.approx(expected)
+    assert moments.correlation == pytest.approx(cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1]))
     assert moments.x_spread == pytest.approx(np.sqrt(cov[0, 0]) * 2 / np.ptp(X))
     targets = units.targets(5 * y).numpy()
     assert np.average(targets, weights=weight) == pytest.approx(0, abs=1e-12)

@@ -123,8 +123,7 @@ class TestMixture:
     def test_draws_go_to_the_components_by_weight(self):
         mixture = two_components()
         draws = mixture.draws(torch.zeros((50, 7), dtype=torch.float64))
-        shares = [int((draws == q.mode).all(dim=1).sum()) for q in mixture.components]
-        assert shares == [15, 35]
+        assert [int((draws == q.mode).all(dim=1).sum()) for q in mixture.components] == [15, 35]
         assert mixture.best is mixture.components[1]
 
     def test_it_has_converged_where_it_counts(self):
@@ -157,8 +156,7 @@ class TestAveragePriors:
         bounds = np.array([part.evidence_bound for part in mixture.components])
         expected = np.exp(bounds - bounds.max())
         np.testing.assert_allclose(mixture.weights, expected / sum(expected), rtol=1e-12)
-        assert mixture.best is mixture.components[int(bounds.argmax())]
-        assert mixture.converged
+        assert mixture.best is mixture.components[int(bounds.argmax())] and mixture.converged
 
     def test_a_likelihood_without_a_bound_is_refused(self):
         with pytest.raises(ValueError, match="expected a likelihood with a bound"):
@@ -229,8 +227,7 @@ class TestAverageHyperparameters:
             assert float((V.T @ slope(top, mode)).norm()) < 1e-3
             steps = 0.02 * torch.eye(5, dtype=torch.float64)[[1, 4]]
             rows = [(slope(top + h, mode) - slope(top - h, mode)) / 0.04 for h in steps]
-            curvature = -V.T @ torch.stack(rows) @ V
-            np.testing.assert_allclose(curvature, np.eye(2), atol=0.03)
+            np.testing.assert_allclose(-V.T @ torch.stack(rows) @ V, np.eye(2), atol=0.03)
             for i, (k, z) in enumerate(zip(here, [0, *4 * [radius]], strict=True)):
                 q = mixture.components[k]
                 ratios = log_ratios(there[k], q, noise)

@@ -83,8 +83,7 @@ def test_one_hundred_and_fifty_equal_terms_are_chi_square():
     """Their sum has a known density; a product of phases in place of their sum would turn round."""
     K, lam = 150, 0.05
     found = one([0.0] * K, [lam] * K, 0.5).expected_log_sigmoid()
-    chi = stats.chi2(K)
-    expected = chi.expect(lambda v: log_expit(0.5 + lam * (v - K)), epsabs=1e-12)
+    expected = stats.chi2(K).expect(lambda v: log_expit(0.5 + lam * (v - K)), epsabs=1e-12)
     assert float(found.value[0]) == pytest.approx(expected, abs=1e-8)
 
 

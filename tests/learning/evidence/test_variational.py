@@ -126,8 +126,7 @@ class TestDerivatives:
         q = bound(m, precision)
         gradient, hessian = bound.derivatives(q)
         noise = torch.randn((len(m), len(m)), dtype=torch.float64)
-        S = q.root @ q.root.T
-        scale = prior.precision.sqrt()
+        S, scale = q.root @ q.root.T, prior.precision.sqrt()
 
         def at(step):
             """L with the mean and the covariance moved along one line."""
@@ -213,8 +212,7 @@ class TestBound:
     @pytest.mark.parametrize("delta", [1e-6, 0.3, 2.0, 15.0, 80.0])
     def test_share_of_the_twin(self, delta):
         """The information of +-sqrt(delta) in standard normal noise, by SciPy's quadrature."""
-        prior = PRIORS["isgp"]
-        m = torch.zeros(7, dtype=torch.float64)
+        prior, m = PRIORS["isgp"], torch.zeros(7, dtype=torch.float64)
         m[0] = math.sqrt(delta / float(prior.precision[0]))
         bound = GaussianBound(joint_of(prior, Gaussian(1.0), *simulate(5)))
         share, slope, _ = bound.twin(m, torch.eye(7, dtype=torch.float64))
@@ -293,8 +291,7 @@ class TestSearch:
         mode = find_mode(joint, prior.start(x))
         bound = GaussianBound(joint)
         values = [maximise_bound(bound, mode, k)[0].log_evidence for k in range(15)]
-        assert bool((np.diff(values) >= -1e-12).all())
-        assert values[-1] > values[0] + 0.05
+        assert bool((np.diff(values) >= -1e-12).all()) and values[-1] > values[0] + 0.05
 
     def test_it_is_the_highest_around(self):
         prior, (x, y) = PRIORS["isgp"], simulate()
@@ -354,11 +351,9 @@ class TestSearch:
 
         x = torch.linspace(-1, 1, 40, dtype=torch.float64)
         counts = (1 + x).exp().round()
-        prior = PRIORS["isgp"]
-        posterior = variational(prior, Poisson(), x, counts)
+        posterior = variational(PRIORS["isgp"], Poisson(), x, counts)
         mean, variance = posterior.moments(x)
-        rate = (mean + variance / 2).exp()
-        fit = counts * mean - rate - torch.lgamma(counts + 1)
+        fit = counts * mean - (mean + variance / 2).exp() - torch.lgamma(counts + 1)
         expected = float(fit.sum()) - divergence(posterior) + math.log(2)
         assert posterior.log_evidence == pytest.approx(expected, abs=1e-3)
         assert math.isnan(posterior.evidence_bound)
@@ -419,8 +414,7 @@ def test_steps_that_rounding_leaves_without_a_gaussian_are_cut(monkeypatch):
     monkeypatch.setattr(torch.linalg, "cholesky_ex", fails_at_first)
     monkeypatch.setattr(GaussianBound, "__call__", value)
     found, trouble = nearest(joint, mode)
-    assert not trouble
-    assert len(proposed) > 3
+    assert not trouble and len(proposed) > 3
     assert not any(each is one for each in asked for one in proposed[1:3])
     # Both searches end where the next step would gain less than 1e-6 nats.
     assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-5)

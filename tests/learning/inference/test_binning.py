@@ -40,8 +40,7 @@ def test_sums_of_squares_are_kept(features, spread):
     x = torch.from_numpy(spread(generator))
     y = torch.from_numpy(np.sin(5 * x.numpy()) + 0.1 * generator.normal(size=N))
     weight = torch.from_numpy(generator.integers(1, 4, N).astype(float))
-    Phi = features(x)
-    found = binning.triangle(features, x, y, weight)
+    Phi, found = features(x), binning.triangle(features, x, y, weight)
     size = Phi.shape[1]
     for _ in range(3):
         u = torch.from_numpy(generator.normal(size=size))
@@ -56,10 +55,8 @@ def test_sums_of_squares_are_kept(features, spread):
 
 def test_flat_directions_keep_their_digits():
     """Coefficients that nearly cancel: the square of the smallest value is below rounding."""
-    generator = np.random.default_rng(1)
-    x = torch.from_numpy(everywhere(generator))
-    one = torch.ones_like(x)
-    found = binning.triangle(waves, x, 0 * x, one)[:, :-1]
+    x = torch.from_numpy(everywhere(np.random.default_rng(1)))
+    found = binning.triangle(waves, x, 0 * x, torch.ones_like(x))[:, :-1]
     values = torch.linalg.svdvals(waves(x))
     got = torch.linalg.svdvals(found)
     assert float(values[-1] / values[0]) < 1e-8
@@ -74,7 +71,6 @@ def test_cells_are_used_where_features_are_smooth():
         features: sum(map(len, binning.few_rows(features, x, x, torch.ones_like(x))))
         for features in (waves, with_a_kink)
     }
-    cells = rows[waves] / (binning._NODES + 1)
-    assert cells in binning._CELLS
+    assert rows[waves] / (binning._NODES + 1) in binning._CELLS
     least = binning._CELLS[-1]
     assert rows[with_a_kink] == pytest.approx(17 * (least - 1) + N / least, abs=2)

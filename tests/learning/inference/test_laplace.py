@@ -39,8 +39,7 @@ def exact(prior, alpha, x, y, x_new):
         gap = np.subtract.outer(np.asarray(x), np.asarray(z))
         return np.cos(np.pi * c * gap[..., None] * harmonics) @ (b / a**harmonics) + 1 / gamma
 
-    K = k(x, x) + np.eye(len(x)) / alpha
-    cross = k(x_new, x)
+    K, cross = k(x, x) + np.eye(len(x)) / alpha, k(x_new, x)
     mean = mu + cross @ np.linalg.solve(K, y.numpy() - mu)
     variance = np.diag(k(x_new, x_new)) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1)
     return mean, variance, multivariate_normal(np.full(len(x), mu), K).logpdf(y.numpy())
@@ -185,8 +184,7 @@ class TestEvidenceOfTheISGP:
         critical = 2.0 / float(torch.linalg.eigvalsh(pull)[-1])
         prior = prior_of(ISGP, a=2.0, b=critical * (1 - short), n_basis=2, mu=0.0, gamma=1.0)
         posterior = laplace(prior, Gaussian(1.0), x, y, start=prior.location)
-        assert posterior.converged
-        assert posterior.least_curvature == pytest.approx(short, rel=1e-4)
+        assert posterior.converged and posterior.least_curvature == pytest.approx(short, rel=1e-4)
         truth = true_log_evidence(prior, 1.0, x, y, np.zeros(2))
         assert posterior.log_evidence - truth > -0.5 * math.log(short) - 1.5
         assert posterior.evidence_bound < truth

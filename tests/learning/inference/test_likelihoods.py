@@ -31,8 +31,7 @@ def simulate(n, seed, weighted=False):
 
 def textbook(features, u, x, y, weight, alpha):
     """Eq. (17), datum by datum: the log density of y, each repeated as often as its weight."""
-    nu = (features(x) @ u).numpy()
-    each = norm.logpdf(y.numpy(), loc=nu, scale=1 / math.sqrt(alpha))
+    each = norm.logpdf(y.numpy(), loc=(features(x) @ u).numpy(), scale=1 / math.sqrt(alpha))
     return each.sum() if weight is None else each @ weight.numpy()
 
 
@@ -66,8 +65,7 @@ class TestCondensedData:
         """On half a period, where a third of the features' directions do not count."""
         prior = kind(TrigonometricKernel(a=1.5, c=0.5, n_basis=8), gamma=0.1)
         x, y, weight = simulate(n, seed, weighted=bool(seed % 2))
-        Gamma = prior.sample(1, torch.Generator().manual_seed(seed))[0]
-        u = prior.coefficients(Gamma)
+        u = prior.coefficients(prior.sample(1, torch.Generator().manual_seed(seed))[0])
         got, data = condensed(Gaussian(4.0), prior.features, u, x, y, weight)
         expected = textbook(prior.features, u, x, y, weight, 4.0)
         # Directions of relative size below 2e-16 are left out: they move nu by less than 1e-14.
@@ -80,8 +78,7 @@ class TestCondensedData:
         y = torch.from_numpy(np.random.default_rng(1).normal(size=100))
         u = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
         got, data = condensed(Gaussian(2.0), polynomials, u, x, y, None)
-        assert data.features.shape == (3, 4)
-        assert not data.features[2].any()
+        assert data.features.shape == (3, 4) and not data.features[2].any()
         groups = y.reshape(50, 2)
         within = float(((groups - groups.mean(dim=0)) ** 2).sum())
         assert float(data.targets[2]) ** 2 == pytest.approx(within, rel=1e-12)
@@ -192,12 +189,11 @@ class TestBernoulli:
 
     def expected(self, mean, variance, label):
         x, y = torch.zeros(1, dtype=torch.float64), torch.tensor([label], dtype=torch.float64)
-        data = self.likelihood.condense(polynomials, x, y)
         return float(
             self.likelihood.expected_log_density(
                 torch.tensor([mean], dtype=torch.float64),
                 torch.tensor([variance], dtype=torch.float64),
-                data,
+                self.likelihood.condense(polynomials, x, y),
             )
         )
 
@@ -290,5 +286,4 @@ class TestSpread:
 
     def test_nodes_without_data_are_left_out(self):
         data = self.spread(100_001)
-        assert len(data.weights) <= 1000
-        assert bool((data.weights > 0).all())
+        assert len(data.weights) <= 1000 and bool((data.weights > 0).all())

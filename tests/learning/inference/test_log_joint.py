@@ -83,15 +83,13 @@ def test_derivatives_with_labels(kind):
 @pytest.mark.parametrize("apart", [0.3, 1.0, 2.0, 4.0])
 def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
     """Along w, in standard deviations, the twins are normal around +-apart: by quadrature."""
-    prior = prior_of(ISGP)
-    generator = np.random.default_rng(0)
+    prior, generator = prior_of(ISGP), np.random.default_rng(0)
     half = generator.normal(size=(7, 7))
     curvature = half @ half.T + np.eye(7)  # in units of the prior's standard deviations
     covariance = np.linalg.inv(curvature)
     direction = generator.normal(size=6)
     direction *= apart / math.sqrt(direction @ np.linalg.inv(covariance[:-1, :-1]) @ direction)
-    scale = prior.precision.rsqrt().numpy()
-    Gamma = torch.from_numpy(np.append(direction, 0.3) * scale)
+    Gamma = torch.from_numpy(np.append(direction, 0.3) * prior.precision.rsqrt().numpy())
     x = np.linspace(-apart - 12, apart + 12, 20_001)
     mixture = (np.exp(-0.5 * (x - apart) ** 2) + np.exp(-0.5 * (x + apart) ** 2)) / math.sqrt(
         8 * np.pi
@@ -99,5 +97,4 @@ def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
     entropy = -np.sum(mixture * np.log(np.maximum(mixture, 1e-300))) * (x[1] - x[0])
     gain = entropy - 0.5 * math.log(2 * math.pi * math.e)
     joint = LogJoint(prior, Gaussian(), Gaussian().condense(prior.features, *simulate()))
-    found = float(joint.twin_share(Gamma, torch.from_numpy(curvature)))
-    assert gain - 0.15 < found < gain
+    assert gain - 0.15 < float(joint.twin_share(Gamma, torch.from_numpy(curvature))) < gain

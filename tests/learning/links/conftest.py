@@ -16,8 +16,7 @@ def problem(n=300, d=4, C=2.0, seed=0, bend=1.0):
     generator = np.random.default_rng(seed)
     z = generator.normal(size=(n, d)) * np.geomspace(1, 10, d) + 3
     x = (z - z.mean(0)) / np.geomspace(1, 10, d) @ generator.normal(size=(d, K))
-    odds = np.where(x < 0, x / bend, x * bend)
-    classes = (odds + generator.gumbel(size=(n, K))).argmax(1)
+    classes = (np.where(x < 0, x / bend, x * bend) + generator.gumbel(size=(n, K))).argmax(1)
     weight = generator.integers(1, 4, n).astype(float)
     labels = np.stack([classes == k for k in range(K)]).astype(np.int64)
     return LinearScores.of(*(torch.from_numpy(a) for a in (z, labels, weight)), C), classes
@@ -30,11 +29,9 @@ def made_prior(reach, variance=0.3):
 
 @pytest.fixture
 def classes_of():
-    """Makes problems of three classes, and the classes."""
     return problem
 
 
 @pytest.fixture
 def prior_of():
-    """Makes the prior of a source from the largest score."""
     return made_prior

@@ -1,5 +1,3 @@
-"""Tests of the steps of weights, and of the round that counts."""
-
 import math
 from types import SimpleNamespace
 
@@ -26,8 +24,7 @@ def size(scores):
 
 def test_full_steps_go_where_fits_end():
     steps = FullSteps(weights(2), weights(2) @ Z.T, WEIGHT)
-    fit = fit_at(weights(3)[1:])
-    assert steps.take([1], fit, 1).tolist() == [1]
+    assert steps.take([1], fit_at(weights(3)[1:]), 1).tolist() == [1]
     torch.testing.assert_close(steps.beta, torch.stack([weights(2)[0], weights(3)[1]]))
     torch.testing.assert_close(steps.scores, steps.beta @ Z.T)
     assert not steps.moved.isfinite().any()
@@ -60,18 +57,15 @@ def test_steps_are_shorter_from_where_the_way_turns():
 
 def test_weights_without_scores_stay_finite():
     steps = DampedSteps(torch.zeros((1, 3)).double(), torch.zeros((1, 50)).double(), WEIGHT)
-    assert steps.take([0], fit_at(weights(1, 1)), 1).tolist() == [1]
-    assert steps.moved.tolist() == [0]
+    assert steps.take([0], fit_at(weights(1, 1)), 1).tolist() == [1] and steps.moved.tolist() == [0]
 
 
 def test_the_best_round_is_kept_and_worse_ones_are_counted():
-    best = BestRound(-3.0)
-    counts = []
+    best, counts = BestRound(-3.0), []
     for evidence in (-10.0, -8.0, -10.0, -11.5, -12.0, -9.0, -7.5):
         best.look(evidence, lambda evidence=evidence: evidence)
         counts.append(best.n_worse)
-    assert counts == [0, 0, 0, 1, 2, 0, 0]
-    assert best.kept == best.evidence == -7.5
+    assert counts == [0, 0, 0, 1, 2, 0, 0] and best.kept == best.evidence == -7.5
     rising = BestRound(0.5)  # here a rise by less than half a nat is none
     for evidence in (-math.inf, -10.0, -9.8, -9.7):
         rising.look(evidence, lambda: None)

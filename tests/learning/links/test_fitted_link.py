@@ -1,5 +1,3 @@
-"""Tests of fitted links: scores on the scale of a logistic regression's, and nu seen from there."""
-
 import numpy as np
 import pytest
 import torch
@@ -17,8 +15,7 @@ def problem(n=2000, seed=0, bend=1.0):
     generator = np.random.default_rng(seed)
     X = generator.normal(size=(n, 4)) + 3
     x = (X - 3) @ [1.0, -1.0, 0.5, 0.0]
-    odds = np.where(x < 0, x, bend * x) - 0.5
-    return X, (generator.random(n) < expit(odds)).astype(int)
+    return X, (generator.random(n) < expit(np.where(x < 0, x, bend * x) - 0.5)).astype(int)
 
 
 def slopes(link, x, step=1e-4):
@@ -111,8 +108,7 @@ def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
     model = ISGPRegressor(n_basis=8).fit(np.exp(X[:, :1]), X[:, 0])
     for fit in (link, link.posterior, model.range_map_, model.posterior_):
         shown = repr(fit)
-        assert shown.startswith(type(fit).__name__ + "(")
-        assert "tensor" not in shown
+        assert shown.startswith(type(fit).__name__ + "(") and "tensor" not in shown
         assert len(shown) < 500
     assert f"log_evidence={link.posterior.log_evidence}, " in repr(link.posterior)
     assert len(repr(link)) < 120 and f"slope={link.slope}, " in repr(link)

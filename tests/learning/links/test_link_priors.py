@@ -1,5 +1,3 @@
-"""The priors of links: what is given stands, what is not follows the scores."""
-
 from dataclasses import replace
 
 import pytest
@@ -16,8 +14,7 @@ WEIGHT = torch.ones(61, dtype=torch.float64)
 
 def test_scores_fill_half_of_the_period():
     prior = FREE.first(SCORES, WEIGHT)
-    assert isinstance(prior, CentredISGP)
-    assert 1 / float(prior.kernel.c) == pytest.approx(6)
+    assert isinstance(prior, CentredISGP) and 1 / float(prior.kernel.c) == pytest.approx(6)
     assert FREE.n_parameters == len(prior.location) == FREE.n_basis + 2
 
 
@@ -32,8 +29,7 @@ def test_a_few_scores_far_out_do_not_set_the_period():
 def test_the_family_is_ordered_by_what_a_path_strays_from_its_line():
     x = torch.tensor([-2.0, 0.0, 2.0], dtype=torch.float64)
     family = FREE.family(FREE.first(SCORES, WEIGHT))
-    assert len(family) == 6
-    assert len({float(prior.kernel.c) for prior in family}) == 1
+    assert len(family) == 6 and len({float(prior.kernel.c) for prior in family}) == 1
     spread = []
     for prior in family:
         nu = prior.source(x, prior.sample(4000, torch.Generator().manual_seed(0)))
@@ -72,8 +68,7 @@ def test_a_gp_has_the_mean_square_of_the_scores():
 
 def test_sources_of_a_joint_model_share_their_period():
     family = FREE.joint_family(3.0)
-    assert {1 / float(prior.kernel.c) for prior in family} == {6.0}
-    assert len(family) == 3
+    assert {1 / float(prior.kernel.c) for prior in family} == {6.0} and len(family) == 3
 
 
 @pytest.mark.parametrize(("joint", "least", "most"), [(False, 0.0, 4.0), (True, 0.6, 1.4)])
@@ -85,8 +80,7 @@ def test_the_slope_of_a_path_is_known_beforehand(joint, least, most):
     """
     prior = (FREE.joint_family(3.0) if joint else FREE.family(FREE.first(SCORES, WEIGHT)))[-1]
     tau = 0.1 if joint else 0.5
-    level = ncx2(1, (0.98 - tau**2) / tau**2, scale=tau**2)
-    expected = level.ppf([0.025, 0.975])
+    expected = ncx2(1, (0.98 - tau**2) / tau**2, scale=tau**2).ppf([0.025, 0.975])
     assert expected == pytest.approx([least, most], rel=0.2, abs=0.05)
     ends = torch.tensor([-6.0, 6.0], dtype=torch.float64)
     nu = prior.source(ends, prior.sample(20_000, torch.Generator().manual_seed(0)))

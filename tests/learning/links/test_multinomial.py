@@ -1,5 +1,3 @@
-"""Tests of multinomial regressions of all data and without folds, and of the folds."""
-
 import math
 
 import numpy as np
@@ -132,8 +130,7 @@ def test_weights_for_bent_sources(spare, monkeypatch, classes_of):
 
         def objective(beta, weight=weight, offset=fits._offset[i]):
             x = beta @ (data.inputs.Z - data.centre).T + offset[:, None]
-            log_p = torch.log_softmax(x + x.sin() / 2, dim=0)
-            fit = (data.labels * log_p).sum(0) @ weight
+            fit = (data.labels * torch.log_softmax(x + x.sin() / 2, dim=0)).sum(0) @ weight
             return (fit - (beta**2).sum() / (2 * 2.0)) / weight.sum()  # C = 2
 
         slope = torch.autograd.functional.jacobian(objective, fits._beta[i])
@@ -177,6 +174,5 @@ def test_folds():
     fold = folds_of(classes, groups)
     assert all(len(fold[groups == g].unique()) == 1 for g in range(30))
     sizes = torch.bincount(fold)
-    assert len(sizes) == 5
-    assert int(sizes.max() - sizes.min()) <= int(torch.bincount(groups).max())
+    assert len(sizes) == 5 and int(sizes.max() - sizes.min()) <= int(torch.bincount(groups).max())
     assert len(folds_of(classes[:3], torch.tensor([0, 1, 1])).unique()) == 2

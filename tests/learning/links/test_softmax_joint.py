@@ -1,5 +1,3 @@
-"""Tests of the joint density of labels and sources: its value, and its derivatives."""
-
 import pytest
 import torch
 

@@ -1,5 +1,3 @@
-"""Tests of linear scores, of which rows matter, and of functions asked by parts."""
-
 import math
 
 import numpy as np

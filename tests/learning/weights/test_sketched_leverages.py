@@ -14,8 +14,7 @@ from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
 def text(n=400, d=600, words=12, topics=5, seed=0):
     """Documents of unit length whose topics prefer some words: columns that are correlated."""
-    rng = np.random.default_rng(seed)
-    usual = 1 / np.arange(1, d + 1)
+    rng, usual = np.random.default_rng(seed), 1 / np.arange(1, d + 1)
     X = np.zeros((n, d))
     for row in X:
         odds = usual * np.random.default_rng(rng.integers(topics)).gamma(0.3, size=d)
@@ -66,18 +65,15 @@ def test_what_leaves_a_datum_out_has_no_pole(ridge, largest):
     mass = 0.25 * np.random.default_rng(1).random(len(X))
     h, true = found(X, mass, ridge).numpy(), exact(X, mass, ridge)
     error = np.log(h / (1 - mass * h)) - np.log(true / (1 - mass * true))
-    assert np.sqrt((error**2).mean()) < largest
-    assert abs(error.mean()) < 0.1
+    assert np.sqrt((error**2).mean()) < largest and abs(error.mean()) < 0.1
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_few_data_are_no_trouble(n):
-    X = text(n=3)
-    result = found(X[:n], np.full(n, 0.25), 1.0)
+    result = found(text(n=3)[:n], np.full(n, 0.25), 1.0)
     assert bool(result.isfinite().all())
     # One datum is its own centre. Of its own score no datum has more than all of it.
-    assert bool((result >= 0).all())
-    assert float(0.25 * result.max()) < 1
+    assert bool((result >= 0).all()) and float(0.25 * result.max()) < 1
 
 
 def test_without_a_penalty_and_with_columns_of_zeros_all_is_finite():
@@ -108,8 +104,7 @@ def test_the_polynomial_is_a_penalised_logistic_regression_with_a_bend_and_no_mo
     theta = minimize(negative, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9}).x
     a = np.exp(log_g + powers @ theta)
     given = (torch.from_numpy(each) for each in (np.exp(log_g), t, mass))
-    found = module._calibrated(*given, 32)
-    np.testing.assert_allclose(found, a / (1 + mass * a), rtol=1e-5)
+    np.testing.assert_allclose(module._calibrated(*given, 32), a / (1 + mass * a), rtol=1e-5)
 
 
 def test_what_the_polynomial_misses_is_left_to_the_labels():
@@ -121,8 +116,7 @@ def test_what_the_polynomial_misses_is_left_to_the_labels():
     stray, g = rng.normal(0, 0.5, 20_000), np.full(20_000, 0.5)
     mass = np.ones(20_000)
     g[::2] *= 1.01  # so that there is a unit of log g
-    u = expit(np.log(g) + stray)
-    t = rng.binomial(18, u) / 18
+    t = rng.binomial(18, expit(np.log(g) + stray)) / 18
     found = module._calibrated(*(torch.from_numpy(each) for each in (g, t, mass)), 18).numpy()
     error = np.log(found / (1 - found)) - np.log(g) - stray
     # Half of tau^2 would be left where labels were normal: sd 0.35. Either alone leaves 0.5.
@@ -135,8 +129,7 @@ def test_conjugate_gradients_solve_to_what_is_asked(monkeypatch):
     root = rng.normal(size=(30, 30))
     H = torch.from_numpy(root @ root.T + np.diag(np.geomspace(1, 1e4, 30)))
     b = torch.from_numpy(rng.normal(size=(30, 3)) * [1, 1e-6, 0])
-    exact = torch.linalg.solve(H, b)
-    steps = []
+    exact, steps = torch.linalg.solve(H, b), []
     for asked in (0.05, 1e-8):
         monkeypatch.setattr(module, "_SOLVED", asked)
         steps.clear()
@@ -144,8 +137,7 @@ def test_conjugate_gradients_solve_to_what_is_asked(monkeypatch):
         # In the norm of H^-1 after scaling, that of the right side's.
         left = (b - H @ x).div(H.diagonal().sqrt()[:, None]).norm(dim=0)
         right = b.div(H.diagonal().sqrt()[:, None]).norm(dim=0)
-        assert bool((left <= asked * right + 1e-15).all())
-        assert len(steps) < 100
+        assert bool((left <= asked * right + 1e-15).all()) and len(steps) < 100
     torch.testing.assert_close(x, exact, rtol=1e-5, atol=1e-12)
     monkeypatch.setattr(module, "_ITERATIONS", 2)
     steps.clear()

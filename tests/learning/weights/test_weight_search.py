@@ -40,8 +40,7 @@ def test_another_centre_changes_no_weights(problem):
     data = problem()
     data.inputs.Z[0] *= 1e3
     data = LinearScores.of(data.inputs.Z, data.labels, data.weight, 0.7)
-    near = torch.arange(200) > 0
-    moved = data.centred_on(near)
+    moved = data.centred_on(torch.arange(200) > 0)
     mean = np.average(data.inputs.Z[1:], axis=0, weights=data.weight[1:])
     np.testing.assert_allclose(moved.centre, mean, rtol=1e-12)
     first, second = fit(data, tol=1e-8), fit(moved, tol=1e-8)
@@ -117,8 +116,7 @@ def test_constant_columns_get_no_weight(problem):
     Z = torch.cat([data.inputs.Z, torch.full((200, 2), 3.0, dtype=torch.float64)], dim=1)
     for C in (1.0, math.inf):
         beta = fit(LinearScores.of(Z, data.labels, data.weight, C), tol=1e-8).beta
-        assert float(beta[:, 5:].abs().max()) < 1e-8
-        assert bool(beta.isfinite().all())
+        assert float(beta[:, 5:].abs().max()) < 1e-8 and bool(beta.isfinite().all())
     nothing = LinearScores.of(torch.ones_like(data.inputs.Z), data.labels, data.weight, math.inf)
     assert not fit(nothing, tol=1e-8).beta.any()
 
@@ -138,22 +136,18 @@ def test_problems_together(problem):
         return tuple(torch.where(labels == 1, each[1], each[0]) for each in (value, first))
 
     zero = torch.zeros((6, 5), dtype=torch.float64)
-    strength = torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64)
     both = maximise_weights(
         data.joined(), log_probability, zero, zero[:, 0], free_offset=True, tol=1e-8,
-        max_iter=500, strength=strength,
+        max_iter=500, strength=torch.tensor([1.0, 1, 1, 4, 4, 4], dtype=torch.float64),
     )  # fmt: skip
-    stronger = fit(problem(C=0.7 / 4), tol=1e-8)
-    expected = torch.cat([alone.beta, stronger.beta])
+    expected = torch.cat([alone.beta, fit(problem(C=0.7 / 4), tol=1e-8).beta])
     torch.testing.assert_close(both.beta, expected, rtol=0, atol=1e-4 * largest)
 
 
 def test_scores_that_are_given_stay_as_they_are(problem):
-    data = problem()
-    zero = torch.zeros((3, 5), dtype=torch.float64)
+    data, zero = problem(), torch.zeros((3, 5), dtype=torch.float64)
     scores = data.scores(zero, zero[:, 0])
-    before = scores.clone()
-    found = fit(data, tol=1e-6, scores=scores)
+    before, found = scores.clone(), fit(data, tol=1e-6, scores=scores)
     assert found.n_iter > 2
     torch.testing.assert_close(scores, before, rtol=0, atol=0)
     expected = data.scores(found.beta, found.offset)
@@ -161,10 +155,8 @@ def test_scores_that_are_given_stay_as_they_are(problem):
 
 
 def test_search_reports_what_is_left(problem):
-    data = problem()
-    short = fit(data, max_iter=2)
-    assert short.n_iter == 2
-    assert float(short.slope.max()) > 1e-10
+    short = fit(problem(), max_iter=2)
+    assert short.n_iter == 2 and float(short.slope.max()) > 1e-10
     assert bool((short.objective > short.start).all())
 
 
@@ -199,8 +191,7 @@ def test_a_rough_fit_to_few_rows_shows_where_to_begin(problem, monkeypatch, few,
         return mean_curvature(LogLoss().log_probabilities(scores)[1])
 
     found, seen = adapted_fit(data, told, curvature, tol=1e-8, max_iter=500)
-    assert asked == sizes
-    assert found.settled(1e-8)
+    assert asked == sizes and found.settled(1e-8)
     assert seen.coordinates.vectors.shape == (3, 5, 5)  # each problem's own
     for k in range(3):
         expected = reference(data, 0.7, k)

@@ -104,12 +104,10 @@ def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
 
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     """The posterior risk, by three methods, of saying yes from the score in the index on."""
-    costs = costs_at(threshold)
-    size = len(here.given.targets)
+    costs, size = costs_at(threshold), len(here.given.targets)
     cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))
     base = float(here.joint.log_evidence(here.mode.Gamma))
-    M = max(costs.c_plus, costs.c_minus)
-    rows = {}
+    M, rows = max(costs.c_plus, costs.c_minus), {}
     for cut in cuts.tolist():
         yes, row = torch.arange(size) >= cut, {}
         for name in ("chains", "laplace"):
@@ -147,8 +145,7 @@ def draw_regrets(stored: pd.DataFrame) -> Figure:
     for axis, n in zip(np.atleast_1d(panels), sizes, strict=True):
         part = stored[stored["n"] == n]
         for j, name in enumerate(shown):
-            columns = [f"{name}_{ratio}" for ratio in RATIOS]
-            by_data = part.groupby("data")[columns]
+            by_data = part.groupby("data")[[f"{name}_{ratio}" for ratio in RATIOS]]
             # Each kind of data counts alike.
             error = (by_data.var() / by_data.size().to_numpy()[:, None]).sum() ** 0.5 / len(by_data)
             look = style(*STYLES[name], markersize=8, label=METHODS[name])

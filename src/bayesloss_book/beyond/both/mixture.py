@@ -101,8 +101,7 @@ def _weighted_risks(weight: Callable[[float], float], p: float, q: float) -> flo
 
 def _over_log_odds(density: Callable[[float], float], *jumps: float) -> float:
     """The integral over log odds of a function with jumps."""
-    ends = [-_FAR, *sorted(jumps), _FAR]
-    parts = itertools.pairwise(ends)
+    parts = itertools.pairwise([-_FAR, *sorted(jumps), _FAR])
     return sum(quad(density, *part, epsabs=1e-12, epsrel=1e-12, limit=200)[0] for part in parts)
 
 

@@ -92,8 +92,7 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     prior, given = make_prior(), problem(data, n, seed)
     joint = labels_joint(prior, given.x, given.y)
     mode = find_mode(joint, prior.start(given.x))
-    targets = prior.features(given.targets)
-    noise = gaussian_noise()
+    targets, noise = prior.features(given.targets), gaussian_noise()
     by_chain, r_hat, size = chains(joint, targets, n_chains=n_chains, n_draws=n_draws, seed=seed)
     exact = by_chain.mean(0)
     p, share = probabilities(given, joint, mode)
@@ -144,8 +143,7 @@ def _interpolated(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, targets:
 
 
 def _paid(h: Tensor, labels: Tensor, costs: CostMatrix) -> float:
-    yes = costs.c_plus * (1 - labels)
-    return float(torch.where(h > 0, yes, costs.c_minus * labels).mean())
+    return float(torch.where(h > 0, costs.c_plus * (1 - labels), costs.c_minus * labels).mean())
 
 
 def cells() -> list[dict[str, Any]]:

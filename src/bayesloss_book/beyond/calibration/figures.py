@@ -143,8 +143,7 @@ def draw_reliability(sizes: Sequence[int], seed: int) -> Figure:
         p, y = too_sure(n, seed)
         ReliabilityDisplay.from_predictions(y, p, ax=axis)
         at = np.linspace(p.min(), p.max(), 200)
-        truth = expit(_TRUE_SLOPE * logit(at))
-        axis.plot(at, truth, "--", color=COLOURS["GP"], label="truth")
+        axis.plot(at, expit(_TRUE_SLOPE * logit(at)), "--", color=COLOURS["GP"], label="truth")
         axis.set(title=f"{n:,} cases")
         axis.legend(loc="upper left")
     return figure

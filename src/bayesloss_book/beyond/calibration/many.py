@@ -118,12 +118,11 @@ def _measure_one(
     found /= found.sum(axis=1, keepdims=True)
     bounded = np.clip(found, SMALLEST, 1)
     sure, best = found.max(axis=1), found.argmax(axis=1)
-    right = truth[np.arange(len(truth)), best]
     return {
         "log_loss": float(-xlogy(truth, bounded).sum(axis=1).mean()),
         # E |p - e_y|^2 = |p|^2 - 2 p . truth + 1.
         "brier": float(((found**2).sum(axis=1) - 2 * (found * truth).sum(axis=1) + 1).mean()),
-        "calibration": calibration_error(sure, right),
+        "calibration": calibration_error(sure, truth[np.arange(len(truth)), best]),
         "failed": float(1 - valid.mean()),
         **seconds,
     }

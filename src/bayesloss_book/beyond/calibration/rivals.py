@@ -42,8 +42,7 @@ class _Scores(ClassifierMixin, BaseEstimator):
         return X[:, 0] if X.shape[1] == 1 else X
 
     def predict(self, X: Array) -> Array:
-        best = X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)
-        return self.classes_[best]
+        return self.classes_[X.argmax(axis=1) if X.shape[1] > 1 else (X[:, 0] > 0).astype(int)]
 
 
 class _Link:
@@ -55,10 +54,6 @@ class _Link:
 
     def __call__(self, scores: Array) -> Array:
         return self.calibrator.predict_proba(scores)[:, 1]
-
-
-def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
-    return lambda t: _probabilities(t, probability)
 
 
 def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
@@ -123,7 +118,7 @@ def _named(name: str) -> Callable[[Any], Any]:
 
 _STANDARD: dict[str, Callable[[Array, Array, bool], Curve]] = {
     OURS: _Link,
-    "none": _uncalibrated,
+    "none": lambda scores, y, probability: lambda t: _probabilities(t, probability),
     "sigmoid": _scikit_learn("sigmoid"),
     "isotonic": _scikit_learn("isotonic"),
     "temperature": _scikit_learn("temperature"),

@@ -116,8 +116,7 @@ def draw_labels(found: pd.DataFrame) -> Figure:
             if method != "random":
                 part = found.xs((ratio, method), level=("ratio", "method")).loc[6:]
                 look = style(colour, marker, "-", markersize=5, label=METHODS[method])
-                aside = part.index * 1.02 ** (k - 2)
-                axis.errorbar(aside, part["mean"], part["error"], **look)
+                axis.errorbar(part.index * 1.02 ** (k - 2), part["mean"], part["error"], **look)
         axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="regret, %")
         axis.set_yticks([50, 100, 200], ["50", "100", "200"])
         axis.set_xticks([8, 16, 32, 64], ["8", "16", "32", "64"])

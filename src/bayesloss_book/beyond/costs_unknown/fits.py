@@ -92,8 +92,7 @@ def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Ten
 
         def objective(theta: Array) -> tuple[float, Array]:
             b = torch.from_numpy(theta)
-            nu = Z @ b
-            away = b - centre
+            nu, away = Z @ b, b - centre
             value = -loss.log_density(nu, data) + 0.5 * (precision * away**2).sum()
             return float(value), (precision * away - Z.T @ loss.derivatives(nu, data)[0]).numpy()
 
@@ -162,8 +161,7 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
                 kept = rng.choice(len(y), n, replace=False)
             x, x_test, y = X[kept], X_test, y[kept]
         else:
-            task = "curve" if model == "curve" else "real"
-            drawn = scores.draw(data, task, model, n, number)
+            drawn = scores.draw(data, "curve" if model == "curve" else "real", model, n, number)
             rows = Rows(drawn.scores, drawn.y, np.ones(n))
             turn = ScoreTransform.fit(rows, n, drawn.probability)
             x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]

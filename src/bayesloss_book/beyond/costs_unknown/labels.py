@@ -59,8 +59,7 @@ class Pool:
     def regret(self, p: Array, t: float) -> float:
         """Cost of deciding by p less that of the best cut, a missed case costing 1."""
         price = (t * (self.mass - self.positive) - (1 - t) * self.positive) / (1 - t)  # of yes
-        cuts = np.append(np.cumsum(price[::-1])[::-1], 0.0)
-        return float(price[p > t].sum() - cuts.min())
+        return float(price[p > t].sum() - np.append(np.cumsum(price[::-1])[::-1], 0.0).min())
 
 
 class Paths:

@@ -18,8 +18,7 @@ def settings(rows: pd.DataFrame) -> list[tuple[str, int, float]]:
 def losses(rows: pd.DataFrame, measure: str = "loss") -> pd.DataFrame:
     """A measure averaged over splits: a row a setting, a column a method."""
     columns = {f"{method}: {measure}": method for method in METHODS}
-    means = rows.groupby(_KEYS)[list(columns)].mean().rename(columns=columns)
-    return means.loc[settings(rows)]
+    return rows.groupby(_KEYS)[list(columns)].mean().rename(columns=columns).loc[settings(rows)]
 
 
 def differences(rows: pd.DataFrame) -> pd.DataFrame:

@@ -50,8 +50,7 @@ def sources_like(kind: str) -> tuple[Source, Source, Source]:
         return line(2.0), line(1.0), line(1.0)
     if kind == "bent":
         bent = Source(lambda x: x + np.sin(x) / 2, lambda x: 1 + np.cos(x) / 2)
-        steep = Source(lambda x: x + x**3 / 9, lambda x: 1 + x**2 / 3)
-        return bent, line(1.0), steep
+        return bent, line(1.0), Source(lambda x: x + x**3 / 9, lambda x: 1 + x**2 / 3)
     if kind == "with a floor":
         floor = Source(lambda x: np.logaddexp(0.0, x), lambda x: 1 / (1 + np.exp(-x)))
         return floor, floor, floor

@@ -43,10 +43,9 @@ def cells(*, n_seeds: int = N_SEEDS) -> list[dict[str, Any]]:
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
-    methods = [*FIXED, *PLACED, *ORACLES]
     run_cells(
         measure, cells(), folder, "sparse_means",
-        parameters={"methods": methods, "n_points": 200}, n_jobs=n_jobs,
+        parameters={"methods": [*FIXED, *PLACED, *ORACLES], "n_points": 200}, n_jobs=n_jobs,
     )  # fmt: skip
     costs: list[dict[str, Any]] = [
         {"method": method, "n": n, "repeat": repeat}

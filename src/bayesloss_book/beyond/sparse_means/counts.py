@@ -80,10 +80,8 @@ def by_hand(
     wide = cross[:, order]
     explained = _forward(factor, wide.T.copy()).T
     unexplained = np.array([Counted(float(model.kernel.b)) - row @ row for row in explained])
-    weights = np.array([noise / (noise + u) for u in unexplained])
-    weighted = wide * weights[:, None]
-    A = _gram(wide, weighted) + K[np.ix_(order, order)] * noise
-    teacher = _solve(A, weighted.T @ y)
+    weighted = wide * np.array([noise / (noise + u) for u in unexplained])[:, None]
+    teacher = _solve(_gram(wide, weighted) + K[np.ix_(order, order)] * noise, weighted.T @ y)
     lap("teacher")
     target = K[:, order] @ teacher
     columns, chosen = K[:, order], []
@@ -141,8 +139,7 @@ def _forward(L: Array, right: Array) -> Array:
 def _pivots(K: Array, size: int, b: Counted) -> tuple[list[int], Array]:
     """The order, and the Cholesky factor of K in it."""
     m = len(K)
-    rows = np.empty((0, m), dtype=object)
-    variance = np.full(m, b, dtype=object)
+    rows, variance = np.empty((0, m), dtype=object), np.full(m, b, dtype=object)
     order: list[int] = []
     for _ in range(size):
         best = int(np.argmax(variance.astype(np.float64)))

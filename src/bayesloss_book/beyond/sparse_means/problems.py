@@ -82,8 +82,7 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     asked = order[rng.random(len(y)) < expit(shift * X[order, column])]
-    train = np.setdiff1d(order, asked)
-    half = len(asked) // 2
+    train, half = np.setdiff1d(order, asked), len(asked) // 2
     centre = y[train].mean()
     scales, b, noise = _hyperparameters(X[train], y[train] - centre)
     Z = torch.tensor(X / scales)
@@ -91,8 +90,7 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
         SquaredExponential(a=1.0, b=b), Z[train], torch.tensor(y[train] - centre),
         noise_variance=noise,
     )  # fmt: skip
-    support = rng.choice(len(train), k, replace=False).tolist()
-    fresh = asked[half:]
+    support, fresh = rng.choice(len(train), k, replace=False).tolist(), asked[half:]
     return Problem(model, support, Z[asked[:half]], Z[fresh], None, torch.tensor(y[fresh] - centre))
 
 

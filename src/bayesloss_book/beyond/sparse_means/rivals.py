@@ -100,8 +100,7 @@ def density_ratio(x: Tensor, points: Tensor) -> Tensor:
 
 def _weighted(model: GPRegression, inputs: Tensor, weights: Tensor) -> Tensor:
     """Least squares for the data by weights, with the prior's penalty."""
-    K = model.kernel(inputs, inputs)
-    values, vectors = torch.linalg.eigh(K)
+    values, vectors = torch.linalg.eigh(model.kernel(inputs, inputs))
     kept = values > 1e-12 * values[-1]
     basis = vectors[:, kept] / values[kept].sqrt()
     rows = weights.sqrt()[:, None] * (model.kernel(model.x, inputs) @ basis)

@@ -149,8 +149,7 @@ def measure(
                 }
                 found = _all_methods(drawn, m, n_labels, np.random.default_rng([repetition, j, m]))
                 rows += [row | {"m": m, "test": test} for row in found]
-    frame = pd.DataFrame(rows)
-    by = frame.groupby(["method", "utility", "m", "test"])
+    by = pd.DataFrame(rows).groupby(["method", "utility", "m", "test"])
     out: dict[str, float] = {}
     for key, group in by:
         name = "/".join(map(str, key))

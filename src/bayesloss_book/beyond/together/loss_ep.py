@@ -81,8 +81,7 @@ class DrawnUtility:
         share = value / value.sum()
         centre = share @ self.normal
         apart = self.normal - centre
-        eye = torch.eye(len(centre), dtype=centre.dtype)
-        spread = apart.T @ (apart * share[:, None]) - eye
+        spread = apart.T @ (apart * share[:, None]) - torch.eye(len(centre), dtype=centre.dtype)
         inverse = torch.linalg.inv(torch.linalg.cholesky(covariance[0]))
         return (
             value.mean().log()[None],

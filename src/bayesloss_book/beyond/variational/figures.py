@@ -132,8 +132,7 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
 
 
 def _row(table: pd.DataFrame, cell: dict[str, str | int]) -> pd.Series:
-    keys = list(cell)
-    return table.set_index(keys).loc[tuple(cell.values())]
+    return table.set_index(list(cell)).loc[tuple(cell.values())]
 
 
 def _sizes(axis: Axes, table: pd.DataFrame) -> None:

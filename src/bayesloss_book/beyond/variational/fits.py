@@ -152,11 +152,9 @@ def grid_evidence(
     axis = torch.linspace(-6.5, 6.5, 2 * half + 1, dtype=torch.float64)  # prior deviations
     plane = torch.cartesian_prod(axis[half:], axis)  # -w gives the same: half of them will do
     share = torch.where(plane[:, 0].abs() < 1e-9, 0.5, 1.0).to(torch.float64).log() + math.log(2)
-    data = likelihood.condense(prior.features, x, y)
-    scale = prior.precision.rsqrt()
+    data, scale = likelihood.condense(prior.features, x, y), prior.precision.rsqrt()
     zero = torch.cat([plane, torch.zeros((len(plane), 1), dtype=torch.float64)], dim=1)
-    rise = prior.coefficients(zero * scale) @ data.features.T
-    total = []
+    rise, total = prior.coefficients(zero * scale) @ data.features.T, []
     for level in axis:
         nu = rise + (prior.mu + scale[-1] * level) * data.features[:, -1]
         if isinstance(likelihood, Gaussian):

@@ -48,8 +48,7 @@ def divergence(
         sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 3}
         z = elliptical_slice_sampling(tempered, len(q.mode), seed=seed + k, **sizes)
         ratios = log_ratios(joint, q, z.flatten(0, 1)).view(n_chains, n_draws)
-        spread = ((ratios - ratios.mean()) ** 2).mean(dim=1)
-        total += share / 2 * (1 - beta) * spread
+        total += share / 2 * (1 - beta) * ((ratios - ratios.mean()) ** 2).mean(dim=1)
     return float(total.mean()), float(total.std()) / math.sqrt(n_chains)
 
 

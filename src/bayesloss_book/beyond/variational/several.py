@@ -58,8 +58,7 @@ class Mixture:
         e = torch.randn((n // 2, len(self.mode)), dtype=torch.float64, generator=self.generator)
         e = torch.cat([e, -e])
         inner = a[:, None] + e[:, : self.d] @ T.mT
-        outer = e[:, self.d :].expand(len(a), -1, -1)
-        z = torch.cat([inner, outer], dim=2).flatten(0, 1)
+        z = torch.cat([inner, e[:, self.d :].expand(len(a), -1, -1)], dim=2).flatten(0, 1)
         Gamma = self.mode + z @ self.root.T
         mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1) - self.mode
         log_q = []

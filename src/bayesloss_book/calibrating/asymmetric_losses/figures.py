@@ -48,10 +48,8 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     ``factor``, the typical one between our and the printed differences to EP of at least 0.003;
     ``corner``, Laplace in the last row on U(0, 1); ``ep``, EP's largest value.
     """
-    target = over_ep(printed())
-    used = target.stack()[lambda values: values >= 0.003]
-    columns = by_cell("{2}_{0}_{1}".format)
-    rows = {}
+    used = over_ep(printed()).stack()[lambda values: values >= 0.003]
+    columns, rows = by_cell("{2}_{0}_{1}".format), {}
     for _, cell in mapped.iterrows():
         values = columns.map(cell)
         ours = over_ep(values).stack()[used.index].clip(lower=1e-6)
@@ -202,8 +200,7 @@ def draw_worst(here: Trial, reference: Reference, misses: pd.DataFrame, threshol
     figure, panels = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     seen = GRID <= 1
     for axis, i in zip(panels, worst, strict=True):
-        x = GRID[seen].numpy()
-        exact = reference.predictive.on_grid[i][seen].numpy()
+        x, exact = GRID[seen].numpy(), reference.predictive.on_grid[i][seen].numpy()
         laplace = by_laplace[i][seen].numpy()
         axis.plot(x, exact, color=COLOURS["data"], label="exact")
         axis.plot(x, laplace, "--", color=COLOURS["GP"], label="Laplace")
@@ -224,8 +221,7 @@ def med_comparison(here: Trial, prices: tuple[float, ...], rows: tuple[str, ...]
     reference = by_importance_sampling(here.prior, here.y, here.ep, n_draws=1024, seed=0)
     x = here.test_inputs("u_00_10")
     features, noise = here.prior.project(x.expand(len(here.y), -1))
-    p = reference.predictive(x)
-    out = {}
+    p, out = reference.predictive(x), {}
     for row in rows:
         costs = costs_at(THRESHOLDS[row])
         edge = costs.probit_threshold

@@ -70,8 +70,7 @@ def med_probit(
     closure()
     assert mean.grad is not None
     assert packed.grad is not None
-    slope = torch.maximum(mean.grad.abs().amax(-1), packed.grad.abs().amax((-2, -1)))
-    converged = slope < 1e-3
+    converged = torch.maximum(mean.grad.abs().amax(-1), packed.grad.abs().amax((-2, -1))) < 1e-3
     if not bool(converged.all()):
         warnings.warn(
             f"{int((~converged).sum())} of {m} data sets did not converge in {max_iter} iterations",
@@ -100,8 +99,7 @@ def _divergence(mean: Tensor, root: Tensor) -> Tensor:
 def _p_right(mean: Tensor, root: Tensor, features: Tensor, y: Tensor) -> Tensor:
     """LHG (25) at the training inputs, where sigma_x is 1."""
     centre = (features @ mean[..., None]).squeeze(-1)
-    variance = ((features @ root) ** 2).sum(-1)
-    return torch.special.ndtr(y * centre / (1 + variance).sqrt())
+    return torch.special.ndtr(y * centre / (1 + ((features @ root) ** 2).sum(-1)).sqrt())
 
 
 def _violation(p_right: Tensor, y: Tensor, costs: CostMatrix) -> Tensor:

@@ -234,8 +234,7 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 def run_rounded(folder: Folder, *, n_jobs: int | None = None) -> None:
     """The last row of two repetitions with the cost as printed, 0.05: a threshold of 1 / 21."""
-    asked = cells(2, {"0.05": 0.05 / 1.05})
-    name = "asymmetric_losses_rounded"
+    asked, name = cells(2, {"0.05": 0.05 / 1.05}), "asymmetric_losses_rounded"
     run_cells(measure, asked, folder, name, parameters=KERNEL | PAPER, n_jobs=n_jobs)
 
 
@@ -270,8 +269,7 @@ def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:
         p = float(wilcoxon(difference).pvalue) if (difference != 0).any() else 1.0
         better = "" if p > 0.01 else "loss_em" if difference.median() > 0 else "laplace"
         for method in METHODS:
-            values = group[method + suffix]
-            error = np.nan
+            values, error = group[method + suffix], np.nan
             if not suffix:
                 error = float((group[f"{method}_error"] ** 2).sum() ** 0.5 / len(group))
             rows[names.get(threshold, f"{threshold:.4f}"), str(test), method] = {

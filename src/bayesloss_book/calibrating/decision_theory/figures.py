@@ -88,8 +88,7 @@ def draw_finer(
     figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     for axis, n_inputs in zip(axes, counts, strict=True):
         inputs = (2 * np.arange(n_inputs) + 1) / n_inputs - 1
-        q = [(mean, p[1]) for mean in means]
-        values = predictive_divergence(q, p, inputs, p_threshold)
+        values = predictive_divergence([(mean, p[1]) for mean in means], p, inputs, p_threshold)
         best = means[values < values.min() + 1e-12]
         axis.axvspan(best.min(), best.max(), color=COLOURS["ISGP"], alpha=0.25, linewidth=0)
         axis.plot(means, values, color=COLOURS["ISGP"])

@@ -35,10 +35,8 @@ def risks(problem: ShiftedProblem) -> pd.DataFrame:
     least = float(problem.weights @ spread)
     rows = {"posterior mean": {"posterior risk": least, "d_L": 0.0, "KL": 0.0}}
     for name, mean in sparse_means(problem).items():
-        whole = on_all(model, problem.support, mean)
-        gap = whole - model.mean
-        d_L = problem.divergence(mean)
-        kl = 0.5 * float(gap @ model.precision @ gap)
+        gap = on_all(model, problem.support, mean) - model.mean
+        d_L, kl = problem.divergence(mean), 0.5 * float(gap @ model.precision @ gap)
         rows[name] = {"posterior risk": least + d_L, "d_L": d_L, "KL": kl}
     return pd.DataFrame(rows).T
 
@@ -59,8 +57,7 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
     """What so many iterations of conjugate gradients give in place of the exact solve."""
-    model = problem.model
-    rows = {}
+    model, rows = problem.model, {}
     for t in iterations:
         # Unfinished is what is asked for.
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
@@ -76,8 +73,7 @@ def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataF
 
 def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Series:
     """The excess when the KL solution on a larger support stands for the posterior mean."""
-    model = problem.model
-    found = {}
+    model, found = problem.model, {}
     for size in sizes:
         larger = equal_ranks(len(model.y), size)
         target = model.action(problem.points, sparse_mean_kl(model, larger), larger)

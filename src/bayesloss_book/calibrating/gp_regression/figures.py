@@ -34,8 +34,7 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
         support = None if name == "posterior mean" else problem.support
         colour, dashes = STYLES[name]
         curves.plot(x, model.action(x, mean, support), dashes, color=colour, label=name)
-    floor = -2.7
-    density = norm.pdf(x.numpy(), problem.shift, DEVIATION)
+    floor, density = -2.7, norm.pdf(x.numpy(), problem.shift, DEVIATION)
     curves.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     curves.text(problem.shift, floor + 0.35, "test inputs", ha="center")
     places = model.x[problem.support]
@@ -88,8 +87,7 @@ def draw_costs(stored: pd.DataFrame) -> Figure:
     for name, (colour, dashes, marker) in _COSTS.items():
         one = seconds[name]
         axis.plot(one.index, one, dashes, marker=marker, color=colour, label=name)
-    n = np.array([500, 4000])
-    start = seconds["d_L, exact solve"].loc[4000]
+    n, start = np.array([500, 4000]), seconds["d_L, exact solve"].loc[4000]
     axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
     axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$")
     axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")

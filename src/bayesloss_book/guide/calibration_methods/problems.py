@@ -85,8 +85,7 @@ def _simulated(link: str, kind: str, size: int, seed: int) -> BinaryProblem:
     shape = (size + _N_TEST, _N_INPUTS)
     Z = rng.normal(size=shape) if kind == "Gaussian" else rng.exponential(size=shape) - 1
     p = expit(log_odds(link, offset + Z @ weights)[0])
-    y = rng.random(size) < p[:size]
-    return BinaryProblem(Z[:size], y, Z[size:], p[size:], weights)
+    return BinaryProblem(Z[:size], rng.random(size) < p[:size], Z[size:], p[size:], weights)
 
 
 def _embedded(name: str, seed: int) -> BinaryProblem:

@@ -16,8 +16,7 @@ _TEST_SHARE = 0.5  # test over training data in the splits of an embedded set
 def averages(results: pd.DataFrame, measure: str) -> pd.DataFrame:
     """The mean of a measure over seeds: a row a problem, a column a method."""
     table = results.groupby([*PROBLEM, "method"], sort=False)[measure].mean().unstack("method")
-    order = [m for m in (*METHODS, "true link") if m in table]
-    return table.reindex(_problems(results))[order]
+    return table.reindex(_problems(results))[[m for m in (*METHODS, "true link") if m in table]]
 
 
 def differences(

@@ -48,8 +48,7 @@ def draw_seconds(results: pd.DataFrame) -> Figure:
     """How long a fit and its predictions take, over the rows that it was trained on."""
     figure, axes = subplots(2, 1, figsize=(5.6, 7.0))
     for axis, task in zip(axes, ("classification", "regression"), strict=True):
-        chosen = results[results["task"] == task]
-        for method, taken in chosen.groupby("method", sort=False):
+        for method, taken in results[results["task"] == task].groupby("method", sort=False):
             if method in STYLES:
                 colour, marker = STYLES[method]
                 median = taken.groupby("rows")["seconds"].median()
@@ -70,7 +69,6 @@ def _draw(axis: Axes, table: pd.DataFrame, *, at: float) -> None:
             (dots,) = axis.plot(table[method], places, marker, color=colour, label=method)
             dots.set(markersize=5, alpha=0.85)
     axis.axvline(at, color="black", linewidth=1)
-    names = [data.replace("_", " ") for data in table.index]
-    axis.set_yticks(places, names, fontsize=9)
+    axis.set_yticks(places, [data.replace("_", " ") for data in table.index], fontsize=9)
     axis.set_ylim(-len(table) + 0.5, 0.5)
     axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1.0), ncols=3, fontsize=9)

@@ -136,8 +136,7 @@ def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | 
 
 
 def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
-    model = classifier(method, seed).fit(found.X, found.y)
-    truth = found.truth
+    model, truth = classifier(method, seed).fit(found.X, found.y), found.truth
     p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
     p[:, model.classes_.astype(int)] = model.predict_proba(found.X_test)
     loss = -(truth * np.log(np.clip(p, _SMALLEST, 1))).sum(axis=1)
@@ -154,8 +153,7 @@ def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
 def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
     mean, target_std, curve_std = regress(method, found, seed)
     sought = found.truth if found.curve is None else found.curve
-    error = np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std()
-    result = {"rmse": float(error)}
+    result = {"rmse": float(np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std())}
     width = norm.ppf(0.975)
     if target_std is not None:
         result["coverage"] = float((np.abs(found.truth - mean) <= width * target_std).mean())

@@ -56,8 +56,7 @@ def measure(*, data: str, C: float) -> dict[str, float]:
         warnings.simplefilter("ignore")  # of the path's end, and of penalties that hardly count
         said = LinkgisticClassifier(C=[C, C]).fit(X, y).scores_[0]
         folds = StratifiedKFold(_FOLDS)
-        model = LinkgisticClassifier(C=C)
-        p = cross_val_predict(model, X, y, cv=folds, method="predict_proba")
+        p = cross_val_predict(LinkgisticClassifier(C=C), X, y, cv=folds, method="predict_proba")
     losses = -np.log(p[np.arange(len(y)), y])
     error = losses.std(ddof=1) / np.sqrt(len(y))
     return {"path": -said, "refits": losses.mean(), "error": error}

@@ -74,8 +74,7 @@ def group(data: str, rows: int) -> str:
 def by_group(results: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """The median of a table of `averages` or `behind_best`, and the number of tables, by group."""
     rows = results.groupby("data")["rows"].first()
-    names = [group(data, rows[data]) for data in table.index]
-    grouped = table.groupby(names, sort=False)
+    grouped = table.groupby([group(data, rows[data]) for data in table.index], sort=False)
     out = grouped.median()
     out.insert(0, "tables", grouped.size())
     return out
@@ -106,8 +105,7 @@ def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
     """Each case by the first wave and now, averaged over seeds, and what is asked of it."""
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
-    table = means[numbers].mean()
-    rows = []
+    table, rows = means[numbers].mean(), []
     for case, variants in CASES.items():
         measure, asked, meets = ASKED[case]
         main = "coverage" if case == "bands" else "value"

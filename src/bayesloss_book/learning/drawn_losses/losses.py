@@ -64,8 +64,7 @@ def calibration_gap(
     positive = np.unique(alpha)
     alpha = np.concatenate([-positive[::-1], [0.0], positive])
     x = inverse_source(prior, Gamma, alpha)
-    eta = np.asarray(shares)[:, None]
-    gaps = []
+    eta, gaps = np.asarray(shares)[:, None], []
     for margin in margins:
         value = margin.value(x)
         risk = eta * value + (1 - eta) * value[::-1]
@@ -141,8 +140,7 @@ def prior_average(
 
 def random_instances(n: int, seed: int) -> pd.DataFrame:
     """Theorem 4 on random priors, losses, scores and labels: the slack, right less left side."""
-    rng = np.random.default_rng(seed)
-    rows = []
+    rng, rows = np.random.default_rng(seed), []
     for _ in range(n):
         name = str(rng.choice(list(LOSSES)))
         c, gamma = float(np.exp(rng.uniform(-3, 1))), float(np.exp(rng.uniform(-5, 5)))
@@ -173,8 +171,7 @@ def starting_points(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.D
     }
     weights = {name: np.ravel(fit.fit(X, y).coef_) for name, fit in fits.items()}
     weights["class means"] = X[y > 0].mean(axis=0) - X[y < 0].mean(axis=0)
-    length = np.linalg.norm(weights["fixed link"])
-    rows = {}
+    length, rows = np.linalg.norm(weights["fixed link"]), {}
     for gamma in gammas:
         prior = make_prior(c=0.25 / float(np.abs(X).max() * length), gamma=gamma)
         Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
@@ -203,8 +200,7 @@ def penalised_average(
 def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
     """Both sides of theorem 4 on the breast-cancer data, in the units of each loss."""
     logit, y = breast_cancer()
-    probability = LOSSES["log"].inverse_link(logit)
-    rows = {}
+    probability, rows = LOSSES["log"].inverse_link(logit), {}
     for name, loss in LOSSES.items():
         x = loss.link(probability)
         left = float(loss(y, x).mean())

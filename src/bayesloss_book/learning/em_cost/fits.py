@@ -88,8 +88,7 @@ def text(n: int = 20_000, d: int = _WORDS) -> Problem:
     length, rng = 100, np.random.default_rng(0)
     n += _N_TEST
     odds = np.sqrt(1 / np.arange(1, d + 1))
-    words = rng.choice(d, n * length, p=odds / odds.sum())
-    places = np.repeat(np.arange(n), length), words
+    places = np.repeat(np.arange(n), length), rng.choice(d, n * length, p=odds / odds.sum())
     X = _weighed(sparse.csr_array((np.ones(n * length), places), (n, d)))
     return _labelled(X, X @ rng.standard_t(3, d), rng)
 
@@ -108,8 +107,7 @@ def topics(n: int = 20_000, d: int = _WORDS) -> Problem:
     for k in range(n_topics):
         words[topic == k] = np.searchsorted(upto[k], chance[topic == k]).clip(0, d - 1)
     X = _weighed(sparse.csr_array((np.ones(len(row)), (row, words)), (n, d)))
-    score = X @ rng.standard_t(3, d) + 2 * (share @ rng.normal(size=n_topics))
-    return _labelled(X, score, rng)
+    return _labelled(X, X @ rng.standard_t(3, d) + 2 * (share @ rng.normal(size=n_topics)), rng)
 
 
 def _curve(n: int) -> Problem:
@@ -158,8 +156,7 @@ def _model(problem: str, method: str) -> Any:
 def fit(problem: str, method: str) -> dict[str, float]:
     """Fit in this process; what :func:`measure` returns."""
     X, y, X_test, y_test = PROBLEMS[problem]()
-    model = _model(problem, method)
-    before = _resident()
+    model, before = _model(problem, method), _resident()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         begin = time.process_time()
@@ -248,8 +245,7 @@ def table(results: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for problem in PROBLEMS:
         at = middle[middle.index.get_level_values("problem") == problem].droplevel(0)
-        ours = at[at.index.isin(OURS)]
-        rivals = at[~at.index.isin(OURS)]
+        ours, rivals = at[at.index.isin(OURS)], at[~at.index.isin(OURS)]
         other = rivals.iloc[0] if len(rivals) else pd.Series(math.nan, at.columns)
         for method, mine in ours.iterrows():
             rows.append(

@@ -45,8 +45,7 @@ class WithConstant(Basis):
         angle = speed * x[:, None]
         once = torch.cat([angle.sin() / speed, (1 - angle.cos()) / speed], dim=1)
         upper = torch.cat([self.waves.psi(x), once[:, :, None]], dim=2)
-        lower = torch.cat([once, x[:, None]], dim=1)[:, None, :]
-        return torch.cat([upper, lower], dim=1)
+        return torch.cat([upper, torch.cat([once, x[:, None]], dim=1)[:, None, :]], dim=1)
 
 
 def grid() -> Tensor:

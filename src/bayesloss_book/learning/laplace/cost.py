@@ -41,8 +41,7 @@ def measure(*, method: str, n: int, n_basis: int, repeat: int) -> dict[str, floa
     prior = ISGP(kernel)
     data = Bernoulli().condense(prior.features, x, (x > 0).to(torch.float64))
     joint = LogJoint(prior, Bernoulli(), data)
-    Gamma = torch.cat([w, w.new_zeros(1)])
-    slope, hessian = joint.derivatives(Gamma)
+    slope, hessian = joint.derivatives(torch.cat([w, w.new_zeros(1)]))
     return {"mean": float(slope @ torch.linalg.solve(hessian, slope)) / n}
 
 

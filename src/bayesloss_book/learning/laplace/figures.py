@@ -197,8 +197,7 @@ def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str,
 def coverage(results: pd.DataFrame) -> pd.DataFrame:
     """Per cent covered, by task and method; ``error``: standard error of the 95 % column."""
     groups = results.groupby(["task", "method"], sort=False)
-    columns = [f"covered_{level}" for level in LEVELS]
-    table = 100 * groups[[*columns, "covered_new"]].mean()
+    table = 100 * groups[[*[f"covered_{level}" for level in LEVELS], "covered_new"]].mean()
     table.columns = [*(f"{level} %" for level in LEVELS), "new data, 95 %"]
     table["error"] = 100 * groups["covered_95"].std() / np.sqrt(groups.size())
     table["mean sd"] = groups["width"].mean()

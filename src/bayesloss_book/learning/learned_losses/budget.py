@@ -50,8 +50,7 @@ def measure(
     C = 1 / penalty if penalty else np.inf
 
     def describe(odds: Array, name: str) -> dict[str, float]:
-        sign = np.where(truth_test, 1.0, -1.0)
-        loss = float(np.logaddexp(0, -sign * odds).mean())
+        loss = float(np.logaddexp(0, -np.where(truth_test, 1.0, -1.0) * odds).mean())
         return {f"auc_{name}": mean_auc(odds, truth_test), f"log_loss_{name}": loss}
 
     out: dict[str, float] = {}
@@ -71,8 +70,7 @@ def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, A
         beta, intercept = weights[:-1], weights[-1]
         odds = X @ beta + intercept
         value = np.logaddexp(0, odds) - target * odds
-        error = (expit(odds) - target) / n
-        ridge = penalty / n
+        error, ridge = (expit(odds) - target) / n, penalty / n
         slope = np.append(X.T @ error + ridge * beta, error.sum())
         return float(value.mean() + ridge / 2 * beta @ beta), slope
 

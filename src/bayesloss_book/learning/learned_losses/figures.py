@@ -62,8 +62,7 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
         beside = axis.get_yaxis_transform()
         axis.text(0.02, values[name] - 0.08, label, fontsize="small", va="top", transform=beside)
     axis.set(xscale="log", xlabel="L-BFGS iterations of logistic regression", ylabel="test AUC, %")
-    ticks = [*ITERATIONS, last]
-    axis.set_xticks(ticks, [*map(str, ITERATIONS), "converged"])
+    axis.set_xticks([*ITERATIONS, last], [*map(str, ITERATIONS), "converged"])
     axis.minorticks_off()
     axis.set_ylim(_LEAST, 100.2)
     figure.legend(loc="outside upper center", ncols=2, fontsize="small")

@@ -171,8 +171,7 @@ def measure(
     else:
         y = truth[:, 0] if truth.shape[1] == 1 else labels
         odds, scores, rounds, converged = _fit_linkgistic(method, X, y, X_test, C, budget, seed)
-    sign = np.where(truth_test, 1.0, -1.0)
-    probability = expit(odds)
+    sign, probability = np.where(truth_test, 1.0, -1.0), expit(odds)
     out: dict[str, float] = {
         "auc": mean_auc(odds, truth_test),
         "auc_score": mean_auc(scores, truth_test),
@@ -190,8 +189,7 @@ def measure(
 
 def mean_auc(odds: Array, truth: NDArray[np.bool_]) -> float:
     """The area under the ROC curve by ranks, a mean over the columns of arrays (n, K)."""
-    ranks = rankdata(odds, axis=0)
-    ones = truth.sum(axis=0)
+    ranks, ones = rankdata(odds, axis=0), truth.sum(axis=0)
     below = (ranks * truth).sum(axis=0) - ones * (ones + 1) / 2
     return float(np.mean(below / (ones * (len(truth) - ones))))
 
@@ -228,8 +226,7 @@ def _fit_tron(
     with np.errstate(divide="ignore"):  # a learned link does reach 0 and 1
         odds = logit(model.predict_proba(thin)[:, 1:])
     scores = model.linear_score(thin)[:, None]
-    holdout = float(model.holdout_errors_.min())
-    return odds, scores, model.n_iter_, model.converged_, holdout
+    return odds, scores, model.n_iter_, model.converged_, float(model.holdout_errors_.min())
 
 
 def _fit_linkgistic(

@@ -196,5 +196,4 @@ def _fit_linkgistic(
 
 
 def _log_loss(odds: Array, labels: NDArray[np.int64]) -> float:
-    sign = np.where(one_vs_rest(labels), 1.0, -1.0)
-    return float(np.logaddexp(0, -sign * odds).mean())
+    return float(np.logaddexp(0, -np.where(one_vs_rest(labels), 1.0, -1.0) * odds).mean())

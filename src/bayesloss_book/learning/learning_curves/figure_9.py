@@ -66,8 +66,7 @@ def measure(
     out: dict[str, float] = {"low": x.min(), "high": x.max(), "converged": converged}
     for name, values in zip(CURVES, curves, strict=True):
         out |= {f"{name}_{i:02}": float(value) for i, value in enumerate(values)}
-    order = np.argsort(x_test, kind="stable")
-    for i, group in enumerate(np.array_split(order, _GROUPS)):
+    for i, group in enumerate(np.array_split(np.argsort(x_test, kind="stable"), _GROUPS)):
         out |= {
             f"count_{i:02}": len(group),
             f"score_{i:02}": x_test[group].mean(),

@@ -110,8 +110,7 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
     """Figure 9: three inverse links with their bands, and the frequencies of dresses."""
     figure, axes = subplots(len(METHODS), 2, figsize=(5.6, 8.0), sharex="row", sharey="col")
     for panels, method in zip(axes, METHODS, strict=True):
-        chosen = (results["method"] == method) & (results["penalty"] == penalty)
-        row = results[chosen].iloc[0]
+        row = results[(results["method"] == method) & (results["penalty"] == penalty)].iloc[0]
         table, groups = curves_of(row), groups_of(row)
         name_of_colour, _, dashes = _STYLE[method]
         colour = COLOURS[name_of_colour]

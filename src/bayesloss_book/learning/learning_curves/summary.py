@@ -50,8 +50,7 @@ def gains(
 def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
     """What each method reaches by setting, on one data set at one size, with seed 0."""
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
-    keys = list(SETTING)
-    wide = here.set_index([*keys, "method"]).unstack()
+    wide = here.set_index([*SETTING, "method"]).unstack()
     out = pd.DataFrame(index=wide.index)
     for measure, name in (("ovr_accuracy", "one-vs-rest"), ("accuracy", "ten classes")):
         out[f"{name}, logistic"] = 100 * wide[measure, "logistic"]

@@ -30,14 +30,12 @@ def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
     data = linear_data(problem.X, problem.y, C)
     fit, _ = fit_fixed_link(data, LogLoss(), 1e-8)
     scores = fit.scores[0] - fit.offset[0]
-    slopes = LogLoss().log_probabilities(fit.scores[0])[1]
-    return scores, _held_out(data, scores, slopes)
+    return scores, _held_out(data, scores, LogLoss().log_probabilities(fit.scores[0])[1])
 
 
 def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
     """The scores of some data in scikit-learn's logistic regressions without each of them."""
-    Z = problem.X - problem.X.mean(axis=0)
-    found = []
+    Z, found = problem.X - problem.X.mean(axis=0), []
     for row in rows:
         rest = np.arange(len(Z)) != row
         model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
@@ -54,8 +52,7 @@ def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.Dat
     """Scores with a round's link held: in the fit to all, after one step without them, refitted."""
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
-    scores = data.scores(beta[None])[0]
-    alone = []
+    scores, alone = data.scores(beta[None])[0], []
     for row in rows:
         rest = np.arange(len(problem.X)) != row
         other = linear_data(problem.X[rest], problem.y[rest], C)
@@ -80,8 +77,7 @@ def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
     """Shares of label 1 in bins of the upper half of test scores, with Jeffreys' 95 % intervals."""
     x, y = np.asarray(scores, dtype=float), np.asarray(y)
-    upper = np.argsort(x, kind="stable")[len(x) // 2 :]
-    rows = []
+    upper, rows = np.argsort(x, kind="stable")[len(x) // 2 :], []
     for part in np.array_split(upper, bins):
         hits = int(y[part].sum())
         interval = stats.beta(hits + 0.5, len(part) - hits + 0.5).ppf([0.025, 0.975])
@@ -95,8 +91,7 @@ def _tables(found: Round) -> HermiteTable:
 
 
 def _one_step(data: LinearScores, table: HermiteTable, scores: Tensor) -> Tensor:
-    slopes = torch.stack([table(scores, label)[1] for label in (0, 1)])
-    return _held_out(data, scores, slopes)
+    return _held_out(data, scores, torch.stack([table(scores, label)[1] for label in (0, 1)]))
 
 
 def _held_out(data: LinearScores, scores: Tensor, slopes: Tensor) -> Tensor:

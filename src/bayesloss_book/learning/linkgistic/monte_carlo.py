@@ -64,8 +64,7 @@ def errors(
         random = [by_draws(posterior.sample(size, generator)) for _ in range(n_repeats)]
         rows[size, "random"] = np.sqrt(np.square(random).mean(axis=0))
         rows[size, "even"] = by_draws(even)
-    table = pd.DataFrame(rows, index=pd.Index(MEASURES)).T.unstack()
-    return table.rename_axis(index="draws")
+    return pd.DataFrame(rows, index=pd.Index(MEASURES)).T.unstack().rename_axis(index="draws")
 
 
 def spread(posterior: Posterior, x: Float[Tensor, " n"], y: Float[Tensor, " n"]) -> Tensor:

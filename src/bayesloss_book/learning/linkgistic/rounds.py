@@ -216,8 +216,7 @@ def by_round(problem: Task, rounds: Sequence[Round], shown: Sequence[int]) -> pd
 
 def bent_draws(posterior: Posterior, x: Tensor, n: int, seed: int) -> int:
     """How many of n draws of nu from a posterior fall somewhere on the points x."""
-    Gamma = posterior.sample(n, torch.Generator().manual_seed(seed))
-    nu = posterior.prior.source(x, Gamma)
+    nu = posterior.prior.source(x, posterior.sample(n, torch.Generator().manual_seed(seed)))
     # An increasing path is flat to rounding error where f is zero.
     return int((nu.diff(dim=1) < -1e-9).any(dim=1).sum())
 
@@ -252,8 +251,7 @@ def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tenso
 
 def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataFrame:
     """Moves of beta: the rise of "Q", of the log evidence, and the posteriors' divergence."""
-    generator = torch.Generator().manual_seed(seed)
-    paths = atoms(30, seed)
+    generator, paths = torch.Generator().manual_seed(seed), atoms(30, seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64, generator=generator)

@@ -99,8 +99,7 @@ def sensitivity_to_c(
 def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) -> pd.DataFrame:
     """Test scores of the GP against its prior variance, a multiple of the default."""
     usual = fit(problem, "gp", **(options | {"max_iter": 1}))
-    variance = float(usual.link_.posterior.prior.kernel.variance)
-    rows = {}
+    variance, rows = float(usual.link_.posterior.prior.kernel.variance), {}
     for factor in factors:
         model = fit(problem, "gp", variance=factor * variance, **options)
         link = model.link_

@@ -127,6 +127,4 @@ def _frame(found: Round, says: tuple[int, float, float], t: Array, *, first: boo
 
 
 def _points(t: Array, probability: Array) -> list[str]:
-    across = _WIDTH * (t + _REACH) / (2 * _REACH)
-    down = _HEIGHT * (1 - probability)
-    return marks(across, down)
+    return marks(_WIDTH * (t + _REACH) / (2 * _REACH), _HEIGHT * (1 - probability))

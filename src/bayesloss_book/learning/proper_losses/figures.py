@@ -62,8 +62,7 @@ def draw_skew() -> Figure:
 def draw_bounded_link() -> Figure:
     """The square loss of a score, within the range of its canonical link and three ways beyond."""
     figure, axes = subplots(1, 2, figsize=(8.0, 3.4), sharey=True)
-    a = torch.linspace(-2.5, 2.5, 251, dtype=torch.float64)
-    loss = LOSSES["square"]
+    a, loss = torch.linspace(-2.5, 2.5, 251, dtype=torch.float64), LOSSES["square"]
     for axis, y in zip(axes, (1, -1), strict=True):
         axis.axvspan(-1, 1, color="0.93", zorder=0)
         straight = loss.canonical_loss(y, a)
@@ -80,8 +79,7 @@ def draw_bounded_link() -> Figure:
 def draw_stationary_points(pi: float) -> Figure:
     """Conditional risks of four margin losses; dots where equation (2) puts the probability pi."""
     figure, axes = subplots(2, 2, figsize=(5.6, 5.2), sharex=True)
-    x = np.linspace(-3, 3, 241)
-    ratio = math.log(pi / (1 - pi))
+    x, ratio = np.linspace(-3, 3, 241), math.log(pi / (1 - pi))
     panels = {
         "exponential": (lambda z: np.exp(-z), ratio / 2),
         "minus exponential": (lambda z: -np.exp(-z), ratio / 2),
@@ -89,8 +87,7 @@ def draw_stationary_points(pi: float) -> Figure:
         "hinge": (lambda z: np.maximum(0, 1 - z), None),
     }
     for axis, (name, (margin, point)) in zip(axes.flat, panels.items(), strict=True):
-        risk = pi * margin(x) + (1 - pi) * margin(-x)
-        axis.plot(x, risk, color=COLOURS["ISGP"])
+        axis.plot(x, pi * margin(x) + (1 - pi) * margin(-x), color=COLOURS["ISGP"])
         if point is not None:
             at = pi * margin(point) + (1 - pi) * margin(-point)
             axis.plot([point], [at], "o", color=COLOURS["GP"], markersize=7)
@@ -106,8 +103,7 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     """Figure 1 of W&N, with the values that travel along its arrows."""
     u = torch.tensor(probabilities, dtype=torch.float64)
     x = composite.link(u)
-    by_source = composite.source(x)
-    direct = composite.canonical.canonical_link(u)
+    by_source, direct = composite.source(x), composite.canonical.canonical_link(u)
     figure, axis = subplots(figsize=(5.6, 3.9))
     axis.set(xlim=(0, 10), ylim=(0, 6))
     axis.axis("off")
@@ -126,14 +122,12 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
 def draw_margin_losses(composite: CompositeLoss) -> Figure:
     """Equation (6) and Theorem 2 (ii) for the logistic loss and two sources, one of them odd."""
     figure, axes = subplots(1, 2, figsize=(8.0, 3.4), sharey=True)
-    z = torch.linspace(-4, 4, 161, dtype=torch.float64)
-    loss = composite.canonical
+    z, loss = torch.linspace(-4, 4, 161, dtype=torch.float64), composite.canonical
     odd = CompositeLoss(loss, lambda x: bumpy(x, start=0.0))
     sources = {"odd source": odd, "a source that is not odd": composite}
     for axis, (title, one) in zip(axes, sources.items(), strict=True):
         plus, minus = (loss.conjugate(-sign * one.inverse_source(sign * z)) for sign in (1, -1))
-        label = "Theorem 2 (ii); W&N's (6) for $y = 1$"
-        axis.plot(z, plus, color=COLOURS["ISGP"], label=label)
+        axis.plot(z, plus, color=COLOURS["ISGP"], label="Theorem 2 (ii); W&N's (6) for $y = 1$")
         axis.plot(z, minus, "--", color=COLOURS["GP"], label="W&N's (6) for $y = -1$")
         axis.plot(z, loss.conjugate(-z), ":", color=COLOURS["data"], label="$G$ itself")
         axis.set(title=title, xlabel="margin $z$")

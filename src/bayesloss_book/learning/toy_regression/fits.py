@@ -36,9 +36,8 @@ def fit(
     # Where the search starts: a straight line through the data's range, or their variance.
     variance = float(data.y.var())
     start = math.sqrt(variance) / REACH if kind is ISGP else variance
-    kernel = TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(start)
     return maximise_evidence(
-        kind(kernel),
+        kind(TrigonometricKernel(a=2.0, c=2 / PERIOD, n_basis=n_basis).scaled(start)),
         Gaussian(4 / variance),
         data.x,
         data.y,
@@ -155,6 +154,5 @@ def slices(
 
 def flat_limit(posterior: Posterior) -> float:
     """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own."""
-    prior = posterior.prior
-    wide = 1 / float(posterior.covariance[-1, -1])
+    prior, wide = posterior.prior, 1 / float(posterior.covariance[-1, -1])
     return wide - float(prior.gamma)

@@ -114,8 +114,7 @@ def draw_figure_4(a: float, b: float, c: float, harmonics: Sequence[int], entrie
     """The kernel for several numbers of harmonics, and the entries of psi for one of them."""
     figure, (left, right) = subplots(2, 1, figsize=(5.8, 6.8), sharex=True)
     x = np.linspace(-1 / c, 1 / c, 401)
-    shades = np.linspace(0.25, 1.0, len(harmonics))
-    for H, shade in zip(harmonics, shades, strict=True):
+    for H, shade in zip(harmonics, np.linspace(0.25, 1.0, len(harmonics)), strict=True):
         values = closed_form(c * np.abs(x), a=a, b=b, n_basis=2 * H)
         left.plot(x, values, color=COLOURS["ISGP"], alpha=shade, label=f"{H} harmonics")
     limit = closed_form(c * np.abs(x), a=a, b=b)

@@ -1,5 +1,3 @@
-"""Turning scores and excess risks, from which the mixture of decisions is made."""
-
 import numpy as np
 import pytest
 import torch

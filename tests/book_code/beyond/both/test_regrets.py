@@ -15,13 +15,11 @@ def test_chains_without_labels_are_the_prior():
     by_chain, r_hat, size = regrets.chains(
         labels_joint(prior, x, y), prior.features(targets), n_chains=32, n_draws=300, seed=0
     )
-    Gamma = prior.sample(40_000, torch.Generator().manual_seed(0))
-    nu = prior.source(targets, Gamma)
+    nu = prior.source(targets, prior.sample(40_000, torch.Generator().manual_seed(0)))
     weight = torch.sigmoid(-nu[:, 0])
     exact = (weight / weight.sum()) @ torch.sigmoid(nu)
     error = by_chain.std(0) / 32**0.5 + 0.003
-    assert bool(((by_chain.mean(0) - exact).abs() < 4 * error).all())
-    assert r_hat < 1.1 and size > 300
+    assert bool(((by_chain.mean(0) - exact).abs() < 4 * error).all()) and r_hat < 1.1 and size > 300
 
 
 def test_a_cell(monkeypatch):

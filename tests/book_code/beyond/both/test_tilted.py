@@ -1,5 +1,3 @@
-"""Laplace's method on tilted posteriors: derivatives, order of the error, decisions."""
-
 import math
 
 import numpy as np
@@ -66,14 +64,12 @@ def test_two_evidences_are_nearer_than_one_gaussian(few):
     targets, costs = prior.features(at), CostMatrix(0.25, 1)
     joint = tilted.labels_joint(prior, x, y)
     mode = find_mode(joint, prior.start(x))
-    base = float(joint.log_evidence(mode.Gamma))
-    q = approximate(joint, mode)
+    base, q = float(joint.log_evidence(mode.Gamma)), approximate(joint, mode)
     noise = torch.randn(
         20_000, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
     one, p = tilted.mean_probability(q, targets, noise), grid_probability(prior, x, y, targets)
-    yes = torch.arange(21)
-    errors = {"two": [], "one": []}
+    yes, errors = torch.arange(21), {"two": [], "one": []}
     for cut in (3, 8, 13, 18):
         exact = float(torch.where(yes >= cut, 0.25 * (1 - p), p).mean())
         two = 1 - math.exp(tilted.tilted_evidence(joint, mode, targets, cut, costs) - base)
@@ -98,8 +94,7 @@ def test_best_cut_is_the_best_of_all(few):
 def test_cut_of_and_table_3(few):
     prior, x, y = few
     p = torch.tensor([0.1, 0.2, 0.6, 0.9], dtype=torch.float64)
-    assert tilted.cut_of(p, CostMatrix(1, 1)) == 2
-    assert tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
+    assert tilted.cut_of(p, CostMatrix(1, 1)) == 2 and tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
     assert tilted.cut_of(p, CostMatrix(99, 1)) == 4
     targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
     joint = tilted.labels_joint(prior, x, y)

@@ -1,5 +1,3 @@
-"""Evidence and bound of the ISGP at several smoothnesses."""
-
 import pytest
 import torch
 

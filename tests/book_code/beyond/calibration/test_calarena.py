@@ -1,5 +1,3 @@
-"""Our calibrators on a small file of CalArena's layout."""
-
 import importlib.util
 
 import numpy as np
@@ -26,16 +24,14 @@ def two_classes(rng, n):
 
 def three_classes(rng, n):
     p = rng.dirichlet([1, 1, 1], size=n)
-    y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
-    return p, y
+    return p, (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
 
 
 @pytest.fixture
 def binary(tmp_path):
     import h5py
 
-    rng = np.random.default_rng(0)
-    path = tmp_path / "made-binary.h5"
+    rng, path = np.random.default_rng(0), tmp_path / "made-binary.h5"
     with h5py.File(path, "w") as file:
         for model, shape in (("Flat", (-1,)), ("Column", (-1, 1)), ("Both", None)):
             group = file.create_group(f"made/{model}")
@@ -54,8 +50,7 @@ def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_p
     table = pd.read_csv(tmp_path / "results" / "bayesloss.csv")
     measures = ("brier", "logloss", "kuiper", "ece-15", "accuracy", "time")
     columns = ["dataset", "model", "cal_size", "test_size", *(f"bayesloss_{m}" for m in measures)]
-    assert list(table) == columns
-    assert set(table["model"]) == {"Flat", "Column", "Both"}
+    assert list(table) == columns and set(table["model"]) == {"Flat", "Column", "Both"}
     with h5py.File(binary) as file:
         group = file["made/Flat"]
         link = LinkCalibrator().fit(group["probas_cal"][:], group["labels_cal"][:])
@@ -71,15 +66,13 @@ def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_p
 def test_many_classes_have_their_number_and_no_kuiper(tmp_path):
     import h5py
 
-    rng = np.random.default_rng(0)
-    path = tmp_path / "made-multiclass.h5"
+    rng, path = np.random.default_rng(0), tmp_path / "made-multiclass.h5"
     with h5py.File(path, "w") as file:
         for part in ("cal", "test"):
             p, y = three_classes(rng, 200)
             file[f"made/Net/probas_{part}"], file[f"made/Net/labels_{part}"] = p, y
     table = calarena.run(path)
-    assert table["n_classes"].item() == 3
-    assert "bayesloss_kuiper" not in table
+    assert table["n_classes"].item() == 3 and "bayesloss_kuiper" not in table
     assert 0 < table["bayesloss_logloss"].item() < np.log(3)
 
 
@@ -102,6 +95,5 @@ def test_measures_are_those_of_probmetrics(make):
 def test_kuiper_by_hand():
     """Sorted by probability, label less probability sums to -0.1, -0.4, 0.3 and 0.7 quarters."""
     p = np.array([0.3, 0.1, 0.6, 0.3])
-    y = np.array([0, 0, 1, 1])
-    found = calarena.measures(np.stack([1 - p, p], axis=1), y)
+    found = calarena.measures(np.stack([1 - p, p], axis=1), np.array([0, 0, 1, 1]))
     assert found["kuiper"] == pytest.approx((0.7 + 0.4) / 4)

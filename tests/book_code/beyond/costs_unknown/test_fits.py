@@ -1,5 +1,3 @@
-"""Fits by the loss that matches a distribution of costs: the bill, its slopes, the theorem."""
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,5 +1,3 @@
-"""Labels that are chosen: the posterior, the value of one more label, regrets and their curves."""
-
 import numpy as np
 import pandas as pd
 import pytest

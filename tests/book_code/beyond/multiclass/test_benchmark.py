@@ -1,5 +1,3 @@
-"""The benchmark of many classes: its problems and methods."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""The problems: where their inputs lie, and what is kept apart."""
-
 from functools import cache
 
 import numpy as np
@@ -48,5 +46,4 @@ def test_tables_are_split_and_sorted(kind, rows):
     column = 3 if kind == "cars" else 2
     assert float(problem.fresh[:, column].mean()) > float(problem.model.x[:, column].mean())
     assert float(problem.model.y.mean()) == pytest.approx(0, abs=1e-12)
-    even = draw(kind, 0.0, 5, 0)
-    assert abs(len(even.model.y) - rows / 2) < 4 * (rows / 4) ** 0.5
+    assert abs(len(draw(kind, 0.0, 5, 0).model.y) - rows / 2) < 4 * (rows / 4) ** 0.5

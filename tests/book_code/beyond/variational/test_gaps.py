@@ -1,5 +1,3 @@
-"""The distance of a bound from the evidence, where a grid has the evidence."""
-
 import pytest
 import torch
 

@@ -27,8 +27,7 @@ def problem():
 def test_density_of_the_mixture(problem):
     *_, mixture = problem
     points = mixture.sample(50, torch.Generator().manual_seed(1))
-    flip = np.array([-1.0, -1.0, 1.0])
-    parts = []
+    flip, parts = np.array([-1.0, -1.0, 1.0]), []
     for mean, root, log_weight in zip(
         mixture.means.numpy(), mixture.roots.numpy(), mixture.log_weights.numpy(), strict=True
     ):
@@ -44,8 +43,7 @@ def test_importance_sampling_has_the_evidence(problem):
     joint, x, y, mixture = problem
     value, error, share = long_chains.importance_evidence(joint, mixture, 20_000, 0)
     truth = grid_evidence(joint.prior, joint.likelihood, x, y)
-    assert abs(value - truth) < 4 * error and error < 0.02
-    assert share > 0.3
+    assert abs(value - truth) < 4 * error and error < 0.02 and share > 0.3
 
 
 def test_chains_against_importance_sampling(problem):

@@ -25,8 +25,7 @@ def test_four_raise_it_and_stay_below_the_evidence():
     before, _ = four.bound(4000)
     four.climb(300, 64)
     value, error = four.bound(20_000)
-    generator = torch.Generator().manual_seed(0)
-    truth = weigh_draws(Q, X, Y, n_draws=100_000, generator=generator)
+    truth = weigh_draws(Q, X, Y, n_draws=100_000, generator=torch.Generator().manual_seed(0))
     assert value > before + 0.02
     assert Q.log_evidence + 3 * error < value < truth.log_evidence + 4 * (error + truth.error)
 

@@ -23,8 +23,7 @@ def test_against_constrained_minimisation():
     A, labels = prior.features[0].numpy(), y[0].numpy()
 
     def unpack(v):
-        root = np.array([[np.exp(v[2]), 0], [v[3], np.exp(v[4])]])
-        return v[:2], root, v[5:]
+        return v[:2], np.array([[np.exp(v[2]), 0], [v[3], np.exp(v[4])]]), v[5:]
 
     def p_right(v):
         mean, root, _ = unpack(v)

@@ -1,5 +1,3 @@
-"""The experiment of Table 4: its criterion, its references, its summaries."""
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,10 +13,8 @@ def test_a_cell_is_its_own_function_and_small_in_error():
     cell = {"repetition": 1, "test": "u_02_12", "threshold": 0.1625}
     one = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
     experiment._with_references.cache_clear()
-    again = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
-    assert one == again
-    assert one["settled"] == 1 and one["rounds"] >= 1
-    assert one["hard"] <= 6
+    assert one == experiment.measure(**cell, **experiment.KERNEL, **SMALL)
+    assert one["settled"] == 1 and one["rounds"] >= 1 and one["hard"] <= 6
     assert one["laplace"] == pytest.approx(one["laplace_importance"], abs=0.02)
 
 
@@ -31,12 +27,10 @@ def test_map_has_the_whole_table():
 
 
 def test_thresholds_are_linear_and_costs_round_to_the_print():
-    thresholds = list(experiment.THRESHOLDS.values())
-    assert np.diff(thresholds) == pytest.approx([-0.1125] * 4)
+    assert np.diff(list(experiment.THRESHOLDS.values())) == pytest.approx([-0.1125] * 4)
     for row, threshold in experiment.THRESHOLDS.items():
         costs = experiment.costs_at(threshold)
-        assert costs.threshold == pytest.approx(threshold)
-        assert f"{costs.c_plus:.2f}" == row
+        assert costs.threshold == pytest.approx(threshold) and f"{costs.c_plus:.2f}" == row
 
 
 def frame(difference):
@@ -56,15 +50,12 @@ def test_table_and_its_test():
     assert row["p"] == pytest.approx(2 / 1024)  # two-sided, all ten of one sign
     assert row["error"] == pytest.approx(0.01 / 10**0.5)
     # Of ten repetitions 0.01 apart: a standard deviation, of 9 degrees, and no error of a mean.
-    laplace = always.loc[("0.05", "u_00_10", "laplace")]
-    assert laplace["sd"] == pytest.approx(
+    assert always.loc[("0.05", "u_00_10", "laplace")]["sd"] == pytest.approx(
         0.01 * np.sqrt(sum((r - 4.5) ** 2 for r in range(10)) / 9)
     )
     assert always.loc[("0.05", "u_00_10", "laplace"), "mean"] == pytest.approx(0.245)
-    mixed = experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))
-    assert (mixed["better"] == "").all()
-    equal = experiment.table(frame(lambda r: 0.0))
-    assert (equal["p"] == 1).all()
+    assert (experiment.table(frame(lambda r: 1e-4 * (r + 1) * (-1) ** r))["better"] == "").all()
+    assert (experiment.table(frame(lambda r: 0.0))["p"] == 1).all()
 
 
 def test_the_references_error_is_that_of_a_mean_over_chains():

@@ -1,5 +1,3 @@
-"""The sliders of the power plant: what the script makes of the numbers that the page carries."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""What sparse means cost: counts, and that each is right."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Covariate shift: the tables say what the definitions give."""
-
 import numpy as np
 import pytest
 

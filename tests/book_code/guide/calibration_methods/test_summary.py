@@ -9,7 +9,6 @@ from bayesloss_book.guide.calibration_methods import summary
 
 
 def made_up(data, columns, C=1.0):
-    """Results of one problem: for each method its log loss by seed."""
     rows = [
         {"data": data, "task": "odd", "size": 9, "C": C, "seed": seed, "method": method}
         | {"log_loss": value, "seconds": 2.0 + len(method)}
@@ -28,8 +27,7 @@ def test_differences_are_paired_and_their_errors_those_of_a_t_test():
     # Differences of numbers near 100 lose three digits.
     assert row["mean"] == pytest.approx(gap.mean(), rel=1e-10)
     assert row["mean"] / row["error"] == pytest.approx(ttest_1samp(gap, 0).statistic, rel=1e-10)
-    assert row["clear"] == (ttest_1samp(gap, 0).pvalue < 0.01)
-    assert row["n"] == 6
+    assert row["clear"] == (ttest_1samp(gap, 0).pvalue < 0.01) and row["n"] == 6
 
 
 def test_splits_of_one_small_set_are_not_independent():
@@ -46,18 +44,16 @@ def test_splits_of_one_small_set_are_not_independent():
     ("shift", "verdict"), [(-0.5, "better"), (0.5, "worse"), (0.0, "not clear")]
 )
 def test_a_learned_link_meets_the_best_rival(shift, verdict):
-    noise = np.array([-0.01, 0.01, -0.02, 0.02])
     columns = {
         "base rate": [0.0] * 4,  # best of all, and no rival
         "logistic": [3.0] * 4,
         "sigmoid": [2.0] * 4,
         "isotonic": [1.0] * 4,
         "beta": [2.5] * 4,
-        "ISGP": 1.0 + shift + noise,
+        "ISGP": 1.0 + shift + np.array([-0.01, 0.01, -0.02, 0.02]),
     }
     row = summary.learned_against_calibrated(made_up("kmnist", columns), "ISGP").iloc[0]
-    assert row["rival"] == "isotonic"
-    assert row["mean"] == pytest.approx(shift, abs=1e-12)
+    assert row["rival"] == "isotonic" and row["mean"] == pytest.approx(shift, abs=1e-12)
     assert row["verdict"] == verdict
 
 

@@ -13,8 +13,7 @@ from bayesloss_book.guide.when_to_use import penalties
 def test_a_cell_is_scikit_learns_cross_validation():
     X, y = penalties._rows("straight, normal, 60x3")
     found = penalties.measure(data="straight, normal, 60x3", C=1.0)
-    model = LinkgisticClassifier(C=1.0)
-    each = cross_val_score(model, X, y, cv=10, scoring="neg_log_loss")
+    each = cross_val_score(LinkgisticClassifier(C=1.0), X, y, cv=10, scoring="neg_log_loss")
     sizes = [len(fold) for fold in np.array_split(y, 10)]
     assert found["refits"] == pytest.approx(-np.average(each, weights=sizes), rel=1e-9)
     # Enough rows that a fold hardly moves the weights, and no link to learn.

@@ -8,7 +8,6 @@ from bayesloss_book.guide.when_to_use import summary
 
 
 def made_up(losses, measure="log_loss"):
-    """Results from {(data, method): values by seed}."""
     return pd.DataFrame(
         {"data": data, "method": method, "seed": seed, "rows": 200, measure: value}
         for (data, method), values in losses.items()
@@ -38,15 +37,13 @@ def test_a_contest_is_won_in_every_split(gaps, verdict):
     results = made_up({("iris", "logistic CV"): [0.1, 0.2], ("iris", "linkgistic"): [0, 0]})
     results.loc[results["method"] == "linkgistic", "log_loss"] = [0.1 + gaps[0], 0.2 + gaps[1]]
     found = summary.contest(results).loc["iris"]
-    assert found["verdict"] == verdict
-    assert found["mean"] == pytest.approx(sum(gaps) / 2)
+    assert found["verdict"] == verdict and found["mean"] == pytest.approx(sum(gaps) / 2)
     assert (found["least"], found["most"]) == pytest.approx((min(gaps), max(gaps)))
 
 
 def test_errors_count_what_splits_share():
     """By simulation: means of J groups that share a part, whose share is n_test to n_train."""
-    rng = np.random.default_rng(0)
-    n = 20_000
+    rng, n = np.random.default_rng(0), 20_000
     # Nadeau and Bengio's model: correlation rho = n_test / (n_test + n_train) of the splits.
     rho, J = 1 / 3, 5
     splits = np.sqrt(rho) * rng.normal(size=(n, 1)) + np.sqrt(1 - rho) * rng.normal(size=(n, J))

@@ -25,8 +25,7 @@ def test_no_column_says_the_label(data):
 @pytest.mark.parametrize("data", tables.REGRESSION)
 def test_the_target_rises_or_falls(data):
     found = tables.values(data, 0)
-    assert found.X.shape[1] == 1 and np.isfinite(found.X).all()
-    assert 20 <= len(found.X) <= 300
+    assert found.X.shape[1] == 1 and np.isfinite(found.X).all() and 20 <= len(found.X) <= 300
     assert abs(np.corrcoef(found.X[:, 0].argsort().argsort(), found.y)[0, 1]) > 0.3
 
 
@@ -42,8 +41,7 @@ def test_simulated_labels_have_their_probabilities(link, inputs):
 @pytest.mark.parametrize("curve", tables.CURVES)
 def test_simulated_targets_scatter_about_a_rising_curve(curve):
     found = tables.values(f"{curve}, 300", 1)
-    order = found.X_test[:, 0].argsort()
-    assert (np.diff(found.curve[order]) >= 0).all()
+    assert (np.diff(found.curve[found.X_test[:, 0].argsort()]) >= 0).all()
     noise = found.truth - found.curve
     assert abs(noise.mean()) < 4 * noise.std() / math.sqrt(len(noise))
 

@@ -1,5 +1,3 @@
-"""The evidence by annealing, by the lower bound and by Laplace's method, in one cell."""
-
 import pytest
 
 from bayesloss_book.learning.auto_mpg import evidence_trap

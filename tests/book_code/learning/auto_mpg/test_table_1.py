@@ -1,5 +1,3 @@
-"""Table 1's experiment: its protocol, its measures, and that stored ones are the code's."""
-
 import math
 from pathlib import Path
 
@@ -19,9 +17,7 @@ QUICK = {"n_basis": 8, "period_fraction": 0.25}
 @pytest.mark.parametrize(("name", "n"), [("accel", 398), ("displ", 398), ("power", 392)])
 def test_rows_with_a_missing_input_are_left_out(name, n):
     x, y = auto_mpg.rows_of(name)
-    assert x.shape == y.shape == (n,)
-    assert np.isfinite(x).all()
-    assert np.isfinite(y).all()
+    assert x.shape == y.shape == (n,) and np.isfinite(x).all() and np.isfinite(y).all()
 
 
 @pytest.mark.parametrize("size", auto_mpg.SIZES)
@@ -68,9 +64,7 @@ def test_pava_is_isotonic_regression():
 
 
 def made_up(factor: float, noise: float) -> pd.DataFrame:
-    """Results whose errors are the printed numbers over a factor, with noise of known size."""
-    generator = np.random.default_rng(0)
-    rows = []
+    generator, rows = np.random.default_rng(0), []
     for partition in range(40):
         for (size, name, method), value in auto_mpg.printed().items():
             for split in range(5):
@@ -87,9 +81,7 @@ def test_ratio_is_recovered():
 
 
 def test_gains_are_recovered():
-    results = made_up(40.0, 1e-4)
-    gains = auto_mpg.gains(results)
-    printed = auto_mpg.printed()
+    gains, printed = auto_mpg.gains(made_up(40.0, 1e-4)), auto_mpg.printed()
     expected = 1 - printed["small", "displ", "ISGP"] / printed["small", "displ", "GP"]
     found = gains.loc[("small", "ISGP over GP", "displ")]
     assert found["mean"] == pytest.approx(expected, abs=4 * found["error"])
@@ -106,8 +98,7 @@ def test_luck_is_a_prediction_interval():
 def test_affine_fit_is_recovered():
     """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
     slope, intercept, error = auto_mpg.affine_fit(made_up(40.0, 0.02))
-    assert slope == pytest.approx(40.0, rel=0.02)
-    assert abs(intercept) < 4 * error
+    assert slope == pytest.approx(40.0, rel=0.02) and abs(intercept) < 4 * error
 
 
 def test_stored_results_are_what_the_code_gives():

@@ -15,9 +15,6 @@ from bayesloss_book.random_sources import LOSSES, MARGINS, make_prior
 U = np.linspace(0.05, 0.95, 19)
 
 
-# ------------------------------------------------------------------------------------ theorem 2
-
-
 @pytest.mark.parametrize("name", ["logistic", "exponential"])
 def test_the_share_of_2_undoes_the_link_by_brute_force(name):
     margin = MARGINS[name]
@@ -29,13 +26,11 @@ def test_calibration_gaps_against_a_table_of_the_source():
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
     Gamma = prior.sample(1, torch.Generator().manual_seed(4))[0]
     t = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
-    nu = prior.source(t, Gamma).numpy()
-    alpha = np.linspace(-3, 3, 60_001)
+    nu, alpha = prior.source(t, Gamma).numpy(), np.linspace(-3, 3, 60_001)
     with_sign, against = (np.interp(sign * alpha, nu, t.numpy()) for sign in (1, -1))
     risk = 0.7 * np.exp(-with_sign) + 0.3 * np.exp(-against)
     expected = risk[alpha <= 0].min() - risk.min()
-    margin = MARGINS["exponential"]
-    gap = il.calibration_gap([margin], prior, Gamma, (0.7,), reach=4.0)[0, 0]
+    gap = il.calibration_gap([MARGINS["exponential"]], prior, Gamma, (0.7,), reach=4.0)[0, 0]
     assert gap == pytest.approx(expected, rel=1e-2)
 
 
@@ -46,8 +41,7 @@ def test_the_slope_of_the_margin_loss_is_taken_at_the_preimage_of_zero():
     for Gamma in prior.sample(5, torch.Generator().manual_seed(1)):
         t = il.inverse_source(prior, Gamma, np.zeros(1))
         ends = torch.from_numpy(np.concatenate([t - h, t + h]))
-        nu = prior.source(ends, Gamma).numpy()
-        value = margin.value(ends.numpy())
+        nu, value = prior.source(ends, Gamma).numpy(), margin.value(ends.numpy())
         f = prior.root(torch.from_numpy(t), Gamma).numpy()
         slope = (value[1] - value[0]) / (nu[1] - nu[0])
         assert slope == pytest.approx((margin.slope(t) / f**2)[0], rel=1e-4)
@@ -60,13 +54,9 @@ def test_failure_probability_against_gauss_and_hermite():
     node, weight = np.polynomial.hermite_e.hermegauss(60)
     psi = prior.kernel.psi(torch.tensor([1.3], dtype=torch.float64))[0].numpy()
     w = np.stack(np.meshgrid(node, node, indexing="ij"), axis=-1)  # Lambda = 1 for M = 2
-    q = np.einsum("ijk,kl,ijl->ij", w, psi, w)
-    chance = norm.cdf(-math.sqrt(2.0) * (0.3 + q))
+    chance = norm.cdf(-math.sqrt(2.0) * (0.3 + np.einsum("ijk,kl,ijl->ij", w, psi, w)))
     truth = weight @ chance @ weight / weight.sum() ** 2
     assert il.failure_probability(prior, 1.3) == pytest.approx(truth, abs=1e-8)
-
-
-# ------------------------------------------------------------------------------------ theorem 4
 
 
 def test_prior_average_against_samples():
@@ -84,8 +74,7 @@ def test_losses_averaged_over_the_prior_by_a_loop():
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     beta = LogisticRegression(C=0.001).fit(X, data.target).coef_[0]
     prior = make_prior(c=0.25 / float(np.abs(X).max() * np.linalg.norm(beta)), gamma=1.0)
-    Gamma = prior.sample(5, torch.Generator().manual_seed(2))
-    total = 0.0
+    Gamma, total = prior.sample(5, torch.Generator().manual_seed(2)), 0.0
     for path in Gamma:
         for label, x in zip(data.target, X @ beta, strict=True):
             nu = float(prior.source(torch.tensor([x], dtype=torch.float64), path))

@@ -1,5 +1,3 @@
-"""The constant in the basis, and what is measured with and without it."""
-
 import numpy as np
 import pytest
 import torch
@@ -13,8 +11,7 @@ SMALL = flat_places.WithConstant(TrigonometricKernel(a=1.5, c=0.4, n_basis=6), 0
 @pytest.mark.parametrize("x", [-2.0, 0.0, 1.3])
 def test_psi_is_the_integral_of_the_products(x):
     nodes, weights = np.polynomial.legendre.leggauss(40)
-    z = torch.from_numpy(x / 2 * (1 + nodes))
-    phi = SMALL.basis(z).numpy()
+    phi = SMALL.basis(torch.from_numpy(x / 2 * (1 + nodes))).numpy()
     expected = x / 2 * (phi.T * weights) @ phi
     found = SMALL.psi(torch.tensor([x], dtype=torch.float64))[0]
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -45,8 +42,7 @@ def test_excess_is_what_new_labels_cost():
 def test_labels_follow_the_source():
     x, y = flat_places.labels("line", 40_000, 3)
     p = torch.sigmoid(x)
-    assert float(x.min()) >= -3
-    assert float(x.max()) <= 3
+    assert float(x.min()) >= -3 and float(x.max()) <= 3
     assert abs(float(((y - p) * x).mean())) < 4 * float((x**2 * p * (1 - p)).mean().sqrt()) / 200
 
 

@@ -30,12 +30,6 @@ def plain_f(w, c):
     return f
 
 
-# ------------------------------------------------------------------------------------- any basis
-
-
-# ---------------------------------------------------------------------------------------- zeros
-
-
 def test_counted_zeros_are_the_roots_on_the_unit_circle():
     """Times z^(M/2), f is a polynomial of degree M in z = exp(i pi c x): its roots by numpy."""
     prior = isgp.make_prior(a=1.5, n_basis=12)
@@ -48,8 +42,7 @@ def test_counted_zeros_are_the_roots_on_the_unit_circle():
 
 
 def test_rice_formula_against_the_kernel_by_finite_differences():
-    kernel = TrigonometricKernel(a=1.4, c=0.7, n_basis=20)
-    h = 1e-4
+    kernel, h = TrigonometricKernel(a=1.4, c=0.7, n_basis=20), 1e-4
     ends = torch.tensor([0.0, h, -h], dtype=torch.float64)
     k = kernel(ends, torch.zeros(1, dtype=torch.float64))
     curvature = float(k[1] + k[2] - 2 * k[0]) / h**2
@@ -61,12 +54,6 @@ def test_a_constant_lowers_the_number_of_zeros():
     kernel = isgp.make_prior().kernel
     free, half = isgp.expected_zeros(kernel), isgp.expected_zeros(kernel, constant=1.0)
     assert half == pytest.approx(free / math.sqrt(2))
-
-
-# --------------------------------------------------------------------------------------- slopes
-
-
-# ----------------------------------------------------------------------- what the prior can do
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.3])
@@ -82,10 +69,7 @@ def test_level_cost_against_a_general_optimiser(constant):
         np.linalg.lstsq(basis, np.ones(len(x)), rcond=None)[0],
         jac=lambda v: 2 * v,
         method="SLSQP",
-        constraints={
-            "type": "ineq",
-            "fun": lambda v: tolerance**2 - np.mean((basis @ v - 1) ** 2),
-        },
+        constraints={"type": "ineq", "fun": lambda v: tolerance**2 - np.mean((basis @ v - 1) ** 2)},
         options={"maxiter": 500, "ftol": 1e-10},
     )
     cost = isgp.level_cost(kernel, fraction, tolerance=tolerance, constant=constant)
@@ -106,17 +90,13 @@ def line(x):
 
 def test_a_root_that_flips_comes_near_on_a_whole_period():
     """A square wave: (4 / pi) sum sin(m pi x) / m over odd m; the error of nu by quadrature."""
-    n_basis = 8
-    kernel = isgp.make_prior(c=1.0, n_basis=n_basis).kernel
+    kernel = isgp.make_prior(c=1.0, n_basis=8).kernel
 
     def f(x):
         return 4 / math.pi * sum(math.sin(m * math.pi * x) / m for m in range(1, 5, 2))
 
     gaps = [abs(quad(lambda z: f(z) ** 2 - 1, 0, x)[0]) for x in np.linspace(0, 1, 201)]
     assert isgp.flipped_root(line, kernel) == pytest.approx(max(gaps), rel=2e-3)
-
-
-# -------------------------------------------------------------------------------------- origins
 
 
 def test_cumulants_against_samples():

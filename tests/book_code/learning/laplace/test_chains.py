@@ -57,8 +57,7 @@ def test_modes_are_modes_and_twins_count_once():
     found, share = laplace_mcmc.modes(joint, 20, seed=0)
     assert 0 < share <= 1
     values = [float(joint(mode.mode)) for mode in found]
-    assert values == sorted(values, reverse=True)
-    assert np.all(np.diff(values) < -1e-5)
+    assert values == sorted(values, reverse=True) and np.all(np.diff(values) < -1e-5)
     for mode in found:
         slope = joint.derivatives(mode.mode)[0] * joint.prior.precision.rsqrt()
         assert slope.abs().max() < 1e-4  # the square of it is what is left to gain
@@ -91,8 +90,7 @@ def test_log_loss_is_of_the_averaged_density():
     assert found == pytest.approx(-np.log(densities).mean(), rel=1e-10)
     _, bernoulli = source_problems.prior_and_likelihood("classification", 2)
     found = source_problems.log_loss(nu[:, 1:], y[1:], bernoulli)
-    expected = -np.log((1 / (1 + np.exp([1.0, -1.0]))).mean())
-    assert found == pytest.approx(expected, rel=1e-10)
+    assert found == pytest.approx(-np.log((1 / (1 + np.exp([1.0, -1.0]))).mean()), rel=1e-10)
 
 
 def test_a_small_cell_can_be_measured(monkeypatch):

@@ -1,5 +1,3 @@
-"""All ways to compute nu agree."""
-
 import pytest
 import torch
 

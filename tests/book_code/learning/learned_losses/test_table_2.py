@@ -13,8 +13,7 @@ def delong(first, second, truth):
     """Variance of AUC(first) - AUC(second), from the placements of DeLong et al. (1988)."""
 
     def placements(score):
-        pairs = np.sign(score[truth][:, None] - score[~truth][None])
-        wins = (pairs + 1) / 2
+        wins = (np.sign(score[truth][:, None] - score[~truth][None]) + 1) / 2
         return wins.mean(axis=1), wins.mean(axis=0)
 
     (one, zero), (one_2, zero_2) = placements(first), placements(second)
@@ -58,8 +57,7 @@ def test_auc_counts_pairs():
     truth = rng.random((60, 2)) < 0.4
     means = []
     for o, t in zip(odds.T, truth.T, strict=True):
-        wins = [(p > n) + (p == n) / 2 for p, n in product(o[t], o[~t])]
-        means.append(np.mean(wins))
+        means.append(np.mean([(p > n) + (p == n) / 2 for p, n in product(o[t], o[~t])]))
     assert table_2.mean_auc(odds, truth) == pytest.approx(np.mean(means), abs=1e-12)
 
 
@@ -94,8 +92,7 @@ def test_another_unit_is_another_penalty():
 
 def test_the_unit_is_that_of_the_images_of_the_task():
     X, _, _, X_test, _ = table_2.problem_data("digits", "0 vs 8", 0, "mean deviation")
-    assert np.abs(X.mean(axis=0)).max() < 1e-12
-    assert X.std(axis=0).mean() == pytest.approx(1)
+    assert np.abs(X.mean(axis=0)).max() < 1e-12 and X.std(axis=0).mean() == pytest.approx(1)
     raw, _, _, raw_test, _ = table_2.problem_data("digits", "0 vs 8", 0)
     moved = X_test.std(axis=0).sum() / raw_test.std(axis=0).sum()
     assert moved == pytest.approx(X.std(axis=0).sum() / raw.std(axis=0).sum())

@@ -39,8 +39,7 @@ def test_measures_by_other_routes():
 
 def test_calibration_error_by_hand():
     """Two bins: in one confidence 0.1 against a frequency of 0.2, in the other 0.9 against 1."""
-    labels = np.array([0] * 2 + [1] * 8)
-    odds = np.full((10, 10), -50.0)
+    labels, odds = np.array([0] * 2 + [1] * 8), np.full((10, 10), -50.0)
     odds[:, 0] = np.log(0.9 / 0.1) * np.where(np.arange(10) < 1, 1, -1)
     expected = (abs(0.9 - 1) * 1 + abs(9 * 0.1 - 1)) / 10  # problem 0
     found = learning_curves.measures_of(odds, labels)["calibration"]
@@ -55,6 +54,5 @@ def test_a_learned_link_is_measured_at_its_own_period_and_at_another():
     narrow = learning_curves.measure(**cell, **SETTING | {"budget": "short", "c_factor": 4.0})
     assert plain["outside"] == 0
     assert narrow["outside"] > 0.01  # the training scores reach beyond that period
-    assert narrow["log_loss"] != plain["log_loss"]
-    assert plain["accuracy"] > 0.8
+    assert narrow["log_loss"] != plain["log_loss"] and plain["accuracy"] > 0.8
     assert plain["train_log_loss"] < plain["log_loss"]

@@ -1,5 +1,3 @@
-"""The E-step that is timed is the one that the estimator takes."""
-
 import pytest
 import torch
 

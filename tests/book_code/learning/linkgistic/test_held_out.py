@@ -71,23 +71,19 @@ def test_refits_with_a_learned_link(found):
 
 def test_relinked_is_the_link_of_these_scores(found):
     """Its own scores give back its kind of link, labels turned round a link that knows nothing."""
-    other = held_out.relinked(SMALL, found, found.scores)
-    assert other.beta is found.beta
+    assert held_out.relinked(SMALL, found, found.scores).beta is found.beta
     x = torch.from_numpy(SMALL.X_test - SMALL.X.mean(axis=0)) @ found.beta
     losses = []
     for scores in (found.scores, -found.scores):
-        link = held_out.relinked(SMALL, found, scores)
-        p = expit(link.posterior.mean(x).numpy())
+        p = expit(held_out.relinked(SMALL, found, scores).posterior.mean(x).numpy())
         losses.append(log_loss(SMALL.y_test, p))
     assert losses[0] < 0.5 < 0.6 < losses[1]
 
 
 def test_frequencies():
-    scores = np.arange(12.0)
-    y = np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
+    scores, y = np.arange(12.0), np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
     table = held_out.frequencies(scores[::-1], y[::-1], 2)  # in any order
-    assert table["score"].tolist() == [7.0, 10.0]
-    assert table["share"].tolist() == [0.0, 1.0]
+    assert table["score"].tolist() == [7.0, 10.0] and table["share"].tolist() == [0.0, 1.0]
     # Jeffreys' posterior for no hit in three, summed by hand.
     p = np.linspace(0, 1, 2_000_001)[1:-1]
     density = p**-0.5 * (1 - p) ** 2.5

@@ -23,8 +23,7 @@ def near(values, exact, slack=0.0):
 
 def test_the_exact_means_against_many_draws():
     found = law_at(POSTERIOR, X).expected_log_sigmoid()
-    assert near(LOG(NU), found.value)
-    assert near(torch.sigmoid(-NU), found.by_mean)
+    assert near(LOG(NU), found.value) and near(torch.sigmoid(-NU), found.by_mean)
     spread = monte_carlo.spread(POSTERIOR, X, Y)
     assert abs(spread - LOG((2 * Y - 1) * NU).mean(dim=0).std()) < 0.005
 
@@ -38,8 +37,7 @@ def test_one_normal_has_three_moments():
     mean = (weight * nu).sum(dim=0)
     assert torch.allclose(mean, law.mean, rtol=0, atol=1e-12)
     assert torch.allclose((weight * (nu - mean) ** 2).sum(dim=0), law.variance, rtol=1e-9)
-    third = (weight * (nu - mean) ** 3).sum(dim=0)
-    scale = law.variance**1.5
+    third, scale = (weight * (nu - mean) ** 3).sum(dim=0), law.variance**1.5
     assert near((NU - law.mean) ** 3 / scale, third / scale)
     assert float((third / scale).abs().max()) > 0.5  # far from normal
     value = one.expected_log_sigmoid().value

@@ -1,5 +1,3 @@
-"""EM watched: the record is the classifier's, and the identities of the page hold."""
-
 import math
 from dataclasses import replace
 
@@ -109,8 +107,7 @@ class TestLearn:
         evidence = float(torch.logsumexp(ratio + weight.log(), 0)) + math.log(2)  # both twins
         found_draws = em.drawn(found, SMALL.y, 4000, seed=1)
         weights = np.exp(found_draws["log weight"] - evidence)
-        assert abs(weights.mean() - 1) < 4 * weights.sem()
-        assert weights.sem() < 0.05
+        assert abs(weights.mean() - 1) < 4 * weights.sem() and weights.sem() < 0.05
         expected, fits = float(weight @ fit(around)), found_draws["log likelihood"]
         assert abs(fits.mean() - expected) < 4 * fits.sem()
 
@@ -123,8 +120,7 @@ class TestLearn:
         levels = np.linspace(0, 1, 1001)
         best = np.zeros(1001)  # of the data so far, if the last probability is this level
         for score in np.unique(x):
-            at = y[x == score]
-            best = np.maximum.accumulate(best)
+            at, best = y[x == score], np.maximum.accumulate(best)
             best = best + xlogy(at.sum(), levels) + xlogy((1 - at).sum(), 1 - levels)
         # A probability off by half a thousandth costs a few 1e-6 nats.
         assert em.best_monotone(torch.from_numpy(x), y) == pytest.approx(best.max(), abs=1e-4)
@@ -156,8 +152,7 @@ class TestAscent:
         found = em.joint_of_atoms(paths, Z, y, beta)
         prior, Gamma = paths
         for value, path in zip(found, Gamma, strict=True):
-            psi = prior.kernel.psi(Z @ beta).numpy()
-            w = path[:-1].numpy()
+            psi, w = prior.kernel.psi(Z @ beta).numpy(), path[:-1].numpy()
             u = expit(float(path[-1]) + np.einsum("i,nij,j->n", w, psi, w))
             expected = np.log(np.where(y.numpy() == 1, u, 1 - u)).sum() - np.log(3)
             assert float(value) == pytest.approx(expected, abs=1e-10)
@@ -172,16 +167,14 @@ def test_by_round_scores_what_a_classifier_would(rounds):
     u = expit(found.posterior.prior.source(torch.from_numpy(x), draws).numpy()).mean(axis=0)
     # 64 draws against 4000: a few hundredths of the band.
     assert table.loc[4, "test log loss"] == pytest.approx(log_loss(SMALL.y_test, u), abs=0.01)
-    nu = found.posterior.mean(found.scores).numpy()
-    slope = np.polyfit(found.scores.numpy(), nu, 1)[0]
+    slope = np.polyfit(found.scores.numpy(), found.posterior.mean(found.scores).numpy(), 1)[0]
     assert table.loc[4, "slope"] == pytest.approx(slope)
     assert table.loc[4, "product"] == pytest.approx(slope * float(found.beta.norm()))
 
 
 def test_bent_draws_counts_paths_that_fall():
     x = torch.linspace(-2, 2, 100, dtype=torch.float64)
-    y = (x > 0).double()
-    kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=16)
+    y, kernel = (x > 0).double(), TrigonometricKernel(a=1.2, c=0.25, n_basis=16)
     counts = {
         kind: em.bent_draws(laplace(kind(kernel), Bernoulli(), x, y), x, 50, 0)
         for kind in (ISGP, GP)

@@ -1,5 +1,3 @@
-"""The slider for the chance of rain: its bills and its script."""
-
 import re
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""The slider of arriving data: its curve and its script, which asks nothing of a network."""
-
 import re
 
 import numpy as np

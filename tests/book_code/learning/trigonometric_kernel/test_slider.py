@@ -22,10 +22,7 @@ def test_script_draws_the_package_s_curves(shown):
     }
     draws = tab.locator("[data-draws]").get_attribute("data-draws")
     kernel = TrigonometricKernel(
-        a=1 + 10 ** values["a"],
-        b=10 ** values["b"],
-        c=values["c"],
-        n_basis=int(values["M"]),
+        a=1 + 10 ** values["a"], b=10 ** values["b"], c=values["c"], n_basis=int(values["M"])
     )
     x = torch.linspace(-1, 1, 241, dtype=torch.float64)
     noise = torch.tensor(json.loads(draws), dtype=torch.float64)
