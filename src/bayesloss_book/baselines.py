@@ -42,7 +42,8 @@ def fit_logistic(
     X: Array, truth: NDArray[np.bool_], X_test: Array, C: float, tol: float
 ) -> tuple[Array, Array, int, bool, float]:
     """K logistic regressions: log odds of both parts, L-BFGS's rounds, convergence, and a 0."""
-    labels, Z = torch.from_numpy(truth.T.astype(np.int64)), torch.from_numpy(X)
+    labels = torch.from_numpy(truth.T.astype(np.int64))
+    Z = torch.from_numpy(X)
     scores = LinearScores.of(Z, labels, Z.new_ones(len(Z)), C)
     fit, _ = fit_fixed_link(scores, LogLoss(), tol)
     test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset

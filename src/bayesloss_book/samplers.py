@@ -115,7 +115,8 @@ def hamiltonian_monte_carlo(
     then about a quarter of an orbit, which forgets the start. Burn-in finds each chain's step size;
     then it stays, but for a factor of 0.8 to 1.2 a draw, lest trajectories close on themselves.
     """
-    generator, batch = torch.Generator().manual_seed(seed), start.shape[:-1]
+    generator = torch.Generator().manual_seed(seed)
+    batch = start.shape[:-1]
 
     points = start.detach().to(torch.float64)
     values, slopes = _with_slopes(log_density, points)

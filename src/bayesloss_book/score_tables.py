@@ -176,7 +176,8 @@ _N_INPUTS = 8  # of mixtures
 def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
     """Cases (n, 8) of k normal classes of unequal shares, places and shapes; labels; truth."""
     rng = np.random.default_rng(k)
-    share, centre = rng.dirichlet(np.full(k, 10.0)), rng.normal(size=(k, _N_INPUTS))
+    share = rng.dirichlet(np.full(k, 10.0))
+    centre = rng.normal(size=(k, _N_INPUTS))
     root = rng.normal(size=(k, _N_INPUTS, _N_INPUTS)) / np.sqrt(_N_INPUTS)
     root = np.linalg.cholesky(root @ root.swapaxes(1, 2) + 0.3 * np.eye(_N_INPUTS))
     y = rng.choice(k, n, p=share)

@@ -17,7 +17,8 @@ from bayesloss_book.samplers import (
 
 def test_gaussian_likelihood_in_closed_form():
     """A likelihood N(t; z, s^2) per dimension: the evidence is a normal density, and so is all."""
-    t, variance = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64), 0.05
+    t = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
+    variance = 0.05
 
     def log_likelihood(z):
         return (-0.5 * (z - t) ** 2 / variance - 0.5 * math.log(2 * math.pi * variance)).sum(dim=1)
@@ -131,7 +132,8 @@ def test_slice_sampling_gaussian_posterior_in_closed_form():
     """A likelihood N(t; A z, s^2): the posterior is Gaussian, its moments linear algebra."""
     generator = torch.Generator().manual_seed(0)
     A = torch.randn((4, 3), dtype=torch.float64, generator=generator)
-    t, variance = torch.randn(4, dtype=torch.float64, generator=generator), 0.3
+    t = torch.randn(4, dtype=torch.float64, generator=generator)
+    variance = 0.3
     covariance = torch.linalg.inv(torch.eye(3, dtype=torch.float64) + A.T @ A / variance)
     mean = covariance @ A.T @ t / variance
     z = elliptical_slice_sampling(

@@ -207,7 +207,8 @@ def test_chosen_points_are_those_of_a_search():
     masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
     target = torch.sin(3 * ASKED)
     candidates = torch.tensor([-1.0, 0.5, 1.4, 2.1, 2.6, 3.3], dtype=torch.float64)
-    rows, expected = masses.sqrt()[:, None] * model.kernel(ASKED, candidates), []
+    rows = masses.sqrt()[:, None] * model.kernel(ASKED, candidates)
+    expected = []
     for _ in range(3):
         errors = {}
         for i in set(range(6)) - set(expected):
@@ -219,7 +220,8 @@ def test_chosen_points_are_those_of_a_search():
 
 def test_chosen_points_stop_where_nothing_is_left():
     """Equal candidates have one function between them."""
-    model, twice = model_of(), torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
+    model = model_of()
+    twice = torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
     chosen = choose_support(model, twice, ASKED, target=torch.sin(ASKED), k=3)
     assert len(chosen) == 2 and {*chosen} in ({0, 2}, {1, 2})
 

@@ -12,7 +12,8 @@ from bayesloss_book import toys
 
 @pytest.mark.parametrize("truth", toys.TRUTHS)
 def test_slope_is_the_derivative_and_never_negative(truth):
-    data, x = toys.regression_problem(5, 0, truth), toys.grid().requires_grad_()
+    data = toys.regression_problem(5, 0, truth)
+    x = toys.grid().requires_grad_()
     (expected,) = torch.autograd.grad(data.source(x).sum(), x)
     torch.testing.assert_close(data.slope(x.detach()), expected, rtol=1e-12, atol=1e-14)
     assert (expected > 0).all()
@@ -42,7 +43,8 @@ def test_noise_and_range():
 def test_truth_interpolates_its_corners(truth):
     """NumPy's interpolation inside; increasing; the slope by automatic differentiation."""
     data = toys.classification_problem(1, 0, truth)
-    corners, x = np.array(toys.KNOTS[truth]), toys.grid(n=203).requires_grad_()
+    corners = np.array(toys.KNOTS[truth])
+    x = toys.grid(n=203).requires_grad_()
     nu = data.source(x)
     np.testing.assert_allclose(
         nu.detach(), np.interp(x.detach(), corners[:, 0], corners[:, 1]), atol=1e-12

@@ -174,7 +174,8 @@ def draw_plant_traps(
 def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     """Which plants of :func:`gaussian_plants` are decided wrongly, by whom."""
     wrong = (table > 0).unstack("critical")
-    critical, price = table.index.unique("critical"), table.index.unique("price")
+    critical = table.index.unique("critical")
+    price = table.index.unique("price")
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
     parts = (

@@ -191,12 +191,14 @@ def prior_mean_sum(a: Tensor, points: Tensor, x: Tensor) -> Tensor:
 
 def draw_eigenpairs(n_points: int, n_functions: int, seed: int, a: float) -> Figure:
     """Nyström eigenfunctions beside the exact ones, and the spectrum with its floor."""
-    kernel, generator = SquaredExponential(a=a), torch.Generator().manual_seed(seed)
+    kernel = SquaredExponential(a=a)
+    generator = torch.Generator().manual_seed(seed)
     points = torch.randn(n_points, generator=generator, dtype=torch.float64)
     found = NystromBasis(kernel, points)
     exact = HermiteBasis(a=a, b=1.0, s=1.0, n_basis=n_points)
     x = np.linspace(-3, 3, 301)
-    functions, truth = found.basis(torch.from_numpy(x)).numpy(), exact.basis(x)
+    functions = found.basis(torch.from_numpy(x)).numpy()
+    truth = exact.basis(x)
     figure, (left, right) = subplots(2, 1, figsize=(5.8, 7.0))
     colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent")]
     for i, colour in zip(range(n_functions), colours, strict=False):

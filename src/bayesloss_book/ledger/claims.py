@@ -147,7 +147,9 @@ class Finding:
         return [(head, list(rows)) for head, rows in by_head]
 
     def _aside(self, row: dict[str, Any]) -> str:
-        return "" if self.check == "setting" else f" ({row['expected']}: {answer(row)})"
+        if self.check == "setting":
+            return ""
+        return f" ({row['expected']}: {answer(row)})"
 
 
 _COLUMNS = {  # of the box of each check

@@ -146,7 +146,9 @@ def _fresh(value: Any) -> Any:
     """A container of its own, since the next run may fill it again; what it holds is shared."""
     if type(value) in (list, set):
         return type(value)(_fresh(item) for item in value)
-    return {key: _fresh(item) for key, item in value.items()} if type(value) is dict else value
+    if type(value) is dict:
+        return {key: _fresh(item) for key, item in value.items()}
+    return value
 
 
 def _near_and_far(tree: ast.Module, places: list[ast.expr]) -> tuple[list[int], list[int]]:

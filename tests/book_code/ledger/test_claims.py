@@ -182,7 +182,8 @@ def test_nothing_that_is_meant_to_be_false_is_said_to_be_expected(part):
 
 
 def test_every_verdict_has_a_look_of_its_own():
-    style, signs = (BOOK / "_static" / "style.css").read_text("utf-8"), []
+    style = (BOOK / "_static" / "style.css").read_text("utf-8")
+    signs = []
     for verdict in VERDICTS:
         name = re.escape("claim-" + verdict.replace(" ", "-"))
         assert re.search(rf"\.{name}\b[^}}]*{{ --verdict: ", style), verdict

@@ -33,7 +33,8 @@ def test_the_seal_is_a_sum_that_anyone_can_take(table):
 @pytest.mark.parametrize("stored", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.stem)
 def test_no_digit_of_a_stored_table_can_be_changed(stored, tmp_path):
     """Of every store of this repository."""
-    text, rng = bytearray(stored.read_bytes()), random.Random(stored.stem)
+    text = bytearray(stored.read_bytes())
+    rng = random.Random(stored.stem)
     place = rng.choice([i for i, c in enumerate(text) if chr(c).isdigit()])
     text[place] = ord(str((int(chr(text[place])) + rng.randint(1, 9)) % 10))
     (tmp_path / stored.name).write_bytes(text)

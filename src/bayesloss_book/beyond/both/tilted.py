@@ -73,7 +73,8 @@ class TiltedJoint(LogJoint):
         gradient, hessian = super().derivatives(Gamma)
         first, second = self._by_nu(Gamma)
         slopes = self.targets @ self.prior.jacobian(Gamma)
-        pull, bend = slopes.T @ first, self.prior.curvature(self.targets.T @ first)
+        pull = slopes.T @ first
+        bend = self.prior.curvature(self.targets.T @ first)
         # log U has the second derivative U'' / U - (U' / U)^2.
         bent = slopes.T @ (second[:, None] * slopes) - pull[:, None] * pull + bend
         return gradient + pull, hessian - bent

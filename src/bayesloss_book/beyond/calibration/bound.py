@@ -27,7 +27,8 @@ def judge(data: str, n: int, draws: int) -> pd.DataFrame:
 
 def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     cases = draw(data, "curve", "curve", n, number)
-    y, rows = torch.from_numpy(cases.y), Rows(cases.scores, cases.y, np.ones(n))
+    y = torch.from_numpy(cases.y)
+    rows = Rows(cases.scores, cases.y, np.ones(n))
     to_log_odds = ScoreTransform.fit(rows, n, cases.probability)
     x = torch.from_numpy(to_log_odds(cases.scores))
     centre, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
@@ -41,7 +42,8 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     priors = [at_smoothness(prior, a) for a in SMOOTHNESS]
     average = average_priors(priors, likelihood, observations, start=prior.start(x - centre))
     at = to_log_odds(cases.test_scores)
-    nodes, losses = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID), []
+    nodes = np.linspace(at.min() - centre, at.max() - centre, 2 * _GRID)
+    losses = []
     for posterior in average.components:
         generator, shape = torch.Generator().manual_seed(0), (_DRAWS, len(posterior.mode))
         noise = torch.randn(shape, dtype=torch.float64, generator=generator)

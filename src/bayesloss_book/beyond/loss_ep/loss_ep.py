@@ -48,7 +48,8 @@ def loss_ep_probit(
     the evidence rises. The rest is as in :func:`~bayesloss.calibrating.loss_em_probit`.
     """
     M, threshold = check_max_loss(max_loss, costs), costs.probit_threshold
-    prior, q = standard_normal(features), expectation_propagation(features, y)
+    prior = standard_normal(features)
+    q = expectation_propagation(features, y)
     q.log_evidence[:] = -torch.inf
     proposed = decide(q, target_features, target_noise, threshold)
     decisions = proposed.clone()

@@ -158,7 +158,8 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
 def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
     """Means and standard errors over repetitions, of regrets and of their differences to EP."""
     long = regrets(stored, reference)
-    groups, out = {"mean": long, "over": long.sub(long["ep"], axis=0)}, {}
+    groups = {"mean": long, "over": long.sub(long["ep"], axis=0)}
+    out = {}
     for what, frame in groups.items():
         by_cell = frame.groupby(["row", "test"], sort=False)
         out[what] = by_cell.mean()

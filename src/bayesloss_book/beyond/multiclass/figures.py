@@ -27,7 +27,8 @@ def draw_sources(model: LinkgisticClassifier, shown: Sequence[int]) -> Figure:
     figure, axis = subplots(figsize=(5.6, 4.2))
     colours = (COLOURS["ISGP"], COLOURS["GP"], COLOURS["PAVA"])
     for k, link in enumerate(model.links_):
-        x, zero = np.linspace(link.low, link.high, 200), link.source(0.0)
+        x = np.linspace(link.low, link.high, 200)
+        zero = link.source(0.0)
         if k not in shown:
             axis.plot(x, link.source(x) - zero - x, color=COLOURS["Linear"], linewidth=0.8)
             continue

@@ -139,7 +139,8 @@ def _forward(L: Array, right: Array) -> Array:
 def _pivots(K: Array, size: int, b: Counted) -> tuple[list[int], Array]:
     """The order, and the Cholesky factor of K in it."""
     m = len(K)
-    rows, variance = np.empty((0, m), dtype=object), np.full(m, b, dtype=object)
+    rows = np.empty((0, m), dtype=object)
+    variance = np.full(m, b, dtype=object)
     order: list[int] = []
     for _ in range(size):
         best = int(np.argmax(variance.astype(np.float64)))

@@ -90,7 +90,8 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
         SquaredExponential(a=1.0, b=b), Z[train], torch.tensor(y[train] - centre),
         noise_variance=noise,
     )  # fmt: skip
-    support, fresh = rng.choice(len(train), k, replace=False).tolist(), asked[half:]
+    support = rng.choice(len(train), k, replace=False).tolist()
+    fresh = asked[half:]
     return Problem(model, support, Z[asked[:half]], Z[fresh], None, torch.tensor(y[fresh] - centre))
 
 

@@ -152,7 +152,8 @@ def grid_evidence(
     axis = torch.linspace(-6.5, 6.5, 2 * half + 1, dtype=torch.float64)  # prior deviations
     plane = torch.cartesian_prod(axis[half:], axis)  # -w gives the same: half of them will do
     share = torch.where(plane[:, 0].abs() < 1e-9, 0.5, 1.0).to(torch.float64).log() + math.log(2)
-    data, scale = likelihood.condense(prior.features, x, y), prior.precision.rsqrt()
+    data = likelihood.condense(prior.features, x, y)
+    scale = prior.precision.rsqrt()
     zero = torch.cat([plane, torch.zeros((len(plane), 1), dtype=torch.float64)], dim=1)
     rise, total = prior.coefficients(zero * scale) @ data.features.T, []
     for level in axis:

@@ -57,7 +57,8 @@ class Jumper:
 
     def log_density(self, Gamma: Tensor) -> Tensor:
         """The log density at points of shape (n, M + 1)."""
-        mirrored, parts = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1), []
+        mirrored = torch.cat([-Gamma[:, :-1], Gamma[:, -1:]], dim=1)
+        parts = []
         for mean, root, log_weight in zip(self.means, self.roots, self.log_weights, strict=True):
             constant = log_weight - math.log(2) - torch.linalg.slogdet(root).logabsdet
             for points in (Gamma, mirrored):
@@ -279,7 +280,8 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
-    scale, how = prior.precision.rsqrt(), {"n_chains": n_chains, "seed": seed}
+    scale = prior.precision.rsqrt()
+    how = {"n_chains": n_chains, "seed": seed}
     return annealed_importance_sampling(
         lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )

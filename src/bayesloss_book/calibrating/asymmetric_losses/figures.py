@@ -200,7 +200,8 @@ def draw_worst(here: Trial, reference: Reference, misses: pd.DataFrame, threshol
     figure, panels = subplots(3, 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
     seen = GRID <= 1
     for axis, i in zip(panels, worst, strict=True):
-        x, exact = GRID[seen].numpy(), reference.predictive.on_grid[i][seen].numpy()
+        x = GRID[seen].numpy()
+        exact = reference.predictive.on_grid[i][seen].numpy()
         laplace = by_laplace[i][seen].numpy()
         axis.plot(x, exact, color=COLOURS["data"], label="exact")
         axis.plot(x, laplace, "--", color=COLOURS["GP"], label="Laplace")

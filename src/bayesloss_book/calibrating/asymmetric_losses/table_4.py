@@ -234,7 +234,8 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 def run_rounded(folder: Folder, *, n_jobs: int | None = None) -> None:
     """The last row of two repetitions with the cost as printed, 0.05: a threshold of 1 / 21."""
-    asked, name = cells(2, {"0.05": 0.05 / 1.05}), "asymmetric_losses_rounded"
+    asked = cells(2, {"0.05": 0.05 / 1.05})
+    name = "asymmetric_losses_rounded"
     run_cells(measure, asked, folder, name, parameters=KERNEL | PAPER, n_jobs=n_jobs)
 
 

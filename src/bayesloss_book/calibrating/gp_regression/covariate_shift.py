@@ -36,7 +36,8 @@ def risks(problem: ShiftedProblem) -> pd.DataFrame:
     rows = {"posterior mean": {"posterior risk": least, "d_L": 0.0, "KL": 0.0}}
     for name, mean in sparse_means(problem).items():
         gap = on_all(model, problem.support, mean) - model.mean
-        d_L, kl = problem.divergence(mean), 0.5 * float(gap @ model.precision @ gap)
+        d_L = problem.divergence(mean)
+        kl = 0.5 * float(gap @ model.precision @ gap)
         rows[name] = {"posterior risk": least + d_L, "d_L": d_L, "KL": kl}
     return pd.DataFrame(rows).T
 

@@ -87,7 +87,8 @@ def draw_costs(stored: pd.DataFrame) -> Figure:
     for name, (colour, dashes, marker) in _COSTS.items():
         one = seconds[name]
         axis.plot(one.index, one, dashes, marker=marker, color=colour, label=name)
-    n, start = np.array([500, 4000]), seconds["d_L, exact solve"].loc[4000]
+    n = np.array([500, 4000])
+    start = seconds["d_L, exact solve"].loc[4000]
     axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
     axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$")
     axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")

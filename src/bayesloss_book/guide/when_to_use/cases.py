@@ -216,7 +216,8 @@ def _far_value(variant: str, seed: int) -> dict[str, Any]:
     else:
         sigma = float(variant.rpartition(" ")[2])
         z, z_test = rng.normal(size=100), rng.normal(size=1_000)
-        y, curve = expit(2 * z) + 0.1 * rng.normal(size=100), expit(2 * z_test)
+        y = expit(2 * z) + 0.1 * rng.normal(size=100)
+        curve = expit(2 * z_test)
         error, cover, warned = _regress(np.exp(sigma * z), y, np.exp(sigma * z_test), curve)
         beside = _regress(z, y, z_test, curve)[0]
     return {"value": error, "beside": beside, "coverage": cover, "warned": warned}
@@ -228,7 +229,8 @@ def _bands(variant: str, seed: int) -> dict[str, Any]:
     rng = np.random.default_rng([seed, n])
     grid, k = np.linspace(0, 1, 1_001), np.arange(1, 33)
     waves = np.pi * np.outer(grid - 0.5, k) / 1.5
-    basis, found = np.concatenate([np.cos(waves), np.sin(waves)], axis=1), []
+    basis = np.concatenate([np.cos(waves), np.sin(waves)], axis=1)
+    found = []
     for _ in range(_CURVES):
         a = 1.2 * 5 ** rng.uniform()
         f = basis @ (np.tile(a ** (-k / 2), 2) * rng.normal(size=64))

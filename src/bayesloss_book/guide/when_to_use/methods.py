@@ -136,7 +136,8 @@ def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | 
 
 
 def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
-    model, truth = classifier(method, seed).fit(found.X, found.y), found.truth
+    model = classifier(method, seed).fit(found.X, found.y)
+    truth = found.truth
     p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
     p[:, model.classes_.astype(int)] = model.predict_proba(found.X_test)
     loss = -(truth * np.log(np.clip(p, _SMALLEST, 1))).sum(axis=1)

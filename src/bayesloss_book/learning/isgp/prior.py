@@ -84,7 +84,8 @@ def slope_table(
     for a in smoothness:
         prior = make_prior(a=a, n_basis=n_basis, gamma=0.01)
         Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
-        grid, sup = whole_period(prior.kernel, 2048), steepest(prior, Gamma, 2048)
+        grid = whole_period(prior.kernel, 2048)
+        sup = steepest(prior, Gamma, 2048)
         lemma = n_basis / 2 * (Gamma[:, :-1] ** 2).sum(dim=1).numpy()  # sup |phi|^2 = M / 2
         # For y = -1 the log loss has slope sigma(nu(x)) f(x)^2.
         slope = torch.sigmoid(prior.source(grid, Gamma)) * prior.derivative(grid, Gamma)
@@ -164,7 +165,8 @@ def _source_gap(x: Array, excess: Array) -> float:
 def cumulants(prior: ISGP, matrix: torch.Tensor) -> tuple[float, float, float]:
     """Mean, standard deviation and skewness of w^T matrix w under the prior: traces of powers."""
     product = matrix @ torch.diag(prior.kernel.eigenvalues)
-    first, second = float(product.trace()), 2 * float((product @ product).trace())
+    first = float(product.trace())
+    second = 2 * float((product @ product).trace())
     third = 8 * float((product @ product @ product).trace())
     return first, math.sqrt(second), third / second**1.5 if second > 0 else 0.0
 

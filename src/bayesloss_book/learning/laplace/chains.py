@@ -53,7 +53,8 @@ def long_run(
 ) -> LongRun:
     """Sample the exact posterior; Laplace's covariance serves as a unit of length only."""
     prior = joint.prior
-    scale, log_likelihood = prior.precision.rsqrt(), batched_log_likelihood(joint)
+    scale = prior.precision.rsqrt()
+    log_likelihood = batched_log_likelihood(joint)
     how = {"n_chains": n_annealed, "n_temperatures": n_temperatures, "seed": seed}
     annealed = annealed_importance_sampling(
         lambda z: log_likelihood(prior.location + scale * z), len(scale), **how

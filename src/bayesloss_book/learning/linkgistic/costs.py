@@ -69,7 +69,8 @@ def grid_errors(found: Round, y: Tensor, sizes: Sequence[int | None]) -> pd.Data
     mode = find_mode(joint, found.posterior.mode)
     plain, hessian = approximate(joint, mode), joint.hessian(mode.Gamma)
     low, high = float(x.min()), float(x.max())
-    scale, rows = float(torch.log(prior.kernel.a)) / (torch.pi * prior.kernel.c), {}
+    scale = float(torch.log(prior.kernel.a)) / (torch.pi * prior.kernel.c)
+    rows = {}
     for asked in sizes:
         size = grid_size(prior, high - low, len(x)) if asked is None else asked
         nodes = torch.linspace(low, high, size, dtype=x.dtype)
@@ -127,7 +128,8 @@ def operations(n: int, n_basis: int, n_samples: int, n_inputs: int) -> dict[str,
     prior_draws = torch.randn((n_samples, n_basis), dtype=torch.float64, generator=generator)
     psi = kernel.psi(torch.linspace(-1, 1, n, dtype=torch.float64))
     Z = torch.randn((n, n_inputs), dtype=torch.float64, generator=generator)
-    beta, w = torch.zeros((n_inputs, 1), dtype=torch.float64), prior_draws[:1].T
+    beta = torch.zeros((n_inputs, 1), dtype=torch.float64)
+    w = prior_draws[:1].T
 
     def source(weights: Tensor) -> Tensor:
         """Each datum's psi times w, then w^T times that: (n, S)."""

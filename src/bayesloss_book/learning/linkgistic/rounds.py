@@ -251,7 +251,8 @@ def joint_of_atoms(paths: tuple[ISGP, Tensor], Z: Tensor, y: Tensor, beta: Tenso
 
 def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataFrame:
     """Moves of beta: the rise of "Q", of the log evidence, and the posteriors' divergence."""
-    generator, paths = torch.Generator().manual_seed(seed), atoms(30, seed)
+    generator = torch.Generator().manual_seed(seed)
+    paths = atoms(30, seed)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64, generator=generator)

@@ -99,7 +99,8 @@ def sensitivity_to_c(
 def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) -> pd.DataFrame:
     """Test scores of the GP against its prior variance, a multiple of the default."""
     usual = fit(problem, "gp", **(options | {"max_iter": 1}))
-    variance, rows = float(usual.link_.posterior.prior.kernel.variance), {}
+    variance = float(usual.link_.posterior.prior.kernel.variance)
+    rows = {}
     for factor in factors:
         model = fit(problem, "gp", variance=factor * variance, **options)
         link = model.link_

@@ -62,7 +62,8 @@ def draw_skew() -> Figure:
 def draw_bounded_link() -> Figure:
     """The square loss of a score, within the range of its canonical link and three ways beyond."""
     figure, axes = subplots(1, 2, figsize=(8.0, 3.4), sharey=True)
-    a, loss = torch.linspace(-2.5, 2.5, 251, dtype=torch.float64), LOSSES["square"]
+    a = torch.linspace(-2.5, 2.5, 251, dtype=torch.float64)
+    loss = LOSSES["square"]
     for axis, y in zip(axes, (1, -1), strict=True):
         axis.axvspan(-1, 1, color="0.93", zorder=0)
         straight = loss.canonical_loss(y, a)
@@ -103,7 +104,8 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
     """Figure 1 of W&N, with the values that travel along its arrows."""
     u = torch.tensor(probabilities, dtype=torch.float64)
     x = composite.link(u)
-    by_source, direct = composite.source(x), composite.canonical.canonical_link(u)
+    by_source = composite.source(x)
+    direct = composite.canonical.canonical_link(u)
     figure, axis = subplots(figsize=(5.6, 3.9))
     axis.set(xlim=(0, 10), ylim=(0, 6))
     axis.axis("off")
@@ -122,7 +124,8 @@ def draw_diagram(composite: CompositeLoss, probabilities: Sequence[float]) -> Fi
 def draw_margin_losses(composite: CompositeLoss) -> Figure:
     """Equation (6) and Theorem 2 (ii) for the logistic loss and two sources, one of them odd."""
     figure, axes = subplots(1, 2, figsize=(8.0, 3.4), sharey=True)
-    z, loss = torch.linspace(-4, 4, 161, dtype=torch.float64), composite.canonical
+    z = torch.linspace(-4, 4, 161, dtype=torch.float64)
+    loss = composite.canonical
     odd = CompositeLoss(loss, lambda x: bumpy(x, start=0.0))
     sources = {"odd source": odd, "a source that is not odd": composite}
     for axis, (title, one) in zip(axes, sources.items(), strict=True):

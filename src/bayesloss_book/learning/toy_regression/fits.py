@@ -154,5 +154,6 @@ def slices(
 
 def flat_limit(posterior: Posterior) -> float:
     """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own."""
-    prior, wide = posterior.prior, 1 / float(posterior.covariance[-1, -1])
+    prior = posterior.prior
+    wide = 1 / float(posterior.covariance[-1, -1])
     return wide - float(prior.gamma)

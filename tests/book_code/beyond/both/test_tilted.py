@@ -64,7 +64,8 @@ def test_two_evidences_are_nearer_than_one_gaussian(few):
     targets, costs = prior.features(at), CostMatrix(0.25, 1)
     joint = tilted.labels_joint(prior, x, y)
     mode = find_mode(joint, prior.start(x))
-    base, q = float(joint.log_evidence(mode.Gamma)), approximate(joint, mode)
+    base = float(joint.log_evidence(mode.Gamma))
+    q = approximate(joint, mode)
     noise = torch.randn(
         20_000, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )

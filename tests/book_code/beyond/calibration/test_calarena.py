@@ -66,7 +66,8 @@ def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_p
 def test_many_classes_have_their_number_and_no_kuiper(tmp_path):
     import h5py
 
-    rng, path = np.random.default_rng(0), tmp_path / "made-multiclass.h5"
+    rng = np.random.default_rng(0)
+    path = tmp_path / "made-multiclass.h5"
     with h5py.File(path, "w") as file:
         for part in ("cal", "test"):
             p, y = three_classes(rng, 200)

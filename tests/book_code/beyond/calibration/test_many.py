@@ -22,7 +22,8 @@ def test_every_class_is_among_the_cases():
 
 def test_measures_are_scikit_learns(monkeypatch):
     found = many.draw("digits", "logistic", 200, 0)
-    measured, labels = many._measure_one("none", *found), found.truth.argmax(axis=1)
+    measured = many._measure_one("none", *found)
+    labels = found.truth.argmax(axis=1)
     assert measured["log_loss"] == pytest.approx(log_loss(labels, found.test))
     assert measured["brier"] == pytest.approx(((found.test - found.truth) ** 2).sum(axis=1).mean())
     assert measured["failed"] == 0

@@ -60,6 +60,7 @@ def test_table_3_climbs_the_mean_square(costs):
 def test_a_huge_m_gives_the_bayes_decisions():
     generator = torch.Generator().manual_seed(2)
     p_draws = torch.rand(50, 30, dtype=torch.float64, generator=generator)
-    share, costs = torch.full((50,), 0.02, dtype=torch.float64), CostMatrix(0.5, 1)
+    share = torch.full((50,), 0.02, dtype=torch.float64)
+    costs = CostMatrix(0.5, 1)
     h, _, settled = table_3_by_draws(p_draws, share, costs, max_loss=1e9)
     assert settled and torch.equal(h > 0, p_draws.mean(0) > costs.threshold)

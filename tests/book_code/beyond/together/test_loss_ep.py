@@ -33,7 +33,8 @@ def test_of_a_sum_over_targets_the_drawn_site_is_the_closed_one(problem):
     chosen = np.array([True, True, False, True, False, False])
     h = torch.from_numpy(np.where(chosen, 1.0, -1.0))[None]
     targets, noise = (part[None] for part in gp.project(x))
-    closed, found = LogUtility(targets, noise, h, CostMatrix(1, 1), 1.0), []
+    closed = LogUtility(targets, noise, h, CostMatrix(1, 1), 1.0)
+    found = []
     for seed in range(10):
         drawn = DrawnUtility(gp, x, right, 8192, 2 * seed)
         drawn.chosen = chosen

@@ -23,7 +23,8 @@ def test_evidence_on_the_grid_against_monte_carlo():
 
 
 def test_compare_in_exact_standard_deviations():
-    places, problem = range(len(grid())), {"task": "regression", "n": 10, "seed": 0}
+    places = range(len(grid()))
+    problem = {"task": "regression", "n": 10, "seed": 0}
     exact = {**problem, "importance": -3.0, "annealed": -2.5, "loss": 0.5}
     exact["importance_share"] = 0.2
     exact |= {f"mean_{i}": float(i) for i in places} | {f"sd_{i}": 2.0 for i in places}

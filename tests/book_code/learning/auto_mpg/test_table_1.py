@@ -81,7 +81,8 @@ def test_ratio_is_recovered():
 
 
 def test_gains_are_recovered():
-    gains, printed = auto_mpg.gains(made_up(40.0, 1e-4)), auto_mpg.printed()
+    gains = auto_mpg.gains(made_up(40.0, 1e-4))
+    printed = auto_mpg.printed()
     expected = 1 - printed["small", "displ", "ISGP"] / printed["small", "displ", "GP"]
     found = gains.loc[("small", "ISGP over GP", "displ")]
     assert found["mean"] == pytest.approx(expected, abs=4 * found["error"])

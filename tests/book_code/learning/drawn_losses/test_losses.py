@@ -26,7 +26,8 @@ def test_calibration_gaps_against_a_table_of_the_source():
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
     Gamma = prior.sample(1, torch.Generator().manual_seed(4))[0]
     t = torch.linspace(-40, 40, 400_001, dtype=torch.float64)
-    nu, alpha = prior.source(t, Gamma).numpy(), np.linspace(-3, 3, 60_001)
+    nu = prior.source(t, Gamma).numpy()
+    alpha = np.linspace(-3, 3, 60_001)
     with_sign, against = (np.interp(sign * alpha, nu, t.numpy()) for sign in (1, -1))
     risk = 0.7 * np.exp(-with_sign) + 0.3 * np.exp(-against)
     expected = risk[alpha <= 0].min() - risk.min()
@@ -41,7 +42,8 @@ def test_the_slope_of_the_margin_loss_is_taken_at_the_preimage_of_zero():
     for Gamma in prior.sample(5, torch.Generator().manual_seed(1)):
         t = il.inverse_source(prior, Gamma, np.zeros(1))
         ends = torch.from_numpy(np.concatenate([t - h, t + h]))
-        nu, value = prior.source(ends, Gamma).numpy(), margin.value(ends.numpy())
+        nu = prior.source(ends, Gamma).numpy()
+        value = margin.value(ends.numpy())
         f = prior.root(torch.from_numpy(t), Gamma).numpy()
         slope = (value[1] - value[0]) / (nu[1] - nu[0])
         assert slope == pytest.approx((margin.slope(t) / f**2)[0], rel=1e-4)
@@ -74,7 +76,8 @@ def test_losses_averaged_over_the_prior_by_a_loop():
     X = (data.data - data.data.mean(axis=0)) / data.data.std(axis=0)
     beta = LogisticRegression(C=0.001).fit(X, data.target).coef_[0]
     prior = make_prior(c=0.25 / float(np.abs(X).max() * np.linalg.norm(beta)), gamma=1.0)
-    Gamma, total = prior.sample(5, torch.Generator().manual_seed(2)), 0.0
+    Gamma = prior.sample(5, torch.Generator().manual_seed(2))
+    total = 0.0
     for path in Gamma:
         for label, x in zip(data.target, X @ beta, strict=True):
             nu = float(prior.source(torch.tensor([x], dtype=torch.float64), path))

@@ -61,7 +61,8 @@ def test_prepared_coordinates_need_fewer_steps():
 def test_operations_by_hand():
     """A product of (a, b) and (b, c) costs 2abc; draws, basis and inputs as given."""
     n, M, S, D = 50, 8, 3, 4
-    counts, q = costs.operations(n, M, S, D), 2 * n * M * M * S + 2 * n * D
+    counts = costs.operations(n, M, S, D)
+    q = 2 * n * M * M * S + 2 * n * D
     assert counts["Q"] == q and counts["gradient"] == q + 2 * n * M * S + 2 * n * D
     assert counts["Hessian, assembled"] == 2 * n * M * M * 3
     assert counts["gradient, tables"] == 4 * n * D

@@ -37,7 +37,8 @@ def test_one_normal_has_three_moments():
     mean = (weight * nu).sum(dim=0)
     assert torch.allclose(mean, law.mean, rtol=0, atol=1e-12)
     assert torch.allclose((weight * (nu - mean) ** 2).sum(dim=0), law.variance, rtol=1e-9)
-    third, scale = (weight * (nu - mean) ** 3).sum(dim=0), law.variance**1.5
+    third = (weight * (nu - mean) ** 3).sum(dim=0)
+    scale = law.variance**1.5
     assert near((NU - law.mean) ** 3 / scale, third / scale)
     assert float((third / scale).abs().max()) > 0.5  # far from normal
     value = one.expected_log_sigmoid().value

@@ -152,7 +152,8 @@ class TestAscent:
         found = em.joint_of_atoms(paths, Z, y, beta)
         prior, Gamma = paths
         for value, path in zip(found, Gamma, strict=True):
-            psi, w = prior.kernel.psi(Z @ beta).numpy(), path[:-1].numpy()
+            psi = prior.kernel.psi(Z @ beta).numpy()
+            w = path[:-1].numpy()
             u = expit(float(path[-1]) + np.einsum("i,nij,j->n", w, psi, w))
             expected = np.log(np.where(y.numpy() == 1, u, 1 - u)).sum() - np.log(3)
             assert float(value) == pytest.approx(expected, abs=1e-10)
@@ -174,7 +175,8 @@ def test_by_round_scores_what_a_classifier_would(rounds):
 
 def test_bent_draws_counts_paths_that_fall():
     x = torch.linspace(-2, 2, 100, dtype=torch.float64)
-    y, kernel = (x > 0).double(), TrigonometricKernel(a=1.2, c=0.25, n_basis=16)
+    y = (x > 0).double()
+    kernel = TrigonometricKernel(a=1.2, c=0.25, n_basis=16)
     counts = {
         kind: em.bent_draws(laplace(kind(kernel), Bernoulli(), x, y), x, 50, 0)
         for kind in (ISGP, GP)

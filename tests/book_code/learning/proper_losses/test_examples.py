@@ -24,8 +24,10 @@ def test_best_line_under_the_link_of_the_truth_is_the_truth():
 def test_best_line_under_the_log_loss_is_a_logistic_regression():
     """Scikit-learn on weighted labels, without a penalty, is the other route."""
     x, truth = proper_losses.skewed_truth()
-    log, inputs = proper_losses.LOSSES["log"], np.concatenate([x, x])[:, None]
-    labels, weights = np.repeat([1, 0], len(x)), np.concatenate([truth, 1 - truth])
+    log = proper_losses.LOSSES["log"]
+    inputs = np.concatenate([x, x])[:, None]
+    labels = np.repeat([1, 0], len(x))
+    weights = np.concatenate([truth, 1 - truth])
     fit = LogisticRegression(C=np.inf, tol=1e-9, max_iter=1000)
     fit.fit(inputs, labels, sample_weight=weights)
     expected = fit.predict_proba(x.numpy()[:, None])[:, 1]
