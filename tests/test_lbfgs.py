@@ -30,7 +30,8 @@ def two_loops(steps, changes, gradient):
 @pytest.mark.parametrize("n_steps", [1, 4, 15])
 def test_direction_is_that_of_the_recursion(n_steps):
     """Also after more steps than are remembered, and where some taught nothing."""
-    H, generator = curvatures(), torch.Generator().manual_seed(1)
+    H = curvatures()
+    generator = torch.Generator().manual_seed(1)
     steps = torch.randn((n_steps, 3, 6), dtype=torch.float64, generator=generator)
     changes = torch.einsum("kij,skj->ski", H, steps)
     if n_steps > 1:

@@ -284,7 +284,8 @@ ONLY_PAGES = {
 
 @cache
 def imports(path: Path, *, inside: bool) -> set[str]:
-    tree, found = ast.parse(path.read_text(encoding="utf-8")), set()
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = set()
     for node in ast.walk(tree) if inside else tree.body:
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}

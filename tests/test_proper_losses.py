@@ -187,7 +187,8 @@ def bregman(generator, x, x0):
 def test_both_forms_of_equation_1(loss, y):
     """Each divergence from its definition, the generator differentiated automatically."""
     u = torch.tensor([0.05, 0.3, 0.6, 0.9], dtype=torch.float64)
-    label, a = torch.full_like(u, (y + 1) / 2), loss.canonical_link(u)
+    label = torch.full_like(u, (y + 1) / 2)
+    a = loss.canonical_link(u)
     # -L'(y*) is infinite for most; the limit, from near.
     near = loss.canonical_link(abs(label - 1e-13))
     first = bregman(lambda p: -loss.bayes_risk(p), label, u)

@@ -7,7 +7,8 @@ from tolerances import UNIT, of_a_maximum, of_a_sum
 
 @pytest.mark.parametrize("n", [10, 1000])
 def test_a_sum_that_cancels_is_off_by_what_its_terms_say(n):
-    generator, errors = np.random.default_rng(n), []
+    generator = np.random.default_rng(n)
+    errors = []
     for _ in range(100):
         terms = generator.normal(size=n)
         terms[-1] = 1e-4 - math.fsum(terms[:-1])

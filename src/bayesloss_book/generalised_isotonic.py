@@ -252,7 +252,8 @@ class BregmanTron(_Tron):
         for _ in range(self.n_steps):
             w = w + _correction(X, labels, z, link) / self.max_slope  # step 1
             z = _times(X, w)
-        previous, order = self._previous, np.argsort(z, kind="stable")
+        previous = self._previous
+        order = np.argsort(z, kind="stable")
         z = z[order]  # step 2
         spread = float(z[-1] - z[0])
         lower = self.slope_ratio * min(self.max_slope, 1 / spread if spread else math.inf)

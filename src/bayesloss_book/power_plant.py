@@ -97,7 +97,8 @@ def tail_matching(plant: PowerPlant) -> tuple[float, float]:
 def approximations(plant: PowerPlant) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of the three Gaussians of LHG figure 1, by optimisation."""
     states, p = plant.states, plant.posterior
-    family, half = gaussians(states), float(states[-1] - states[0]) / 2
+    family = gaussians(states)
+    half = float(states[-1] - states[0]) / 2
     middle = float(states[-1] + states[0]) / 2
 
     def in_degrees(parameters: Tensor) -> tuple[float, float]:

@@ -48,7 +48,8 @@ def asks_all(source: str) -> bool:
 
 
 def execution_problems(notebook) -> list[str]:
-    cells, found = code_cells(notebook), []
+    cells = code_cells(notebook)
+    found = []
     for number, cell in enumerate(cells, start=1):
         first = cell.source.strip().splitlines()[0]
         where = f"code cell {number}, {first!r}"
@@ -93,7 +94,8 @@ def differences(name: str, book: Path = BOOK) -> list[str]:
 
 
 def toc_problems(root: Path) -> list[str]:
-    book, named = root / "book", notebooks.toc_files(root)
+    book = root / "book"
+    named = notebooks.toc_files(root)
     found = [
         f"_toc.yml names {file}, which does not exist"
         for file in named

@@ -16,7 +16,8 @@ LABELS = (torch.sin(12 * X) + 2 * X > 0).double()
 def test_means_of_one_gaussian():
     """Jaakkola and Jordan's is lowest; a normal law by 60 nodes; each with its divergence."""
     joint = LogJoint.of(PRIOR, Bernoulli(), X, LABELS)
-    unit, m = 4 * torch.eye(7, dtype=torch.float64), PRIOR.start(X)
+    unit = 4 * torch.eye(7, dtype=torch.float64)
+    m = PRIOR.start(X)
     trial = {name: kind(joint)(m, unit) for name, kind in BOUNDS.items()}
     moments = joint.moments(m, trial["exact"].root, trial["exact"].slopes)
     normal = normal_average(Bernoulli(), *moments, joint.data, 60)

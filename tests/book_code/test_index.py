@@ -12,7 +12,8 @@ from bayesloss_book import index
 @pytest.mark.parametrize("ratio", [1, 8, 30])
 def test_errors_are_those_of_the_cut(ratio):
     """The probabilities of the two errors are integrals over scores."""
-    curve, cut = expit(2 * index._GRID), np.log(1 / ratio) / 2
+    curve = expit(2 * index._GRID)
+    cut = np.log(1 / ratio) / 2
 
     def share(low, high, positive):
         def density(s):

@@ -55,7 +55,8 @@ def test_the_truth_of_a_mixture():
 
 
 def test_parts_do_not_overlap_and_units_are_those_of_the_first():
-    X, y = np.arange(200.0).reshape(100, 2), np.arange(100)
+    X = np.arange(200.0).reshape(100, 2)
+    y = np.arange(100)
     parts = tables.split(X, y, (50, 20, 10), seed=1)
     labels = [*parts[1], *parts[3], *parts[5]]
     assert len(set(labels)) == len(labels) == 80

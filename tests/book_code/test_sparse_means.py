@@ -98,7 +98,8 @@ def test_repeated_points_in_the_support():
 
 def test_fewer_test_inputs_than_coefficients():
     """Of many minimisers the smoothest: least m^T K_SS m with the right values."""
-    model, points = model_of(), torch.tensor([0.4], dtype=torch.float64)
+    model = model_of()
+    points = torch.tensor([0.4], dtype=torch.float64)
     found = sparse_mean_calibrated(model, SUPPORT, points)
     K_SS = model.K[SUPPORT][:, SUPPORT]
     direction = torch.linalg.solve(K_SS, model.kernel(model.x[SUPPORT], points))[:, 0]
@@ -263,7 +264,8 @@ def test_moved_support_fits_better_until_nothing_is_gained():
     """By NumPy's least squares, and a search by values alone."""
     model, points = shifted()
     masses = torch.linspace(1, 3, 60, dtype=torch.float64) / 120
-    target, start = model.action(points, model.mean), points[:3]
+    target = model.action(points, model.mean)
+    start = points[:3]
 
     def left(places):
         """Squared distance with the ridge of 1e-6 of the prior variance, written out."""

@@ -107,7 +107,8 @@ def test_decisions_in_the_users_own_words():
 
 def test_a_scorer_sorts_columns_itself():
     X, y = np.arange(40.0)[:, None], np.repeat(["stays", "leaves"], 20)
-    model, table = LogisticRegression().fit(X, y), [[0, 300], [20, 0]]
+    model = LogisticRegression().fit(X, y)
+    table = [[0, 300], [20, 0]]
     turned = CostMatrix.from_array(table, classes=["stays", "leaves"]).scorer()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -311,7 +312,8 @@ def test_scorer_with_weights_and_costs_by_row():
     X, y = three_classes()
     rng = np.random.default_rng(7)
     weights = rng.uniform(size=len(y))
-    table, cv = rng.uniform(size=(len(y), 2, 3)), KFold(3)
+    table = rng.uniform(size=(len(y), 2, 3))
+    cv = KFold(3)
     costs = CostMatrix.from_array(table[0], classes=["a", "b", "c"])
     with sklearn.config_context(enable_metadata_routing=True):
         scorer = costs.scorer().set_score_request(sample_weight=True)

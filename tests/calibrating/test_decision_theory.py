@@ -39,7 +39,8 @@ def test_risk_is_a_double_loop():
 
 
 def test_first_of_several_minimisers():
-    losses, p = torch.tensor([[2.0, 1.0, 1.0, 3.0]]), torch.ones(1)
+    losses = torch.tensor([[2.0, 1.0, 1.0, 3.0]])
+    p = torch.ones(1)
     assert int(bayes_action(p, losses)) == 1
     assert optimal_actions(p, losses).tolist() == [False, True, True, False]
 

@@ -62,7 +62,8 @@ def test_exact_loss_em_climbs(problem):
 @given(problems())
 def test_bayes_action_is_a_fixed_point_of_loss_em(problem):
     p, losses, M, _ = problem
-    best, risk = int(bayes_action(p, losses)), posterior_risk(p, losses)
+    best = int(bayes_action(p, losses))
+    risk = posterior_risk(p, losses)
     assert float(risk[loss_em(p, losses, M, start=best).action]) <= float(risk[best]) + 1e-12
 
 
@@ -87,7 +88,8 @@ def test_bound_and_gap(problem, seed):
     rng = np.random.default_rng(seed)
     q = rng.exponential(size=len(p)) * (rng.random(len(p)) < 0.8)
     q[0] += 1e-2
-    q, gain = torch.tensor(q / q.sum()), float(p @ (M - losses[:, h]))
+    q = torch.tensor(q / q.sum())
+    gain = float(p @ (M - losses[:, h]))
     bound = float(lower_bound(q, p, losses, M)[h])
     assert bound <= math.log(gain) + 1e-12
     tilted = p * (M - losses[:, h]) / gain
@@ -103,7 +105,8 @@ def test_e_steps_are_the_minimisers():
     """Against a general optimiser over the logits of q."""
     rng = np.random.default_rng(0)
     p = torch.tensor(rng.dirichlet(np.ones(4)))
-    losses, M = torch.tensor(rng.uniform(size=(4, 3))), 1.3
+    losses = torch.tensor(rng.uniform(size=(4, 3)))
+    M = 1.3
     L = losses.numpy()
 
     def least(objective):

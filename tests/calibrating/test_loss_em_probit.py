@@ -79,7 +79,8 @@ def test_too_few_rounds_are_reported():
 
 def test_loss_em_by_ep_ends_at_its_own_decisions():
     prior, y, target_features, noise = problem(n_sets=10)
-    features, costs = prior.features, CostMatrix(0.2, 1)
+    features = prior.features
+    costs = CostMatrix(0.2, 1)
     found = loss_em_probit(features, y, target_features, noise, costs, inference="ep")
     assert found.converged.all() and found.q.converged.all()
     term = LogUtility(target_features, noise, found.decisions, costs, 1.0)

@@ -92,7 +92,8 @@ def test_centred_scores(form):
 @pytest.mark.usefixtures("blocks")
 def test_eq_8_by_quadrature():
     x, generator = torch.linspace(-1.5, 1.7, N, dtype=torch.float64), np.random.default_rng(3)
-    w, part = torch.from_numpy(generator.normal(size=(2, 6))), kernel()
+    w = torch.from_numpy(generator.normal(size=(2, 6)))
+    part = kernel()
 
     def square(share):  # f^2 at share * x, times x
         return np.einsum("nm,sm->sn", part.basis(share * x).numpy(), w.numpy()) ** 2 * x.numpy()
@@ -143,7 +144,8 @@ def test_mean_slope_by_differences(blocks, monkeypatch, steps):
 
 @pytest.mark.usefixtures("blocks")
 def test_shares_of_the_nodes_are_hat_functions():
-    generator, nodes = np.random.default_rng(5), np.linspace(-2, 3, 9)
+    generator = np.random.default_rng(5)
+    nodes = np.linspace(-2, 3, 9)
     x = np.concatenate([generator.uniform(-2, 3, N - 3), nodes[[0, 4, 8]]])
     y, weight = generator.integers(0, 2, N), generator.uniform(0.5, 2, N)
     hats = np.maximum(0, 1 - np.abs(x - nodes[:, None]) / (nodes[1] - nodes[0]))

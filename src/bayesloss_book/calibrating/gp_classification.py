@@ -109,7 +109,8 @@ def pull_table(thresholds: dict[str, float], n_sets: int, seed: int) -> pd.DataF
     """What the loss does to the mode, for every cost, averaged over data sets."""
     prior, y, unit = draw_data(0.3, 3.0, n_sets, 300, seed)
     features, noise = prior.project(unit[0].expand(n_sets, -1))
-    q, rows = laplace_probit(prior.features, y), {}
+    q = laplace_probit(prior.features, y)
+    rows = {}
     for name, threshold in thresholds.items():
         costs = CostMatrix(threshold / (1 - threshold), 1.0)
         mean, variance = q.latent(features)
@@ -198,7 +199,8 @@ def draw_pull(seed: int, n_sets: int) -> Figure:
     multiples = np.geomspace(1, 100, 7)
     styles = {0.5: ("-", "ISGP"), 0.275: ("--", "GP"), 0.05: (":", "PAVA")}
     for threshold, (dashes, colour) in styles.items():
-        costs, shifts = CostMatrix(threshold / (1 - threshold), 1.0), []
+        costs = CostMatrix(threshold / (1 - threshold), 1.0)
+        shifts = []
         for multiple in multiples:
             found = loss_em_probit(
                 prior.features, y, features, noise, costs, max_loss=float(multiple)

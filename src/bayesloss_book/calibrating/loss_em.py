@@ -151,7 +151,8 @@ def draw_plant_traps(
     shutdown: float, meltdown: float, probability: float, algorithms: Sequence[str]
 ) -> Figure:
     """The probabilities of a meltdown at which the start decides, against M."""
-    M, share = meltdown * np.geomspace(1, 30, 400), shutdown / meltdown
+    M = meltdown * np.geomspace(1, 30, 400)
+    share = shutdown / meltdown
     n = len(algorithms)
     figure, axes = subplots(
         n, 1, figsize=(5.6, 2.6 * n + 0.6), sharex=True, sharey=True, squeeze=False

@@ -87,7 +87,8 @@ def grid_integrated_square(
 ) -> Tensor:
     """The integral of (k(., X) v)^2 for equally spaced X: 2M - 1 error functions."""
     M = len(points)
-    index, gap = torch.arange(M), points[:, None] - points
+    index = torch.arange(M)
+    gap = points[:, None] - points
     product = kernel.b**2 * torch.exp(-0.25 * kernel.a * gap**2) * torch.outer(v, v)
     coefficients = v.new_zeros(2 * M - 1)
     coefficients = coefficients.index_add(0, (index[:, None] + index).flatten(), product.flatten())

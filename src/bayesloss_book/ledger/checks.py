@@ -139,7 +139,8 @@ def check_setting(
     values = list(outcomes.values())
     if len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(f"{id}: expected a number under each of two readings, got {outcomes}")
-    middle, spread = float(np.median(values)), max(values) - min(values)
+    middle = float(np.median(values))
+    spread = max(values) - min(values)
     rows = [
         {
             "what": reading,

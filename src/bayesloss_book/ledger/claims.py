@@ -114,15 +114,15 @@ class Finding:
 
     def html(self, anchor: bool = True) -> str:
         """The finding as a box in HTML; with an anchor, the scorecard's links lead to it."""
-        claim, columns = ledger()[self.id], _COLUMNS[self.check]
+        claim = ledger()[self.id]
+        columns = _COLUMNS[self.check]
         head = "".join(f'<th scope="col">{title}</th>' for title in columns.values())
         body = ""
         for group, rows in self.groups():
             if group:
                 body += f'<tr><th colspan="{len(columns)}" scope="rowgroup">{group}</th></tr>'
             for row in rows:
-                expected = "" if row["expected"] == TRUE else row["expected"]
-                shown = row | {"expected": expected, "answer": answer(row)}
+                shown = row | {"expected": _expected(row), "answer": answer(row)}
                 cells = "".join(f"<td>{with_math(shown[key])}</td>" for key in columns)
                 body += f"<tr>{cells}</tr>"
         note = f"<p>{with_math(self.note)}</p>" if self.note else ""
@@ -165,6 +165,10 @@ def answer(row: dict[str, Any]) -> str:
     if row["expected"] == TRUE:
         return "true" if row["ok"] else "false"
     return "agrees" if row["ok"] else "differs"
+
+
+def _expected(row: dict[str, Any]) -> str:
+    return "" if row["expected"] == TRUE else row["expected"]
 
 
 def findings_in(notebook: Path) -> Iterator[Finding]:

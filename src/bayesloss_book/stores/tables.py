@@ -97,7 +97,8 @@ def _contents(table: Path) -> tuple[bytes, str]:
     """The bytes of the table and the text of the provenance, as one write left them."""
     before = None
     while True:  # more than twice only while another process writes
-        text, contents = _beside(table).read_text("utf-8"), []
+        text = _beside(table).read_text("utf-8")
+        contents = []
         for path in (table, _temporary(table)):
             with contextlib.suppress(FileNotFoundError):  # it may get its last name meanwhile
                 contents.append(path.read_bytes())

@@ -124,7 +124,8 @@ def test_a_grade_that_is_missing_or_unknown_is_refused(monkeypatch, verdict, cor
 
 def test_the_errata_are_grouped_by_what_is_corrected():
     _, *groups = re.split(r"^## ", (BOOK / "reference/errata.md").read_text("utf-8"), flags=re.M)
-    gravest, shown = [*CORRECTIONS, "fails"].index, []
+    gravest = [*CORRECTIONS, "fails"].index
+    shown = []
     for group in groups:
         _, *entries = re.split(r"^### ", group, flags=re.M)
         found = [re.findall(r'findings\["(.+?)"\]', entry) for entry in entries]

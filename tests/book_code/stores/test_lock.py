@@ -63,7 +63,8 @@ def test_who_waits_goes_on_where_a_killed_run_stopped(folder, sign):
 
 def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder):
     (folder / "go").touch()
-    process, sizes = Forked(run, folder), []
+    process = Forked(run, folder)
+    sizes = []
     while process.process.is_alive():
         try:
             sizes.append(len(load_results(folder, "test")))

@@ -165,7 +165,8 @@ def test_a_changed_table_ends_it_before_anything_is_measured(store, capsys, monk
 
 
 def drawn(folder, *options):
-    reports, patched = [], pytest.MonkeyPatch()
+    reports = []
+    patched = pytest.MonkeyPatch()
     with patched.context() as patch:
         patch.setattr(command, "_how_nearly", lambda report, _: reports.append(report) or "")
         assert command.main([str(folder), "--cells", "2", *options]) == 0

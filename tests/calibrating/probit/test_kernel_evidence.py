@@ -150,7 +150,8 @@ def test_rows_of_a_search():
 
 def test_many_rows_are_searched_in_part():
     X, y = data(700)
-    rows, given = stratified_rows(y, 500), X.std(0)
+    rows = stratified_rows(y, 500)
+    given = X.std(0)
     found = choose_kernel(X, y, inference="laplace", length_scales=given)
     part = choose_kernel(X[rows], y[:, rows], inference="laplace", length_scales=given)
     # L-BFGS stops when the value rises by less than 1e-9 of itself.

@@ -94,7 +94,8 @@ def test_it_is_the_sandwich_of_the_log_likelihood(cases):
 def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
     _, codes, weight, groups = cases
     x, y = np.linspace(-2, 3, 60), np.repeat(codes[::4] > 0, 4)
-    p, design = expit(x), np.stack([np.ones_like(x), x])
+    p = expit(x)
+    design = np.stack([np.ones_like(x), x])
     H = (design * (weight * p * (1 - p))) @ design.T
     sums = np.stack([np.bincount(groups, row * weight * (y - p)) for row in design])
     expected = 2 / np.trace(np.linalg.solve(H, sums @ sums.T))
@@ -104,7 +105,8 @@ def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
 
 def test_independent_cases_keep_their_likelihood():
     """A power of 1 in expectation, cut off there: the mean of 40 is within 0.1 of it."""
-    rng, powers = np.random.default_rng(1), []
+    rng = np.random.default_rng(1)
+    powers = []
     for _ in range(40):
         logits = rng.normal(0, 1, (400, 3))
         codes = (logits + rng.gumbel(size=(400, 3))).argmax(axis=1)

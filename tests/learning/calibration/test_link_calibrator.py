@@ -264,7 +264,8 @@ def test_separable_cases_and_two_cases():
 
 def test_groups_that_repeat_cases_count_them_once():
     s, y = cases(400)
-    at, ids = np.linspace(-3, 3, 7), np.arange(400)
+    at = np.linspace(-3, 3, 7)
+    ids = np.arange(400)
     plain = LinkCalibrator().fit(s, y)
     five = LinkCalibrator().fit(np.repeat(s, 5), np.repeat(y, 5), groups=np.repeat(ids, 5))
     assert five.power_ == pytest.approx(0.2, rel=0.15)  # the sandwich is an estimate

@@ -49,7 +49,8 @@ def test_the_sigmoid_maximises_platts_likelihood():
 
 def test_the_error_is_that_of_a_slope_that_is_not_there():
     rng = np.random.default_rng(0)
-    z, slopes = rng.normal(0, 3, 500), []
+    z = rng.normal(0, 3, 500)
+    slopes = []
     for _ in range(300):
         found = platt(z, (rng.random(500) < 0.3).astype(float), np.ones(500))
         slopes.append(found.slope)
@@ -67,7 +68,8 @@ def test_the_error_is_that_of_a_slope_that_is_not_there():
 
 def test_well_spread_scores_keep_their_straight_line():
     z, y, weight = cases()
-    found, sigmoid = transform(z, y, weight), platt(z, y, weight)
+    found = transform(z, y, weight)
+    sigmoid = platt(z, y, weight)
     np.testing.assert_allclose(
         found(z), sigmoid.level + sigmoid.slope * (z - sigmoid.middle), rtol=1e-12
     )
@@ -76,7 +78,8 @@ def test_well_spread_scores_keep_their_straight_line():
 def test_it_increases_strictly_from_one_infinity_to_the_other():
     z, y, weight = cases()
     z[:40], z[40:60] = -np.inf, np.inf
-    found, inner = transform(z, y, weight), z[np.isfinite(z)]
+    found = transform(z, y, weight)
+    inner = z[np.isfinite(z)]
     grid = np.concatenate([[-np.inf, -1e6, -1e3], np.linspace(-30, 30, 601), [1e3, 1e6, np.inf]])
     values = found(grid)
     assert np.isfinite(values).all() and (np.diff(values) > 0).all()

@@ -226,7 +226,8 @@ def test_derivatives_are_those_of_finite_differences(sources):
             parts += [(model._sources[k].Gamma, j) for j in range(len(model._sources[k].Gamma))]
         assert rows.shape[2] == len(parts)
         for j, (part, place) in enumerate(parts):
-            kept, ends = float(part[place]), []
+            kept = float(part[place])
+            ends = []
             for sign in (1, -1):
                 part[place] = kept + sign * step
                 ends.append(z())

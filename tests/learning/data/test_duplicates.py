@@ -15,7 +15,8 @@ def test_equal_rows_are_found(d, monkeypatch):
     rows = generator.integers(-1, 2, (60, d)) * 0.1
     rows = rows[generator.integers(0, 60, 200)]
     rows[rows == 0] *= generator.choice([-1, 1], (rows == 0).sum())  # some zeros are -0
-    same, codes = (rows[:, None] == rows[None]).all(2), equal_rows(rows)
+    same = (rows[:, None] == rows[None]).all(2)
+    codes = equal_rows(rows)
     assert ((codes[:, None] == codes[None]) == same).all()
 
 

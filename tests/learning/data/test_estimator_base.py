@@ -58,7 +58,8 @@ def test_a_fit_that_fails_leaves_no_trace():
 
 
 def test_columns_are_remembered_and_forgotten():
-    pd, model = pytest.importorskip("pandas"), Sums()
+    pd = pytest.importorskip("pandas")
+    model = Sums()
     remember_columns(model, pd.DataFrame(np.zeros((2, 2)), columns=["a", 1]))
     assert model.n_features_in_ == 2 and model.feature_names_in_.tolist() == ["a", "1"]
     remember_columns(model, np.zeros((2, 3)))

@@ -151,7 +151,8 @@ class TestRobustReach:
         assert robust_reach(np.append(self.x, np.linspace(900, 1000, 30))) > 900
 
     def test_weights_are_counts(self):
-        x, counts = np.append(self.x, 1e3), np.ones(1001)
+        x = np.append(self.x, 1e3)
+        counts = np.ones(1001)
         counts[-1] = 30
         assert robust_reach(x, counts) > 900
         assert robust_reach(x, 0.5 + 0 * counts) == robust_reach(x)

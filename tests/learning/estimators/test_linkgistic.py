@@ -267,7 +267,8 @@ class TestReproducible:
 
 
 def test_scores_of_any_layout(recwarn):
-    link, x = usual(200).link_, np.linspace(-1, 1, 5)
+    link = usual(200).link_
+    x = np.linspace(-1, 1, 5)
     expected = link.source(x.tolist())
     assert link.source(x[::-1])[::-1] == pytest.approx(expected)
     x.flags.writeable = False

@@ -14,7 +14,8 @@ class TestRange:
         X, y = np.linspace(0, 1, 40)[:, None], np.linspace(0, 1, 40) ** 2
         y += 0.05 * np.random.default_rng(0).normal(size=40)
         X[:21] = least * np.arange(21)[:, None]
-        found, zero = fit(X, y).predict(X), X.copy()
+        found = fit(X, y).predict(X)
+        zero = X.copy()
         zero[:21] = 0
         np.testing.assert_allclose(found, fit(zero, y).predict(zero), **SAME)
 

@@ -126,7 +126,8 @@ class TestDerivatives:
         q = bound(m, precision)
         gradient, hessian = bound.derivatives(q)
         noise = torch.randn((len(m), len(m)), dtype=torch.float64)
-        S, scale = q.root @ q.root.T, prior.precision.sqrt()
+        S = q.root @ q.root.T
+        scale = prior.precision.sqrt()
 
         def at(step):
             """L with the mean and the covariance moved along one line."""
@@ -212,7 +213,8 @@ class TestBound:
     @pytest.mark.parametrize("delta", [1e-6, 0.3, 2.0, 15.0, 80.0])
     def test_share_of_the_twin(self, delta):
         """The information of +-sqrt(delta) in standard normal noise, by SciPy's quadrature."""
-        prior, m = PRIORS["isgp"], torch.zeros(7, dtype=torch.float64)
+        prior = PRIORS["isgp"]
+        m = torch.zeros(7, dtype=torch.float64)
         m[0] = math.sqrt(delta / float(prior.precision[0]))
         bound = GaussianBound(joint_of(prior, Gaussian(1.0), *simulate(5)))
         share, slope, _ = bound.twin(m, torch.eye(7, dtype=torch.float64))

@@ -39,7 +39,8 @@ def exact(prior, alpha, x, y, x_new):
         gap = np.subtract.outer(np.asarray(x), np.asarray(z))
         return np.cos(np.pi * c * gap[..., None] * harmonics) @ (b / a**harmonics) + 1 / gamma
 
-    K, cross = k(x, x) + np.eye(len(x)) / alpha, k(x_new, x)
+    K = k(x, x) + np.eye(len(x)) / alpha
+    cross = k(x_new, x)
     mean = mu + cross @ np.linalg.solve(K, y.numpy() - mu)
     variance = np.diag(k(x_new, x_new)) - np.sum(cross * np.linalg.solve(K, cross.T).T, axis=1)
     return mean, variance, multivariate_normal(np.full(len(x), mu), K).logpdf(y.numpy())

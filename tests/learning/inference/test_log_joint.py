@@ -83,7 +83,8 @@ def test_derivatives_with_labels(kind):
 @pytest.mark.parametrize("apart", [0.3, 1.0, 2.0, 4.0])
 def test_the_twins_share_is_no_more_than_what_the_mixture_gains(apart):
     """Along w, in standard deviations, the twins are normal around +-apart: by quadrature."""
-    prior, generator = prior_of(ISGP), np.random.default_rng(0)
+    prior = prior_of(ISGP)
+    generator = np.random.default_rng(0)
     half = generator.normal(size=(7, 7))
     curvature = half @ half.T + np.eye(7)  # in units of the prior's standard deviations
     covariance = np.linalg.inv(curvature)

@@ -153,7 +153,8 @@ class TestRivalPriors:
 def joints_of(variances):
     """Of labels that change at zero: the variance of log odds is large in truth."""
     x = torch.linspace(-1, 1, 60, dtype=torch.float64)
-    y, joints = (x > 0).to(x.dtype), {}
+    y = (x > 0).to(x.dtype)
+    joints = {}
     for place, variance in enumerate(variances):
         prior = GP(TrigonometricKernel(a=2.0, c=0.5, n_basis=6).scaled(variance), gamma=1.0)
         joints[place] = LogJoint(prior, Bernoulli(), Bernoulli().condense(prior.features, x, y))

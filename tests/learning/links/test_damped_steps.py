@@ -61,7 +61,8 @@ def test_weights_without_scores_stay_finite():
 
 
 def test_the_best_round_is_kept_and_worse_ones_are_counted():
-    best, counts = BestRound(-3.0), []
+    best = BestRound(-3.0)
+    counts = []
     for evidence in (-10.0, -8.0, -10.0, -11.5, -12.0, -9.0, -7.5):
         best.look(evidence, lambda evidence=evidence: evidence)
         counts.append(best.n_worse)

@@ -37,7 +37,8 @@ def by_psi(prior, x, Gamma):
 
 def random_gaussian(prior, seed):
     """A location and a full root for Gamma: no independence anywhere."""
-    generator, size = np.random.default_rng(seed), len(prior.precision)
+    generator = np.random.default_rng(seed)
+    size = len(prior.precision)
     scale = prior.precision.rsqrt().numpy()
     location = generator.normal(size=size) * scale
     root = scale[:, None] * generator.normal(size=(size, size)) / math.sqrt(size)

@@ -40,7 +40,8 @@ def test_coordinates_make_all_directions_alike(problem):
 @pytest.mark.parametrize("joined", [False, True])
 def test_coordinates_of_each_problem(problem, joined):
     """The way back along slopes is the adjoint; and in them the Hessians are the identity."""
-    data, generator = problem(), torch.Generator().manual_seed(0)
+    data = problem()
+    generator = torch.Generator().manual_seed(0)
     rows = 4 if joined else 3
     curvature = torch.rand((rows, 200), dtype=torch.float64, generator=generator)
     data = (data.joined() if joined else data).adapted(curvature)

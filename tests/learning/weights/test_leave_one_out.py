@@ -217,7 +217,8 @@ def test_close_to_fits_that_leave_a_group_out(d):
     data = problem(d=d, C=C)
     groups = np.random.default_rng(1).permutation(GROUPS)
     scores = fitted(data, C)
-    found, truth = held_out(data, scores, groups), np.empty(120)
+    found = held_out(data, scores, groups)
+    truth = np.empty(120)
     for g in range(30):
         members = np.flatnonzero(groups == g)
         truth[members] = fitted(data, C, without=members)[members]

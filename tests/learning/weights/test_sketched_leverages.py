@@ -14,7 +14,8 @@ from bayesloss.learning.weights.sketched_leverages import sketched_leverages
 
 def text(n=400, d=600, words=12, topics=5, seed=0):
     """Documents of unit length whose topics prefer some words: columns that are correlated."""
-    rng, usual = np.random.default_rng(seed), 1 / np.arange(1, d + 1)
+    rng = np.random.default_rng(seed)
+    usual = 1 / np.arange(1, d + 1)
     X = np.zeros((n, d))
     for row in X:
         odds = usual * np.random.default_rng(rng.integers(topics)).gamma(0.3, size=d)
@@ -129,7 +130,8 @@ def test_conjugate_gradients_solve_to_what_is_asked(monkeypatch):
     root = rng.normal(size=(30, 30))
     H = torch.from_numpy(root @ root.T + np.diag(np.geomspace(1, 1e4, 30)))
     b = torch.from_numpy(rng.normal(size=(30, 3)) * [1, 1e-6, 0])
-    exact, steps = torch.linalg.solve(H, b), []
+    exact = torch.linalg.solve(H, b)
+    steps = []
     for asked in (0.05, 1e-8):
         monkeypatch.setattr(module, "_SOLVED", asked)
         steps.clear()

@@ -145,9 +145,11 @@ def test_problems_together(problem):
 
 
 def test_scores_that_are_given_stay_as_they_are(problem):
-    data, zero = problem(), torch.zeros((3, 5), dtype=torch.float64)
+    data = problem()
+    zero = torch.zeros((3, 5), dtype=torch.float64)
     scores = data.scores(zero, zero[:, 0])
-    before, found = scores.clone(), fit(data, tol=1e-6, scores=scores)
+    before = scores.clone()
+    found = fit(data, tol=1e-6, scores=scores)
     assert found.n_iter > 2
     torch.testing.assert_close(scores, before, rtol=0, atol=0)
     expected = data.scores(found.beta, found.offset)

@@ -104,10 +104,12 @@ def draw_one_divergence(p: Tensor, q: Tensor) -> Figure:
 
 def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     """The posterior risk, by three methods, of saying yes from the score in the index on."""
-    costs, size = costs_at(threshold), len(here.given.targets)
+    costs = costs_at(threshold)
+    size = len(here.given.targets)
     cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))
     base = float(here.joint.log_evidence(here.mode.Gamma))
-    M, rows = max(costs.c_plus, costs.c_minus), {}
+    M = max(costs.c_plus, costs.c_minus)
+    rows = {}
     for cut in cuts.tolist():
         yes, row = torch.arange(size) >= cut, {}
         for name in ("chains", "laplace"):

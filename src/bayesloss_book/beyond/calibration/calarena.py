@@ -69,7 +69,8 @@ def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.Data
 
 def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
     """CalArena's measures of probabilities (m, K), as `probmetrics` defines them."""
-    rows, hits = np.arange(len(y)), np.zeros_like(p)
+    rows = np.arange(len(y))
+    hits = np.zeros_like(p)
     hits[rows, y] = 1
     found = {
         "brier": float(((p - hits) ** 2).sum(axis=1).mean()),

@@ -56,6 +56,10 @@ class _Link:
         return self.calibrator.predict_proba(scores)[:, 1]
 
 
+def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
+    return lambda t: _probabilities(t, probability)
+
+
 def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
     def fit(scores: Array, y: Array, probability: bool) -> Curve:
         X = _log_odds(scores, probability)[:, None]
@@ -118,7 +122,7 @@ def _named(name: str) -> Callable[[Any], Any]:
 
 _STANDARD: dict[str, Callable[[Array, Array, bool], Curve]] = {
     OURS: _Link,
-    "none": lambda scores, y, probability: lambda t: _probabilities(t, probability),
+    "none": _uncalibrated,
     "sigmoid": _scikit_learn("sigmoid"),
     "isotonic": _scikit_learn("isotonic"),
     "temperature": _scikit_learn("temperature"),

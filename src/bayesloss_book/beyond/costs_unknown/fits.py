@@ -92,7 +92,8 @@ def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Ten
 
         def objective(theta: Array) -> tuple[float, Array]:
             b = torch.from_numpy(theta)
-            nu, away = Z @ b, b - centre
+            nu = Z @ b
+            away = b - centre
             value = -loss.log_density(nu, data) + 0.5 * (precision * away**2).sum()
             return float(value), (precision * away - Z.T @ loss.derivatives(nu, data)[0]).numpy()
 

@@ -51,7 +51,8 @@ def table_3_by_draws(
     From the draws' probabilities of +1 (draws, s) and shares: decisions, the probability under the
     last tilted posterior, and whether they repeated themselves. M is the larger cost if not given.
     """
-    M, probability = check_max_loss(max_loss, costs), share @ p_draws
+    M = check_max_loss(max_loss, costs)
+    probability = share @ p_draws
     decisions = probability > costs.threshold
     for _ in range(max_iter):
         # The loss is c_+ (1 - p) where +1 was decided, and c_- p elsewhere: linear in p.

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
 
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
@@ -120,9 +121,12 @@ def measure(
                 key = f"{name}_{row}_{test}"
                 out[key] = float(by_points[name].mean())
                 out[f"{key}_hmc"] = float(excess_risk(h[name], sampled, costs).mean())
-                over = by_points[name] - by_points["ep"]
-                out[f"{key}_over"] = float(over.std() / len(over) ** 0.5)
+                out[f"{key}_over"] = _error(by_points[name] - by_points["ep"])
     return out | {f"unsettled_{name}": count for name, count in unsettled.items()}
+
+
+def _error(values: Tensor) -> float:
+    return float(values.std() / len(values) ** 0.5)
 
 
 def cells(n_repetitions: int = 10) -> list[dict[str, Any]]:
@@ -145,7 +149,8 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
     """The stored means of (28), by weighted draws or "_hmc": a column a method."""
-    index, parts = ["length_scale", "amplitude", "repetition"], []
+    index = ["length_scale", "amplitude", "repetition"]
+    parts = []
     for row in THRESHOLDS:
         for test in TESTS:
             part = stored[index].assign(row=row, test=test)

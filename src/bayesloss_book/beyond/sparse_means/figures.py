@@ -48,7 +48,8 @@ def draw_places(problem: Problem, shift: float) -> Figure:
             "targeted": sparse_mean_targeted(model, problem.points, k=k),
         },
     }
-    x, floor = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64), -2.6
+    x = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64)
+    floor = -2.6
     figure, axes = subplots(2, 1, figsize=(5.6, 7.6), sharex=True)
     for axis, (title, means) in zip(axes, rows.items(), strict=True):
         density = norm.pdf(x.numpy(), shift, DEVIATION)

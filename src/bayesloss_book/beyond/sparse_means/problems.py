@@ -82,7 +82,8 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     asked = order[rng.random(len(y)) < expit(shift * X[order, column])]
-    train, half = np.setdiff1d(order, asked), len(asked) // 2
+    train = np.setdiff1d(order, asked)
+    half = len(asked) // 2
     centre = y[train].mean()
     scales, b, noise = _hyperparameters(X[train], y[train] - centre)
     Z = torch.tensor(X / scales)

@@ -12,6 +12,8 @@ from bayesloss.learning.evidence.evidence import Objective, maximise_evidence
 from bayesloss.learning.evidence.mixtures import PosteriorMixture, average_hyperparameters
 from bayesloss.learning.evidence.variational import nearest
 from bayesloss.learning.inference.laplace import Posterior, approximate
+from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss.learning.inference.newton import Mode
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
 from bayesloss_book.stores.results import Folder, run_cells
@@ -60,7 +62,7 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         draws = single.prior.source(grid(), single.sample(N_DRAWS, generator))
         if averaged:
             data = single.likelihood.condense(prior.features, x, y)
-            fit = (lambda *at: nearest(*at)[0]) if by_variation else approximate
+            fit = _variational if by_variation else approximate
             mixture = average_hyperparameters(single, data, fit)
             posterior, draws = mixture, mixture.sample_source(grid(), N_DRAWS, generator)
     mean, variance = posterior.moments(grid())
@@ -79,6 +81,10 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
         "width": float(variance.sqrt().mean()),
         "converged": int(converged),
     }
+
+
+def _variational(joint: LogJoint, mode: Mode) -> Posterior:
+    return nearest(joint, mode)[0]
 
 
 def cells() -> list[dict[str, Any]]:

@@ -155,7 +155,8 @@ def grid_evidence(
     data = likelihood.condense(prior.features, x, y)
     scale = prior.precision.rsqrt()
     zero = torch.cat([plane, torch.zeros((len(plane), 1), dtype=torch.float64)], dim=1)
-    rise, total = prior.coefficients(zero * scale) @ data.features.T, []
+    rise = prior.coefficients(zero * scale) @ data.features.T
+    total = []
     for level in axis:
         nu = rise + (prior.mu + scale[-1] * level) * data.features[:, -1]
         if isinstance(likelihood, Gaussian):

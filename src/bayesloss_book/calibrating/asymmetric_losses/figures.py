@@ -49,7 +49,8 @@ def distances(mapped: pd.DataFrame) -> pd.DataFrame:
     ``corner``, Laplace in the last row on U(0, 1); ``ep``, EP's largest value.
     """
     used = over_ep(printed()).stack()[lambda values: values >= 0.003]
-    columns, rows = by_cell("{2}_{0}_{1}".format), {}
+    columns = by_cell("{2}_{0}_{1}".format)
+    rows = {}
     for _, cell in mapped.iterrows():
         values = columns.map(cell)
         ours = over_ep(values).stack()[used.index].clip(lower=1e-6)
@@ -222,7 +223,8 @@ def med_comparison(here: Trial, prices: tuple[float, ...], rows: tuple[str, ...]
     reference = by_importance_sampling(here.prior, here.y, here.ep, n_draws=1024, seed=0)
     x = here.test_inputs("u_00_10")
     features, noise = here.prior.project(x.expand(len(here.y), -1))
-    p, out = reference.predictive(x), {}
+    p = reference.predictive(x)
+    out = {}
     for row in rows:
         costs = costs_at(THRESHOLDS[row])
         edge = costs.probit_threshold

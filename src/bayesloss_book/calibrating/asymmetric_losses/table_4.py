@@ -270,7 +270,8 @@ def table(results: pd.DataFrame, suffix: str = "") -> pd.DataFrame:
         p = float(wilcoxon(difference).pvalue) if (difference != 0).any() else 1.0
         better = "" if p > 0.01 else "loss_em" if difference.median() > 0 else "laplace"
         for method in METHODS:
-            values, error = group[method + suffix], np.nan
+            values = group[method + suffix]
+            error = np.nan
             if not suffix:
                 error = float((group[f"{method}_error"] ** 2).sum() ** 0.5 / len(group))
             rows[names.get(threshold, f"{threshold:.4f}"), str(test), method] = {

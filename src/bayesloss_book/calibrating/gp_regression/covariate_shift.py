@@ -58,7 +58,8 @@ def excess(problem: ShiftedProblem, mean: Tensor) -> float:
 
 def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataFrame:
     """What so many iterations of conjugate gradients give in place of the exact solve."""
-    model, rows = problem.model, {}
+    model = problem.model
+    rows = {}
     for t in iterations:
         # Unfinished is what is asked for.
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
@@ -74,7 +75,8 @@ def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataF
 
 def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Series:
     """The excess when the KL solution on a larger support stands for the posterior mean."""
-    model, found = problem.model, {}
+    model = problem.model
+    found = {}
     for size in sizes:
         larger = equal_ranks(len(model.y), size)
         target = model.action(problem.points, sparse_mean_kl(model, larger), larger)

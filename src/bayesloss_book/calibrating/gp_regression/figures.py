@@ -34,7 +34,8 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
         support = None if name == "posterior mean" else problem.support
         colour, dashes = STYLES[name]
         curves.plot(x, model.action(x, mean, support), dashes, color=colour, label=name)
-    floor, density = -2.7, norm.pdf(x.numpy(), problem.shift, DEVIATION)
+    floor = -2.7
+    density = norm.pdf(x.numpy(), problem.shift, DEVIATION)
     curves.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     curves.text(problem.shift, floor + 0.35, "test inputs", ha="center")
     places = model.x[problem.support]

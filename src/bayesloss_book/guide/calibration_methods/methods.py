@@ -98,7 +98,8 @@ def measure(
     bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
     loss = -(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()
     entropy = -(xlogy(truth, truth) + xlogy(1 - truth, 1 - truth)).mean()
-    right, angle = np.where(p > 0.5, truth, 1 - truth), np.nan
+    right = np.where(p > 0.5, truth, 1 - truth)
+    angle = np.nan
     if found.weights is not None and weights is not None:
         cosine = weights @ found.weights / np.linalg.norm(weights) / np.linalg.norm(found.weights)
         angle = np.degrees(np.arccos(min(cosine, 1.0)))

@@ -227,7 +227,8 @@ def _bands(variant: str, seed: int) -> dict[str, Any]:
     """Curves of the ISGP's prior with a from 1.2 to 6, the data on a third of half the period."""
     n = int(variant.split()[0])
     rng = np.random.default_rng([seed, n])
-    grid, k = np.linspace(0, 1, 1_001), np.arange(1, 33)
+    grid = np.linspace(0, 1, 1_001)
+    k = np.arange(1, 33)
     waves = np.pi * np.outer(grid - 0.5, k) / 1.5
     basis = np.concatenate([np.cos(waves), np.sin(waves)], axis=1)
     found = []

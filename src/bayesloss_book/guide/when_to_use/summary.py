@@ -105,7 +105,8 @@ def before_and_after(results: pd.DataFrame) -> pd.DataFrame:
     """Each case by the first wave and now, averaged over seeds, and what is asked of it."""
     numbers = ["value", "beside", "coverage", "warned"]
     means = results.astype(dict.fromkeys(numbers, float)).groupby(["case", "variant", "library"])
-    table, rows = means[numbers].mean(), []
+    table = means[numbers].mean()
+    rows = []
     for case, variants in CASES.items():
         measure, asked, meets = ASKED[case]
         main = "coverage" if case == "bands" else "value"

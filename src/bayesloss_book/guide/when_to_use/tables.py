@@ -139,7 +139,8 @@ def _simulated_labels(data: str, seed: int) -> Problem:
     try:
         link, inputs, size = data.split(", ")
         n, d = map(int, size.split("x"))
-        probability, draw = LINKS[link], _INPUTS[inputs]
+        probability = LINKS[link]
+        draw = _INPUTS[inputs]
     except (ValueError, KeyError):
         raise ValueError(
             f"expected a table of {list(CLASSIFICATION)}, or a link of {list(LINKS)}, normal or "

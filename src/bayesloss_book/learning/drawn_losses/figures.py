@@ -17,7 +17,8 @@ from bayesloss_book.random_sources import LOSSES, MARGINS, inverse_source, make_
 
 def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:
     """Theorem 2 (i) for one G: paths, the canonical links built from them, and the link chi."""
-    margin, prior = MARGINS[name], make_prior(a=2.0, c=0.25, n_basis=16)
+    margin = MARGINS[name]
+    prior = make_prior(a=2.0, c=0.25, n_basis=16)
     u = np.linspace(0.02, 0.98, 97)
     chi = represented_link(margin, u)
     x = torch.linspace(-4, 4, 401, dtype=torch.float64)

@@ -64,7 +64,8 @@ def calibration_gap(
     positive = np.unique(alpha)
     alpha = np.concatenate([-positive[::-1], [0.0], positive])
     x = inverse_source(prior, Gamma, alpha)
-    eta, gaps = np.asarray(shares)[:, None], []
+    eta = np.asarray(shares)[:, None]
+    gaps = []
     for margin in margins:
         value = margin.value(x)
         risk = eta * value + (1 - eta) * value[::-1]
@@ -140,7 +141,8 @@ def prior_average(
 
 def random_instances(n: int, seed: int) -> pd.DataFrame:
     """Theorem 4 on random priors, losses, scores and labels: the slack, right less left side."""
-    rng, rows = np.random.default_rng(seed), []
+    rng = np.random.default_rng(seed)
+    rows = []
     for _ in range(n):
         name = str(rng.choice(list(LOSSES)))
         c, gamma = float(np.exp(rng.uniform(-3, 1))), float(np.exp(rng.uniform(-5, 5)))
@@ -171,7 +173,8 @@ def starting_points(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.D
     }
     weights = {name: np.ravel(fit.fit(X, y).coef_) for name, fit in fits.items()}
     weights["class means"] = X[y > 0].mean(axis=0) - X[y < 0].mean(axis=0)
-    length, rows = np.linalg.norm(weights["fixed link"]), {}
+    length = np.linalg.norm(weights["fixed link"])
+    rows = {}
     for gamma in gammas:
         prior = make_prior(c=0.25 / float(np.abs(X).max() * length), gamma=gamma)
         Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
@@ -200,7 +203,8 @@ def penalised_average(
 def slack_table(gammas: Sequence[float], *, n_paths: int, seed: int) -> pd.DataFrame:
     """Both sides of theorem 4 on the breast-cancer data, in the units of each loss."""
     logit, y = breast_cancer()
-    probability, rows = LOSSES["log"].inverse_link(logit), {}
+    probability = LOSSES["log"].inverse_link(logit)
+    rows = {}
     for name, loss in LOSSES.items():
         x = loss.link(probability)
         left = float(loss(y, x).mean())

@@ -156,7 +156,8 @@ def _model(problem: str, method: str) -> Any:
 def fit(problem: str, method: str) -> dict[str, float]:
     """Fit in this process; what :func:`measure` returns."""
     X, y, X_test, y_test = PROBLEMS[problem]()
-    model, before = _model(problem, method), _resident()
+    model = _model(problem, method)
+    before = _resident()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         begin = time.process_time()
@@ -245,7 +246,8 @@ def table(results: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for problem in PROBLEMS:
         at = middle[middle.index.get_level_values("problem") == problem].droplevel(0)
-        ours, rivals = at[at.index.isin(OURS)], at[~at.index.isin(OURS)]
+        ours = at[at.index.isin(OURS)]
+        rivals = at[~at.index.isin(OURS)]
         other = rivals.iloc[0] if len(rivals) else pd.Series(math.nan, at.columns)
         for method, mine in ours.iterrows():
             rows.append(

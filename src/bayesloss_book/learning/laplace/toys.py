@@ -84,7 +84,8 @@ def printed_evidence(posterior: Posterior, x: Tensor, y: Tensor) -> float:
 
 def evidence_table(sizes: Sequence[int], seed: int) -> pd.DataFrame:
     """How far each approximation is from the true log evidence, in nats, for several n."""
-    prior, rows = small_prior(), {}
+    prior = small_prior()
+    rows = {}
     for n in sizes:
         x, y, likelihood = regression(n, seed)
         truth = true_log_evidence(prior, likelihood, x, y)
@@ -148,7 +149,8 @@ def compare_losses(
 def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:
     """Three log losses of labels under a posterior over sources, in nats, and an error."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
-    nu, sign = posterior.prior.source(x, Gamma), 2 * y - 1
+    nu = posterior.prior.source(x, Gamma)
+    sign = 2 * y - 1
     single = torch.nn.functional.softplus(-sign * nu).mean(dim=1)
     marginal = torch.sigmoid(sign * nu).mean(dim=0)
     of_mean = torch.nn.functional.softplus(-sign * posterior.mean(x))

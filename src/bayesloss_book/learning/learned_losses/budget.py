@@ -70,7 +70,8 @@ def logistic_path(X: Array, y: NDArray[np.bool_], penalty: float) -> dict[int, A
         beta, intercept = weights[:-1], weights[-1]
         odds = X @ beta + intercept
         value = np.logaddexp(0, odds) - target * odds
-        error, ridge = (expit(odds) - target) / n, penalty / n
+        error = (expit(odds) - target) / n
+        ridge = penalty / n
         slope = np.append(X.T @ error + ridge * beta, error.sum())
         return float(value.mean() + ridge / 2 * beta @ beta), slope
 

@@ -171,7 +171,8 @@ def measure(
     else:
         y = truth[:, 0] if truth.shape[1] == 1 else labels
         odds, scores, rounds, converged = _fit_linkgistic(method, X, y, X_test, C, budget, seed)
-    sign, probability = np.where(truth_test, 1.0, -1.0), expit(odds)
+    sign = np.where(truth_test, 1.0, -1.0)
+    probability = expit(odds)
     out: dict[str, float] = {
         "auc": mean_auc(odds, truth_test),
         "auc_score": mean_auc(scores, truth_test),
@@ -189,7 +190,8 @@ def measure(
 
 def mean_auc(odds: Array, truth: NDArray[np.bool_]) -> float:
     """The area under the ROC curve by ranks, a mean over the columns of arrays (n, K)."""
-    ranks, ones = rankdata(odds, axis=0), truth.sum(axis=0)
+    ranks = rankdata(odds, axis=0)
+    ones = truth.sum(axis=0)
     below = (ranks * truth).sum(axis=0) - ones * (ones + 1) / 2
     return float(np.mean(below / (ones * (len(truth) - ones))))
 

@@ -35,7 +35,8 @@ def fixed_link(problem: Task, C: float) -> tuple[Tensor, Tensor]:
 
 def refits_of_fixed_link(problem: Task, C: float, rows: Sequence[int]) -> Array:
     """The scores of some data in scikit-learn's logistic regressions without each of them."""
-    Z, found = problem.X - problem.X.mean(axis=0), []
+    Z = problem.X - problem.X.mean(axis=0)
+    found = []
     for row in rows:
         rest = np.arange(len(Z)) != row
         model = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-10, max_iter=1000)
@@ -52,7 +53,8 @@ def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.Dat
     """Scores with a round's link held: in the fit to all, after one step without them, refitted."""
     data, table = linear_data(problem.X, problem.y, C), _tables(found)
     beta = _best(data, table, found.beta)
-    scores, alone = data.scores(beta[None])[0], []
+    scores = data.scores(beta[None])[0]
+    alone = []
     for row in rows:
         rest = np.arange(len(problem.X)) != row
         other = linear_data(problem.X[rest], problem.y[rest], C)
@@ -77,7 +79,8 @@ def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
 def frequencies(scores: ArrayLike, y: ArrayLike, bins: int) -> pd.DataFrame:
     """Shares of label 1 in bins of the upper half of test scores, with Jeffreys' 95 % intervals."""
     x, y = np.asarray(scores, dtype=float), np.asarray(y)
-    upper, rows = np.argsort(x, kind="stable")[len(x) // 2 :], []
+    upper = np.argsort(x, kind="stable")[len(x) // 2 :]
+    rows = []
     for part in np.array_split(upper, bins):
         hits = int(y[part].sum())
         interval = stats.beta(hits + 0.5, len(part) - hits + 0.5).ppf([0.025, 0.975])

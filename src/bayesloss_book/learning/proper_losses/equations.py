@@ -13,7 +13,8 @@ def bregman(
     generator: Callable[[Tensor], Tensor], x: ArrayLike | Tensor, x0: ArrayLike | Tensor
 ) -> Tensor:
     """The Bregman divergence D_G(x || x0) = G(x) - G(x0) - (x - x0) G'(x0), elementwise."""
-    x, x0 = as_float64(x), as_float64(x0).detach().requires_grad_()
+    x = as_float64(x)
+    x0 = as_float64(x0).detach().requires_grad_()
     value = generator(x0)
     (slope,) = torch.autograd.grad(value.sum(), x0)
     return (generator(x) - value - (x - x0) * slope).detach()
@@ -29,7 +30,8 @@ def margin_representation(
     the inverse link of a proper loss where S is negative; where S is positive the risk is not least
     at pi = q(x), but greatest.
     """
-    x, slopes = as_float64(x).detach(), []
+    x = as_float64(x).detach()
+    slopes = []
     for point in (x, -x):
         at = point.clone().requires_grad_()
         (slope,) = torch.autograd.grad(margin(at).sum(), at)

@@ -23,7 +23,8 @@ def bumpy(x: Tensor, start: float = 0.5, slope: float = 1.0, bump: float = 0.8) 
 
 def tightest(n_random: int, seed: int) -> pd.DataFrame:
     """How near random instances come to violating what a Bayes risk promises, as quotients."""
-    generator, rows = np.random.default_rng(seed), {}
+    generator = np.random.default_rng(seed)
+    rows = {}
     for name, loss in LOSSES.items():
         p, q, t = torch.from_numpy(generator.uniform(size=(3, n_random)))
         far = (p - q).abs() > 1e-3  # nearer, rounding decides

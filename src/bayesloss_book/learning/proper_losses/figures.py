@@ -80,7 +80,8 @@ def draw_bounded_link() -> Figure:
 def draw_stationary_points(pi: float) -> Figure:
     """Conditional risks of four margin losses; dots where equation (2) puts the probability pi."""
     figure, axes = subplots(2, 2, figsize=(5.6, 5.2), sharex=True)
-    x, ratio = np.linspace(-3, 3, 241), math.log(pi / (1 - pi))
+    x = np.linspace(-3, 3, 241)
+    ratio = math.log(pi / (1 - pi))
     panels = {
         "exponential": (lambda z: np.exp(-z), ratio / 2),
         "minus exponential": (lambda z: -np.exp(-z), ratio / 2),

@@ -39,7 +39,8 @@ def posterior_slider(
     found: EvidenceMaximum[Gaussian], data: Problem, sizes: Sequence[int]
 ) -> HTMLTable:
     """The posterior of nu given the first n data, hyper-parameters as found from all of them."""
-    x, curves = grid(n=81), {}
+    x = grid(n=81)
+    curves = {}
     for n in sizes:
         posterior = laplace(found.posterior.prior, found.likelihood, data.x[:n], data.y[:n])
         mean, variance = posterior.moments(x)
@@ -71,7 +72,8 @@ def posterior_slider(
         )
         for i, point in enumerate(points(data.y.numpy(), data.x.numpy())[: sizes[-1]])
     )
-    line, last = curve(points(truth), DASHED), len(sizes) - 1
+    line = curve(points(truth), DASHED)
+    last = len(sizes) - 1
     content = picture(
         "posterior-slider",
         "<label>number of data: <span data-value='n'></span>"

@@ -70,7 +70,8 @@ def test_two_evidences_are_nearer_than_one_gaussian(few):
         20_000, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
     one, p = tilted.mean_probability(q, targets, noise), grid_probability(prior, x, y, targets)
-    yes, errors = torch.arange(21), {"two": [], "one": []}
+    yes = torch.arange(21)
+    errors = {"two": [], "one": []}
     for cut in (3, 8, 13, 18):
         exact = float(torch.where(yes >= cut, 0.25 * (1 - p), p).mean())
         two = 1 - math.exp(tilted.tilted_evidence(joint, mode, targets, cut, costs) - base)

@@ -31,7 +31,8 @@ def three_classes(rng, n):
 def binary(tmp_path):
     import h5py
 
-    rng, path = np.random.default_rng(0), tmp_path / "made-binary.h5"
+    rng = np.random.default_rng(0)
+    path = tmp_path / "made-binary.h5"
     with h5py.File(path, "w") as file:
         for model, shape in (("Flat", (-1,)), ("Column", (-1, 1)), ("Both", None)):
             group = file.create_group(f"made/{model}")

@@ -27,7 +27,8 @@ def problem():
 def test_density_of_the_mixture(problem):
     *_, mixture = problem
     points = mixture.sample(50, torch.Generator().manual_seed(1))
-    flip, parts = np.array([-1.0, -1.0, 1.0]), []
+    flip = np.array([-1.0, -1.0, 1.0])
+    parts = []
     for mean, root, log_weight in zip(
         mixture.means.numpy(), mixture.roots.numpy(), mixture.log_weights.numpy(), strict=True
     ):

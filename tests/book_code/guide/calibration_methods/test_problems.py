@@ -35,7 +35,8 @@ def test_log_odds_stay_finite_far_out():
 @pytest.mark.parametrize("link", problems.LINKS)
 def test_simulated_labels_have_the_stated_probabilities(link):
     found = problems.problem(link, "skewed", 20_000, 3)
-    p, offset = INVERSE_LINKS[link], {"asymmetric": -0.5}.get(link, 0.0)
+    p = INVERSE_LINKS[link]
+    offset = {"asymmetric": -0.5}.get(link, 0.0)
     expected = p(offset + found.X @ found.weights)
     residual = found.y - expected
     # Four standard errors of a mean of 20,000 residuals, and of their products with the scores.

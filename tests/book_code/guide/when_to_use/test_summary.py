@@ -43,7 +43,8 @@ def test_a_contest_is_won_in_every_split(gaps, verdict):
 
 def test_errors_count_what_splits_share():
     """By simulation: means of J groups that share a part, whose share is n_test to n_train."""
-    rng, n = np.random.default_rng(0), 20_000
+    rng = np.random.default_rng(0)
+    n = 20_000
     # Nadeau and Bengio's model: correlation rho = n_test / (n_test + n_train) of the splits.
     rho, J = 1 / 3, 5
     splits = np.sqrt(rho) * rng.normal(size=(n, 1)) + np.sqrt(1 - rho) * rng.normal(size=(n, J))

@@ -64,7 +64,8 @@ def test_pava_is_isotonic_regression():
 
 
 def made_up(factor: float, noise: float) -> pd.DataFrame:
-    generator, rows = np.random.default_rng(0), []
+    generator = np.random.default_rng(0)
+    rows = []
     for partition in range(40):
         for (size, name, method), value in auto_mpg.printed().items():
             for split in range(5):

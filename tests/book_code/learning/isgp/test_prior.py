@@ -42,7 +42,8 @@ def test_counted_zeros_are_the_roots_on_the_unit_circle():
 
 
 def test_rice_formula_against_the_kernel_by_finite_differences():
-    kernel, h = TrigonometricKernel(a=1.4, c=0.7, n_basis=20), 1e-4
+    kernel = TrigonometricKernel(a=1.4, c=0.7, n_basis=20)
+    h = 1e-4
     ends = torch.tensor([0.0, h, -h], dtype=torch.float64)
     k = kernel(ends, torch.zeros(1, dtype=torch.float64))
     curvature = float(k[1] + k[2] - 2 * k[0]) / h**2

@@ -39,7 +39,8 @@ def test_measures_by_other_routes():
 
 def test_calibration_error_by_hand():
     """Two bins: in one confidence 0.1 against a frequency of 0.2, in the other 0.9 against 1."""
-    labels, odds = np.array([0] * 2 + [1] * 8), np.full((10, 10), -50.0)
+    labels = np.array([0] * 2 + [1] * 8)
+    odds = np.full((10, 10), -50.0)
     odds[:, 0] = np.log(0.9 / 0.1) * np.where(np.arange(10) < 1, 1, -1)
     expected = (abs(0.9 - 1) * 1 + abs(9 * 0.1 - 1)) / 10  # problem 0
     found = learning_curves.measures_of(odds, labels)["calibration"]

@@ -81,7 +81,8 @@ def test_relinked_is_the_link_of_these_scores(found):
 
 
 def test_frequencies():
-    scores, y = np.arange(12.0), np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
+    scores = np.arange(12.0)
+    y = np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
     table = held_out.frequencies(scores[::-1], y[::-1], 2)  # in any order
     assert table["score"].tolist() == [7.0, 10.0] and table["share"].tolist() == [0.0, 1.0]
     # Jeffreys' posterior for no hit in three, summed by hand.

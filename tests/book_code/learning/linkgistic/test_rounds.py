@@ -120,7 +120,8 @@ class TestLearn:
         levels = np.linspace(0, 1, 1001)
         best = np.zeros(1001)  # of the data so far, if the last probability is this level
         for score in np.unique(x):
-            at, best = y[x == score], np.maximum.accumulate(best)
+            at = y[x == score]
+            best = np.maximum.accumulate(best)
             best = best + xlogy(at.sum(), levels) + xlogy((1 - at).sum(), 1 - levels)
         # A probability off by half a thousandth costs a few 1e-6 nats.
         assert em.best_monotone(torch.from_numpy(x), y) == pytest.approx(best.max(), abs=1e-4)

@@ -38,7 +38,8 @@ def test_curves_are_drawn_to_scale(rounds, text):
         np.array([[float(v) for v in point.split()] for point in path.split("L")])
         for path in (curves[0], *curves[-2:])
     )
-    t, found = mean[:, 0] / 600 * 5 - 2.5, rounds[3]
+    t = mean[:, 0] / 600 * 5 - 2.5
+    found = rounds[3]
     draws = found.posterior.sample(2000, torch.Generator().manual_seed(5))
     u = expit(found.posterior.prior.source(torch.from_numpy(t) * found.scores.std(), draws).numpy())
     # 200 draws against 2000, and pixels.

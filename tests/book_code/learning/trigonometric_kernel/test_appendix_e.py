@@ -44,7 +44,8 @@ class TestClosedForm:
         a, b, n = 1.5, 0.8, 256
         d = 2 * np.arange(n) / n
         values = appendix.closed_form(d, a=a, b=b, n_basis=None if H is None else 2 * H)
-        spectrum, m = np.fft.rfft(values) / n, np.arange(1, 60)
+        spectrum = np.fft.rfft(values) / n
+        m = np.arange(1, 60)
         expected = np.where(m <= (H or 60), b / a**m, 0)
         np.testing.assert_allclose(2 * spectrum[1:60].real, expected, atol=1e-14)
         assert abs(spectrum[0]) < 1e-14  # no constant
