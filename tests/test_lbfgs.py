@@ -60,7 +60,8 @@ def test_steps_end_where_the_slope_has_fallen():
     value, slope = along(torch.zeros(4, dtype=torch.float64))
     step = step_sizes(along, value, slope)
     reached, left = along(step)
-    assert bool((reached > value).all()) and bool((left.abs() <= 0.5 * slope).all())
+    assert bool((reached > value).all())
+    assert bool((left.abs() <= 0.5 * slope).all())
 
 
 def test_no_step_where_nothing_rises():

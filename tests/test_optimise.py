@@ -20,7 +20,9 @@ def test_the_minimum_of_a_bowl():
     start = torch.zeros(2, dtype=torch.float64)
     found = minimise(differentiated(bowl), start, options={"ftol": 0, "gtol": 1e-9})
     np.testing.assert_allclose(found.x, CENTRE, rtol=0, atol=1e-6)
-    assert found.success and found.fun == pytest.approx(3.0) and np.abs(found.jac).max() < 1e-5
+    assert found.success
+    assert found.fun == pytest.approx(3.0)
+    assert np.abs(found.jac).max() < 1e-5
     assert not start.any()  # what is given stays
 
 
@@ -45,4 +47,5 @@ def test_it_turns_back_where_there_is_no_value():
 
 def test_steps_that_are_too_few_are_told():
     found = minimise(differentiated(bowl), CENTRE + 9, options={"maxiter": 1})
-    assert not found.success and "ITERATIONS" in found.message
+    assert not found.success
+    assert "ITERATIONS" in found.message

@@ -27,7 +27,8 @@ def test_the_list_says_of_tests_of_scikit_learn_why_they_do_not_apply():
     assert left_out.keys() <= adapter.PEERS.keys()
     for reasons in left_out.values():
         for reason, names in reasons.items():
-            assert len(reason) < 100 and "\n" not in reason
+            assert len(reason) < 100
+            assert "\n" not in reason
             assert all(name.startswith("test_") for name in names)
 
 

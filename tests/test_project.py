@@ -340,7 +340,8 @@ def test_the_library_works_where_the_extras_are_not_installed():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     names, asked = done.stdout.split("\n")[:2]
-    assert set(names.split()) == set(bayesloss.__all__) and asked == ""
+    assert set(names.split()) == set(bayesloss.__all__)
+    assert asked == ""
 
 
 def test_public_names_are_where_the_stub_says():

@@ -12,7 +12,8 @@ from bayesloss.tensors import as_float64, as_number, as_points, as_scalar
 )
 def test_numbers_of_any_kind_become_float64(values):
     out = as_float64(values)
-    assert out.dtype == torch.float64 and out.tolist() == [1, 2]
+    assert out.dtype == torch.float64
+    assert out.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("values", [1j, [1j], np.array([1j]), torch.tensor([1j])])
@@ -31,7 +32,9 @@ def test_a_read_only_array_is_copied():
 def test_gradients_are_kept():
     x = torch.tensor(3.0, requires_grad=True)
     (as_float64(x) * as_scalar(x)).backward()
-    assert x.grad == 6 and as_number(x) == 3 and type(as_number(x)) is float
+    assert x.grad == 6
+    assert as_number(x) == 3
+    assert type(as_number(x)) is float
 
 
 def test_points_have_one_dimension():

@@ -506,15 +506,18 @@ def test_reading_folds_the_evidence_checking_shows_it_and_terms_say_their_meanin
     chip = tab.locator(".chip[aria-controls]").first
     in_text = tab.locator("a.chip[aria-controls]").count()
     chip.press("Enter")
-    assert chip.get_attribute("aria-expanded") == "true" and evidence(tab) == [1, boxes]
+    assert chip.get_attribute("aria-expanded") == "true"
+    assert evidence(tab) == [1, boxes]
     chip.click()
     assert evidence(tab) == [0, boxes]
     tab.locator("input[name=mode]:checked").press("ArrowRight")  # the keyboard suffices
-    assert evidence(tab) == [boxes, in_text] and tab.locator("details.hide:visible").count() > 0
+    assert evidence(tab) == [boxes, in_text]
+    assert tab.locator("details.hide:visible").count() > 0
     tab.reload()
     assert evidence(tab) == [boxes, in_text]  # it is remembered
     tab.locator("input[name=mode]:checked").press("ArrowLeft")
-    assert evidence(tab) == [0, boxes] and not axe_problems(tab)
+    assert evidence(tab) == [0, boxes]
+    assert not axe_problems(tab)
 
 
 def test_notebooks_are_saved_from_disk(visit):
@@ -534,7 +537,8 @@ def test_notebooks_are_saved_from_disk(visit):
 def test_the_scorecard_unfolds_what_is_asked_for_and_a_link_opens_the_box_in_view(visit):
     tab = visit(HTML / "book/reference/scorecard.html").tab
     claims = tab.locator("table.scorecard > tbody:visible")
-    assert claims.count() == 0 and tab.evaluate("document.documentElement.scrollHeight") < 6_000
+    assert claims.count() == 0
+    assert tab.evaluate("document.documentElement.scrollHeight") < 6_000
     tab.locator(".scorecard-filter [name=words]").fill("theorem 8")
     assert claims.evaluate_all("all => all.map(e => e.id)")[0] == "wn-theorem-8"
     tab.locator(".scorecard-filter [type=reset]").click()
@@ -564,7 +568,8 @@ def test_without_scripts_everything_is_shown(browser):
         tab = context.new_page()
         tab.goto((HTML / "book/learning/laplace.html").as_uri())
         boxes = tab.locator(".claim[id]").count()
-        assert boxes > 10 and tab.locator(".claim[id]:visible").count() == boxes
+        assert boxes > 10
+        assert tab.locator(".claim[id]:visible").count() == boxes
 
 
 # ------------------------------------------------------------ the guards see what they should

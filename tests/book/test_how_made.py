@@ -76,7 +76,8 @@ def origin(*cells):
 def test_a_figure_names_its_function_and_parameters():
     found = origin("figure = figures.draw_paths(seed=seed)\nprint(sizes)")
     assert found.functions == ["bayesloss_book.learning.isgp.figures.draw_paths"]
-    assert found.parameters == {"seed": "3"} and found.stores == []
+    assert found.parameters == {"seed": "3"}
+    assert found.stores == []
 
 
 def test_names_are_followed_backwards():

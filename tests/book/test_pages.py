@@ -119,7 +119,8 @@ def toc_problems(root: Path) -> list[str]:
 
 
 def test_table_of_contents():
-    assert "index" in PAGES and len(PAGES) > 1 and not toc_problems(notebooks.ROOT)
+    assert "index" in PAGES and len(PAGES) > 1
+    assert not toc_problems(notebooks.ROOT)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -211,7 +212,8 @@ def small_book(tmp_path):
 
 
 def test_guards_pass_a_book_in_order(small_book):
-    assert toc_problems(small_book) == [] and notebooks.pages(small_book / "book") == ["index"]
+    assert toc_problems(small_book) == []
+    assert notebooks.pages(small_book / "book") == ["index"]
     assert differences("index", small_book / "book") == []
 
 

@@ -118,8 +118,11 @@ def test_the_users_folder_comes_first_then_the_cache_then_one_download(
     assert server.requests == 0
     server.behaviour = "labelled as gzip"  # which changes nothing
     path = data.locate(NAME)
-    assert path == cache_folder / NAME and path.read_bytes() == GOOD and data.locate(NAME) == path
-    assert server.requests == 1 and files_in(cache_folder) == [path]
+    assert path == cache_folder / NAME
+    assert path.read_bytes() == GOOD
+    assert data.locate(NAME) == path
+    assert server.requests == 1
+    assert files_in(cache_folder) == [path]
     assert list(path.parent.iterdir()) == [path]  # the temporary folder is gone
     assert files_in(user_folder) == []
 
@@ -137,7 +140,8 @@ def test_a_users_folder_that_is_no_directory_is_an_error(user_folder, cache_fold
     monkeypatch.setenv("BAYESLOSS_DATA", nowhere)
     with pytest.raises(DataError, match=r"BAYESLOSS_DATA is set to .* not a directory") as caught:
         data.locate(NAME)
-    assert nowhere in str(caught.value) and "absolute path" in str(caught.value)
+    assert nowhere in str(caught.value)
+    assert "absolute path" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["values.gz", "../secret"])
@@ -190,7 +194,8 @@ def test_a_download_that_fails_leaves_nothing(behaviour, cache_folder, server, m
     server.behaviour = behaviour
     with pytest.raises(DataError, match="could not be downloaded") as caught:
         data.locate(NAME)
-    assert REASONS[behaviour] in str(caught.value) and files_in(cache_folder) == []
+    assert REASONS[behaviour] in str(caught.value)
+    assert files_in(cache_folder) == []
 
     server.behaviour = "whole"
     assert data.locate(NAME).read_bytes() == GOOD
@@ -221,7 +226,9 @@ def idx(sizes, payload, zeros=b"\0\0", kind=8, ndim=None):
 def test_read_idx_gives_the_values_in_their_order(tmp_path):
     payload = bytes(range(250, 256)) + bytes(range(18))
     values = data.read_idx(put(tmp_path, gzip.compress(idx((2, 3, 4), payload))), (None, 3, 4))
-    assert values.dtype == np.uint8 and values.shape == (2, 3, 4) and values.flags.writeable
+    assert values.dtype == np.uint8
+    assert values.shape == (2, 3, 4)
+    assert values.flags.writeable
     for (i, j, k), value in np.ndenumerate(values):
         assert value == payload[12 * i + 4 * j + k]
 
@@ -281,8 +288,10 @@ def test_load_images_pairs_images_with_labels(user_folder, monkeypatch):
     pixels = bytes(i % 251 for i in range(3 * 784))
     put_images(user_folder, monkeypatch, idx((3, 28, 28), pixels), idx((3,), b"\0\x09\5"))
     images, labels = data.load_images("mnist", "test")
-    assert images.shape == (3, 28, 28) and images.tobytes() == pixels
-    assert labels.tolist() == [0, 9, 5] and images.dtype == labels.dtype == np.uint8
+    assert images.shape == (3, 28, 28)
+    assert images.tobytes() == pixels
+    assert labels.tolist() == [0, 9, 5]
+    assert images.dtype == labels.dtype == np.uint8
 
 
 @pytest.mark.parametrize(
@@ -337,10 +346,13 @@ def test_the_registry_is_complete():
     known = {f"{name}/{file}" for name, item in data.datasets().items() for file in item.files}
     assert known == {*OFFICIAL_MD5, "auto-mpg/auto-mpg.data"}
     for item in data.datasets().values():
-        assert all((item.title, item.licence, item.citation)) and item.source.startswith("http")
-        assert item.url.startswith("http") and item.url.endswith("/")
+        assert all((item.title, item.licence, item.citation))
+        assert item.source.startswith("http")
+        assert item.url.startswith("http")
+        assert item.url.endswith("/")
         for stated in item.files.values():
-            assert isinstance(stated.size, int) and len(bytes.fromhex(stated.sha256)) == 32
+            assert isinstance(stated.size, int)
+            assert len(bytes.fromhex(stated.sha256)) == 32
     sums = [stated.sha256 for item in data.datasets().values() for stated in item.files.values()]
     assert len(set(sums)) == len(sums)
 
@@ -357,7 +369,8 @@ def test_the_embedded_auto_mpg_table(monkeypatch):
     monkeypatch.setenv("BAYESLOSS_DATA", os.devnull)
     table = data.load_auto_mpg()
     assert tuple(table.columns) == data.AUTO_MPG_COLUMNS
-    assert set(table.dtypes) == {np.dtype("float64")} and table.shape == (398, 6)
+    assert set(table.dtypes) == {np.dtype("float64")}
+    assert table.shape == (398, 6)
     assert table.iloc[0].tolist() == [18, 8, 307, 130, 3504, 12]
     assert table.iloc[-1].tolist() == [31, 4, 119, 82, 2720, 19.4]
     missing = table.isna()

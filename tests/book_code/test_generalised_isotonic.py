@@ -111,7 +111,8 @@ class TestRounds:
         model.fit(X, y)
         z = np.unique(model.linear_score(X))
         slopes = np.diff(model.link_(z)) / np.diff(z)
-        assert np.ptp(z) > 1 / 50 and slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
+        assert np.ptp(z) > 1 / 50
+        assert slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
 
     @pytest.mark.parametrize("model", ALL, ids=repr)
     @quiet

@@ -18,7 +18,8 @@ def test_references_agree_with_each_other_and_without_the_grid():
     x = here.test_inputs("u_02_12")
     # Standard deviations of Phi below 0.3 and 3000 effective draws or more: 4 x 0.3 / 55.
     assert (hmc.predictive(x) - importance.predictive(x)).abs().max() < 0.02
-    assert hmc.r_hat < 1.02 and hmc.effective_size > 500 and importance.effective_size > 1000
+    assert hmc.r_hat < 1.02 and hmc.effective_size > 500
+    assert importance.effective_size > 1000
     assert hmc.per_chain(x).shape == (4, 5, 50)
     torch.testing.assert_close(hmc.per_chain(x).mean(0), hmc.predictive(x), rtol=1e-5, atol=1e-12)
     gap = (hmc.shorter[100](x) - importance.predictive(x)).abs()
@@ -56,7 +57,8 @@ def test_spline_is_exact_enough():
 def test_data_come_from_the_prior():
     """Labels are fair coins over data sets, and neighbours agree as the kernel says."""
     prior, y, unit = references.draw_data(0.3, 1.0, 4000, 7, seed=0)
-    assert unit.shape == (3, 7) and abs(float(y[:, 0].mean())) < 4 / 4000**0.5
+    assert unit.shape == (3, 7)
+    assert abs(float(y[:, 0].mean())) < 4 / 4000**0.5
     # P(equal labels) = 1/2 + arcsin(rho)/pi with rho = k(x, z) / (1 + 1), over all pairs.
     x = prior.inputs
     rho = 0.5 * torch.exp(-0.5 * ((x[:, :, None] - x[:, None, :]) / 0.3) ** 2)

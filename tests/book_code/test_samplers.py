@@ -26,7 +26,8 @@ def test_gaussian_likelihood_in_closed_form():
     found = annealed_importance_sampling(log_likelihood, 3, n_temperatures=60, seed=1)
     total = 1 + variance
     expected = float((-0.5 * t**2 / total - 0.5 * math.log(2 * math.pi * total)).sum())
-    assert abs(found.log_evidence - expected) < 4 * found.error and found.error < 0.1
+    assert abs(found.log_evidence - expected) < 4 * found.error
+    assert found.error < 0.1
     mean = found.weights @ found.points
     error = math.sqrt(variance / total / found.effective_size)
     assert ((mean - t / total).abs() < 4 * error).all()
@@ -47,7 +48,8 @@ def test_isgp_with_twin_modes():
         return toys.log_density_of_weights(prior, likelihood, x, y, w) - log_prior
 
     found = annealed_importance_sampling(log_likelihood, 2, n_temperatures=60, seed=2)
-    assert abs(found.log_evidence - truth) < 4 * found.error and found.error < 0.1
+    assert abs(found.log_evidence - truth) < 4 * found.error
+    assert found.error < 0.1
     right = found.weights @ (found.points[:, 0] > 0).to(torch.float64)
     assert 0.25 < float(right) < 0.75  # both modes, four standard errors of a fair coin
 
@@ -74,7 +76,8 @@ def test_isgp_with_twin_modes():
 def test_another_seed_is_another_sample(sample):
     """No number in common: nothing of the draws comes from a fixed seed."""
     one, other, again = sample(3), sample(4), sample(3)
-    assert torch.equal(one, again) and not bool((one == other).any())
+    assert torch.equal(one, again)
+    assert not bool((one == other).any())
 
 
 def skew(z):
@@ -102,7 +105,8 @@ def test_hamiltonian_monte_carlo_on_a_skew_density():
         by_chain = (centred**power).mean(0)  # chains are independent
         error = by_chain.std(0) / 8**0.5
         # 4 standard errors of a mean of 8: Student's distribution with 7 degrees, p = 0.005.
-        assert ((by_chain.mean(0) - truth).abs() < 5.5 * error).all() and float(error.max()) < 0.03
+        assert ((by_chain.mean(0) - truth).abs() < 5.5 * error).all()
+        assert float(error.max()) < 0.03
     assert float(found.acceptance.min()) > 0.75
     assert float(found.acceptance.mean()) == pytest.approx(0.9, abs=0.05)  # as asked for
     assert (found.step_size > 0.1).all()

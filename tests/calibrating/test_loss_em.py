@@ -52,7 +52,9 @@ def test_exact_loss_em_climbs(problem):
     p, losses, M, start = problem
     found = loss_em(p, losses, M, start=start)
     gains = log_gain(p, losses, M)[list(found.actions)].tolist()
-    assert found.converged and never_falls(found.objective) and never_falls(gains)
+    assert found.converged
+    assert never_falls(found.objective)
+    assert never_falls(gains)
     # A change of action is a gain; the E-step closes the gap.
     assert len(set(found.actions)) == len(found.actions) - 1
     np.testing.assert_allclose(found.objective[::2], gains[:-1], atol=ROUNDING)
@@ -73,7 +75,9 @@ def test_linearised_climbs_the_exponential_utility(problem):
     p, losses, M, start = problem
     found = linearised_loss_em(p, losses, M, start=start)
     ascended = (p @ torch.exp(-losses / M)).log()[list(found.actions)].tolist()
-    assert found.converged and never_falls(found.objective) and never_falls(ascended)
+    assert found.converged
+    assert never_falls(found.objective)
+    assert never_falls(ascended)
     assert int(bayes_action(found.q, losses)) == found.action or np.isclose(
         float(posterior_risk(found.q, losses).min()),
         float(posterior_risk(found.q, losses)[found.action]),
@@ -137,7 +141,8 @@ def test_restricted_family_climbs_the_bound_only():
     family = Family(log_masses, torch.zeros(1, 1, dtype=torch.float64))
     found = loss_em(p, losses, 10.0, start=1, family=family)
     gains = log_gain(p, losses, 10.0)[list(found.actions)]
-    assert found.actions == (1, 0, 0) and never_falls(found.objective)
+    assert found.actions == (1, 0, 0)
+    assert never_falls(found.objective)
     assert float(gains[-1]) < float(gains[0])
 
 
@@ -194,4 +199,5 @@ def test_warns_at_the_limit():
     losses = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
     with pytest.warns(ConvergenceWarning, match="no fixed point within 1 rounds"):
         found = loss_em(p, losses, 50.0, start=0, max_iter=1)
-    assert not found.converged and found.action == 1
+    assert not found.converged
+    assert found.action == 1

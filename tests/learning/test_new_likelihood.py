@@ -147,7 +147,8 @@ def test_evidence_chooses_the_likelihoods_own_hyper_parameter(kind):
         prior, begin, x, y, objective="laplace",
         smoothness=(4.0,), bounds={"gamma": (1e-2, 1.0), "shape": (0.1, 100.0)},
     )  # fmt: skip
-    assert found.converged and "shape" not in found.at_bound
+    assert found.converged
+    assert "shape" not in found.at_bound
     assert (found.likelihood.name, float(begin.shape)) == ("mine", 20.0)
     there = found.posterior.prior
     theta = {"a": there.kernel.a, "b": there.kernel.variance, "gamma": there.gamma, "mu": there.mu}

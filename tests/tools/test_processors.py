@@ -12,8 +12,10 @@ def test_a_row_a_run_and_what_differed(monkeypatch, capsys):
     monkeypatch.setattr(processors, "differing", differing)
     assert processors.main(["tests", "book"]) == 1
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert "without AVX 1 1 of 1 0 of 1 0" in lines and "without AVX 2 0 of 1 0 of 1 0" in lines
-    assert "this one 1 0 of 1 0 of 1 0" in lines and lines.count("page::Cell 3") == 1
+    assert "without AVX 1 1 of 1 0 of 1 0" in lines
+    assert "without AVX 2 0 of 1 0 of 1 0" in lines
+    assert "this one 1 0 of 1 0 of 1 0" in lines
+    assert lines.count("page::Cell 3") == 1
     assert lines[-1].endswith(": AVX2, AVX-512")
     assert processors.main(["tests", "--on", "this one"]) == 0
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]

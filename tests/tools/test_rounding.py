@@ -55,4 +55,5 @@ pd.DataFrame({"a": two, "b": ["x", "y"], "c": two}).round({"a": 1, "b": 0})"""
         (None, 1),
         ("z.1f", 2),
     ]
-    assert found[0] == ("cell 1, line:3", ".2f", [1.2345678]) and found[-2][2] == [1.2345678 - 2]
+    assert found[0] == ("cell 1, line:3", ".2f", [1.2345678])
+    assert found[-2][2] == [1.2345678 - 2]

@@ -56,7 +56,8 @@ def test_what_a_failing_test_says(tmp_path):
     # What raised, who called it, and what the test called.
     heads = [line.partition(":")[0] for line in refused]
     assert heads[:2] == ["log_joint.check_data", "log_joint.LogJoint.of"]
-    assert "laplace.laplace" in heads[2:] and "2 failed, 1 passed" in said
+    assert "laplace.laplace" in heads[2:]
+    assert "2 failed, 1 passed" in said
 
 
 def test_a_docstring_and_a_comment_may_break_a_citation_and_a_sentence_end_it():

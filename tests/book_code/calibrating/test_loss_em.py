@@ -49,7 +49,8 @@ def test_traps_of_the_plant(algorithm, pi, share, multiple):
     assert off_from <= share + 1e-12 and on_until >= share - 1e-12
     on = RUN[algorithm](p, losses, multiple, start=0)
     off = RUN[algorithm](p, losses, multiple, start=1)
-    assert (on.actions == (0, 0)) == (pi < on_until) and (off.actions == (1, 1)) == (pi > off_from)
+    assert (on.actions == (0, 0)) == (pi < on_until)
+    assert (off.actions == (1, 1)) == (pi > off_from)
 
 
 def test_problems():

@@ -40,7 +40,8 @@ def test_bands_are_quantiles_of_draws(found):
     np.testing.assert_allclose(shown["probability"], p.mean(axis=1), atol=0.005)
     for name in ("low", "median", "high"):
         np.testing.assert_allclose(shown[f"p {name}"], 1 / (1 + np.exp(-shown[name])))
-    assert (shown["low"] < shown["median"]).all() and (shown["median"] < shown["high"]).all()
+    assert (shown["low"] < shown["median"]).all()
+    assert (shown["median"] < shown["high"]).all()
 
 
 def test_given_away_is_the_gap_of_the_bound(data, found):

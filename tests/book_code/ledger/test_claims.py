@@ -107,7 +107,8 @@ def test_ledger_is_in_order():
 def test_a_corrected_claim_says_what_is_corrected():
     graded = {id: entry.correction for id, entry in ledger().items() if entry.correction}
     corrected = {id for id, entry in ledger().items() if entry.verdict == "holds as corrected"}
-    assert set(graded) == corrected and set(graded.values()) == set(CORRECTIONS)
+    assert set(graded) == corrected
+    assert set(graded.values()) == set(CORRECTIONS)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ BOOK = Path(__file__).resolve().parents[3] / "book"
 
 
 def test_every_verdict_has_its_own_colour_and_shape():
-    assert set(MARKS) == set(VERDICTS) and len(set(MARKS.values())) == len(VERDICTS)
+    assert set(MARKS) == set(VERDICTS)
+    assert len(set(MARKS.values())) == len(VERDICTS)
     assert len({shape for _, shape in MARKS.values()}) == len(VERDICTS)
 
 
@@ -71,7 +72,8 @@ def test_headline(monkeypatch, verdict, rows, line, printed, ours):
     shown = headlines({"wn-x": Headline("what it is", line)}, findings, ".")
     assert repr(shown) == f"W&N: what it is: in print {printed}; here {ours}; {verdict}"
     html = shown._repr_html_()
-    assert f"<td>{printed}</td><td>{ours}</td>" in html and verdict in html
+    assert f"<td>{printed}</td><td>{ours}</td>" in html
+    assert verdict in html
     assert '<a href="./part/page.html#claim-wn-x">W&amp;N: what it is</a>' in html
 
 

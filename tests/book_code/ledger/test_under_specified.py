@@ -26,7 +26,8 @@ def finding(monkeypatch):
 
 def test_sway_reads_what_the_check_writes(finding):
     results, middle, half = sway(finding)
-    assert results == {"a": 1.0, "b": 2.0, "c": 3.0, "d": 23.0} and (middle, half) == (2.5, 0.25)
+    assert results == {"a": 1.0, "b": 2.0, "c": 3.0, "d": 23.0}
+    assert (middle, half) == (2.5, 0.25)
 
 
 def test_table_has_gap_choice_and_range(finding):
@@ -35,9 +36,13 @@ def test_table_has_gap_choice_and_range(finding):
     )
     html = shown._repr_html_()
     said = "from 1 (a) to 23 (d): 44 times what would not matter"  # 22 over a tolerance of 0.5
-    assert repr(shown) == f"wn-x: {said}" and said in html and said in shown._repr_markdown_()
+    assert repr(shown) == f"wn-x: {said}"
+    assert said in html
+    assert said in shown._repr_markdown_()
     assert 'href="../part/page.html#claim-wn-x"' in html
-    assert r"No <span" in html and r"\(c = 1\)" in html and "In metres." in html
+    assert r"No <span" in html
+    assert r"\(c = 1\)" in html
+    assert "In metres." in html
     assert html.count("<circle") == 4
 
 

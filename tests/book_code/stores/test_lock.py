@@ -54,7 +54,8 @@ def test_who_waits_goes_on_where_a_killed_run_stopped(folder, sign):
     second.wait_for(lambda: "waiting" in second.err)
     os.kill(first.process.pid, sign)
     first.process.join(60)
-    assert first.process.exitcode and load_results(folder, "test")["seed"].tolist() == [0, 1, 2]
+    assert first.process.exitcode
+    assert load_results(folder, "test")["seed"].tolist() == [0, 1, 2]
     (folder / "go").touch()
     assert second.end() == (0, "10\n"), second.err
     assert [run["cells"] for run in load_provenance(folder, "test")["runs"]] == [3, 7]
@@ -70,7 +71,8 @@ def test_a_store_can_be_read_at_any_moment_while_it_is_written(folder):
             sizes.append(len(load_results(folder, "test")))
         except FileNotFoundError:
             assert not sizes
-    assert process.end() == (0, "10\n") and sizes == sorted(sizes) and len(set(sizes)) > 3
+    assert process.end() == (0, "10\n")
+    assert sizes == sorted(sizes) and len(set(sizes)) > 3
 
 
 def test_threads_of_one_process_take_turns(tmp_path):
@@ -88,4 +90,5 @@ def test_threads_of_one_process_take_turns(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
-    assert most == [1] * 5 and os.listdir(tmp_path) == []
+    assert most == [1] * 5
+    assert os.listdir(tmp_path) == []

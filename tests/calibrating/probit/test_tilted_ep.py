@@ -34,7 +34,8 @@ def test_moments_at_a_large_amplitude(costs):
         features, y, utility = problem(inputs, labels, 3.0, costs)
         q = tilted_ep(features, y, utility)
         mean, covariance, log_mass = brute_force(features, y, utility)
-        assert q.converged.all() and (q.mean[0] - mean).abs().max() < 0.03
+        assert q.converged.all()
+        assert (q.mean[0] - mean).abs().max() < 0.03
         assert (q.covariance[0] - covariance).abs().max() < 0.06
         assert float(q.log_evidence) == pytest.approx(log_mass, abs=0.02)
 

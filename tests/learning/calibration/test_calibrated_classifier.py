@@ -125,7 +125,8 @@ def test_many_classes_labels_of_text_and_pipelines():
     assert log_loss(y[1000:], p) < 0.8 * log_loss(y[1000:], raw)
     assert (model.predict(digits[1000:]) == y[1000:]).mean() > 0.9
     low, high = model.predict_interval(digits[1000:])
-    assert low.shape == p.shape and ((low <= p) & (p <= high)).all()
+    assert low.shape == p.shape
+    assert ((low <= p) & (p <= high)).all()
 
 
 def test_groups_are_held_out_together_and_reach_the_calibrator():

@@ -100,7 +100,8 @@ def test_two_classes_are_a_sigmoid_with_offset_and_slope(cases):
     sums = np.stack([np.bincount(groups, row * weight * (y - p)) for row in design])
     expected = 2 / np.trace(np.linalg.solve(H, sums @ sums.T))
     found = composite_power(np.stack([0 * x, x], axis=1), y.astype(int), weight, groups)
-    assert expected < 0.9 and found == pytest.approx(expected, rel=1e-9)
+    assert expected < 0.9
+    assert found == pytest.approx(expected, rel=1e-9)
 
 
 def test_independent_cases_keep_their_likelihood():

@@ -23,7 +23,8 @@ def test_components_are_laplaces_and_weights_follow_their_bounds():
     y = (rng.random(300) < 1 / (1 + np.exp(-2 * x))).astype(float)
     found, converged = fit_curve(Rows(x, y, np.ones(300)), 0.1, 2.1, 300.0, 1.0)
     again = mixture(found, 0.1)
-    assert converged and again.converged
+    assert converged
+    assert again.converged
     bounds = torch.tensor([q.evidence_bound for q in again.components], dtype=torch.float64)
     torch.testing.assert_close(again.weights, torch.softmax(bounds, dim=0))
     at = torch.linspace(-2, 2, 9, dtype=torch.float64)

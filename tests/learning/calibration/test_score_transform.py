@@ -155,7 +155,8 @@ def test_where_one_end_has_no_infinite_scores_half_a_case_is_beyond():
     ends = ndtri([0.5 / 40, 1 - above])
     rate = (inner.max() - inner.min()) / (ends[1] - ends[0])
     top = inner.max() + rate * (ndtri(1 - above / 2) - ends[1])
-    assert found.finite.top == pytest.approx(top, rel=1e-12) and found.finite.bottom == -np.inf
+    assert found.finite.top == pytest.approx(top, rel=1e-12)
+    assert found.finite.bottom == -np.inf
     # What votes has at least the unit slope: scores that hardly differ leave room beyond them.
     found = transform(1e-6 * z, y, weight)
     assert found.finite.top == pytest.approx(1e-6 * inner.max() + ndtri(1 - above / 2) - ends[1])

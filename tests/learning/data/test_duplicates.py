@@ -44,7 +44,8 @@ def test_merged_rows():
 
 def test_without_copies_all_stays_as_it_is():
     kept, weight = merge_duplicates(np.array([[2.0], [1.0], [3.0]]), np.array([0.5, 1.0, 1.0]))
-    assert kept.tolist() == [0, 1, 2] and weight.tolist() == [0.5, 1, 1]
+    assert kept.tolist() == [0, 1, 2]
+    assert weight.tolist() == [0.5, 1, 1]
 
 
 def pairs(n, patterns, times, seed=0):

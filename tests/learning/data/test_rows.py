@@ -101,7 +101,8 @@ def test_the_points_nearest_to_levels_are_those_of_sorting(monkeypatch, few, sca
     weight = rng.integers(1, 4, 5001).astype(float)
     depths = np.array([0.01, 0.25, 0.5, 0.9])
     points, mass = points_at(Rows(x, x, weight).fold, depths)
-    assert mass.sum() == weight.sum() and (np.diff(points) > 0).all()
+    assert mass.sum() == weight.sum()
+    assert (np.diff(points) > 0).all()
     assert (points[0], points[-1]) == (x.min(), x.max())
     ordered = np.repeat(np.sort(x), weight[np.argsort(x, kind="stable")].astype(int))
     for depth in depths:
@@ -131,7 +132,8 @@ def test_a_regression_is_that_of_the_data_in_memory(how):
     DX, Dy, Dw = in_blocks(X, y, weight)
     one = ISGPRegressor(**how).fit(X, y, weight)
     many = ISGPRegressor(**how).fit(DX, Dy, Dw)
-    assert not many.increasing_ and many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
+    assert not many.increasing_
+    assert many.log_evidence_ == pytest.approx(one.log_evidence_, rel=1e-9)
     asked = {"predict": {"return_std": True}, "predict_interval": {"level": 0.9}}
     for name, more in asked.items():
         lazy, expected = getattr(many, name)(DX, **more), getattr(one, name)(X, **more)

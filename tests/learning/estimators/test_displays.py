@@ -37,8 +37,10 @@ class TestLink:
         # Far out the law of the probability is so skewed that its mean is beyond its quantiles.
         inner = (display.probability > 0.01) & (display.probability < 0.99)
         assert (display.low < display.probability)[inner].all()
-        assert (display.probability < display.high)[inner].all() and display.ax_ is ax
-        assert ax.get_ylabel() == "probability of 2" and display.plot(ax) is display
+        assert (display.probability < display.high)[inner].all()
+        assert display.ax_ is ax
+        assert ax.get_ylabel() == "probability of 2"
+        assert display.plot(ax) is display
 
     def test_one_of_many_classes(self):
         names = np.array(["setosa", "versicolor", "virginica"])[self.y]
@@ -79,7 +81,8 @@ class TestMonotone:
         np.testing.assert_allclose(mean, model.predict(x[:, None]), rtol=1e-10)
         low, high = model.predict_interval(x[:, None], 0.8)
         np.testing.assert_allclose(display.curve, (low, high))
-        assert np.all(display.observation[0] < low) and np.all(high < display.observation[1])
+        assert np.all(display.observation[0] < low)
+        assert np.all(high < display.observation[1])
         np.testing.assert_array_equal(ax.collections[0].get_offsets()[:, 1], self.y)
         assert display.plot().ax_ is not ax
 

@@ -112,7 +112,8 @@ def test_leave_one_out_scores_keep_links_from_overconfidence():
         for name, model in models.items():
             p = model.fit(X[:600] / 16, y[:600] == digit).predict_proba(X[600:] / 16)
             loss[name] += log_loss(y[600:] == digit, p)
-    assert loss["held out"] < 0.93 * loss["fixed"] and loss["held out"] < 0.85 * loss["training"]
+    assert loss["held out"] < 0.93 * loss["fixed"]
+    assert loss["held out"] < 0.85 * loss["training"]
 
 
 def test_em_ends_when_only_the_penalty_drifts():
@@ -234,7 +235,8 @@ class TestManyClasses:
         assert probability.shape == (150, 3)
         np.testing.assert_allclose(probability.sum(axis=1), 1, atol=1e-14)
         assert (model.predict(self.X) == model.classes_[probability.argmax(1)]).all()
-        assert model.score(self.X, self.y) > 0.95 and len(model.links_) == 3
+        assert model.score(self.X, self.y) > 0.95
+        assert len(model.links_) == 3
         assert not hasattr(model, "link_")
         evidence = model.history_["log_evidence"]
         assert evidence.shape == (model.n_iter_, 1)  # of the one model
@@ -280,13 +282,15 @@ def test_scores_of_any_layout(recwarn):
 def test_a_second_fit_forgets_the_first_ones_link():
     X, y, _ = kinked(60)
     model = LinkgisticClassifier(n_basis=8, max_iter=1).fit(X, y)
-    assert model.fit(X, np.arange(60) % 3).links_ and not hasattr(model, "link_")
+    assert model.fit(X, np.arange(60) % 3).links_
+    assert not hasattr(model, "link_")
 
 
 def test_a_number_in_a_number_out():
     link = usual(200).link_
     for function in (link.source, link.inverse_link):
-        assert isinstance(function(0.5), float) and function(0.5) == function([0.5])[0]
+        assert isinstance(function(0.5), float)
+        assert function(0.5) == function([0.5])[0]
     for band in (link.source_band, link.inverse_link_band):
         assert band(0.5) == tuple(float(end[0]) for end in band([0.5]))
         assert all(isinstance(end, float) for end in band(0.5))

@@ -31,7 +31,8 @@ class TestFarRows:
         usual = LinkgisticClassifier(prior=prior, C=1e3).fit(self.X, self.y)
         with pytest.warns(UserWarning, match=self.message) as caught:
             model = LinkgisticClassifier(prior=prior, C=1e3).fit(self.far(scale), self.y)
-        assert {w.filename for w in caught} == {__file__} and model.converged_
+        assert {w.filename for w in caught} == {__file__}
+        assert model.converged_
         losses = [log_loss(self.y_test, m.predict_proba(self.X_test)) for m in (usual, model)]
         assert losses[1] < losses[0] + 0.002
 
@@ -52,7 +53,8 @@ class TestFarRows:
         with pytest.warns(UserWarning, match=self.message):
             model = fit(self.far(1e3), self.y)
         link = model.link_
-        assert link.end == link.edge and -link.end <= link.low < link.high <= link.end
+        assert link.end == link.edge
+        assert -link.end <= link.low < link.high <= link.end
         for function in (link.source, link.inverse_link):
             assert function(100 * link.end) == function(link.end)
         low, high = link.inverse_link_band([link.end, 1e9])
@@ -65,7 +67,8 @@ class TestFarRows:
     def test_the_papers_recipe_takes_every_row(self, recwarn):
         options = {"a": 1.2, "leave_one_out": False, "max_iter": 1, "tol": 1e-4}
         model = LinkgisticClassifier(**options).fit(self.far(1e3), self.y)
-        assert not [w for w in recwarn if "far out" in str(w.message)] and model.link_.end == np.inf
+        assert not [w for w in recwarn if "far out" in str(w.message)]
+        assert model.link_.end == np.inf
         X = self.far(1e3) - model.centre_
         reach = np.abs(X @ LogisticRegression(max_iter=1000).fit(X, self.y).coef_[0]).max()
         # A search that ends at a slope of tol leaves the weights uncertain by some percent.
@@ -214,7 +217,8 @@ class TestBadInput:
         y = (X[:, 0] > 0.1).astype(int)
         with pytest.warns(ConvergenceWarning, match=r"1 of 1 problems can be separated"):
             model = fit(X, y, C=np.inf)
-        assert np.isfinite(model.coef_).all() and model.score(X, y) == 1
+        assert np.isfinite(model.coef_).all()
+        assert model.score(X, y) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fit(X, y, C=1.0)
@@ -223,7 +227,8 @@ class TestBadInput:
         message = r"not converged: EM .* To mend it: raise max_iter=1, scale the inputs, or lower C"
         with pytest.warns(ConvergenceWarning, match=message):
             model = fit(self.X, self.y, max_iter=1, tol=1e-9)
-        assert not model.converged_ and model.n_iter_ == 2
+        assert not model.converged_
+        assert model.n_iter_ == 2
 
     def test_far_away(self):
         """Beyond the kernel's period the formula stands; the user is told where that is in doubt.

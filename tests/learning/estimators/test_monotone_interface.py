@@ -49,7 +49,8 @@ class TestScikitLearnsChecks:
         """What `check_regressors_train` asks for, on one column that does explain the target."""
         X, y = simulate(200)
         model = fit(X.tolist(), y.tolist(), n_basis=4)
-        assert model.predict(X).shape == y.shape and model.score(X, y) > 0.5
+        assert model.predict(X).shape == y.shape
+        assert model.score(X, y) > 0.5
         with pytest.raises(ValueError, match="inconsistent numbers of samples"):
             fit(X, y[:-1])
 
@@ -107,7 +108,8 @@ class TestWarnings:
     def test_search_not_finished(self):
         with pytest.warns(ConvergenceWarning, match="was not maximised") as caught:
             model = ISGPRegressor(n_basis=8, max_iter=1).fit(*simulate())
-        assert not model.converged_ and caught[0].filename == __file__
+        assert not model.converged_
+        assert caught[0].filename == __file__
 
     def test_the_noise_of_many_data_is_found_to_a_part_of_its_error(self):
         """A slope of 15 nats says nothing where ten million data make the top that sharp."""

@@ -156,7 +156,8 @@ class TestAveragePriors:
         bounds = np.array([part.evidence_bound for part in mixture.components])
         expected = np.exp(bounds - bounds.max())
         np.testing.assert_allclose(mixture.weights, expected / sum(expected), rtol=1e-12)
-        assert mixture.best is mixture.components[int(bounds.argmax())] and mixture.converged
+        assert mixture.best is mixture.components[int(bounds.argmax())]
+        assert mixture.converged
 
     def test_a_likelihood_without_a_bound_is_refused(self):
         with pytest.raises(ValueError, match="expected a likelihood with a bound"):

@@ -78,7 +78,8 @@ class TestCondensedData:
         y = torch.from_numpy(np.random.default_rng(1).normal(size=100))
         u = torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64)
         got, data = condensed(Gaussian(2.0), polynomials, u, x, y, None)
-        assert data.features.shape == (3, 4) and not data.features[2].any()
+        assert data.features.shape == (3, 4)
+        assert not data.features[2].any()
         groups = y.reshape(50, 2)
         within = float(((groups - groups.mean(dim=0)) ** 2).sum())
         assert float(data.targets[2]) ** 2 == pytest.approx(within, rel=1e-12)
@@ -286,4 +287,5 @@ class TestSpread:
 
     def test_nodes_without_data_are_left_out(self):
         data = self.spread(100_001)
-        assert len(data.weights) <= 1000 and bool((data.weights > 0).all())
+        assert len(data.weights) <= 1000
+        assert bool((data.weights > 0).all())

@@ -57,7 +57,8 @@ def test_steps_are_shorter_from_where_the_way_turns():
 
 def test_weights_without_scores_stay_finite():
     steps = DampedSteps(torch.zeros((1, 3)).double(), torch.zeros((1, 50)).double(), WEIGHT)
-    assert steps.take([0], fit_at(weights(1, 1)), 1).tolist() == [1] and steps.moved.tolist() == [0]
+    assert steps.take([0], fit_at(weights(1, 1)), 1).tolist() == [1]
+    assert steps.moved.tolist() == [0]
 
 
 def test_the_best_round_is_kept_and_worse_ones_are_counted():
@@ -66,7 +67,8 @@ def test_the_best_round_is_kept_and_worse_ones_are_counted():
     for evidence in (-10.0, -8.0, -10.0, -11.5, -12.0, -9.0, -7.5):
         best.look(evidence, lambda evidence=evidence: evidence)
         counts.append(best.n_worse)
-    assert counts == [0, 0, 0, 1, 2, 0, 0] and best.kept == best.evidence == -7.5
+    assert counts == [0, 0, 0, 1, 2, 0, 0]
+    assert best.kept == best.evidence == -7.5
     rising = BestRound(0.5)  # here a rise by less than half a nat is none
     for evidence in (-math.inf, -10.0, -9.8, -9.7):
         rising.look(evidence, lambda: None)

@@ -115,7 +115,8 @@ def test_m_steps_ascend_and_evidence_rises(kind):
     assert bool((history["expected"] > history["expected_before"])[took_part].all())
     assert len(history["log_evidence"]) == len(history["expected"]) + 1
     last = torch.tensor([posterior.log_evidence for posterior in found.posteriors])
-    assert bool((last > history["log_evidence"][0]).all()) and found.unsettled == ()
+    assert bool((last > history["log_evidence"][0]).all())
+    assert found.unsettled == ()
 
 
 def test_a_problem_that_has_settled_rests():

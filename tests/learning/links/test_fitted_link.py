@@ -108,7 +108,8 @@ def test_what_is_shown_of_a_fit_is_its_numbers_and_no_arrays():
     model = ISGPRegressor(n_basis=8).fit(np.exp(X[:, :1]), X[:, 0])
     for fit in (link, link.posterior, model.range_map_, model.posterior_):
         shown = repr(fit)
-        assert shown.startswith(type(fit).__name__ + "(") and "tensor" not in shown
+        assert shown.startswith(type(fit).__name__ + "(")
+        assert "tensor" not in shown
         assert len(shown) < 500
     assert f"log_evidence={link.posterior.log_evidence}, " in repr(link.posterior)
     assert len(repr(link)) < 120 and f"slope={link.slope}, " in repr(link)

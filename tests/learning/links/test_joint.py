@@ -43,9 +43,12 @@ def test_rounds(classes_of, prior_of):
         return fit_joint_links(data, lambda reach: [prior_of(reach)], tol=1e-5, **options)
 
     first, full = fit(max_iter=0), fit()
-    assert first.history == (first.log_evidence,) and full.history[0] == first.log_evidence
-    assert full.log_evidence == max(full.history) > first.log_evidence + 1 and full.unsettled == ()
-    assert "EM" in fit(max_iter=1).unsettled and len(fit(held_out=False).history) == 1
+    assert first.history == (first.log_evidence,)
+    assert full.history[0] == first.log_evidence
+    assert full.log_evidence == max(full.history) > first.log_evidence + 1
+    assert full.unsettled == ()
+    assert "EM" in fit(max_iter=1).unsettled
+    assert len(fit(held_out=False).history) == 1
 
 
 def test_rounds_help(classes_of, prior_of):
@@ -116,7 +119,8 @@ class TestClassifier:
         tempered = np.exp(log_softmax(factor * usual.decision_function(self.X[test]), axis=1))
         model = LinkgisticClassifier().fit(self.X[train], self.y[train])
         learned = log_loss(self.y[test], model.predict_proba(self.X[test]))
-        assert model.joint_ and learned < log_loss(self.y[test], tempered)
+        assert model.joint_
+        assert learned < log_loss(self.y[test], tempered)
         assert learned < 0.8 * log_loss(self.y[test], usual.predict_proba(self.X[test]))
 
     def test_probabilities_are_the_softmax_of_the_sources(self):

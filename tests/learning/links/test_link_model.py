@@ -45,12 +45,14 @@ def test_expectations_are_means_over_draws_and_constant_beyond_the_period():
         expected = torch.nn.functional.logsigmoid(sign * nu).mean(0)
         torch.testing.assert_close(table(X, row)[0], expected, rtol=1e-5, atol=1e-5)
     value, slope = table(torch.tensor([edge, 1.5 * edge], dtype=torch.float64), 1)
-    assert value[0] == value[1] and slope[1] == 0
+    assert value[0] == value[1]
+    assert slope[1] == 0
 
 
 def test_a_fit_says_how_much_the_evidence_changed():
     _, link = fitted()
-    assert link.found and link.gain == link.drift == float("inf")
+    assert link.found
+    assert link.gain == link.drift == float("inf")
     data = Bernoulli().condense(link.prior.features, X, Y)
     link.fit(LogJoint(link.prior, Bernoulli(), data), 0.7, 80.0, by_nearest=False)
     assert link.drift == pytest.approx(0, abs=1e-12)

@@ -14,7 +14,8 @@ WEIGHT = torch.ones(61, dtype=torch.float64)
 
 def test_scores_fill_half_of_the_period():
     prior = FREE.first(SCORES, WEIGHT)
-    assert isinstance(prior, CentredISGP) and 1 / float(prior.kernel.c) == pytest.approx(6)
+    assert isinstance(prior, CentredISGP)
+    assert 1 / float(prior.kernel.c) == pytest.approx(6)
     assert FREE.n_parameters == len(prior.location) == FREE.n_basis + 2
 
 
@@ -29,7 +30,8 @@ def test_a_few_scores_far_out_do_not_set_the_period():
 def test_the_family_is_ordered_by_what_a_path_strays_from_its_line():
     x = torch.tensor([-2.0, 0.0, 2.0], dtype=torch.float64)
     family = FREE.family(FREE.first(SCORES, WEIGHT))
-    assert len(family) == 6 and len({float(prior.kernel.c) for prior in family}) == 1
+    assert len(family) == 6
+    assert len({float(prior.kernel.c) for prior in family}) == 1
     spread = []
     for prior in family:
         nu = prior.source(x, prior.sample(4000, torch.Generator().manual_seed(0)))
@@ -68,7 +70,8 @@ def test_a_gp_has_the_mean_square_of_the_scores():
 
 def test_sources_of_a_joint_model_share_their_period():
     family = FREE.joint_family(3.0)
-    assert {1 / float(prior.kernel.c) for prior in family} == {6.0} and len(family) == 3
+    assert {1 / float(prior.kernel.c) for prior in family} == {6.0}
+    assert len(family) == 3
 
 
 @pytest.mark.parametrize(("joint", "least", "most"), [(False, 0.0, 4.0), (True, 0.6, 1.4)])

@@ -174,5 +174,6 @@ def test_folds():
     fold = folds_of(classes, groups)
     assert all(len(fold[groups == g].unique()) == 1 for g in range(30))
     sizes = torch.bincount(fold)
-    assert len(sizes) == 5 and int(sizes.max() - sizes.min()) <= int(torch.bincount(groups).max())
+    assert len(sizes) == 5
+    assert int(sizes.max() - sizes.min()) <= int(torch.bincount(groups).max())
     assert len(folds_of(classes[:3], torch.tensor([0, 1, 1])).unique()) == 2

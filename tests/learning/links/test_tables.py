@@ -59,4 +59,5 @@ def test_log_odds_keep_their_digits_in_the_tail():
     prior, Gamma = draws_of(ISGP)
     Gamma = Gamma + 50 * torch.eye(17, dtype=torch.float64)[-1]  # nu_0
     odds, _ = predictive_log_odds(prior, LogLoss(), Gamma)(linspace(0, 10, 50))
-    assert bool((torch.sigmoid(odds) == 1).all()) and bool((odds.diff() > 0).all())
+    assert bool((torch.sigmoid(odds) == 1).all())
+    assert bool((odds.diff() > 0).all())

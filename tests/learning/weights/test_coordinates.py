@@ -96,4 +96,5 @@ def test_some_of_the_problems(problem, own):
     torch.testing.assert_close(
         weights_of(some, x[[2, 0]]), weights_of(data, x)[[2, 0]], rtol=0, atol=0
     )
-    assert torch.equal(some.labels, data.labels[[2, 0]]) and data.only([0, 1, 2]) is data
+    assert torch.equal(some.labels, data.labels[[2, 0]])
+    assert data.only([0, 1, 2]) is data

@@ -15,7 +15,8 @@ def test_rows_are_drawn_in_proportion_and_stand_for_all():
         given = None if preference is None else torch.from_numpy(preference)
         rows, stands = (each.numpy() for each in sampled(torch.from_numpy(mass), 40, given))
         times = np.bincount(rows, minlength=50)
-        assert np.all(np.abs(times - 40 * chance) < 1) and len(rows) == 40
+        assert np.all(np.abs(times - 40 * chance) < 1)
+        assert len(rows) == 40
         assert not times[mass == 0].any()
         # What a row stands for, times how often it is expected, is its mass.
         np.testing.assert_allclose(stands * 40 * chance[rows], mass[rows], rtol=1e-12)

@@ -66,7 +66,8 @@ def test_what_leaves_a_datum_out_has_no_pole(ridge, largest):
     mass = 0.25 * np.random.default_rng(1).random(len(X))
     h, true = found(X, mass, ridge).numpy(), exact(X, mass, ridge)
     error = np.log(h / (1 - mass * h)) - np.log(true / (1 - mass * true))
-    assert np.sqrt((error**2).mean()) < largest and abs(error.mean()) < 0.1
+    assert np.sqrt((error**2).mean()) < largest
+    assert abs(error.mean()) < 0.1
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -74,7 +75,8 @@ def test_few_data_are_no_trouble(n):
     result = found(text(n=3)[:n], np.full(n, 0.25), 1.0)
     assert bool(result.isfinite().all())
     # One datum is its own centre. Of its own score no datum has more than all of it.
-    assert bool((result >= 0).all()) and float(0.25 * result.max()) < 1
+    assert bool((result >= 0).all())
+    assert float(0.25 * result.max()) < 1
 
 
 def test_without_a_penalty_and_with_columns_of_zeros_all_is_finite():
@@ -139,7 +141,8 @@ def test_conjugate_gradients_solve_to_what_is_asked(monkeypatch):
         # In the norm of H^-1 after scaling, that of the right side's.
         left = (b - H @ x).div(H.diagonal().sqrt()[:, None]).norm(dim=0)
         right = b.div(H.diagonal().sqrt()[:, None]).norm(dim=0)
-        assert bool((left <= asked * right + 1e-15).all()) and len(steps) < 100
+        assert bool((left <= asked * right + 1e-15).all())
+        assert len(steps) < 100
     torch.testing.assert_close(x, exact, rtol=1e-5, atol=1e-12)
     monkeypatch.setattr(module, "_ITERATIONS", 2)
     steps.clear()

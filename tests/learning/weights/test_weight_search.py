@@ -116,7 +116,8 @@ def test_constant_columns_get_no_weight(problem):
     Z = torch.cat([data.inputs.Z, torch.full((200, 2), 3.0, dtype=torch.float64)], dim=1)
     for C in (1.0, math.inf):
         beta = fit(LinearScores.of(Z, data.labels, data.weight, C), tol=1e-8).beta
-        assert float(beta[:, 5:].abs().max()) < 1e-8 and bool(beta.isfinite().all())
+        assert float(beta[:, 5:].abs().max()) < 1e-8
+        assert bool(beta.isfinite().all())
     nothing = LinearScores.of(torch.ones_like(data.inputs.Z), data.labels, data.weight, math.inf)
     assert not fit(nothing, tol=1e-8).beta.any()
 
@@ -158,7 +159,8 @@ def test_scores_that_are_given_stay_as_they_are(problem):
 
 def test_search_reports_what_is_left(problem):
     short = fit(problem(), max_iter=2)
-    assert short.n_iter == 2 and float(short.slope.max()) > 1e-10
+    assert short.n_iter == 2
+    assert float(short.slope.max()) > 1e-10
     assert bool((short.objective > short.start).all())
 
 
@@ -193,7 +195,8 @@ def test_a_rough_fit_to_few_rows_shows_where_to_begin(problem, monkeypatch, few,
         return mean_curvature(LogLoss().log_probabilities(scores)[1])
 
     found, seen = adapted_fit(data, told, curvature, tol=1e-8, max_iter=500)
-    assert asked == sizes and found.settled(1e-8)
+    assert asked == sizes
+    assert found.settled(1e-8)
     assert seen.coordinates.vectors.shape == (3, 5, 5)  # each problem's own
     for k in range(3):
         expected = reference(data, 0.7, k)

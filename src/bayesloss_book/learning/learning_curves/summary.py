@@ -50,7 +50,7 @@ def gains(
 def settings_table(results: pd.DataFrame, size: int, data: str) -> pd.DataFrame:
     """What each method reaches by setting, on one data set at one size, with seed 0."""
     here = results[(results["size"] == size) & (results["data"] == data) & (results["seed"] == 0)]
-    wide = here.set_index([*SETTING, "method"]).unstack()
+    wide = here.set_index([*list(SETTING), "method"]).unstack()
     out = pd.DataFrame(index=wide.index)
     for measure, name in (("ovr_accuracy", "one-vs-rest"), ("accuracy", "ten classes")):
         out[f"{name}, logistic"] = 100 * wide[measure, "logistic"]

@@ -96,7 +96,8 @@ def test_best_cut_is_the_best_of_all(few):
 def test_cut_of_and_table_3(few):
     prior, x, y = few
     p = torch.tensor([0.1, 0.2, 0.6, 0.9], dtype=torch.float64)
-    assert tilted.cut_of(p, CostMatrix(1, 1)) == 2 and tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
+    assert tilted.cut_of(p, CostMatrix(1, 1)) == 2
+    assert tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
     assert tilted.cut_of(p, CostMatrix(99, 1)) == 4
     targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
     joint = tilted.labels_joint(prior, x, y)

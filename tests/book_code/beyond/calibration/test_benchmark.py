@@ -11,7 +11,8 @@ def test_seconds_are_measured_where_asked_for():
     plain = benchmark.measure(methods=["sigmoid"], **cell)
     timed = benchmark.measure(methods=["sigmoid"], timed=True, **cell)
     assert timed.keys() - plain.keys() == {"sigmoid: fit_seconds", "sigmoid: predict_seconds"}
-    assert plain == {name: timed[name] for name in plain} and timed["sigmoid: fit_seconds"] > 0
+    assert plain == {name: timed[name] for name in plain}
+    assert timed["sigmoid: fit_seconds"] > 0
 
 
 def test_measures_of_labels_are_scikit_learns():
@@ -50,7 +51,8 @@ def test_a_method_that_fails_is_counted(monkeypatch):
 
     monkeypatch.setattr(rivals, "fit", broken)
     found = benchmark.measure_one("beta", s, y, s, y, False)
-    assert found["failed"] == 1 and found["brier"] == pytest.approx(((y.mean() - y) ** 2).mean())
+    assert found["failed"] == 1
+    assert found["brier"] == pytest.approx(((y.mean() - y) ** 2).mean())
     assert benchmark.measure_one("sigmoid", s, y, s, y, False)["failed"] == 0.5
     with pytest.raises(ImportError):  # of the environment, not of the method
         benchmark.measure_one("isotonic", s, y, s, y, False)
@@ -64,5 +66,6 @@ def test_coverage_counts_the_test_scores_whose_truth_is_in_the_band():
     middle = rivals.fit(rivals.OURS, s, y, False)(s)
     for truth, share in ((middle, 1.0), (np.clip(middle + 0.4, 0, 1), 0.0)):
         found = benchmark.measure_one(rivals.OURS, s, y, s, truth, False, known=True)
-        assert found["coverage"] == pytest.approx(share, abs=0.02) and 0 < found["width"] < 0.4
+        assert found["coverage"] == pytest.approx(share, abs=0.02)
+        assert 0 < found["width"] < 0.4
     assert np.isnan(benchmark.measure_one(rivals.OURS, s, y, s, y, False)["coverage"])

@@ -14,7 +14,8 @@ def _own_cache(tmp_path, monkeypatch):
 
 def test_every_class_is_among_the_cases():
     found = many.draw("digits", "logistic", 200, 0)
-    assert found.p.shape == (200, 10) and set(found.y) == set(range(10))
+    assert found.p.shape == (200, 10)
+    assert set(found.y) == set(range(10))
     assert (found.truth.sum(axis=1) == 1).all()
     with pytest.raises(ValueError, match="expected at most 1000 cases of digits, got n = 2000"):
         many.draw("digits", "logistic", 2_000, 0)

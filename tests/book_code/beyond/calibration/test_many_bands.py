@@ -12,7 +12,8 @@ from bayesloss_book.beyond.calibration import many_bands
 def test_truths_are_probabilities(truth, k):
     z = np.random.default_rng(0).normal(size=(50, k))
     p = many_bands.TRUTHS[truth](z)
-    assert p.shape == z.shape and (p > 0).all()
+    assert p.shape == z.shape
+    assert (p > 0).all()
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
     assert np.allclose(p, softmax(z, axis=1)) == (truth == "as it is")
 
@@ -20,7 +21,8 @@ def test_truths_are_probabilities(truth, k):
 def test_a_measure_is_a_share_and_comes_again():
     cell = {"truth": "tempered", "classes": 4, "n": 200, "number": 0}
     found = many_bands.measure(**cell)
-    assert found == many_bands.measure(**cell) and 0.8 < found["coverage"] <= 1
+    assert found == many_bands.measure(**cell)
+    assert 0.8 < found["coverage"] <= 1
     assert 0 < found["width"] < 0.5
     other = many_bands.measure(**cell | {"n": 1_000})
     assert other["width"] < found["width"]  # more data, less doubt

@@ -63,7 +63,8 @@ def test_beta_is_logistic_regression_on_two_logarithms(cases):
 def test_every_calibrator_of_calarena_runs(cases, method):
     s, y, t = cases
     p = rivals.fit(method, s, y, False)(t)
-    assert p.shape == t.shape and ((p >= 0) & (p <= 1)).all()
+    assert p.shape == t.shape
+    assert ((p >= 0) & (p <= 1)).all()
     # The truth is within reach of all of them: at 400 cases a curve's error is about 0.05.
     assert np.abs(p - expit(0.5 * t + 0.3))[10:31].mean() < 0.15
 

@@ -32,7 +32,8 @@ def test_stores_are_joined_by_draw_and_marked():
     first = made_up({key: {"link": v["link"]} for key, v in LOSSES.items()})
     second = made_up({key: {"none": v["none"]} for key, v in LOSSES.items()})
     rows = summary.long(first, second.iloc[:-1])  # one draw is not yet measured
-    assert len(rows) == 2 * 5 and set(rows["method"]) == {"link", "none"}
+    assert len(rows) == 2 * 5
+    assert set(rows["method"]) == {"link", "none"}
     assert set(rows.loc[rows["data"] == "votes", "kind"]) == {"curve"}
     assert rows.loc[rows["tuned"], "data"].unique() == ["mnist"]
     assert rows["tuned"].sum() == 4  # the odd digits by boosting
@@ -60,13 +61,15 @@ def test_copies_of_a_set_tell_nothing_new():
 def test_win_rates_count_the_methods_beaten_and_ties_half():
     rates = summary.win_rates(summary.long(made_up(LOSSES)))[200]
     # link beats both, then none alone, then ties with one and beats the other.
-    assert rates["link"] == pytest.approx((1 + 0.5 + 0.75) / 3) and rates["none"] == 0
+    assert rates["link"] == pytest.approx((1 + 0.5 + 0.75) / 3)
+    assert rates["none"] == 0
     assert rates.mean() == pytest.approx(0.5)
 
 
 def test_the_best_rival_is_the_one_with_the_lowest_mean():
     row = summary.against(summary.long(made_up(LOSSES))).loc[200]
-    assert row["rival"] == "sigmoid" and row["mean"] == pytest.approx((-1 + 0.5 + 0) / 3)
+    assert row["rival"] == "sigmoid"
+    assert row["mean"] == pytest.approx((-1 + 0.5 + 0) / 3)
     assert row["sets"] == 3
 
 

@@ -91,7 +91,8 @@ def test_decides_as_its_gaussian_says():
     found = loss_ep_probit(features, y, target_features, noise, costs)
     again = decide(found.q, target_features, noise, costs.probit_threshold)
     # A decision that swings at the boundary stays on the side of the larger evidence.
-    assert int((again != found.decisions).sum()) <= 1 and found.q.held_out(features)[1].min() > 0
+    assert int((again != found.decisions).sum()) <= 1
+    assert found.q.held_out(features)[1].min() > 0
 
 
 def test_a_huge_max_loss_decides_as_ep():

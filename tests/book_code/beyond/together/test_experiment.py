@@ -25,8 +25,10 @@ def cell():
 def test_a_cell_has_all_methods_utilities_and_tests(cell):
     found = experiment.summary(pd.DataFrame([cell, cell]))
     assert len(found) == len(experiment.METHODS) * (4 + 3) * len(experiment.INPUTS)
-    assert np.isfinite(found["mean"]).all() and (found["mean"].abs() <= 1).all()
-    assert (found["error"] == 0).all() and (found["gap"] >= 0).all()
+    assert np.isfinite(found["mean"]).all()
+    assert (found["mean"].abs() <= 1).all()
+    assert (found["error"] == 0).all()
+    assert (found["gap"] >= 0).all()
     assert found.loc[["budget", "f"]]["gap"].max() < 1e-12
 
 
@@ -37,7 +39,8 @@ def test_utilities_lie_between_0_and_1(name):
     chosen, positives = np.meshgrid(chosen, np.arange(11))
     for hits in (np.maximum(0, chosen + positives - 10), np.minimum(chosen, positives)):
         values = utility(hits, chosen, positives)
-        assert values.min() >= 0 and values.max() <= 1
+        assert values.min() >= 0
+        assert values.max() <= 1
     assert utility(np.array(4), np.array(4), np.array(4)) == (2 if name == "budget" else 1)
 
 

@@ -53,17 +53,20 @@ def test_a_constant_utility_has_no_site_and_changes_no_choice(problem):
     term = DrawnUtility(gp, x, lambda hits, chosen, positives: 0.5 + 0.0 * hits, 512, 0)
     q = expectation_propagation(gp.features[None], y[None])
     value, slope, bend = term.log_expectation(q.mean, q.covariance)
-    assert float(value) == pytest.approx(np.log(0.5)) and slope.abs().max() < 1e-10
+    assert float(value) == pytest.approx(np.log(0.5))
+    assert slope.abs().max() < 1e-10
     assert bend.abs().max() < 1e-10
     found = choose(y, term, None)
-    assert found.settled and (found.ep.chosen == found.loss_ep.chosen).all()
+    assert found.settled
+    assert (found.ep.chosen == found.loss_ep.chosen).all()
 
 
 def test_a_cell_has_gains_for_each_utility_and_test(monkeypatch):
     monkeypatch.setattr(loss_ep, "FEW", (10,))
     sizes = {"n_sets": 2, "n_draws": 256, "n_chain": 16, "n_labels": 1}
     cell = loss_ep.measure(length_scale=0.3, amplitude=3.0, repetition=1, **sizes)
-    assert len(cell) == 3 * 4 * 2 and np.isfinite(list(cell.values())).all()
+    assert len(cell) == 3 * 4 * 2
+    assert np.isfinite(list(cell.values())).all()
     changed = [value for key, value in cell.items() if key.endswith("/changed")]
     gains = [value for key, value in cell.items() if key.count("/") == 2]
     assert all(c > 0 or g == 0 for c, g in zip(changed, gains, strict=True))
@@ -75,5 +78,7 @@ def test_a_summary_has_a_row_for_each_utility():
     for kind in ("changed", "settled"):
         stored = stored.assign(**{f"{key}/{kind}": 0.25 for key in keys})
     found = loss_ep.summary(stored)
-    assert list(found.index) == list(UTILITIES) and (found["gain"] == 2).all()
-    assert (found["error"] == 1).all() and (found[["changed", "settled"]] == 0.25).all(axis=None)
+    assert list(found.index) == list(UTILITIES)
+    assert (found["gain"] == 2).all()
+    assert (found["error"] == 1).all()
+    assert (found[["changed", "settled"]] == 0.25).all(axis=None)

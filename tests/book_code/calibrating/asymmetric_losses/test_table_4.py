@@ -14,7 +14,8 @@ def test_a_cell_is_its_own_function_and_small_in_error():
     one = experiment.measure(**cell, **experiment.KERNEL, **SMALL)
     experiment._with_references.cache_clear()
     assert one == experiment.measure(**cell, **experiment.KERNEL, **SMALL)
-    assert one["settled"] == 1 and one["rounds"] >= 1 and one["hard"] <= 6
+    assert one["settled"] == 1 and one["rounds"] >= 1
+    assert one["hard"] <= 6
     assert one["laplace"] == pytest.approx(one["laplace_importance"], abs=0.02)
 
 
@@ -30,7 +31,8 @@ def test_thresholds_are_linear_and_costs_round_to_the_print():
     assert np.diff(list(experiment.THRESHOLDS.values())) == pytest.approx([-0.1125] * 4)
     for row, threshold in experiment.THRESHOLDS.items():
         costs = experiment.costs_at(threshold)
-        assert costs.threshold == pytest.approx(threshold) and f"{costs.c_plus:.2f}" == row
+        assert costs.threshold == pytest.approx(threshold)
+        assert f"{costs.c_plus:.2f}" == row
 
 
 def frame(difference):

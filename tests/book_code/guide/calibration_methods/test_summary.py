@@ -27,7 +27,8 @@ def test_differences_are_paired_and_their_errors_those_of_a_t_test():
     # Differences of numbers near 100 lose three digits.
     assert row["mean"] == pytest.approx(gap.mean(), rel=1e-10)
     assert row["mean"] / row["error"] == pytest.approx(ttest_1samp(gap, 0).statistic, rel=1e-10)
-    assert row["clear"] == (ttest_1samp(gap, 0).pvalue < 0.01) and row["n"] == 6
+    assert row["clear"] == (ttest_1samp(gap, 0).pvalue < 0.01)
+    assert row["n"] == 6
 
 
 def test_splits_of_one_small_set_are_not_independent():
@@ -53,7 +54,8 @@ def test_a_learned_link_meets_the_best_rival(shift, verdict):
         "ISGP": 1.0 + shift + np.array([-0.01, 0.01, -0.02, 0.02]),
     }
     row = summary.learned_against_calibrated(made_up("kmnist", columns), "ISGP").iloc[0]
-    assert row["rival"] == "isotonic" and row["mean"] == pytest.approx(shift, abs=1e-12)
+    assert row["rival"] == "isotonic"
+    assert row["mean"] == pytest.approx(shift, abs=1e-12)
     assert row["verdict"] == verdict
 
 

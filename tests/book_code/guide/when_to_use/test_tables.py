@@ -25,7 +25,8 @@ def test_no_column_says_the_label(data):
 @pytest.mark.parametrize("data", tables.REGRESSION)
 def test_the_target_rises_or_falls(data):
     found = tables.values(data, 0)
-    assert found.X.shape[1] == 1 and np.isfinite(found.X).all() and 20 <= len(found.X) <= 300
+    assert found.X.shape[1] == 1 and np.isfinite(found.X).all()
+    assert 20 <= len(found.X) <= 300
     assert abs(np.corrcoef(found.X[:, 0].argsort().argsort(), found.y)[0, 1]) > 0.3
 
 

@@ -17,7 +17,9 @@ QUICK = {"n_basis": 8, "period_fraction": 0.25}
 @pytest.mark.parametrize(("name", "n"), [("accel", 398), ("displ", 398), ("power", 392)])
 def test_rows_with_a_missing_input_are_left_out(name, n):
     x, y = auto_mpg.rows_of(name)
-    assert x.shape == y.shape == (n,) and np.isfinite(x).all() and np.isfinite(y).all()
+    assert x.shape == y.shape == (n,)
+    assert np.isfinite(x).all()
+    assert np.isfinite(y).all()
 
 
 @pytest.mark.parametrize("size", auto_mpg.SIZES)
@@ -100,7 +102,8 @@ def test_luck_is_a_prediction_interval():
 def test_affine_fit_is_recovered():
     """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
     slope, intercept, error = auto_mpg.affine_fit(made_up(40.0, 0.02))
-    assert slope == pytest.approx(40.0, rel=0.02) and abs(intercept) < 4 * error
+    assert slope == pytest.approx(40.0, rel=0.02)
+    assert abs(intercept) < 4 * error
 
 
 def test_stored_results_are_what_the_code_gives():

@@ -42,7 +42,8 @@ def test_excess_is_what_new_labels_cost():
 def test_labels_follow_the_source():
     x, y = flat_places.labels("line", 40_000, 3)
     p = torch.sigmoid(x)
-    assert float(x.min()) >= -3 and float(x.max()) <= 3
+    assert float(x.min()) >= -3
+    assert float(x.max()) <= 3
     assert abs(float(((y - p) * x).mean())) < 4 * float((x**2 * p * (1 - p)).mean().sqrt()) / 200
 
 

@@ -57,7 +57,8 @@ def test_modes_are_modes_and_twins_count_once():
     found, share = laplace_mcmc.modes(joint, 20, seed=0)
     assert 0 < share <= 1
     values = [float(joint(mode.mode)) for mode in found]
-    assert values == sorted(values, reverse=True) and np.all(np.diff(values) < -1e-5)
+    assert values == sorted(values, reverse=True)
+    assert np.all(np.diff(values) < -1e-5)
     for mode in found:
         slope = joint.derivatives(mode.mode)[0] * joint.prior.precision.rsqrt()
         assert slope.abs().max() < 1e-4  # the square of it is what is left to gain

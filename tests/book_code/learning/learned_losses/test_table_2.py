@@ -92,7 +92,8 @@ def test_another_unit_is_another_penalty():
 
 def test_the_unit_is_that_of_the_images_of_the_task():
     X, _, _, X_test, _ = table_2.problem_data("digits", "0 vs 8", 0, "mean deviation")
-    assert np.abs(X.mean(axis=0)).max() < 1e-12 and X.std(axis=0).mean() == pytest.approx(1)
+    assert np.abs(X.mean(axis=0)).max() < 1e-12
+    assert X.std(axis=0).mean() == pytest.approx(1)
     raw, _, _, raw_test, _ = table_2.problem_data("digits", "0 vs 8", 0)
     moved = X_test.std(axis=0).sum() / raw_test.std(axis=0).sum()
     assert moved == pytest.approx(X.std(axis=0).sum() / raw.std(axis=0).sum())

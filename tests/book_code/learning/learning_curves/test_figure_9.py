@@ -30,7 +30,8 @@ def test_the_fixed_link_is_the_sigmoid():
 @pytest.mark.parametrize("method", ["GP", "ISGP"])
 def test_bands_hold_their_means(method):
     table = dress_link.curves_of(row(method))
-    assert table["link"].between(0, 1).all() and (table["source_low"] < table["source"]).all()
+    assert table["link"].between(0, 1).all()
+    assert (table["source_low"] < table["source"]).all()
     assert (table["source"] < table["source_high"]).all()
     # Sigmoid keeps the order of the draws; quantiles between two of the 64 are interpolated.
     np.testing.assert_allclose(expit(table["source_low"]), table["link_low"], rtol=1e-5, atol=0.01)
@@ -45,7 +46,8 @@ def test_bands_hold_their_means(method):
 def test_groups_hold_every_test_image_once(method):
     groups = dress_link.groups_of(row(method))
     _, _, X_test, y_test = inputs("digits", 300, "pixels", 0)
-    assert groups["count"].sum() == len(X_test) and (np.diff(groups["score"]) > 0).all()
+    assert groups["count"].sum() == len(X_test)
+    assert (np.diff(groups["score"]) > 0).all()
     assert (groups["count"] * groups["ones"]).sum() == pytest.approx((y_test == 3).sum())
     # Threes have the high scores.
     assert groups["ones"].iloc[-1] > 0.8 and groups["ones"].iloc[0] < 0.1

@@ -23,7 +23,8 @@ def test_counts_the_truths_within_the_band():
 
 def test_looks_at_the_same_data_three_times():
     found = coverage.measure(seed=0, n=200, C=10.0, n_basis=8)
-    assert set(found) == {"fitted", "held_out", "known"} and len(set(found.values())) == 3
+    assert set(found) == {"fitted", "held_out", "known"}
+    assert len(set(found.values())) == 3
     problem = kinked(200, 0)
     again = learn(problem, rounds=0, C=10.0, n_basis=8)[0]
     assert found["fitted"] == coverage.covered(again, problem)

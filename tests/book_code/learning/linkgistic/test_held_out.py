@@ -84,7 +84,8 @@ def test_frequencies():
     scores = np.arange(12.0)
     y = np.array([1] * 6 + [0, 0, 0, 1, 1, 1])
     table = held_out.frequencies(scores[::-1], y[::-1], 2)  # in any order
-    assert table["score"].tolist() == [7.0, 10.0] and table["share"].tolist() == [0.0, 1.0]
+    assert table["score"].tolist() == [7.0, 10.0]
+    assert table["share"].tolist() == [0.0, 1.0]
     # Jeffreys' posterior for no hit in three, summed by hand.
     p = np.linspace(0, 1, 2_000_001)[1:-1]
     density = p**-0.5 * (1 - p) ** 2.5

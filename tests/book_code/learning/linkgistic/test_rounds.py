@@ -107,7 +107,8 @@ class TestLearn:
         evidence = float(torch.logsumexp(ratio + weight.log(), 0)) + math.log(2)  # both twins
         found_draws = em.drawn(found, SMALL.y, 4000, seed=1)
         weights = np.exp(found_draws["log weight"] - evidence)
-        assert abs(weights.mean() - 1) < 4 * weights.sem() and weights.sem() < 0.05
+        assert abs(weights.mean() - 1) < 4 * weights.sem()
+        assert weights.sem() < 0.05
         expected, fits = float(weight @ fit(around)), found_draws["log likelihood"]
         assert abs(fits.mean() - expected) < 4 * fits.sem()
 

@@ -33,7 +33,8 @@ def test_c_is_the_filled_part():
         [loss, accuracy, page.evidence_of(model), model.n_iter_, error]
     )
     assert page.evidence_of(model) == model.history_["log_evidence"][-1, 0]
-    assert table.loc[0.3, "+-"] == 0 and table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
+    assert table.loc[0.3, "+-"] == 0
+    assert table.loc[0.3, "log loss"] != table.loc[0.6, "log loss"]
 
 
 def test_against_logistic_regression():
@@ -58,7 +59,8 @@ def test_against_logistic_regression():
     # scikit-learn's search ends at its own tolerance.
     found = table.loc["small"].to_dict()
     errors = [found.pop(f"+-, {which}") for which in ("EM", "left out")]
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5) and losses[1] != losses[2]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    assert losses[1] != losses[2]
     # The errors of means of 500 differences, by drawing them anew.
     before, *after = (
         model.predict_proba(SMALL.X_test)[np.arange(500), SMALL.y_test]

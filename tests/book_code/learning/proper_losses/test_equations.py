@@ -20,7 +20,8 @@ def test_bregman_is_the_remainder_of_taylor(x, x0):
     """For G = exp: the integral of (x - t) exp(t) from x0 to x, in closed form."""
     expected = math.exp(x) - math.exp(x0) * (1 + x - x0)
     found = float(bregman(torch.exp, x, x0))
-    assert found == pytest.approx(expected, abs=1e-11) and found >= -1e-11
+    assert found == pytest.approx(expected, abs=1e-11)
+    assert found >= -1e-11
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,8 @@ def test_bregman_is_the_remainder_of_taylor(x, x0):
 )
 def test_known_pairs_of_margin_loss_and_link(margin, inverse_link):
     found, slope = margin_representation(margin, X)
-    assert found.numpy() == pytest.approx(inverse_link(X.numpy()), rel=1e-9) and (slope < 0).all()
+    assert found.numpy() == pytest.approx(inverse_link(X.numpy()), rel=1e-9)
+    assert (slope < 0).all()
     for pi in (0.2, 0.7):  # brute force: the risk is least where the link says
         x = torch.linspace(-6, 6, 120001, dtype=torch.float64)
         best = x[(pi * margin(x) + (1 - pi) * margin(-x)).argmin()]
@@ -47,4 +49,5 @@ def test_known_pairs_of_margin_loss_and_link(margin, inverse_link):
 
 def test_flat_margin_has_no_link():
     inverse_link, slope = margin_representation(lambda z: torch.relu(1 - z) ** 2 * 0, X)
-    assert torch.isnan(inverse_link).all() and (slope == 0).all()
+    assert torch.isnan(inverse_link).all()
+    assert (slope == 0).all()
