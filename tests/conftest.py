@@ -58,22 +58,26 @@ def browser() -> Iterator[Any]:
         pytest.fail(say) if os.environ.get("CI") else pytest.skip(say)
     with tools.chromium() as started:
         yield started
+        _wait(120)
+    _wait(0)
 
 
 @pytest.fixture(autouse=True)
 def answered(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test waits two minutes at most for a browser, which may have died."""
+    asked = "browser" in request.fixturenames
+    _wait(120 * asked)
+    yield
+    _wait(0)
 
+
+def _wait(seconds: int) -> None:
     def stop(*_: object) -> None:
         raise TimeoutError("the browser has not answered for two minutes")
 
-    asked = "browser" in request.fixturenames
-    before = signal.signal(signal.SIGALRM, stop) if asked else None
-    signal.alarm(120 if asked else 0)
-    yield
-    signal.alarm(0)
-    if asked:
-        signal.signal(signal.SIGALRM, before)
+    if seconds:
+        signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
 
 
 @pytest.fixture
