@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +29,9 @@ class Forked:
         self.process.start()
 
     def _run(self, work: Callable[..., Any], folder: Path, given: tuple[Any, ...]) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored in the background
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(300)  # who outlives a test holds the pipes of a browser, which then never ends
         os.chdir(folder)
         sys.stdout, sys.stderr = (file.open("w", buffering=1) for file in self._said)
         print(work(*given))
