@@ -286,6 +286,14 @@ def test_a_second_fit_forgets_the_first_ones_link():
     assert not hasattr(model, "link_")
 
 
+@pytest.mark.filterwarnings("ignore:not converged")
+def test_two_basis_functions_are_the_fewest():
+    X, y, _ = kinked(60)
+    assert LinkgisticClassifier(n_basis=2, max_iter=1).fit(X, y).link_
+    with pytest.raises(ValueError, match="n_basis.*got 1"):
+        LinkgisticClassifier(n_basis=1).fit(X, y)
+
+
 def test_a_number_in_a_number_out():
     link = usual(200).link_
     for function in (link.source, link.inverse_link):

@@ -9,8 +9,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss import LinkgisticClassifier
-from bayesloss.learning.links.joint import fit_joint_links
-from bayesloss.learning.links.multinomial import fit_softmax
+from bayesloss.learning.links.joint import JointEM, fit_joint_links
+from bayesloss.learning.links.multinomial import FoldedFits, fit_softmax, folds_of
 from bayesloss.learning.links.softmax_joint import SoftmaxJoint
 from bayesloss.learning.weights.linear_scores import LinearScores
 
@@ -49,6 +49,31 @@ def test_rounds(classes_of, prior_of):
     assert full.unsettled == ()
     assert "EM" in fit(max_iter=1).unsettled
     assert len(fit(held_out=False).history) == 1
+
+
+def test_temperature_scales_levels_in_the_first_round_only(classes_of, prior_of):
+    """Of log odds, levels and all, at first; then of scores alone, about levels that are known."""
+    data, classes = classes_of(bend=2.0, C=0.05)
+    fits = FoldedFits(data, folds_of(data.labels.argmax(0)), 1e-6)
+    level, weight = fits.level.numpy().copy(), data.weight.numpy()
+
+    def best_scale(nu_of):
+        def loss(log_t):
+            log_p = log_softmax(nu_of(np.exp(log_t)), axis=0)
+            return log_t**2 / 2 - weight @ log_p[classes, np.arange(len(classes))]
+
+        return np.exp(minimize_scalar(loss, bracket=(-0.5, 0.5), tol=1e-10).x)
+
+    em = JointEM(data, fits, lambda reach: [prior_of(reach)], 1e-6)
+    seen = fits.held_out().numpy().copy()
+    em.e_step(1)
+    t = best_scale(lambda t: t * (seen + level[:, None]))
+    assert em.scale == pytest.approx(t, rel=1e-4)  # bounded searches end within 1e-5
+    assert em.level.numpy() == pytest.approx(t * level, rel=1e-4)
+    em.m_step(1)
+    now, level = fits.held_out().numpy().copy(), em.level.numpy().copy()
+    em.e_step(2)
+    assert em.scale == pytest.approx(best_scale(lambda t: t * now + level[:, None]), rel=1e-4)
 
 
 def test_rounds_help(classes_of, prior_of):
