@@ -290,7 +290,7 @@ def test_a_second_fit_forgets_the_first_ones_link():
 def test_two_basis_functions_are_the_fewest():
     X, y, _ = kinked(60)
     assert LinkgisticClassifier(n_basis=2, max_iter=1).fit(X, y).link_
-    with pytest.raises(ValueError, match="n_basis.*got 1"):
+    with pytest.raises(ValueError, match="n_basis.*Got 1"):
         LinkgisticClassifier(n_basis=1).fit(X, y)
 
 
