@@ -38,8 +38,7 @@ PROCESSORS = {
 # How pytest runs each kind. The built book is the same on every processor.
 HOW = {
     "notebooks": ["--dist", "loadfile", "--tb", "no", "-p", "tools.forked_kernels", "--nbval",
-                  "--nbval-current-env",
-                  "--nbval-sanitize-with", "tools/nbval_sanitize.cfg"],
+                  "--nbval-current-env", "--nbval-sanitize-with", "tools/nbval_sanitize.cfg"],
     "unit tests": ["--dist", "worksteal", "--tb", "short", "--ignore", "tests/book"],
 }  # fmt: skip
 

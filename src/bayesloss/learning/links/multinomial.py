@@ -122,15 +122,15 @@ class FoldedFits:
         state = self._beta, self._offset, self._scores
         before = [each[0].clone() for each in state]
         self._fit(torch.tensor([0]), sources)
-        for each, former in zip(state, before, strict=True):
-            each[1:] += 0.0 if self._apart else each[0] - former
+        if not self._apart:
+            for each, former in zip(state, before, strict=True):
+                each[1:] += each[0] - former
         for some in self._batches:
             self._fit(some, sources)
 
     def _fit_anew(self, data: LinearScores, i: int) -> WeightFit:
         """A part's regression from nought, in coordinates that have not seen the rest either."""
-        C = math.inf if data.ridge == 0 else 1 / (data.ridge * data.total)
-        own = LinearScores.of(data.inputs, data.labels, self._parts[i], C)
+        own = LinearScores.of(data.inputs, data.labels, self._parts[i], data.C)
         fit, _ = fit_softmax(own, _FINER * self._tol)  # nothing begins near its end
         self._beta[i], self._scores[i] = fit.beta, fit.scores
         self._offset[i] = fit.offset + fit.beta @ (data.centre - own.centre)

@@ -69,6 +69,11 @@ class LinearScores:
         affordable = max(_SPARE, self.inputs.stored // 4)
         return not self.wide and len(self.labels) * len(self.centre) ** 2 <= affordable
 
+    @property
+    def C(self) -> float:
+        """The inverse strength of the penalty, as scikit-learn counts it for these data."""
+        return math.inf if self.ridge == 0 else 1 / (self.ridge * self.total)
+
     def only(self, problems: list[int]) -> "LinearScores":
         """The same inputs for some of the problems."""
         if problems == list(range(len(self.labels))):
@@ -82,8 +87,7 @@ class LinearScores:
 
     def centred_on(self, rows: Bool[Tensor, " n"]) -> "LinearScores":
         """The same problems in coordinates made for some of the rows."""
-        C = math.inf if self.ridge == 0 else 1 / (self.ridge * self.total)
-        some = self.of(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], C)
+        some = self.of(self.inputs.rows(rows), self.labels[:, rows], self.weight[rows], self.C)
         scale, vectors = some.coordinates.scale, some.coordinates.vectors
         coordinates = replace(self.coordinates, scale=scale, vectors=vectors)
         return replace(self, centre=some.centre, coordinates=coordinates)
