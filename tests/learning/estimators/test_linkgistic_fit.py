@@ -162,19 +162,21 @@ class TestAnotherDevice:
             there = model.fit(X, y, sample_weight=weight)
         assert device.used
         p = here.predict_proba(X)
-        atol = self.of_the_search(X, y, weight, p) if options.get("C") == np.inf else 1e-9
+        atol = self.of_the_search(X, y, weight, p, np.max(options.get("C", 1.0)))
         np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=atol)
         np.testing.assert_allclose(there.predict_proba(X), p, rtol=0, atol=atol)
 
     @staticmethod
-    def of_the_search(X, y, weight, p):
-        """Without a penalty only the labels bend the likelihood, least in its flattest direction.
+    def of_the_search(X, y, weight, p, C):
+        """A penalty bends the mean by 1 / (C n) at least, in whatever direction.
 
-        The weights are searched for twice; a step of the first is felt in the second.
+        Without one only the labels bend it, least in its flattest direction. The weights are
+        searched for twice; a step of the first is felt in the second.
         """
         share, centred = weight / weight.sum(), X - X.mean(axis=0)
         bends = [np.linalg.eigvalsh((centred.T * share * q * (1 - q)) @ centred)[0] for q in p.T]
-        return of_a_maximum(log_loss(y, p, sample_weight=weight), min(bends), runs=4)
+        curvature = min(bends) if np.isinf(C) else 1 / (C * weight.sum())
+        return of_a_maximum(log_loss(y, p, sample_weight=weight), curvature, runs=4)
 
 
 class TestBadInput:
