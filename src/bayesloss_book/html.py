@@ -72,6 +72,14 @@ class Axis(NamedTuple):
         return (tick - self.low) / (self.high - self.low)
 
 
+class Frame(NamedTuple):
+    """What a stepped slider shows at one place: its value, a drawing, and what it tells."""
+
+    value: str
+    drawn: str
+    told: str
+
+
 def framed(
     identity: str,
     content: str,
@@ -150,3 +158,66 @@ def picture(
     """Controls above an SVG, a sentence below it, and the script that joins them."""
     shown = framed(identity, content, shape, label, across, up)
     return f"<div id='{identity}'{data}>{controls}{shown}{below}</div><script>{script}</script>"
+
+
+_STEPS = """
+(() => {
+  const box = document.getElementById("IDENTITY"), find = s => box.querySelector(s);
+  const frames = [...box.querySelectorAll("[data-frame]")];
+  const input = find("input"), button = find("button"), last = frames.length - 1;
+  let timer = null;
+  const show = () => {
+    const {frame, told} = frames[+input.value].dataset;
+    frames.forEach((g, i) => { g.style.display = i === +input.value ? "" : "none"; });
+    find("[data-value=step]").textContent = frame;
+    find("[data-value=told]").textContent = told;
+    input.setAttribute("aria-valuetext", `${frame}: ${told}`);
+  };
+  const stop = () => { clearInterval(timer); timer = null; button.textContent = "Play"; };
+  const go = k => { input.value = k; show(); };
+  const next = () => { +input.value < last ? go(+input.value + 1) : stop(); };
+  button.addEventListener("click", () => {
+    if (timer !== null) { stop(); return; }
+    if (+input.value === last) go(0);
+    timer = setInterval(next, 600);
+    button.textContent = "Pause";
+  });
+  input.addEventListener("input", () => { stop(); show(); });
+  show();
+})();
+"""
+
+
+def stepped(
+    identity: str,
+    name: str,
+    frames: Sequence[Frame],
+    start: int,
+    over: str,
+    shape: tuple[int, int],
+    label: str,
+    keys: Sequence[tuple[str, str]],
+    across: Axis,
+    up: Axis,
+) -> str:
+    """A slider through pictures, beneath what is over them all; it starts with one of them."""
+    drawn = "".join(
+        f"<g data-frame='{html.escape(value)}' data-told='{html.escape(told)}'"
+        f"{'' if k == start else ' style=display:none'}>{content}</g>"
+        for k, (value, content, told) in enumerate(frames)
+    )
+    controls = (
+        f"<label>{name}: <span data-value='step'>{frames[start].value}</span><input type='range' "
+        f"min='0' max='{len(frames) - 1}' step='1' value='{start}' style='width:100%'></label>"
+        f"<p><button type='button'>Play</button> "
+        f"<output data-value='told'>{html.escape(frames[start].told)}</output></p>"
+    )
+    below = legend(keys) + "<noscript>The slider needs JavaScript.</noscript>"
+    script = _STEPS.replace("IDENTITY", identity)
+    content = drawn + over
+    return picture(identity, controls, content, shape, label, below, script, "", across, up)
+
+
+def ribbon(low: list[str], high: list[str], colour: str) -> str:
+    """A band between two curves of equally many points; see :func:`curve`."""
+    return f'<path d="M{"L".join(low + high[::-1])}Z" fill="{colour}" opacity="0.3"/>'
