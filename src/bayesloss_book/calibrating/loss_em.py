@@ -1,6 +1,6 @@
 """Where loss-EM ends: power plants in closed form and by Gaussians, random problems in bulk."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,13 +10,16 @@ from matplotlib.patches import Patch
 from matplotlib.pyplot import subplots
 from torch import Tensor
 
+from bayesloss.calibrating.utility import utility
 from bayesloss_book.decision_references import tilted_posterior
 from bayesloss_book.families import gaussians
 from bayesloss_book.figures import COLOURS, hatch
-from bayesloss_book.power_plant import PowerPlant
+from bayesloss_book.html import Axis, Frame, HTMLTable, curve, marks, ribbon, stepped
+from bayesloss_book.power_plant import ACTIONS, PowerPlant
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
 STARTS = ("Bayes action", "least worst loss", "random", "worst action")
+_LOW, _HIGH, _TOP, _WIDTH, _TALL = 220, 400, 0.026, 540, 230  # of the slider's picture
 _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero
 
 
@@ -130,21 +133,47 @@ def shares(
     return table.rename_axis("M / max L").rename_axis(["algorithm", "start"], axis=1)
 
 
-def draw_tilts(
-    states: Tensor, p: Tensor, critical: float, tilted: Mapping[float, Tensor]
-) -> Figure:
-    """The posterior, and the tilted ones after the decision "on" by M."""
-    figure, axis = subplots(figsize=(5.6, 4.4))
-    width = float(states[1] - states[0])
-    axis.fill_between(states, p / width, color=COLOURS["Linear"], alpha=0.25, label="posterior")
-    lines = zip(tilted.items(), (":", "--", "-"), ("PAVA", "ISGP", "GP"), strict=True)
-    for (M, q), dashes, colour in lines:
-        axis.plot(states, q / width, dashes, color=COLOURS[colour], label=f"M = {M:,}")
-    axis.axvline(critical, color="black", linewidth=0.8)
-    axis.text(critical + 3, 0.014, "critical\ntemperature")
-    axis.set(xlim=(220, 400), ylim=(0, None), xlabel="temperature in °C", ylabel="density")
-    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
-    return figure
+def tilt_slider(plant: PowerPlant, constants: Sequence[float], start: int) -> HTMLTable:
+    """What the first E-step makes of the posterior after "on", and the M-step of that, by M."""
+    p, losses = plant.posterior, plant.losses
+    inside = (plant.states > _LOW) & (plant.states < _HIGH)
+    hot = plant.states > plant.critical
+    across = _WIDTH * (plant.states[inside] - _LOW) / (_HIGH - _LOW)
+
+    def points(q: Tensor) -> list[str]:
+        density = q[inside] / (plant.states[1] - plant.states[0])
+        return marks(across[::4], (_TALL * (1 - density / _TOP))[::4])
+
+    ground = marks([0, _WIDTH], [_TALL, _TALL])
+    frames = []
+    for M in constants:
+        q = tilted_posterior(p, losses, 0, M)
+        action = ACTIONS[int((q @ utility(losses, M).log()).argmax())]
+        told = (
+            f"The E-step leaves {100 * q[hot].sum():.1f} % above the critical temperature, where "
+            f"the posterior has {100 * p[hot].sum():.1f} %. The M-step decides: {action}."
+        )
+        line = curve(points(q), f'stroke="{COLOURS["ISGP"]}" stroke-width="2.5"')
+        frames.append(Frame(f"{M:,}", line, told))
+    critical = _WIDTH * (plant.critical - _LOW) / (_HIGH - _LOW)
+    upright = curve(marks([critical, critical], [0, _TALL]), 'stroke="currentColor"')
+    content = stepped(
+        "tilt-slider",
+        "M",
+        frames,
+        start,
+        ribbon(points(p), ground, COLOURS["Linear"]) + upright,
+        (_WIDTH, _TALL),
+        "The posterior of the temperature, shaded, and what the first E-step makes of it",
+        [
+            (f"8px solid {COLOURS['Linear']}", "posterior"),
+            (f"3px solid {COLOURS['ISGP']}", "after the E-step for the decision on"),
+        ],
+        Axis("temperature in °C; upright: the critical one", _LOW, _HIGH, range(240, 401, 40)),
+        Axis("% per °C", 0, 100 * _TOP, [0, 1, 2]),
+    )
+    said = "; ".join(f"M = {frame.value}: {frame.told}" for frame in frames)
+    return HTMLTable(content, f"A slider for M. {said}")
 
 
 def draw_plant_traps(

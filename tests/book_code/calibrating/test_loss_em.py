@@ -13,7 +13,7 @@ from bayesloss import linearised_loss_em, loss_em
 from bayesloss_book.calibrating import loss_em as page
 from bayesloss_book.decision_references import mixed_loss_em
 from bayesloss_book.families import gaussians
-from bayesloss_book.power_plant import PowerPlant, approximations
+from bayesloss_book.power_plant import ACTIONS, PowerPlant, approximations
 
 RUN = dict(zip(page.ALGORITHMS, (loss_em, linearised_loss_em, mixed_loss_em), strict=True))
 
@@ -28,6 +28,19 @@ def test_bulk_is_the_package_s_algorithm(algorithm, disasters):
             M = multiple * float(losses[k].max())
             expected = [RUN[algorithm](p[k], losses[k], M, start=h).action for h in range(4)]
             assert ends[k].tolist() == expected
+
+
+@pytest.mark.filterwarnings("ignore:no fixed point within 1 rounds")
+def test_the_slider_tells_the_first_round_of_the_algorithm():
+    """What is left of the meltdown's mass, in closed form; and whether the run leaves "on"."""
+    plant, constants = PowerPlant(), (101, 130, 150, 1_000)
+    told = str(page.tilt_slider(plant, constants, 0)).split("; ")
+    hot = float(plant.posterior[plant.states > plant.critical].sum())
+    for M, sentence in zip(constants, told, strict=True):
+        left = hot * (M - 100) / (M - 100 * hot)
+        assert f"leaves {100 * left:.1f} % above" in sentence
+        run = loss_em(plant.posterior, plant.losses, float(M), start=0, max_iter=1)
+        assert sentence.endswith(f"decides: {ACTIONS[run.actions[1]]}.")
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
