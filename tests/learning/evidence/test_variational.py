@@ -33,7 +33,6 @@ from bayesloss.learning.evidence.evidence import evidence_gradient
 from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound, nearest
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP
 
 KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=6)
@@ -81,17 +80,6 @@ def divergence(posterior):
     prior, S = posterior.prior, posterior.covariance
     trace = (prior.precision * (S.diagonal() + (posterior.mode - prior.location) ** 2)).sum()
     return 0.5 * float(trace - len(S) - torch.logdet(S) - torch.log(prior.precision).sum())
-
-
-class TestSquares:
-    def test_the_trigonometric_form_is_the_generic_one(self):
-        """Both give psi: the discrete Fourier transform, and polarisation."""
-        w = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-        x = torch.linspace(-2, 2, 7, dtype=torch.float64)
-        V, P = KERNEL.squares()
-        W, Q = Basis.squares(KERNEL)
-        slow = Basis.integrals(KERNEL, x) @ (Q @ (W @ w) ** 2)
-        torch.testing.assert_close(KERNEL.integrals(x) @ (P @ (V @ w) ** 2), slow)
 
 
 class TestMoments:

@@ -180,16 +180,6 @@ class TestPsi:
                     assert error < 2e-11
                     assert row[i, j] == pytest.approx(expected, abs=1e-10)  # as the issue asks
 
-    @pytest.mark.parametrize("x", [0.4, -0.9, 2.6, -5.1])
-    def test_integrals_are_the_integrals_they_are_called(self, x):
-        """h(x) = integrals of 1, cos(k pi c z), sin(k pi c z), k = 1..M."""
-        waves = [lambda z: 1.0]
-        waves += [lambda z, k=k: np.cos(k * np.pi * self.c * z) for k in range(1, 7)]
-        waves += [lambda z, k=k: np.sin(k * np.pi * self.c * z) for k in range(1, 7)]
-        expected = [quad(wave, 0, x, epsabs=1e-13)[0] for wave in waves]
-        got = self.kernel.integrals(torch.tensor([x], dtype=torch.float64))[0].tolist()
-        assert got == pytest.approx(expected, abs=1e-12)
-
     def test_integrals_keep_their_digits_near_zero(self):
         """S_k = x and D_k = k pi c x^2 / 2 to leading order: no cancellation, at any small x."""
         x = 1e-9
