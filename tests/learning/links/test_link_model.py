@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from bayesloss import GP, TrigonometricKernel
+from bayesloss import GP, TrigonometricKernel, laplace
+from bayesloss.learning.evidence.evidence import at_smoothness
 from bayesloss.learning.inference.likelihoods import Bernoulli
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.links.link_model import LinkModel
@@ -56,3 +57,9 @@ def test_a_fit_says_how_much_the_evidence_changed():
     link.fit(LogJoint(link.prior, Bernoulli(), data), 0.7, 80.0, by_nearest=False)
     assert link.drift == pytest.approx(0, abs=1e-12)
     assert link.gain == pytest.approx(0.2)  # the penalty's
+
+
+def test_the_evidence_chooses_the_prior():
+    _, link = fitted(family=lambda prior: [at_smoothness(prior, a) for a in (1.1, 4.0, 1.5)])
+    evidence = [laplace(prior, Bernoulli(), X, Y).log_evidence for prior in link.family]
+    assert link.posterior.prior is link.family[evidence.index(max(evidence))]
