@@ -1,7 +1,7 @@
 """Tests of the priors over sources, against psi, brute force, and Monte Carlo.
 
-The closed form of psi is itself tested against quadrature in ``test_trigonometric_kernel.py``; here
-it stands for the definition nu(x) = nu_0 + w^T psi(x) w, in dense algebra that the package avoids.
+The closed form of psi is itself tested against quadrature in ``test_trigonometric.py``; here it
+stands for the definition nu(x) = nu_0 + w^T psi(x) w, in dense algebra that the package avoids.
 """
 
 import math
