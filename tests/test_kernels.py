@@ -45,14 +45,6 @@ def test_no_array_of_n_by_m_by_dimension():
     assert largest < 5_000_000  # all differences would be 100 million
 
 
-def test_is_a_mixture_of_cosines():
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    gap = np.linspace(-3, 3, 13)
-    expected = np.cos(np.sqrt(1.3) * gap[:, None] * nodes) @ weights / np.sqrt(2 * np.pi)
-    got = SquaredExponential(a=1.3)(torch.from_numpy(gap), torch.zeros(1))[:, 0]
-    np.testing.assert_allclose(got, expected, atol=1e-13)
-
-
 def test_gradients_flow():
     x = torch.linspace(-1, 1, 4, dtype=torch.float64)
     theta = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (1.5, 0.7)]

@@ -53,17 +53,6 @@ def read_lock(text: str) -> tuple[dict[str, str], list[str]]:
     return pins, found
 
 
-def lock_problems(requirements: list[str], pins: dict[str, str]) -> list[str]:
-    found = []
-    for requirement in map(Requirement, requirements):
-        version = pins.get(canonicalize_name(requirement.name))
-        if version is None:
-            found.append(f"{requirement} is not in the lock")
-        elif not requirement.specifier.contains(version, prereleases=True):
-            found.append(f"{requirement} is locked at {version}")
-    return found
-
-
 def closure(name: str, extras: set[str]) -> dict[str, str | None]:
     todo = [(canonicalize_name(name), extra) for extra in ("", *extras)]
     seen, needed = set(), {}
@@ -108,7 +97,8 @@ def test_locks_agree_and_share_no_package_but_torch():
 
 @pytest.mark.parametrize("requirement", DIRECT)
 def test_lock_satisfies_pyproject(requirement):
-    assert not lock_problems([requirement], PINS)
+    wanted = Requirement(requirement)
+    assert wanted.specifier.contains(PINS[canonicalize_name(wanted.name)], prereleases=True)
 
 
 @pytest.mark.locked
@@ -212,60 +202,39 @@ def test_guard_lets_a_pin_with_a_marker_and_sums_pass():
 # ------------------------------------------------------------------------------- the layout
 
 
-def layout_problems(root: Path, pages: list[str]) -> list[str]:
-    return [
-        f"book/{page}.md has no src/bayesloss_book/{page}.py, nor a folder of that name"
-        for page in pages
-        if page.partition("/")[0] in PARTS
-        and not (root / f"src/bayesloss_book/{page}.py").is_file()
-        and not (root / f"src/bayesloss_book/{page}/__init__.py").is_file()
-    ]
+@pytest.mark.parametrize("page", notebooks.pages())
+def test_page_has_its_code(page):
+    """A module of its name, or a folder."""
+    code = ROOT / "src/bayesloss_book" / page
+    found = code.with_suffix(".py").is_file() or (code / "__init__.py").is_file()
+    assert found or page.partition("/")[0] not in PARTS
 
 
-def stray_problems(root: Path, pages: list[str]) -> list[str]:
-    code = [
-        path.relative_to(root / "src/bayesloss_book").with_suffix("")
-        for part in PARTS
-        for path in (root / "src/bayesloss_book" / part).rglob("*.py")
-        if path.name != "__init__.py"
-    ]
-    return [
-        f"src/bayesloss_book/{name}.py belongs to no page"
-        for name in sorted(map(str, code))
-        if name not in pages and name.rpartition("/")[0] not in pages
-    ]
+def test_code_of_the_book_has_its_page():
+    root, pages = ROOT / "src/bayesloss_book", notebooks.pages()
+    files = [path for part in PARTS for path in (root / part).rglob("*.py")]
+    names = {str(path.relative_to(root).with_suffix("")) for path in files}
+    assert not {
+        name
+        for name in names
+        if not name.endswith("/__init__") and not {name, name.rpartition("/")[0]} & {*pages}
+    }
 
 
-def test_problems(root: Path) -> list[str]:
-    """Say which modules of either package have no test of their own name; figures may do without.
+def test_module_has_its_test():
+    """In either package one of its own name; figures may do without.
 
     A page's figures are drawn when its notebook is executed, and their elements, colours and texts
     compared. So are a slider's numbers, but not its curves or its script: those have a test.
     """
     found = []
     for package, tests in (("bayesloss", "tests"), ("bayesloss_book", "tests/book_code")):
-        for path in sorted((root / "src" / package).rglob("*.py")):
-            name = path.relative_to(root / "src" / package)
-            test = root / tests / name.parent / f"test_{name.name}"
+        for path in sorted((ROOT / "src" / package).rglob("*.py")):
+            name = path.relative_to(ROOT / "src" / package)
+            test = ROOT / tests / name.parent / f"test_{name.name}"
             if name.stem not in ("__init__", "figures") and not test.is_file():
-                found.append(f"src/{package}/{name} has no test {test.relative_to(root)}")
-    return found
-
-
-test_problems.__test__ = False  # a guard, no test
-
-
-@pytest.mark.parametrize("page", notebooks.pages())
-def test_page_has_its_code(page):
-    assert not layout_problems(ROOT, [page])
-
-
-def test_code_of_the_book_has_its_page():
-    assert not stray_problems(ROOT, notebooks.pages())
-
-
-def test_module_has_its_test():
-    assert not test_problems(ROOT)
+                found.append(f"src/{package}/{name} has no test {test.relative_to(ROOT)}")
+    assert not found
 
 
 # ------------------------------------------------------------------------------ the two houses

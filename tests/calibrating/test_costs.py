@@ -1,6 +1,5 @@
 """Costs of decisions: against enumeration in exact arithmetic, and scikit-learn's own tools."""
 
-import itertools
 import math
 import operator
 import pickle
@@ -11,13 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
-    TunedThresholdClassifierCV,
     cross_val_predict,
     cross_validate,
 )
@@ -50,20 +47,6 @@ def test_risks_and_decisions_by_enumeration(n_decisions, n_classes, by_row):
             assert decided[i] == expected.index(min(expected))  # of several the first
             n_ties += expected.count(min(expected)) > 1
     assert n_ties > 0
-
-
-def test_no_policy_costs_less():
-    """All functions from four inputs to three decisions, by what they cost a population."""
-    counts = np.array([[7, 1], [5, 3], [2, 6], [0, 8]])  # of two classes, at each input
-    costs = CostMatrix.from_array(TRIAGE)
-    x, y = (np.repeat(index.ravel(), counts.ravel()) for index in np.indices(counts.shape))
-
-    def total(policy):
-        return costs.cost(y, np.array(policy)[x]).sum()
-
-    best = min(total(policy) for policy in itertools.product(range(3), repeat=4))
-    assert total(costs.decide(counts / 8)) == best
-    assert total(costs.decide(counts[:, 1] / 8)) == best  # the second class alone
 
 
 def test_two_errors_are_a_matrix():
@@ -207,41 +190,6 @@ def test_a_value_that_stays_as_it_is():
     assert CostMatrix(classes=["a", "b"]) != CostMatrix(classes=["b", "a"]) != CostMatrix()
     for one in (costs, CostMatrix(0.1), CostMatrix(classes=["a", "b"], decisions=[0, 1])):
         assert eval(repr(one)) == one
-
-
-class Known(ClassifierMixin, BaseEstimator):
-    """A classifier that is right: the input is the probability of the second class."""
-
-    def fit(self, X, y):
-        self.classes_ = np.unique(y)
-        return self
-
-    def predict_proba(self, X):
-        return np.hstack([1 - X, X])
-
-    def predict(self, X):
-        return self.classes_[(X[:, 0] > 0.5).astype(int)]
-
-
-@pytest.mark.parametrize("c_minus", [1, 19])
-def test_where_scikit_learn_tunes_the_threshold_to(c_minus):
-    """On a population in which 40 rows of each j/40 have j positives, that is nearly c_plus / sum.
-
-    Between two neighbouring probabilities all thresholds cost the same, so the tuned one lies in
-    the gap around the closed form; and its least mean cost is that of our decisions.
-    """
-    j = np.arange(41)
-    p = np.repeat(j / 40, 40)
-    y = (np.tile(np.arange(40), 41) < np.repeat(j, 40)).astype(int)
-    costs = CostMatrix(c_plus=1, c_minus=c_minus, classes=[0, 1])
-    scoring = make_scorer(lambda y, d: costs.cost(y, d).mean(), greater_is_better=False)
-    model = Known().fit(p[:, None], y)
-    tuned = TunedThresholdClassifierCV(
-        model, scoring=scoring, cv="prefit", refit=False, thresholds=np.arange(1, 80) / 80
-    ).fit(p[:, None], y)
-    assert abs(tuned.best_threshold_ - costs.threshold) <= 1 / 40
-    assert tuned.best_score_ == pytest.approx(costs.scorer()(model, p[:, None], y), rel=1e-12)
-    assert -tuned.best_score_ == pytest.approx(np.minimum(c_minus * p, 1 - p).mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])

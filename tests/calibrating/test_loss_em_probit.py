@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss import CostMatrix
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
-from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.laplace import log_joint
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
 from bayesloss.calibrating.probit.whitened_gp import decide
 from bayesloss.calibrating.utility import LogUtility
@@ -40,13 +40,6 @@ def test_ends_at_a_fixed_point():
             product, torch.eye(len(product), dtype=torch.float64), rtol=1e-5, atol=1e-8
         )
     assert torch.equal(found.decisions, decide(found.q, features, noise, costs.probit_threshold))
-
-
-def test_large_M_gives_laplace():
-    prior, y, features, noise = problem()
-    found = loss_em_probit(prior.features, y, features, noise, CostMatrix(0.4, 1), max_loss=1e9)
-    plain = laplace_probit(prior.features, y)
-    torch.testing.assert_close(found.q.mean, plain.mean, rtol=1e-5, atol=1e-7)
 
 
 def test_batch_does_what_one_does():

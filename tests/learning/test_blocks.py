@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from scipy.integrate import quad_vec
 
 from bayesloss import GP, ISGP, Gaussian, NystromBasis, TrigonometricKernel, laplace
 from bayesloss.kernels import SquaredExponential
@@ -87,19 +86,6 @@ def test_centred_scores(form):
     coef, centre = generator.normal(size=(2, 3)), generator.normal(size=3)
     expected = np.einsum("kd,nd->kn", coef, X - centre)
     np.testing.assert_allclose(centred_scores(form(X), coef, centre), expected, **CLOSE)
-
-
-@pytest.mark.usefixtures("blocks")
-def test_eq_8_by_quadrature():
-    x, generator = torch.linspace(-1.5, 1.7, N, dtype=torch.float64), np.random.default_rng(3)
-    w = torch.from_numpy(generator.normal(size=(2, 6)))
-    part = kernel()
-
-    def square(share):  # f^2 at share * x, times x
-        return np.einsum("nm,sm->sn", part.basis(share * x).numpy(), w.numpy()) ** 2 * x.numpy()
-
-    expected, _ = quad_vec(square, 0, 1, epsabs=1e-12, epsrel=1e-12)
-    np.testing.assert_allclose(part.integrated_square(x, w), expected, rtol=1e-9, atol=1e-10)
 
 
 NYSTROM = NystromBasis(SquaredExponential(a=4.0), torch.linspace(-1.2, 1.1, 6).double())

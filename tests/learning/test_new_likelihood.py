@@ -12,7 +12,15 @@ import torch
 from scipy.optimize import minimize
 from scipy.stats import nbinom, poisson
 
-from bayesloss import GP, ISGP, Likelihood, TrigonometricKernel, laplace, maximise_evidence
+from bayesloss import (
+    GP,
+    ISGP,
+    Likelihood,
+    TrigonometricKernel,
+    laplace,
+    maximise_evidence,
+    variational,
+)
 
 KINDS = pytest.mark.parametrize("kind", [ISGP, GP])
 
@@ -111,6 +119,21 @@ def test_laplace_against_quadrature(kind, likelihood):
     mean = share @ prior.source(at, Gamma)
     gap = (posterior.mean(at) - mean) / (share @ (prior.source(at, Gamma) - mean) ** 2).sqrt()
     assert float(gap.abs().max()) < 0.25  # and an error of that order in standard deviations
+
+
+def test_the_nearest_gaussian_averages_as_if_nu_were_normal():
+    """By the closed form of E exp(nu), and the textbook's KL(q || prior)."""
+    prior = ISGP(TrigonometricKernel(a=1.5, c=0.25, n_basis=6), mu=0.2, gamma=0.7)
+    x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    y = (1 + x).exp().round()
+    q = variational(prior, Poisson(), x, y)
+    mean, variance = q.moments(x)
+    fit = y * mean - (mean + variance / 2).exp() - torch.lgamma(y + 1)
+    away = prior.precision * (q.covariance.diagonal() + (q.mode - prior.location) ** 2) - 1
+    log_dets = torch.logdet(q.covariance) + prior.precision.log().sum()
+    expected = fit.sum() - 0.5 * (away.sum() - log_dets) + math.log(2)  # with the twin's share
+    assert q.log_evidence == pytest.approx(float(expected), abs=1e-3)
+    assert math.isnan(q.evidence_bound)
 
 
 def dense_evidence(kind, theta, likelihood, x, y, start):

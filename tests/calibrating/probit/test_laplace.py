@@ -77,14 +77,6 @@ def reference(features, y, term=None, start=None):
 
 
 @pytest.mark.parametrize("term", [None, Pull(0.5, place=1.0, width=2.0)])
-def test_log_joint(term):
-    features, y = problem()
-    z = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 2)))
-    expected = [log_density(z[i].numpy(), features[i], y[i], term) for i in range(3)]
-    assert log_joint(z, features, y, term).tolist() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("term", [None, Pull(0.5, place=1.0, width=2.0)])
 def test_mode_curvature_and_evidence(term):
     features, y = problem()
     found = laplace_probit(features, y, term=term)
@@ -116,15 +108,6 @@ def test_a_step_is_newtons_where_the_density_is_concave():
         found = laplace_probit(features, y, term=term, start=start, max_iter=1)
     expected = start[0] + torch.linalg.solve(H, gradient)
     torch.testing.assert_close(found.mean[0], expected, rtol=1e-6, atol=0)
-
-
-def test_data_sets_do_not_disturb_each_other():
-    features, y = problem(m=4)
-    together = laplace_probit(features, y)
-    for i in range(4):
-        alone = laplace_probit(features[i : i + 1], y[i : i + 1])
-        # Each ends where no entry of the gradient exceeds 1e-9.
-        torch.testing.assert_close(alone.mean[0], together.mean[i], rtol=0, atol=1e-8)
 
 
 def test_the_start_decides_between_two_modes():

@@ -51,11 +51,19 @@ def test_scikit_learns_checks_pass():
     assert failed == []
 
 
+def by_hand(classifier, cv, y=Y, weight=None, groups=None):
+    """The calibrator of the scores that scikit-learn's cross-validation holds out."""
+    params = {} if weight is None else {"sample_weight": weight}
+    held_out = cross_val_predict(
+        classifier, X, y, cv=cv, groups=groups, method="decision_function", params=params
+    )
+    return LinkCalibrator(scale="real").fit(held_out, y, weight, groups)
+
+
 def test_the_calibrator_sees_scores_of_cases_held_out():
     """By hand: scikit-learn's cross-validation, then the calibrator of one score or a mean."""
     svc, cv = LinearSVC(random_state=0), StratifiedKFold(5)
-    held_out = cross_val_predict(svc, X, Y, cv=cv, method="decision_function")
-    by_hand = LinkCalibrator(scale="real").fit(held_out, Y)
+    expected = by_hand(svc, cv)
     of_folds = [clone(svc).fit(X[rows], Y[rows]).decision_function(X) for rows, _ in cv.split(X, Y)]
     for ensemble, n_models, score in (
         ("auto", 5, np.mean(of_folds, axis=0)),
@@ -64,11 +72,11 @@ def test_the_calibrator_sees_scores_of_cases_held_out():
     ):
         model = CalibratedClassifier(svc, ensemble=ensemble).fit(X, Y)
         assert len(model.calibrated_classifiers_) == n_models
-        np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(score))
-        np.testing.assert_array_equal(model.predict_interval(X), by_hand.predict_interval(score))
+        np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(score))
+        np.testing.assert_array_equal(model.predict_interval(X), expected.predict_interval(score))
     np.testing.assert_array_equal(
         CalibratedClassifier(svc).fit(X, Y).calibrated_classifiers_[2].predict_proba(X),
-        by_hand.predict_proba(of_folds[2]),
+        expected.predict_proba(of_folds[2]),
     )
     with pytest.raises(ValueError, match="'ensemble' parameter"):
         CalibratedClassifier(svc, ensemble="always").fit(X, Y)
@@ -105,18 +113,15 @@ def test_a_kernel_is_cut_to_rows_and_columns_of_a_fold():
 def test_a_frozen_classifier_is_not_fitted_again():
     fitted = GaussianNB().fit(X[:200], Y[:200])
     model = CalibratedClassifier(FrozenEstimator(fitted)).fit(X[200:], Y[200:])
-    by_hand = LinkCalibrator().fit(fitted.predict_proba(X[200:])[:, 1], Y[200:])
+    expected = LinkCalibrator().fit(fitted.predict_proba(X[200:])[:, 1], Y[200:])
     np.testing.assert_array_equal(
-        model.predict_proba(X), by_hand.predict_proba(fitted.predict_proba(X)[:, 1])
+        model.predict_proba(X), expected.predict_proba(fitted.predict_proba(X)[:, 1])
     )
 
 
 def test_many_classes_labels_of_text_and_pipelines():
     digits, number = load_digits(return_X_y=True)
-    names = np.array(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-    )
-    y = names[number]
+    y = number.astype(str)
     forest = RandomForestClassifier(50, random_state=0)
     model = CalibratedClassifier(make_pipeline(StandardScaler(), forest), cv=3)
     p = model.fit(digits[:1000], y[:1000]).predict_proba(digits[1000:])
@@ -133,13 +138,10 @@ def test_groups_are_held_out_together_and_reach_the_calibrator():
     groups = np.arange(400) // 4
     model = CalibratedClassifier(LinearSVC(random_state=0), cv=GroupKFold(4))
     model.fit(X, Y, groups=groups)
-    held_out = cross_val_predict(
-        LinearSVC(random_state=0), X, Y, cv=GroupKFold(4), groups=groups, method="decision_function"
-    )
-    by_hand = LinkCalibrator(scale="real").fit(held_out, Y, groups=groups)
-    assert model.calibrator_.power_ == by_hand.power_
+    expected = by_hand(LinearSVC(random_state=0), GroupKFold(4), groups=groups)
+    assert model.calibrator_.power_ == expected.power_
     at = np.linspace(-2, 2, 5)
-    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), expected.predict_proba(at))
 
 
 def test_more_folds_than_cases_of_a_class():
@@ -147,12 +149,9 @@ def test_more_folds_than_cases_of_a_class():
     rare = (Y == 1) & (np.cumsum(Y) <= 20)
     folds = list(LeaveOneGroupOut().split(X, rare, np.arange(400) % 50))
     model = CalibratedClassifier(LogisticRegression(), cv=folds).fit(X, rare)
-    held_out = cross_val_predict(
-        LogisticRegression(), X, rare, cv=folds, method="decision_function"
-    )
-    by_hand = LinkCalibrator(scale="real").fit(held_out, rare)
+    expected = by_hand(LogisticRegression(), folds, rare)
     at = np.linspace(-2, 2, 5)
-    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), by_hand.predict_proba(at))
+    np.testing.assert_array_equal(model.calibrator_.predict_proba(at), expected.predict_proba(at))
     few = np.r_[0:40, np.flatnonzero(rare)]
     model = CalibratedClassifier(LogisticRegression(), cv=LeaveOneOut()).fit(X[few], rare[few])
     assert ((model.predict_proba(X) > 0) & (model.predict_proba(X) < 1)).all()
@@ -171,17 +170,9 @@ def test_weights_reach_the_classifier_and_the_calibrator():
     cv = KFold(4)
     model = CalibratedClassifier(LogisticRegression(), cv=cv, ensemble=False)
     model.fit(X, Y, sample_weight=weight)
-    held_out = cross_val_predict(
-        LogisticRegression(),
-        X,
-        Y,
-        cv=cv,
-        method="decision_function",
-        params={"sample_weight": weight},
-    )
-    by_hand = LinkCalibrator(scale="real").fit(held_out, Y, weight)
+    expected = by_hand(LogisticRegression(), cv, weight=weight)
     final = LogisticRegression().fit(X, Y, weight).decision_function(X)
-    np.testing.assert_array_equal(model.predict_proba(X), by_hand.predict_proba(final))
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(final))
     with pytest.warns(UserWarning, match=r"KNeighborsClassifier.fit takes no sample_weight"):
         CalibratedClassifier(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
 
@@ -201,10 +192,10 @@ def test_a_classifier_needs_no_predict():
         CalibratedClassifier(GaussianNB()).fit(X, Y).predict_proba(X),
     )
     frozen = FrozenEstimator(WithoutPredict().fit(X, Y))
-    by_hand = LinkCalibrator().fit(frozen.predict_proba(X)[:, 1], Y)
+    expected = LinkCalibrator().fit(frozen.predict_proba(X)[:, 1], Y)
     np.testing.assert_array_equal(
         CalibratedClassifier(frozen).fit(X, Y).predict_proba(X),
-        by_hand.predict_proba(frozen.predict_proba(X)[:, 1]),
+        expected.predict_proba(frozen.predict_proba(X)[:, 1]),
     )
 
 

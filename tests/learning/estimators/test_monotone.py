@@ -56,8 +56,9 @@ class TestSymmetries:
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
     def test_evidence_and_noise_are_in_the_targets_units(self, prior):
-        """Ten times the target: n log 10 nats less, a hundred times the noise variance."""
-        one, ten = (usual(s, prior=prior) for s in (1, 10))
+        """Minus ten times the target: n log 10 nats less, a hundred times the noise variance."""
+        one, ten = (usual(s, prior=prior) for s in (1, -10))
+        assert (one.increasing_, ten.increasing_) == (True, False)
         for name in ("log_evidence_", "evidence_bound_"):
             shift = getattr(ten, name) - getattr(one, name)
             assert shift == pytest.approx(-60 * math.log(10), abs=0.01)
@@ -68,14 +69,6 @@ class TestSymmetries:
         one, ten = (fit(self.X, s * self.y, weight) for s in (1, 10))
         shift = ten.log_evidence_ - one.log_evidence_
         assert shift == pytest.approx(-weight.sum() * math.log(10), abs=0.01)
-
-    @pytest.mark.parametrize("prior", ["isgp", "gp"])
-    def test_decreasing_is_the_mirror_of_increasing(self, prior):
-        up, down = (usual(s, prior=prior) for s in (1, -1))
-        assert (up.increasing_, down.increasing_) == (True, False)
-        # The same standardised data to the last digit but one.
-        np.testing.assert_allclose(down.predict(self.grid), -up.predict(self.grid), **SAME)
-        assert down.log_evidence_ == pytest.approx(up.log_evidence_, abs=1e-3)
 
 
 class TestFit:

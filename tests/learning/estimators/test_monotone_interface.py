@@ -51,8 +51,6 @@ class TestScikitLearnsChecks:
         model = fit(X.tolist(), y.tolist(), n_basis=4)
         assert model.predict(X).shape == y.shape
         assert model.score(X, y) > 0.5
-        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-            fit(X, y[:-1])
 
     def test_one_column_is_what_it_says_that_it_takes(self):
         """As IsotonicRegression does, of which scikit-learn's checks say that they cannot test it.
@@ -86,11 +84,6 @@ class TestWarnings:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             fit(X, y, increasing=model.increasing_)
-
-    def test_sure_of_the_direction_nothing_is_said(self):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            fit(*simulate())
 
     @pytest.mark.parametrize("prior", ["isgp", "gp"])
     def test_outside_the_period(self, prior):

@@ -14,7 +14,6 @@ def cases(n):
 
 
 def test_the_display_draws_curve_band_histogram_and_bins():
-    pytest.importorskip("matplotlib")
     y, p = cases(400)
     display = ReliabilityDisplay.from_predictions(
         np.array(["good", "bad"])[y], p, pos_label="bad", n_bins=10, name="mine"
@@ -37,7 +36,6 @@ def test_the_display_draws_curve_band_histogram_and_bins():
 
 
 def test_the_display_takes_an_estimator():
-    pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))
     y = np.array(["a", "b"])[(X[:, 0] + rng.normal(size=300) > 0).astype(int)]
@@ -48,7 +46,6 @@ def test_the_display_takes_an_estimator():
 
 
 def test_weights_count_like_copies_in_the_histogram_and_in_bins():
-    pytest.importorskip("matplotlib")
     y, p = cases(300)
     times = np.arange(300) % 3
     weighted = ReliabilityDisplay.from_predictions(y, p, sample_weight=times, n_bins=10)
@@ -60,7 +57,6 @@ def test_weights_count_like_copies_in_the_histogram_and_in_bins():
 
 
 def test_two_displays_on_one_axes_share_the_diagonal_and_the_histogram():
-    pytest.importorskip("matplotlib")
     first = ReliabilityDisplay.from_predictions(*cases(100), name="one")
     second = ReliabilityDisplay.from_predictions(*cases(300), name="two", ax=first.ax_)
     texts = [text.get_text() for text in second.ax_.get_legend().texts]

@@ -102,14 +102,6 @@ class TestMixture:
         got = mixture.quantile(GRID[:1], 0.975, observation=True)
         assert float(got) == pytest.approx(brentq(excess, -10, 10, xtol=1e-12), abs=1e-9)
 
-    def test_sources_have_the_mixtures_moments(self):
-        mixture, n = two_components(), 20_000
-        paths = mixture.sample_source(GRID, n, torch.Generator().manual_seed(0)).numpy()
-        mean, variance = (values.numpy() for values in mixture.moments(GRID))
-        assert np.all(np.abs(paths.mean(axis=0) - mean) < 4 * np.sqrt(variance / n))
-        np.testing.assert_allclose(paths.var(axis=0), variance, rtol=0.06)
-        assert np.diff(paths, axis=1).min() >= 0
-
     def test_draws_have_the_mixtures_moments(self):
         mixture, n = two_components(), 20_000
         noise = torch.randn((n, 7), generator=torch.Generator().manual_seed(0)).double()
@@ -165,21 +157,15 @@ class TestAveragePriors:
 
 
 class TestAverageHyperparameters:
-    @pytest.mark.parametrize("kind", [GP, ISGP])
-    def test_against_a_dense_grid(self, kind):
-        """For a GP, brute force over 1/a, log k(0, 0) and log alpha with the exact evidence."""
+    def test_against_a_dense_grid(self):
+        """Brute force over 1/a, log k(0, 0) and log alpha with the exact evidence of a GP."""
         x, y = simulate(60)
-        best = maximise_evidence(prior_of(kind), Gaussian(25.0), x, y)
+        best = maximise_evidence(prior_of(GP), Gaussian(25.0), x, y)
         prior = best.posterior.prior
         data = best.likelihood.condense(prior.features, x, y)
         mixture = average_hyperparameters(best.posterior, data)
         assert float(mixture.weights.sum()) == pytest.approx(1)
         mean, variance = mixture.moments(GRID)
-        if kind is ISGP:  # no exact evidence: wider than the best alone, and near its mean
-            plain_mean, plain_variance = best.posterior.moments(GRID)
-            assert bool((variance > plain_variance).all())
-            assert bool(((mean - plain_mean).abs() < plain_variance.sqrt()).all())
-            return
         found, weights = [], []
         variances = float(prior.kernel.variance) * np.exp(np.linspace(-3.5, 5, 9))
         alphas = float(best.likelihood.alpha) * np.exp(np.linspace(-0.8, 0.8, 5))

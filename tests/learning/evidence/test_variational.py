@@ -17,7 +17,6 @@ from bayesloss import (
     ISGP,
     Bernoulli,
     Gaussian,
-    Likelihood,
     LogLoss,
     MatsushitaLoss,
     NystromBasis,
@@ -33,7 +32,6 @@ from bayesloss.learning.evidence.evidence import evidence_gradient
 from bayesloss.learning.evidence.variational import GaussianBound, maximise_bound, nearest
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss.learning.sources.basis import Basis
 from bayesloss.learning.sources.priors import CentredISGP
 
 KERNEL = TrigonometricKernel(a=1.5, c=0.25, n_basis=6)
@@ -74,24 +72,6 @@ def any_gaussian(prior, seed=0):
     noise = torch.randn((size, size), dtype=torch.float64, generator=generator)
     precision = torch.eye(size, dtype=torch.float64) + 0.4 * noise @ noise.T
     return prior.sample(1, generator)[0], precision
-
-
-def divergence(posterior):
-    """KL(q || prior) of one Gaussian, from the textbook's formula."""
-    prior, S = posterior.prior, posterior.covariance
-    trace = (prior.precision * (S.diagonal() + (posterior.mode - prior.location) ** 2)).sum()
-    return 0.5 * float(trace - len(S) - torch.logdet(S) - torch.log(prior.precision).sum())
-
-
-class TestSquares:
-    def test_the_trigonometric_form_is_the_generic_one(self):
-        """Both give psi: the discrete Fourier transform, and polarisation."""
-        w = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-        x = torch.linspace(-2, 2, 7, dtype=torch.float64)
-        V, P = KERNEL.squares()
-        W, Q = Basis.squares(KERNEL)
-        slow = Basis.integrals(KERNEL, x) @ (Q @ (W @ w) ** 2)
-        torch.testing.assert_close(KERNEL.integrals(x) @ (P @ (V @ w) ** 2), slow)
 
 
 class TestMoments:
@@ -340,26 +320,6 @@ class TestSearch:
         with pytest.warns(ConvergenceWarning, match="did not settle in 2 steps.*max_iter=2"):
             posterior = variational(PRIORS["isgp"], Gaussian(6.0), *simulate(), max_iter=2)
         assert not posterior.converged
-
-    def test_a_likelihood_from_outside(self):
-        """Poisson counts: the expectation E exp(nu) of the matched normal has a closed form."""
-
-        class Poisson(Likelihood):
-            def log_density(self, nu, data):
-                each = data.targets * nu - nu.exp() - torch.lgamma(data.targets + 1)
-                return data.weights @ each
-
-            def derivatives(self, nu, data):
-                return data.weights * (data.targets - nu.exp()), -data.weights * nu.exp()
-
-        x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-        counts = (1 + x).exp().round()
-        posterior = variational(PRIORS["isgp"], Poisson(), x, counts)
-        mean, variance = posterior.moments(x)
-        fit = counts * mean - (mean + variance / 2).exp() - torch.lgamma(counts + 1)
-        expected = float(fit.sum()) - divergence(posterior) + math.log(2)
-        assert posterior.log_evidence == pytest.approx(expected, abs=1e-3)
-        assert math.isnan(posterior.evidence_bound)
 
 
 class TestEvidence:

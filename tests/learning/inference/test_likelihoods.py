@@ -106,41 +106,6 @@ def test_derivatives_against_automatic_differentiation(likelihood):
     torch.testing.assert_close(torch.diag(second), bend, rtol=1e-10, atol=1e-12)
 
 
-class TestDerivatives:
-    def setup_method(self):
-        generator = np.random.default_rng(8)
-        self.likelihood = Gaussian(2.5)
-        x, y, _ = simulate(20, 9)
-        self.data = self.likelihood.condense(polynomials, x, y)
-        self.nu = torch.from_numpy(generator.normal(size=5))  # four features, and the residual
-
-    def test_expected_log_density_against_monte_carlo(self):
-        """Within four standard errors, nu Gaussian with these means and variances."""
-        variance, n = torch.tensor([0.1, 2.0, 0.5, 0.01, 0.0], dtype=torch.float64), 20_000
-        noise = torch.from_numpy(np.random.default_rng(10).normal(size=(n, 5)))
-        draws = self.nu + noise * variance.sqrt()
-        values = [float(self.likelihood.log_density(nu, self.data)) for nu in draws]
-        got = float(self.likelihood.expected_log_density(self.nu, variance, self.data))
-        assert abs(got - np.mean(values)) < 4 * np.std(values) / math.sqrt(n)
-        # The same by arithmetic: E (nu - y)^2 = (mean - y)^2 + variance.
-        plain = float(self.likelihood.log_density(self.nu, self.data))
-        assert got == pytest.approx(plain - 0.5 * 2.5 * 2.61, rel=1e-12)
-
-    def test_gradient_flows_through_alpha(self):
-        alpha = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-        variance = torch.ones(5, dtype=torch.float64)
-
-        def outputs(value):
-            likelihood = Gaussian(value)
-            return (
-                likelihood.log_density(self.nu, self.data),
-                likelihood.expected_log_density(self.nu, variance, self.data),
-                *likelihood.derivatives(self.nu, self.data),
-            )
-
-        assert torch.autograd.gradcheck(outputs, (alpha,))
-
-
 @pytest.mark.parametrize("alpha", [0.0, -1.0, math.nan, math.inf, torch.tensor(-1.0)])
 def test_a_bad_noise_precision_is_refused(alpha):
     with pytest.raises(ValueError, match=r"expected a finite alpha > 0, got alpha=(0|-1|nan|inf)"):
@@ -242,10 +207,6 @@ class TestBernoulliWithAnotherLoss:
         expected = torch.where(self.y == 1, u, 1 - u).log().sum()
         torch.testing.assert_close(self.likelihood.log_density(nu, data), expected)
 
-    def test_no_bound_on_its_expectation(self):
-        data = self.likelihood.condense(polynomials, self.x, self.y)
-        assert self.likelihood.expected_log_density(self.x, self.x**2, data) is None
-
     def test_bounded_links_are_refused(self):
         with pytest.raises(ValueError, match="all real numbers"):
             Bernoulli(SquareLoss())
@@ -262,16 +223,6 @@ class TestSpread:
         nodes = torch.linspace(-2, 2, size, dtype=torch.float64)
         shares = Bernoulli().shares(self.x, self.y, self.weight, nodes)
         return Bernoulli().on_grid(lambda t: t[:, None], nodes, shares)
-
-    def test_straight_functions_are_kept(self):
-        """Weights, and their product with x, by label."""
-        data = self.spread(9)
-        nodes = data.features[:, 0]
-        for share, labels in ((data.targets, self.y), (1 - data.targets, 1 - self.y)):
-            for power in (0, 1):
-                expected = (self.weight * labels * self.x**power).sum()
-                torch.testing.assert_close((data.weights * share * nodes**power).sum(), expected)
-        assert float(data.weights.sum()) == pytest.approx(float(self.weight.sum()))
 
     def test_error_falls_with_the_square_of_the_spacing(self):
         likelihood = Bernoulli()

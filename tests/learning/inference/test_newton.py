@@ -148,12 +148,6 @@ class TestRivalPriors:
             whitened = joints[i].root(mode.curvature).T @ joints[i].derivatives(mode.Gamma)[0]
             assert float(whitened.abs().max()) < 1e-6
 
-    def test_known_modes_are_where_their_searches_begin(self, kind):
-        joints = self.joints(kind, (1.3, 6.0))
-        known = {i: mode.Gamma for i, mode in find_modes(joints, self.start).items()}
-        again = find_modes(joints, self.start, known)
-        assert [mode.n_iter for mode in again.values()] == [0, 0]
-
 
 def joints_of(variances):
     """Of labels that change at zero: the variance of log odds is large in truth."""

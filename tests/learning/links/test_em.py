@@ -5,6 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
+from textbook_joint import nu_of
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, TrigonometricKernel, laplace
 from bayesloss.learning.evidence.evidence import at_smoothness
@@ -55,12 +56,7 @@ def run(kind=ISGP, loss=None, data=None, a=1.5, **options):
 
 def plain_expectation(prior, loss, Gamma, x, labels):
     """E_q[log p(y | nu(x))] a datum: every draw through the array psi, as in the paper."""
-    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
-    if isinstance(prior, ISGP):
-        nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
-    else:
-        nu = nu_0 + w @ prior.kernel.basis(x).T
-    u = loss.inverse_canonical_link(nu)
+    u = loss.inverse_canonical_link(nu_of(prior, x, Gamma))
     return torch.where(labels == 1, u.log(), torch.log1p(-u)).mean(0)
 
 

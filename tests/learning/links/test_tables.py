@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from textbook_joint import nu_of
 
 from bayesloss import GP, ISGP, LogLoss, MatsushitaLoss, SkewedLogLoss, TrigonometricKernel
 from bayesloss.learning.links.tables import expected_log_probabilities, predictive_log_odds
@@ -29,11 +30,7 @@ class TestExpectations:
         """Every draw at every x by psi or the basis, without features or tables."""
         prior, Gamma = draws_of(kind)
         x = self.x.clone().requires_grad_()
-        w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
-        if kind is ISGP:
-            nu = nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
-        else:
-            nu = nu_0 + w @ prior.kernel.basis(x.clamp(-10, 10)).T
+        nu = nu_of(prior, x if kind is ISGP else x.clamp(-10, 10), Gamma)
         return prior, Gamma, x, loss.inverse_canonical_link(nu)
 
     def test_log_probabilities(self, kind, loss):

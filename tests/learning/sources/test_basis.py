@@ -67,25 +67,6 @@ class TestFastAgainstGeneric:
         # Truncation step^2, rounding 1e-16 / step, times derivatives of size 1000 at most.
         torch.testing.assert_close(full.slopes(x), expected, rtol=1e-6, atol=1e-6)
 
-    def test_the_quadratic_form(self, full):
-        """h, V and P differ; what they make together must not."""
-        Gamma, root = random(full.n_basis + 1), random(full.n_basis + 1, full.n_basis + 1, seed=2)
-        made = []
-        for prior in (ISGP(full), ISGP(Bare(full))):
-            h = prior.features(points())
-            made.append(
-                (
-                    h @ prior.coefficients(Gamma),
-                    h @ prior.jacobian(Gamma),
-                    prior.curvature(random(12, seed=4) @ h),
-                    h @ prior.mean_coefficients(Gamma, root),
-                    h @ prior.covariance(Gamma, root) @ h.T,
-                )
-            )
-        for got, expected in zip(*made, strict=True):
-            scale = float(expected.abs().max())
-            torch.testing.assert_close(got, expected, rtol=0, atol=1e-12 * scale)
-
     @KINDS
     @pytest.mark.parametrize("labels", [False, True])
     def test_inference(self, full, kind, labels):

@@ -69,17 +69,6 @@ class TestNystromBasis:
         np.testing.assert_allclose(phi.T @ phi / 6, np.eye(6), atol=1e-12)
         assert (self.basis.eigenvalues.diff() < 0).all()
 
-    def test_mercer_sum_is_the_conditional_covariance(self):
-        z = tensor([-2.2, 0.0, 0.7])
-        phi = self.basis.basis(z)
-        k = self.kernel(z, self.points)
-        expected = k @ torch.linalg.solve(self.kernel(self.points, self.points), k.T)
-        np.testing.assert_allclose((phi * self.basis.eigenvalues) @ phi.T, expected, atol=1e-12)
-        at = self.basis.basis(self.points)
-        np.testing.assert_allclose(
-            (at * self.basis.eigenvalues) @ at.T, self.kernel(self.points, self.points), atol=1e-12
-        )
-
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(st.floats(-5, 5), positive, st.integers(2, 12), st.integers(0, 10**6))
     def test_prior_variance_never_exceeds_the_kernel_s(self, z, a, n, seed):
@@ -100,31 +89,6 @@ class TestNystromBasis:
 
                     expected = quad(product, 0, x, epsabs=1e-11, epsrel=1e-11)[0]
                     assert got[i, j] == pytest.approx(expected, abs=1e-10 * np.abs(got).max())
-
-    def test_integrated_square_is_the_integral(self):
-        w = tensor([0.5, -1.0, 0.3, 0.8, -0.2, 0.1]) * self.basis.eigenvalues.sqrt()
-        x = tensor([-2.0, 0.4, 3.0])
-        expected = [
-            quad(
-                lambda z: float(self.basis.basis(tensor([z]))[0] @ w) ** 2,
-                *(0, end),
-                epsabs=1e-12,
-                epsrel=1e-12,
-            )[0]
-            for end in x.tolist()
-        ]
-        np.testing.assert_allclose(self.basis.integrated_square(x, w), expected, atol=1e-11)
-
-    def test_eigenvalues_converge_to_the_operator_s(self):
-        """Against Mercer's eigenvalues under N(0, 1), computed on quadrature nodes."""
-        kernel = SquaredExponential(a=1.0)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(60)
-        root = np.sqrt(weights / np.sqrt(2 * np.pi))
-        operator = root[:, None] * kernel(tensor(nodes), tensor(nodes)).numpy() * root
-        exact = np.linalg.eigvalsh(operator)[::-1][:3]
-        points = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        found = NystromBasis(kernel, points).eigenvalues[:3].numpy()
-        np.testing.assert_allclose(found, exact, rtol=0.1)  # 1 / sqrt(1000), three times
 
     @pytest.mark.parametrize(
         ("points", "jitter", "said"),

@@ -1,7 +1,7 @@
 """Tests of the priors over sources, against psi, brute force, and Monte Carlo.
 
-The closed form of psi is itself tested against quadrature in ``test_trigonometric_kernel.py``; here
-it stands for the definition nu(x) = nu_0 + w^T psi(x) w, in dense algebra that the package avoids.
+The closed form of psi is itself tested against quadrature in ``test_trigonometric.py``; here it
+stands for the definition nu(x) = nu_0 + w^T psi(x) w, in dense algebra that the package avoids.
 """
 
 import math
@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from textbook_joint import nu_of, prior_of
 
 from bayesloss import GP, ISGP, TrigonometricKernel
 from bayesloss.learning.sources.priors import CentredISGP, grid_size
@@ -19,20 +20,8 @@ bounded = settings(max_examples=25, deadline=None, derandomize=True)
 seeds = st.integers(0, 2**31 - 1)
 
 
-def prior_of(kind, *, a=1.6, c=0.5, n_basis=6, b=0.9, mu=0.4, gamma=2.5):
-    return kind(TrigonometricKernel(a=a, c=c, n_basis=n_basis, b=b), mu=mu, gamma=gamma)
-
-
 def points(n, reach=2.0, seed=0):
     return torch.from_numpy(np.random.default_rng(seed).uniform(-reach, reach, n))
-
-
-def by_psi(prior, x, Gamma):
-    """nu(x) as the papers define it, eqs. (8) and (9), for Gamma of shape (S, M + 1): (S, n)."""
-    w, nu_0 = Gamma[:, :-1], Gamma[:, -1:]
-    if isinstance(prior, GP):
-        return nu_0 + w @ prior.kernel.basis(x).T
-    return nu_0 + torch.einsum("si,nij,sj->sn", w, prior.kernel.psi(x), w)
 
 
 def random_gaussian(prior, seed):
@@ -67,7 +56,7 @@ class TestBoth:
         """Theorem 5, mu + k(0, 0) x for the ISGP, and the variance: Monte Carlo at ten points."""
         prior, n = prior_of(kind), 20_000
         x = points(10, seed=2)
-        paths = by_psi(prior, x, prior.sample(n, torch.Generator().manual_seed(3))).numpy()
+        paths = nu_of(prior, x, prior.sample(n, torch.Generator().manual_seed(3))).numpy()
         mean, variance = paths.mean(axis=0), paths.var(axis=0)
         assert np.all(np.abs(mean - prior.mean(x).numpy()) < 4 * np.sqrt(variance / n))
         fourth = ((paths - mean) ** 4).mean(axis=0)
@@ -78,7 +67,7 @@ class TestBoth:
     def test_source_is_the_definition(self, kind):
         prior = prior_of(kind)
         x, Gamma = points(9), prior.sample(4, torch.Generator().manual_seed(0))
-        expected = by_psi(prior, x, Gamma)
+        expected = nu_of(prior, x, Gamma)
         # Sums of a dozen terms of size one.
         torch.testing.assert_close(prior.source(x, Gamma), expected, rtol=1e-12, atol=1e-13)
         torch.testing.assert_close(prior.source(x, Gamma[1]), expected[1], rtol=1e-12, atol=1e-13)
@@ -86,36 +75,13 @@ class TestBoth:
         assert u.shape == (4, prior.features(x).shape[1])
         torch.testing.assert_close(u @ prior.features(x).T, expected, rtol=1e-12, atol=1e-13)
 
-    def test_jacobian_and_curvature_of_nu_by_finite_differences(self, kind):
-        """The same, of nu(x) by psi: nu is quadratic in Gamma, so central differences are exact."""
-        prior, x = prior_of(kind), points(3, seed=8)
-        Gamma = prior.sample(1, torch.Generator().manual_seed(9))[0]
-        identity, features = torch.eye(7, dtype=torch.float64), prior.features(x)
-
-        def nu(shift):
-            return by_psi(prior, x, (Gamma + shift)[None])[0]
-
-        slopes = torch.stack([(nu(e) - nu(-e)) / 2 for e in identity], dim=1)
-        torch.testing.assert_close(features @ prior.jacobian(Gamma), slopes, rtol=0, atol=1e-12)
-        for row in range(3):
-            second = [
-                [(nu(e + f) - nu(e - f) - nu(f - e) + nu(-e - f))[row] / 4 for f in identity]
-                for e in identity
-            ]
-            torch.testing.assert_close(
-                prior.curvature(features[row]),
-                torch.tensor(second, dtype=torch.float64),
-                rtol=0,
-                atol=1e-12,
-            )
-
     @pytest.mark.parametrize("shape", [(), (2,)])
     def test_derivative_by_finite_differences(self, kind, shape):
         """Eq. (13): nu' = f^2 for the ISGP; for the GP the slope of w^T phi."""
         prior, x, step = prior_of(kind), points(12, reach=1.9, seed=10), 1e-5
         Gamma = prior.sample(2, torch.Generator().manual_seed(11))
         Gamma = Gamma if shape else Gamma[0]
-        ends = [by_psi(prior, x + s, Gamma.reshape(-1, 7)) for s in (step, -step)]
+        ends = [nu_of(prior, x + s, Gamma.reshape(-1, 7)) for s in (step, -step)]
         slopes = ((ends[0] - ends[1]) / (2 * step)).reshape(*shape, 12)
         # Truncation step^2 and rounding 1e-16 / step, both times derivatives of size 100 at most.
         torch.testing.assert_close(prior.derivative(x, Gamma), slopes, rtol=0, atol=1e-7)
@@ -180,17 +146,6 @@ class TestMoments:
         np.testing.assert_allclose(got, mean, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(by_form, covariance, rtol=1e-11, atol=1e-11)
 
-    @bounded
-    @given(seeds)
-    def test_gp_against_dense_formulas(self, seed):
-        prior = prior_of(GP, n_basis=4)
-        location, root = random_gaussian(prior, seed)
-        features = prior.features(points(5, seed=seed))
-        expected = features @ root @ root.T @ features.T
-        torch.testing.assert_close(prior.mean_coefficients(location, root), location)
-        found = features @ prior.covariance(location, root) @ features.T
-        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
 
 class TestPaths:
     @bounded
@@ -216,20 +171,12 @@ class TestPaths:
         """At the value of the near end, with slope zero there and the true slope inside."""
         prior = prior_of(GP, c=0.5)
         Gamma = prior.sample(2, torch.Generator().manual_seed(0))
-        ends = by_psi(prior, torch.tensor([-2.0, 2.0], dtype=torch.float64), Gamma)
+        ends = nu_of(prior, torch.tensor([-2.0, 2.0], dtype=torch.float64), Gamma)
         outside = torch.tensor([-2.5, -9.0, 2.01, 30.0], dtype=torch.float64)
         got = prior.source(outside, Gamma)
         torch.testing.assert_close(got, ends.repeat_interleave(2, dim=1), rtol=1e-12, atol=1e-13)
         assert torch.equal(prior.derivative(outside, Gamma), torch.zeros_like(got))
         assert bool((prior.derivative(outside / 20, Gamma) != 0).all())
-
-    def test_isgp_is_even_in_w(self):
-        """The twin: w and -w give one nu, and `n_twins` says so; the GP has none."""
-        prior, x = prior_of(ISGP), points(10)
-        Gamma = prior.sample(1, torch.Generator().manual_seed(0))[0]
-        twin = torch.cat([-Gamma[:-1], Gamma[-1:]])
-        assert torch.equal(prior.source(x, Gamma), prior.source(x, twin))
-        assert (ISGP.n_twins, GP.n_twins) == (2, 1)
 
 
 CENTRED = CentredISGP(

@@ -1,8 +1,7 @@
 """Tests of the trigonometric kernel against its definition: the Mercer sum, and quadrature.
 
 Independent routes: NumPy sums over the basis functions for the kernel, ``scipy.integrate.quad``
-entry by entry for psi, Gauss-Legendre nodes for integrals of squares, ``numpy.convolve`` for the
-Fourier coefficients of a square, finite differences and ``torch.func`` for derivatives.
+entry by entry for psi, Gauss-Legendre nodes for integrals of squares, finite differences.
 """
 
 import math
@@ -180,16 +179,6 @@ class TestPsi:
                     assert error < 2e-11
                     assert row[i, j] == pytest.approx(expected, abs=1e-10)  # as the issue asks
 
-    @pytest.mark.parametrize("x", [0.4, -0.9, 2.6, -5.1])
-    def test_integrals_are_the_integrals_they_are_called(self, x):
-        """h(x) = integrals of 1, cos(k pi c z), sin(k pi c z), k = 1..M."""
-        waves = [lambda z: 1.0]
-        waves += [lambda z, k=k: np.cos(k * np.pi * self.c * z) for k in range(1, 7)]
-        waves += [lambda z, k=k: np.sin(k * np.pi * self.c * z) for k in range(1, 7)]
-        expected = [quad(wave, 0, x, epsabs=1e-13)[0] for wave in waves]
-        got = self.kernel.integrals(torch.tensor([x], dtype=torch.float64))[0].tolist()
-        assert got == pytest.approx(expected, abs=1e-12)
-
     def test_integrals_keep_their_digits_near_zero(self):
         """S_k = x and D_k = k pi c x^2 / 2 to leading order: no cancellation, at any small x."""
         x = 1e-9
@@ -198,15 +187,6 @@ class TestPsi:
         # The next terms are smaller by (6 pi c x)^2 ~ 1e-16.
         np.testing.assert_allclose(h[1:7], x, rtol=20 * EPS)
         np.testing.assert_allclose(h[7:], k * np.pi * self.c * x**2 / 2, rtol=20 * EPS)
-
-    @pytest.mark.parametrize("n_basis", [2, 6, 24])
-    def test_squares_make_psi(self, n_basis):
-        """V^T diag(P^T h(x)) V is psi(x): a discrete Fourier transform against appendix E."""
-        kernel = TrigonometricKernel(a=1.6, c=self.c, n_basis=n_basis)
-        x, (V, P) = torch.from_numpy(self.x), kernel.squares()
-        got = torch.einsum("nt,ti,tj->nij", kernel.integrals(x) @ P, V, V)
-        # Two closed forms of numbers up to 4, each with rounding errors of its own.
-        torch.testing.assert_close(got, kernel.psi(x), rtol=0, atol=1e-13)
 
 
 class TestIntegratedSquare:
@@ -231,19 +211,6 @@ class TestIntegratedSquare:
         kernel = TrigonometricKernel(a=1.3, c=0.5, n_basis=4)
         none = torch.zeros(0, dtype=torch.float64)
         assert kernel.integrated_square(none, torch.ones(3, 4, dtype=torch.float64)).shape == (3, 0)
-
-
-class TestCoefficients:
-    def test_are_the_self_convolution_of_the_fourier_coefficients(self):
-        """f = sum_k z_k exp(i k pi c x) has z_k = (cosine - i sine) / 2; those of f^2 convolve."""
-        kernel = TrigonometricKernel(a=1.4, c=0.5, n_basis=10)
-        w = weights_for(kernel, seed=9)
-        positive = (w[:5] - 1j * w[5:]) / 2
-        z = np.concatenate([positive[::-1].conj(), [0], positive])
-        square = np.convolve(z, z)[10:]  # harmonics 0..M
-        expected = np.concatenate([[square[0].real], 2 * square[1:].real, -2 * square[1:].imag])
-        got = kernel.square_coefficients(torch.from_numpy(w))
-        np.testing.assert_allclose(got, expected, atol=100 * EPS)
 
 
 class Largest(TorchDispatchMode):
