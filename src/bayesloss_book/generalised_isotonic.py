@@ -23,37 +23,19 @@ Neither original is at hand, and W&N's text names no settings. What follows is t
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from bayesloss.warnings import warn_caller
 from bayesloss_book import Array
 from bayesloss_book.isotonic import bregman_isotonic, lipschitz_isotonic
-
-
-@dataclass(frozen=True)
-class SigmoidLink:
-    """u(z) = 1 / (1 + exp(-steepness z)), and its inverse U*' with its slope."""
-
-    steepness: float = 1.0
-
-    def __call__(self, z: Array) -> Array:
-        """Probabilities of scores."""
-        return expit(self.steepness * z)
-
-    def inverse(self, p: Array) -> Array:
-        """Scores of probabilities."""
-        return logit(p) / self.steepness
-
-    def inverse_slope(self, p: Array) -> Array:
-        """The derivative of the inverse."""
-        return 1 / (self.steepness * p * (1 - p))
 
 
 @dataclass(frozen=True)
@@ -95,7 +77,7 @@ class PiecewiseLinearLink:
 
 _RESOLUTION = 1e-12  # values of a link that differ by less are rounding errors apart
 _STEEPNESS = 4.0  # of the sigmoid that the SLIsotron begins with: its steepest slope is 1
-Link = SigmoidLink | PiecewiseLinearLink
+Link = Callable[[Array], Array]  # increasing, from scores to probabilities
 
 
 @dataclass(kw_only=True)
@@ -179,15 +161,13 @@ class _Tron(ABC):
 class GLMTron(_Tron):
     """Weights that follow the errors of a known link, the sigmoid (Kakade et al. 2011).
 
-    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i, with u the sigmoid of steepness * z; above
-    a steepness of 4 its slope exceeds 1.
+    Each round is w <- w + mean_i (y_i - u(w . x_i)) x_i.
     """
 
     max_iter: int = 1000
-    steepness: float = 1.0
 
     def _begin(self, labels: Array) -> Link:
-        return SigmoidLink(self.steepness)
+        return expit
 
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
         return w + _correction(X, labels, _times(X, w), link), link  # Kakade et al. (2011)
@@ -204,7 +184,7 @@ class SLIsotron(_Tron):
     max_iter: int = 100
 
     def _begin(self, labels: Array) -> Link:
-        return SigmoidLink(_STEEPNESS)
+        return _steep_sigmoid
 
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
         w = w + _correction(X, labels, _times(X, w), link)
@@ -259,6 +239,7 @@ class BregmanTron(_Tron):
         lower = self.slope_ratio * min(self.max_slope, 1 / spread if spread else math.inf)
         upper = self.max_slope
         if self.variant is None:
+            assert isinstance(link, PiecewiseLinearLink)
             image = link.inverse(previous[order])
             fit = bregman_isotonic(
                 z, image, link.inverse, link.inverse_slope, lower=lower, upper=upper
@@ -270,6 +251,10 @@ class BregmanTron(_Tron):
         self._previous[order] = fit.values  # step 3
         scores, first = np.unique(z, return_index=True)
         return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)  # step 4
+
+
+def _steep_sigmoid(z: Array) -> Array:
+    return expit(_STEEPNESS * z)
 
 
 def _times(X: NDArray, w: Array) -> Array:

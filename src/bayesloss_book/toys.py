@@ -4,7 +4,7 @@ The paper says which kernel (c = 1/100, so that f repeats every 200). It gives n
 functions nor the data nor, for labels, their number; all are chosen here.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -59,7 +59,7 @@ class Problem:
 
 def regression_problem(n: int, seed: int, truth: str = "steps") -> Problem:
     """Inputs uniform on [-50, 50] and targets nu(x) with Gaussian noise of deviation 0.3."""
-    source, slope = TRUTHS[_known(truth, TRUTHS)]
+    source, slope = TRUTHS[truth]
     x, generator = _inputs(n, seed)
     noise = NOISE * torch.randn(n, dtype=torch.float64, generator=generator)
     return Problem(x, source(x) + noise, source, slope)
@@ -72,7 +72,7 @@ def grid(reach: float = REACH, n: int = 201) -> Tensor:
 
 def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem:
     """Inputs uniform on [-50, 50]; a label is 1 with probability 1 / (1 + exp(-nu(x)))."""
-    knots = KNOTS[_known(truth, KNOTS)]
+    knots = KNOTS[truth]
     corners, values = torch.tensor(knots, dtype=torch.float64).T.contiguous()
     slopes = values.diff() / corners.diff()
 
@@ -97,7 +97,3 @@ def _inputs(n: int, seed: int) -> tuple[Tensor, torch.Generator]:
     """Inputs uniform on [-50, 50], and the generator that goes on to draw the noise."""
     generator = torch.Generator().manual_seed(seed)
     return REACH * (2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1), generator
-
-
-def _known(truth: str, truths: Collection[str]) -> str:
-    return truth

@@ -3,8 +3,6 @@
 The bound of loss-EM and its mixed form are tested beside the library's algorithms.
 """
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
@@ -33,17 +31,6 @@ def test_kl_is_scipy_s(seed):
     q, p = (q / q.sum() if q.sum() else p), p * torch.tensor(rng.random(5) < 0.9)
     p = p / p.sum()
     assert float(kl_divergence(q, p)) == pytest.approx(entropy(q.numpy(), p.numpy()), abs=1e-10)
-
-
-def test_supervised_losses_against_enumeration():
-    joint = masses(np.random.default_rng(2), 4, 6).reshape(4, 3, 2)
-    cost = torch.tensor([[0.0, 1.0], [7.0, 0.5]])
-    losses, hypotheses = prediction_losses(joint, cost)
-    assert losses.shape == (4, 8)
-    for k, (number, h) in itertools.product(range(4), enumerate(hypotheses.tolist())):
-        expected = sum(float(joint[k, x, y] * cost[y, h[x]]) for x in range(3) for y in range(2))
-        assert float(losses[k, number]) == pytest.approx(expected, abs=1e-12)
-    assert len({tuple(h) for h in hypotheses.tolist()}) == 8
 
 
 def test_discretise_normalises():

@@ -12,7 +12,6 @@ from bayesloss_book.generalised_isotonic import (
     BregmanTron,
     GLMTron,
     PiecewiseLinearLink,
-    SigmoidLink,
     SLIsotron,
 )
 
@@ -164,15 +163,9 @@ class TestResults:
 
 
 class TestLinks:
-    @pytest.mark.parametrize(
-        "link",
-        [
-            SigmoidLink(3.0),
-            PiecewiseLinearLink.onto(np.array([-1.0, 0.0, 2.0]), np.array([0.2, 0.5, 0.6]), 0.5),
-        ],
-        ids=repr,
-    )
-    def test_inverse(self, link):
+    def test_inverse(self):
+        places, values = np.array([-1.0, 0.0, 2.0]), np.array([0.2, 0.5, 0.6])
+        link = PiecewiseLinearLink.onto(places, values, 0.5)
         p = np.linspace(0.03, 0.97, 48)  # none of them at a kink
         np.testing.assert_allclose(link(link.inverse(p)), p, rtol=1e-12)
         difference = (link.inverse(p + 1e-6) - link.inverse(p - 1e-6)) / 2e-6

@@ -13,7 +13,7 @@ Reading HDF5 needs the extra ``calibrators``.
 import argparse
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from bayesloss import LinkCalibrator
 from bayesloss.learning.calibration.softmax_calibrator import SoftmaxCalibrator
 from bayesloss_book import Array
+from bayesloss_book.baselines import calibration_error
 
 NAME = "bayesloss"
 
-_BINS = 15
 _SMALLEST = float(np.finfo(np.float64).tiny)  # only so that the log of 0 is finite
 
 
@@ -50,9 +50,8 @@ def experiments(path: Path) -> Iterator[tuple[str, str, Array, Array, Array, Arr
                 yield dataset, model, _columns(p), y, _columns(p_test), y_test
 
 
-def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.DataFrame:
+def run(path: Path) -> pd.DataFrame:
     """Measure our calibrators on every group of a file, in the columns of CalArena's tables."""
-    calibrate = calibrate or _ours
     rows = []
     for dataset, model, p, y, p_test, y_test in experiments(path):
         row: dict[str, Any] = {"dataset": dataset, "model": model}
@@ -60,7 +59,7 @@ def run(path: Path, *, calibrate: Callable[..., Array] | None = None) -> pd.Data
         if p.shape[1] > 2:
             row["n_classes"] = p.shape[1]
         begin = time.perf_counter()
-        found = calibrate(p, y, p_test)
+        found = _ours(p, y, p_test)
         seconds = time.perf_counter() - begin
         row |= {f"{NAME}_{name}": value for name, value in measures(found, y_test).items()}
         rows.append(row | {f"{NAME}_time": seconds})
@@ -81,9 +80,9 @@ def measures(p: Array, y: NDArray[Any]) -> dict[str, float]:
         order = np.argsort(p[:, 1], kind="stable")
         path = np.concatenate([[0.0], np.cumsum((hits - p)[order, 1])]) / len(y)
         found["kuiper"] = float(path.max() - path.min())
-        found["ece-15"] = _calibration_error(p[:, 1], hits[:, 1])
+        found["ece-15"] = calibration_error(p[:, 1], hits[:, 1])
     else:
-        found["ece-15"] = _calibration_error(confidence, right)
+        found["ece-15"] = calibration_error(confidence, right)
     return found | {"accuracy": float(right.mean())}
 
 
@@ -112,12 +111,6 @@ def _columns(p: Array) -> Array:
         return p
     p = p.reshape(len(p))
     return np.stack([1 - p, p], axis=1)
-
-
-def _calibration_error(confidence: Array, right: Array) -> float:
-    index = np.minimum((confidence * _BINS).astype(int), _BINS - 1)
-    gaps = np.bincount(index, confidence - right, minlength=_BINS)
-    return float(np.abs(gaps).sum() / len(right))
 
 
 if __name__ == "__main__":

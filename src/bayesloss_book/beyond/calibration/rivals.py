@@ -4,8 +4,8 @@ Each is at its recommended setting. Where a method asks for probabilities, margi
 the logistic function; where it asks for scores, probabilities become log odds, as CalArena does.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 from betacal import BetaCalibration
@@ -17,8 +17,6 @@ from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 from bayesloss_book import Array
-
-_Method = TypeVar("_Method")
 
 OURS = "link"
 _SMALLEST = float(np.finfo(np.float64).eps)  # as scikit-learn's log loss has it
@@ -62,9 +60,7 @@ def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
 
 def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
     def fit(scores: Array, y: Array, probability: bool) -> Curve:
-        X = _log_odds(scores, probability)[:, None]
-        model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
-        model.fit(X, y)
+        model = _by_log_odds(method, _log_odds(scores, probability)[:, None], y)
         return lambda t: model.predict_proba(_log_odds(t, probability)[:, None])[:, 1]
 
     return fit
@@ -72,12 +68,15 @@ def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
 
 def _one_against_rest(method: str) -> Callable[[Array, NDArray[np.int64]], Curve]:
     def fit(p: Array, y: NDArray[np.int64]) -> Curve:
-        X = _log_odds(p, True)
-        model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
-        model.fit(X, y)
+        model = _by_log_odds(method, _log_odds(p, True), y)
         return lambda t: model.predict_proba(_log_odds(t, True))
 
     return fit
+
+
+def _by_log_odds(method: str, X: Array, y: NDArray[Any]) -> CalibratedClassifierCV:
+    model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
+    return model.fit(X, y)
 
 
 def _beta(scores: Array, y: Array, probability: bool) -> Curve:
@@ -158,17 +157,12 @@ MANY = (*MANY_STANDARD, *MANY_EXTRA)
 
 def fit(method: str, scores: Array, y: Array, probability: bool) -> Curve:
     """Fit one of `METHODS` to scores (n,): a curve from scores to probabilities of label 1."""
-    return _named_method(_STANDARD | _EXTRA, method)(scores, y, probability)
+    return (_STANDARD | _EXTRA)[method](scores, y, probability)
 
 
 def fit_many(method: str, p: Array, y: NDArray[np.int64]) -> Curve:
     """Fit one of `MANY` to probabilities (n, K): a map from probabilities to calibrated ones."""
-    return _named_method(_MANY_STANDARD | _MANY_EXTRA, method)(p, y)
-
-
-def _named_method(methods: Mapping[str, _Method], method: str) -> _Method:
-    """One of the methods, or an error that lists them."""
-    return methods[method]
+    return (_MANY_STANDARD | _MANY_EXTRA)[method](p, y)
 
 
 def _probabilities(scores: Array, probability: bool) -> Array:

@@ -12,6 +12,9 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.beyond.both import tilted
 from bayesloss_book.labelled_scores import make_prior, problem
 
+COSTS = CostMatrix(0.25, 1)
+AT = torch.linspace(-50, 50, 21, dtype=torch.float64)
+
 
 @pytest.fixture(scope="module")
 def few():
@@ -20,15 +23,21 @@ def few():
     generator = torch.Generator().manual_seed(0)
     x = 100 * torch.rand(25, dtype=torch.float64, generator=generator) - 50
     y = (torch.rand(25, dtype=torch.float64, generator=generator) < torch.sigmoid(x / 15)).double()
-    return prior, x, y
+    joint = tilted.labels_joint(prior, x, y)
+    return joint, find_mode(joint, prior.start(x)), prior.features(AT), x
 
 
-@pytest.mark.parametrize("costs", [CostMatrix(0.25, 1), CostMatrix(1, 0.1)])
-def test_derivatives(costs):
+@pytest.fixture(scope="module")
+def simulated():
+    """Fifteen labels, nine targets."""
     prior, given = make_prior(), problem("simulated", 15, 0, n_targets=9)
-    joint = tilted._tilted(
-        tilted.labels_joint(prior, given.x, given.y), prior.features(given.targets), 4, costs
-    )
+    return prior, tilted.labels_joint(prior, given.x, given.y), given
+
+
+@pytest.mark.parametrize("costs", [COSTS, CostMatrix(1, 0.1)])
+def test_derivatives(simulated, costs):
+    prior, labels, given = simulated
+    joint = tilted._tilted(labels, prior.features(given.targets), 4, costs)
     Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
     by_hand, leaf = joint.derivatives(Gamma), Gamma.clone().requires_grad_()
     (slope,) = torch.autograd.grad(joint(leaf), leaf, create_graph=True)
@@ -37,88 +46,75 @@ def test_derivatives(costs):
     assert (by_hand[1] + hessian).abs().max() < 1e-9 * by_hand[1].abs().max()
 
 
-def test_the_utility_is_m_less_the_risk():
-    prior, costs = make_prior(), CostMatrix(0.25, 1)
-    given = problem("simulated", 15, 0, n_targets=9)
-    labels = tilted.labels_joint(prior, given.x, given.y)
-    joint = tilted._tilted(labels, prior.features(given.targets), 4, costs)
+def test_the_utility_is_m_less_the_risk(simulated):
+    prior, labels, given = simulated
+    joint = tilted._tilted(labels, prior.features(given.targets), 4, COSTS)
     Gamma = prior.sample(1, torch.Generator().manual_seed(1))[0]
     p = torch.sigmoid(prior.source(given.targets, Gamma))
     loss = (p[:4].sum() + 0.25 * (1 - p[4:]).sum()) / 9
     assert float(joint(Gamma) - labels(Gamma)) == pytest.approx(math.log(1 - float(loss)))
 
 
-def grid_probability(prior, x, y, targets):
-    """The exact posterior probabilities, by a grid over three parameters."""
-    axis = torch.linspace(-6, 6, 81, dtype=torch.float64)
-    z = torch.cartesian_prod(*[axis] * len(prior.precision))
-    Gamma = prior.location + z * prior.precision.rsqrt()
-    nu = prior.coefficients(Gamma) @ prior.features(x).T
-    log_p = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(-1) - 0.5 * (z**2).sum(-1)
-    return torch.softmax(log_p, 0) @ torch.sigmoid(prior.coefficients(Gamma) @ targets.T)
+def posterior_grid(joint, reach, n):
+    """Parameters on a grid, and the logarithms of their masses: prior times likelihood."""
+    axis = torch.linspace(-reach, reach, n, dtype=torch.float64)
+    z = torch.cartesian_prod(axis, axis, axis)
+    Gamma = joint.prior.location + z * joint.prior.precision.rsqrt()
+    nu = joint.prior.coefficients(Gamma) @ joint.data.features.T
+    log_mass = torch.nn.functional.logsigmoid((2 * joint.data.targets - 1) * nu).sum(-1)
+    log_mass = log_mass - 0.5 * (z**2 + math.log(2 * math.pi)).sum(-1)
+    return Gamma, log_mass + 3 * math.log(float(axis[1] - axis[0]))
 
 
 def test_two_evidences_are_nearer_than_one_gaussian(few):
-    prior, x, y = few
-    at = torch.linspace(-50, 50, 21, dtype=torch.float64)
-    targets, costs = prior.features(at), CostMatrix(0.25, 1)
-    joint = tilted.labels_joint(prior, x, y)
-    mode = find_mode(joint, prior.start(x))
+    joint, mode, targets, x = few
     base = float(joint.log_evidence(mode.Gamma))
-    q = approximate(joint, mode)
     noise = torch.randn(
         20_000, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    one, p = tilted.mean_probability(q, targets, noise), grid_probability(prior, x, y, targets)
+    one = tilted.mean_probability(approximate(joint, mode), targets, noise)
+    Gamma, log_mass = posterior_grid(joint, 6, 81)
+    p = torch.softmax(log_mass, 0) @ torch.sigmoid(joint.prior.coefficients(Gamma) @ targets.T)
     yes = torch.arange(21)
     errors = {"two": [], "one": []}
     for cut in (3, 8, 13, 18):
         exact = float(torch.where(yes >= cut, 0.25 * (1 - p), p).mean())
-        two = 1 - math.exp(tilted.tilted_evidence(joint, mode, targets, cut, costs) - base)
+        two = 1 - math.exp(tilted.tilted_evidence(joint, mode, targets, cut, COSTS) - base)
         by_one = torch.where(yes >= cut, 0.25 * (1 - one), one).mean()
         errors["two"].append(abs(two - exact))
         errors["one"].append(abs(float(by_one) - exact))
     assert max(errors["two"]) < 0.5 * max(errors["one"])
-    by_label = tilted.one_more_label(prior, x, y, mode, at)
+    by_label = tilted.one_more_label(joint.prior, x, joint.data.targets, mode, AT)
     assert (by_label - p).abs().mean() < 0.7 * (one - p).abs().mean()
 
 
 def test_best_cut_is_the_best_of_all(few):
-    prior, x, y = few
-    targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
-    joint = tilted.labels_joint(prior, x, y)
-    mode = find_mode(joint, prior.start(x))
-    for costs in (CostMatrix(1, 1), CostMatrix(0.25, 1), CostMatrix(1, 0.1)):
+    joint, mode, targets, _ = few
+    for costs in (CostMatrix(1, 1), COSTS, CostMatrix(1, 0.1)):
         every = [tilted.tilted_evidence(joint, mode, targets, cut, costs) for cut in range(22)]
         assert tilted.best_cut(joint, mode, targets, costs) == int(np.argmax(every))
 
 
 def test_cut_of_and_table_3(few):
-    prior, x, y = few
+    joint, mode, targets, _ = few
     p = torch.tensor([0.1, 0.2, 0.6, 0.9], dtype=torch.float64)
     assert tilted.cut_of(p, CostMatrix(1, 1)) == 2
     assert tilted.cut_of(p, CostMatrix(0.01, 1)) == 0
     assert tilted.cut_of(p, CostMatrix(99, 1)) == 4
-    targets = prior.features(torch.linspace(-50, 50, 21, dtype=torch.float64))
-    joint = tilted.labels_joint(prior, x, y)
-    mode = find_mode(joint, prior.start(x))
     noise = torch.randn(
         500, len(mode.Gamma), dtype=torch.float64, generator=torch.Generator().manual_seed(0)
     )
-    costs = CostMatrix(0.25, 1)
-    cut, settled = tilted.table_3(joint, mode, targets, costs, noise, 10)
+    cut, settled = tilted.table_3(joint, mode, targets, COSTS, noise, 10)
     assert settled
-    again, _ = tilted.table_3(joint, mode, targets, costs, noise, cut)
+    again, _ = tilted.table_3(joint, mode, targets, COSTS, noise, cut)
     assert again == cut
 
 
-def test_tilted_bound_by_finite_differences():
+def test_tilted_bound_by_finite_differences(simulated):
     """What the utility adds to the derivatives of the variational bound, along a line of q."""
-    prior, given = make_prior(), problem("simulated", 15, 0, n_targets=9)
-    joint = tilted.labels_joint(prior, given.x, given.y)
-    targets = prior.features(given.targets)
+    prior, joint, given = simulated
     mode = find_mode(joint, prior.start(given.x))
-    bound = tilted.TiltedBound(tilted._tilted(joint, targets, 4, CostMatrix(0.25, 1)))
+    bound = tilted.TiltedBound(tilted._tilted(joint, prior.features(given.targets), 4, COSTS))
     m, precision = mode.Gamma, joint.curvature(mode.Gamma)
     q = bound(m, precision)
     gradient, hessian = bound.derivatives(q)
@@ -143,21 +139,11 @@ def test_variational_bounds_lie_below_the_evidences(few):
 
     The mean of the log probability is taken as if nu were normal: at most a tenth of a nat here.
     """
-    prior, x, y = few
-    joint = tilted.labels_joint(prior, x, y)
-    mode = find_mode(joint, prior.start(x))
-    targets = prior.features(torch.linspace(-40, 40, 9, dtype=torch.float64))
-    axis = torch.linspace(-5.5, 5.5, 61, dtype=torch.float64)
-    z = torch.cartesian_prod(axis, axis, axis)
-    Gamma = prior.location + z * prior.precision.rsqrt()
-    nu = prior.coefficients(Gamma) @ joint.data.features.T
-    log_mass = torch.nn.functional.logsigmoid((2 * y - 1) * nu).sum(1)
-    log_mass = log_mass - 0.5 * (z**2 + math.log(2 * math.pi)).sum(1)
-    log_mass = log_mass + 3 * math.log(float(axis[1] - axis[0]))
+    joint, mode, *_ = few
+    targets = joint.prior.features(torch.linspace(-40, 40, 9, dtype=torch.float64))
+    Gamma, log_mass = posterior_grid(joint, 5.5, 61)
     for cut in (2, 6):
-        term = tilted._tilted(joint, targets, cut, CostMatrix(0.25, 1))
+        term = tilted._tilted(joint, targets, cut, COSTS)
         truth = float(torch.logsumexp(log_mass + term.log_utility(Gamma), 0))
-        found = tilted.tilted_evidence(
-            joint, mode, targets, cut, CostMatrix(0.25, 1), by_variation=True
-        )
+        found = tilted.tilted_evidence(joint, mode, targets, cut, COSTS, by_variation=True)
         assert truth - 0.6 < found < truth + 0.1

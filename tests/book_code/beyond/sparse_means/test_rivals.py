@@ -44,12 +44,6 @@ def test_density_ratio_of_gaussians():
     assert float(found.mean()) == pytest.approx(1) and 1 / 1.5 < ratio.min() < ratio.max() < 1.5
 
 
-def test_equal_weights_are_the_least_kl():
-    model, support = PROBLEM.model, PROBLEM.model.x[PROBLEM.support]
-    found = rivals._weighted(model, support, torch.ones(len(model.y), dtype=torch.float64))
-    torch.testing.assert_close(found, sparse_mean_kl(model, support), rtol=0, atol=1e-9)
-
-
 def test_weights_count_data():
     """A datum of weight 2 is two data."""
     model, support = PROBLEM.model, PROBLEM.model.x[PROBLEM.support]

@@ -35,21 +35,6 @@ def test_calibration_gaps_against_a_table_of_the_source():
     assert gap == pytest.approx(expected, rel=1e-2)
 
 
-def test_the_slope_of_the_margin_loss_is_taken_at_the_preimage_of_zero():
-    """G_nu(nu(t)) = G(t): the slope along the path, with no inverse anywhere."""
-    prior = make_prior(a=2.0, c=0.25, n_basis=16)
-    margin, h = MARGINS["square"], 1e-5
-    for Gamma in prior.sample(5, torch.Generator().manual_seed(1)):
-        t = il.inverse_source(prior, Gamma, np.zeros(1))
-        ends = torch.from_numpy(np.concatenate([t - h, t + h]))
-        nu = prior.source(ends, Gamma).numpy()
-        value = margin.value(ends.numpy())
-        f = prior.root(torch.from_numpy(t), Gamma).numpy()
-        slope = (value[1] - value[0]) / (nu[1] - nu[0])
-        assert slope == pytest.approx((margin.slope(t) / f**2)[0], rel=1e-4)
-        assert abs(slope * f[0] ** 2 - margin.slope(np.zeros(1))[0]) > 1e-3
-
-
 def test_failure_probability_against_gauss_and_hermite():
     """With two basis functions: the mean of Phi(-sqrt(gamma) (mu + q)), by a product rule."""
     prior = make_prior(c=0.4, n_basis=2, gamma=2.0, mu=0.3)

@@ -25,18 +25,6 @@ def test_rank_test_passes_the_right_and_sees_the_wrong():
     assert (wrong["low"] > wrong["high"]).all()
 
 
-def test_simulated_data_are_of_the_model():
-    """The targets deviate from the source by the noise; labels are 1 as often as they should."""
-    Gamma, x, y = calibration.simulate("regression", 20_000, 8, 0)
-    prior, likelihood = prior_and_likelihood("regression", 8)
-    residual = (y - prior.source(x, Gamma)) * likelihood.alpha.sqrt()
-    assert float(residual.std()) == pytest.approx(1, abs=0.02)  # four standard errors of 1/200
-    Gamma, x, y = calibration.simulate("classification", 20_000, 8, 1)
-    prior, _ = prior_and_likelihood("classification", 8)
-    expected = torch.sigmoid(prior.source(x, Gamma)).mean()
-    assert float(y.mean()) == pytest.approx(float(expected), abs=0.015)
-
-
 @pytest.mark.parametrize("method", calibration.METHODS)
 def test_a_small_cell_can_be_measured(method):
     found = calibration.measure(task="regression", method=method, seed=1, n=40, n_basis=4)

@@ -22,16 +22,6 @@ def problem(task, n, n_basis):
     return joint, laplace(prior, likelihood, x, y)
 
 
-@pytest.mark.parametrize("task", source_problems.TASKS)
-def test_batched_likelihood_is_the_likelihood(task):
-    joint, _ = problem(task, 30, 8)
-    Gamma = joint.prior.sample(6, torch.Generator().manual_seed(1))
-    expected = torch.stack([joint.log_likelihood(row) for row in Gamma])
-    found = source_problems.batched_log_likelihood(joint)(Gamma)
-    # Rounding of two sums of squares.
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-8)
-
-
 def test_long_run_against_quadrature():
     """Evidence and mean of nu(1) - nu(0) for two weights; the intercept integrates out."""
     prior = toys.small_prior()
