@@ -9,11 +9,10 @@ from matplotlib.pyplot import subplots
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from bayesloss import LinkCalibrator, ReliabilityDisplay
+from bayesloss import ReliabilityDisplay
 from bayesloss_book import Array
 from bayesloss_book.beyond.calibration import rivals, summary
 from bayesloss_book.figures import COLOURS, legend_above, style
-from bayesloss_book.score_sets import CURVES, draw
 
 STYLES = {  # colour, marker, line
     rivals.OURS: (COLOURS["ISGP"], "o", "-"),
@@ -34,34 +33,6 @@ STYLES = {  # colour, marker, line
 
 _TRUE_SLOPE = 0.7  # of predictions that are too sure
 _FLOOR = 0.1  # of means on a logarithmic axis, in thousandths
-
-
-def draw_idea(data: str, sizes: Sequence[int], number: int) -> Figure:
-    """One simulated curve at several sizes: truth, sigmoid, isotonic steps, ours with its band."""
-    figure, axes = subplots(len(sizes), 1, figsize=(5.6, 8.4), sharex=True, sharey=True)
-    cases = draw(data, "curve", "curve", sizes[0], number)
-    low, high = np.quantile(cases.test_scores, [0.002, 0.998])
-    grid = np.linspace(low, high, 300)
-    for axis, n in zip(axes, sizes, strict=True):
-        cases = draw(data, "curve", "curve", n, number)
-        ours = LinkCalibrator(scale="real").fit(cases.scores, cases.y)
-        axis.fill_between(
-            grid, *ours.predict_interval(grid), color=COLOURS["ISGP"], alpha=0.2, linewidth=0
-        )
-        for method in ("sigmoid", "isotonic", rivals.OURS):
-            curve = rivals.fit(method, cases.scores, cases.y, cases.probability)
-            colour, _, line = STYLES[method]
-            axis.plot(grid, curve(grid), color=colour, linestyle=line, label=_label(method))
-        truth = expit(CURVES[data].log_odds(grid))
-        axis.plot(grid, truth, color="black", linewidth=1.0, label="truth")
-        shown = np.flatnonzero((cases.scores > low) & (cases.scores < high))[:400]
-        axis.plot(
-            cases.scores[shown], cases.y[shown], "|", color=COLOURS["data"], alpha=0.4, markersize=7
-        )
-        axis.set(title=f"{n:,} cases", ylabel="probability", xlim=(low, high))
-    axes[-1].set(xlabel="score")
-    legend_above(figure, axes[0], ncols=2)
-    return figure
 
 
 def draw_bound(judged: pd.DataFrame) -> Figure:
