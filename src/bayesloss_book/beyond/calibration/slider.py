@@ -1,5 +1,6 @@
 """A slider for the number of cases: what a learned link and its rivals make of one true curve."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +20,9 @@ _DASHES = {"dotted": "2 4", "solid": "none"}
 
 def cases_slider(data: str, sizes: Sequence[int], number: int, start: int) -> HTMLTable:
     """A curve learned from ever more cases, and how far off it is over new scores."""
-    ends = np.quantile(draw(data, "curve", "curve", sizes[0], number).test_scores, [0.002, 0.998])
-    grid = np.linspace(*ends, 151)
+    cases = draw(data, "curve", "curve", sizes[0], number)
+    low, high = map(float, np.quantile(cases.test_scores, [0.002, 0.998]))
+    grid = np.linspace(low, high, 151)
     colour = COLOURS["ISGP"]
     frames = [_frame(data, n, number, grid) for n in sizes]
     truth = curve(_points(grid, expit(CURVES[data].log_odds(grid))), DASHED)
@@ -37,7 +39,7 @@ def cases_slider(data: str, sizes: Sequence[int], number: int, start: int) -> HT
             *((f"2px {line} {tint}", name) for name, (tint, line) in _RIVALS.items()),
             ("2px dashed currentColor", "truth"),
         ],
-        Axis("score", *ends, range(int(np.ceil(ends[0])), int(ends[1]) + 1)),
+        Axis("score", low, high, range(math.ceil(low), int(high) + 1)),
         Axis("probability", 0, 1, [0, 0.5, 1]),
     )
     said = "; ".join(f"{frame.value} cases: {frame.told}" for frame in frames)
