@@ -16,7 +16,11 @@ from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
-from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, reach
+from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, digit, reach
+from bayesloss_book.stores.results import Folder, run_cells
+
+FILLED = (0.1, 0.25, 0.5, 0.75, 0.95)  # parts of [-1/c, 1/c]
+FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the GP's default variance
 
 
 def scores_of(model: Any, problem: Task) -> dict[str, float]:
@@ -107,6 +111,28 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
         x = link.within(np.linspace(link.low, link.high, 200))
         rows[factor] = scores_of(model, problem) | {"bent": bent_draws(link.posterior, x, 500, 0)}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("b, times the default")
+
+
+def measure(*, split: int, C: float, tol: float, max_iter: int) -> dict[str, float]:
+    """Evidence under each c and test accuracy under each b, on one split of the digit eight."""
+    eight, options = digit(8, split), {"tol": tol, "max_iter": max_iter, "random_state": split}
+    by_c = sensitivity_to_c(eight, FILLED, C=C, **options)["evidence"]
+    by_b = sensitivity_to_b(eight, FACTORS, C=C, **options)["accuracy"]
+    found = {f"evidence_{part:g}": float(value) for part, value in by_c.items()}
+    return found | {f"accuracy_{factor:g}": float(value) for factor, value in by_b.items()}
+
+
+def run(folder: Folder) -> None:
+    """Twenty splits; resumable."""
+    fixed = {"C": 1.0, "tol": 1e-3, "max_iter": 8}
+    run_cells(
+        measure,
+        [{"split": k} for k in range(20)],
+        folder,
+        "link_settings",
+        parameters=fixed,
+        n_jobs=1,
+    )
 
 
 def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:

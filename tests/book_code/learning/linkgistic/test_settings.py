@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.learning.linkgistic import settings as page
-from bayesloss_book.learning.linkgistic.rounds import kinked, reach
+from bayesloss_book.learning.linkgistic.rounds import digit, kinked, reach
 
 SMALL = kinked(300, 0, n_test=500)
 QUICK = {"n_basis": 8, "max_iter": 3, "tol": 1e-2, "random_state": 0}
@@ -74,3 +74,13 @@ def test_against_logistic_regression():
 def test_fit_is_the_papers_unless_asked():
     assert not page.fit(SMALL, **QUICK).leave_one_out
     assert page.fit(SMALL, leave_one_out=True, **QUICK).leave_one_out
+
+
+def test_measures_each_reading_on_one_split():
+    found = page.measure(split=1, C=1.0, tol=1e-2, max_iter=1)
+    eight, options = digit(8, 1), {"C": 1.0, "tol": 1e-2, "max_iter": 1, "random_state": 1}
+    model = page.fit(eight, c=0.25 / reach(eight, 1.0), **options)
+    assert found["evidence_0.25"] == page.evidence_of(model)
+    usual = page.fit(eight, "gp", **options)
+    assert found["accuracy_1"] == usual.score(eight.X_test, eight.y_test)
+    assert len(found) == len(page.FILLED) + len(page.FACTORS)
