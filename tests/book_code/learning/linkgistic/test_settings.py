@@ -76,6 +76,7 @@ def test_fit_is_the_papers_unless_asked():
     assert page.fit(SMALL, leave_one_out=True, **QUICK).leave_one_out
 
 
+@pytest.mark.filterwarnings("ignore:scores reach")
 def test_measures_each_reading_on_one_split():
     found = page.measure(split=1, C=1.0, tol=1e-2, max_iter=1)
     eight, options = digit(8, 1), {"C": 1.0, "tol": 1e-2, "max_iter": 1, "random_state": 1}
