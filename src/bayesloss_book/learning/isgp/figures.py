@@ -22,7 +22,7 @@ from bayesloss_book.learning.isgp.prior import (
     best_root,
     cumulants,
     flipped_root,
-    level_cost,
+    least_penalty,
     origin_quadratic,
 )
 from bayesloss_book.random_sources import inverse_source, make_prior
@@ -95,13 +95,12 @@ def draw_cost(
         for share, dashes in ((0.0, "-"), (constant, "--")):
             scaled = kernel.scaled(1 - share)
             cost = [
-                level_cost(scaled, rho, tolerance=tolerance, constant=share) / 2
-                for rho in fractions
+                least_penalty(scaled, rho, tolerance=tolerance, constant=share) for rho in fractions
             ]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
-    axis.set(xlabel="part of the period on which $f$ is near 1")
+    axis.set(xlabel="part of the period on which $f$ is within 5 % of 1")
     axis.set(ylabel="least prior penalty in nats", yscale="log", ylim=(0.25, 1e5))
     figure.legend(loc="outside upper center", ncols=2)
     return figure
@@ -112,7 +111,7 @@ def draw_fits(source: str, *, n: int, a: float, filled: Sequence[float], seed: i
     figure, axes = subplots(len(filled), 1, figsize=(5.8, 3.4 * len(filled)), sharex=True)
     x, y = labels(source, n, seed)
     styles = dict(zip(PRIORS, (("GP", "-"), ("ISGP", "--")), strict=True))
-    names = {"waves": "waves only", "constant": "with a constant"}
+    names = {"waves": "W&N's basis", "constant": "with a constant"}
     for axis, part in zip(axes, filled, strict=True):
         for prior, (colour, dashes) in styles.items():
             nu = source_draws(fit(prior, x, y, filled=part, a=a))

@@ -110,10 +110,10 @@ def _design(kernel: TrigonometricKernel, x: Array, constant: float) -> tuple[Arr
     return basis, variance
 
 
-def level_cost(
+def least_penalty(
     kernel: TrigonometricKernel, fraction: float, *, tolerance: float, constant: float = 0.0
 ) -> float:
-    """The least w^T Lambda^-1 w for which f stays near 1, up to a root mean square deviation."""
+    """The least prior penalty, w^T Lambda^-1 w / 2 nats, of f within a root mean square of 1."""
     # Whole periods of the highest harmonic are sampled evenly, the ends included by symmetry.
     n = 16 * kernel.n_basis
     x = fraction * (2 * (np.arange(n) + 0.5) / n - 1) / kernel.c
@@ -131,7 +131,7 @@ def level_cost(
     for _ in range(80):  # the deviation rises with the ridge
         middle = (low + high) / 2
         low, high = (middle, high) if deviation(10**middle) <= tolerance**2 else (low, middle)
-    return float(((values / (values**2 + 10**low) * target) ** 2).sum())
+    return float(((values / (values**2 + 10**low) * target) ** 2).sum()) / 2
 
 
 def best_root(

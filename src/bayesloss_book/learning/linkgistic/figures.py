@@ -44,7 +44,11 @@ def draw_fall(rounds: Sequence[Round], limits: Sequence[float]) -> Figure:
     values = [found.value for found in rounds]
     left.plot(values, "o-", color=COLOURS["ISGP"], ms=4, label="by Laplace")
     left.plot(
-        limits, "v:", color=COLOURS["accent"], ms=5, label="limit: the best of all monotone links"
+        limits,
+        "v:",
+        color=COLOURS["accent"],
+        ms=5,
+        label="upper limit, by the best increasing link",
     )
     left.set(xlabel="round", ylabel="nats", title="log evidence, less the penalty")
     left.legend(fontsize="small")

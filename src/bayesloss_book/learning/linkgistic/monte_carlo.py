@@ -85,8 +85,8 @@ def draw_errors(table: pd.DataFrame) -> Figure:
     top.plot(off.index, off, "o-", color=even)
     axis.loglog(table["a label", "random"], "s--", color=random, label="random draws, as in (13)")
     axis.loglog(table["a label", "even"], "o-", color=even, label="even points, as the library")
-    axis.axhline(rest, color="0.3", linestyle=":", label="no draws: three moments")
-    top.set(ylabel="error of $Q$,\nthousandths of a nat a case")
-    axis.set(xlabel="number of draws $S$", ylabel="error of a label, nats")
+    axis.axhline(rest, color="0.3", linestyle=":", label="no draws: one normal variable")
+    top.set(ylabel="error of $Q$,\nmillinats a label")
+    axis.set(xlabel="number of draws $S$", ylabel="error of one label, nats")
     figure.legend(loc="outside upper center", ncols=1)
     return figure

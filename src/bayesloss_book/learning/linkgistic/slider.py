@@ -39,7 +39,7 @@ def link_slider(
             f"{k}",
             _drawn(rounds[k], line),
             f"Log loss on new data {loss:.3f} nats; logistic regression {others[0]:.3f}, truth "
-            f"{others[1]:.3f}. The weights are {angle:.0f}° off.",
+            f"{others[1]:.3f}. The weights point {angle:.0f}° off the true ones.",
         )
         for k, loss, angle in zip(shown, losses, angles, strict=True)
     ]
@@ -60,7 +60,7 @@ def link_slider(
             (f"2px dotted {COLOURS['Linear']}", "logistic regression"),
             ("2px dashed currentColor", "truth"),
         ],
-        Axis("score less its mean, in standard deviations", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
+        Axis("standardised score", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
         Axis("probability", 0, 1, [0, 0.5, 1]),
     )
     text = "A slider for the rounds of EM; log loss on new data: " + ", ".join(

@@ -69,4 +69,4 @@ def test_angles_between_weights():
 def test_a_round_tells_its_numbers(text):
     told = BeautifulSoup(text, "html.parser").find(attrs={"data-frame": "1"})["data-told"]
     assert "0.400 nats; logistic regression 0.610, truth 0.250" in told
-    assert told.endswith("weights are 5° off.")
+    assert told.endswith("weights point 5° off the true ones.")
