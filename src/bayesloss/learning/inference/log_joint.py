@@ -131,7 +131,7 @@ class LogJoint(LogDensity):
         slopes, bend = self.slopes(Gamma), self.prior.curvature(self.data.features.T @ first)
         precision = self.prior.precision
         gradient = slopes.T @ first - precision * (Gamma - self.prior.location)
-        # eq. (11)
+        # W&N eq. (11)
         return gradient, torch.diag(precision) - slopes.T @ (second[:, None] * slopes) - bend
 
     def evidence_bound(self, Gamma: Vector) -> Scalar:
