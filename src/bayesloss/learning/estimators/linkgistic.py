@@ -68,9 +68,9 @@ class LinkgisticClassifier(ClassifierMixin, BaseEstimator):
     gamma : float, default=0.01
         Prior precision of the intercept of nu.
     leave_one_out : bool, default=True
-        Whether links are fitted to approximate leave-one-out scores, or a joint model's to scores of
-        folds. Fitted to training scores, as in the paper, they are overconfident, the more so the
-        fewer rows per column.
+        Whether links are fitted to approximate leave-one-out scores, or a joint model's to those of
+        folds. Fitted to training scores, as in the paper, they are overconfident, the more so
+        the fewer rows per column.
     multi_class : {"joint", "ovr"}, default="joint"
         Whether more than two classes are one model (:mod:`bayesloss.learning.links.joint`), or each
         is fitted against the rest, as in the paper, and as always under "gp" or other losses.
