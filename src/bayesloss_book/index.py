@@ -21,7 +21,7 @@ _LEGEND = [
     (f"3px solid {_LINES['link']}", "learned curve and its cut; band: 95 %"),
     (f"3px dotted {_LINES['sigmoid']}", "sigmoid and its cut"),
     ("2px dashed currentColor", "true curve"),
-    ("1px solid currentColor", "the probability from which on to say yes"),
+    ("1px solid currentColor", "threshold: say yes above this probability"),
     (f"8px solid {COLOURS['accent']}", "positive cases; filled: missed"),
     (f"8px solid {COLOURS['Linear']}", "negative cases; filled: false alarms"),
 ]
@@ -101,7 +101,7 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
             _curves(given, cuts, level),
             (_WIDTH, _HEIGHT),
             "Probability against score: the learned curve with its band, the sigmoid, the true "
-            "curve, and where each crosses the level from which on a case is taken for positive",
+            "curve, and where each crosses the threshold, above which a case is taken for positive",
             Axis("", -_REACH, _REACH, []),
             Axis("probability", 0, 1, [0, 1]),
         )

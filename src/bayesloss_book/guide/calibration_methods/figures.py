@@ -28,6 +28,8 @@ STYLES = {  # colour, marker, line
     HELD_OUT: (COLOURS["held out"], "P", "-."),
     "true link": ("black", "", "-"),
 }
+NAMES = dict(zip(STYLES, STYLES, strict=True))  # what the page calls them
+NAMES |= {HELD_OUT: "learned link", "ISGP": "W&N's EM", "GP": "GP as link"}
 
 
 def draw_divergence(results: pd.DataFrame) -> Figure:
@@ -39,7 +41,7 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
         for axis, link in zip(column, LINKS, strict=True):
             for method, of_method in STYLES.items():
                 curve = stats.loc[(link, kind, method)]
-                look = style(*of_method, markersize=4, linewidth=1.2, label=method)
+                look = style(*of_method, markersize=4, linewidth=1.2, label=NAMES[method])
                 axis.errorbar(curve.index, curve["mean"], curve["sem"], **look)
             axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
         column[-1].set(xlabel="training size")
@@ -59,7 +61,7 @@ def draw_real(results: pd.DataFrame) -> Figure:
         rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
         heights = [-i + 0.3 - 0.15 * j for i, _ in rows]
-        look = style(colour, marker, markersize=4.5, linewidth=1.0, label=method)
+        look = style(colour, marker, markersize=4.5, linewidth=1.0, label=NAMES[method])
         axis.errorbar(1e3 * found["mean"], heights, xerr=2e3 * found["error"], **look)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xscale("symlog", linthresh=10)
@@ -89,6 +91,6 @@ def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
         look = style(STYLES[method][0], ".", markersize=3, alpha=0.6)
         axis.plot(score[inside], p[:n_points][inside], **look)
         axis.plot(grid, truth, color="black", linewidth=1.4)
-        axis.set(title=method, ylabel="probability", xlim=(low - 0.1, high + 0.1))
+        axis.set(title=NAMES[method], ylabel="probability", xlim=(low - 0.1, high + 0.1))
     axes[-1].set(xlabel="true score")
     return figure
