@@ -76,9 +76,7 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
     """
     table = table[table["pair"] == "ISGP − logistic"]
     heights = [(table["data"] == data).sum() for data in reading]
-    figure, axes = subplots(
-        len(reading), 1, figsize=(5.7, 8.6), sharex=True, height_ratios=heights, layout="constrained"
-    )
+    figure, axes = subplots(2, 1, figsize=(5.7, 8.6), sharex=True, height_ratios=heights)
     for axis, (data, task) in zip(np.atleast_1d(axes), reading.items(), strict=True):
         chosen = table[table["data"] == data].set_index(["task", "penalty", "budget"])
         tasks = [task, *(other for other in TASKS if other != task)]
@@ -87,7 +85,8 @@ def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
         places = np.arange(len(rows))[::-1]
         for place, row in zip(places, rows, strict=True):
             found, colour = chosen.loc[row], COLOURS["ISGP"]
-            look = {"fmt": "o", "color": colour, "ms": 5, "mfc": colour if row[0] == task else "white"}
+            inside = colour if row[0] == task else "white"
+            look = {"fmt": "o", "color": colour, "ms": 5, "mfc": inside}
             axis.errorbar(found["gap"], place, xerr=2 * found["error"], **look)
         axis.axvline(0, color=COLOURS["Linear"], lw=1)
         values = printed()[data] if data in DATA else None
