@@ -113,7 +113,7 @@
       verdicts.set(verdict.className, verdict.cloneNode(true));
     }
     const signs = [...verdicts.values()].flatMap((verdict) => [verdict, " "]);
-    const legend = make("p", { class: "legend" }, "What became of the paper's claims: ", ...signs);
+    const legend = make("p", { class: "legend" }, "What became of the claims on this page: ", ...signs);
     legend.append("A click on one opens its check.");
     let block = chips[0];
     while (!block.parentElement.matches("section")) block = block.parentElement;

@@ -58,7 +58,7 @@ def draw_value(pool: Pool, paths: Paths, n: int) -> Figure:
         saved = now - expected_after(paths.p, paths.weight, pool.mass, t)
         lower.plot(NODES, saved / saved.max(), line, color=COLOURS[colour], label=f"{ratio} : 1")
     variance = -choose("variance", paths, pool.mass, 0.5)
-    lower.plot(NODES, variance / variance.max(), ":", color="black", label=METHODS["variance"])
+    lower.plot(NODES, variance / variance.max(), ":", color="black", label=r"variance of $\nu$")
     lower.set(xlabel="score", ylabel="worth of a label", ylim=(-0.02, 1.05))
     figure.legend(*lower.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

@@ -32,7 +32,7 @@ from bayesloss_book.stores.results import Folder, run_cells
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12
-# 95 % of the ratios lie between 1 : 50 and 1 : 5
+# 95 % of the ratios, missed case to false alarm, lie between 5 : 1 and 50 : 1
 CENTRE, SPREAD = -math.log(250) / 2, math.log(10) / (2 * 1.96)
 FAMILIES = {
     "sigmoid": "a sigmoid of the score",

@@ -71,7 +71,7 @@ def draw_example(here: Live) -> Figure:
     )
     upper.plot(here.x, here.together.mean(axis=0), color="black", label="probability of +1")
     for label, marker in ((1, "^"), (-1, "v")):
-        at = here.inputs[(here.labels == label) & (here.inputs >= here.x[0])]
+        at = here.inputs[here.labels == label]
         upper.plot(at, np.full(len(at), 0.03), marker, color=COLOURS["data"], markersize=7)
     upper.set(ylabel="probability of +1", ylim=(0, 1))
     rows = {"one by one": (here.alone, "GP"), "together": (here.together, "ISGP")}

@@ -14,7 +14,7 @@ _TITLES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits
 _LEAST = 93  # per cent; the AUC at which the picture of the paths begins
 _LOOKS = (("GP", "s"), ("PAVA", "^"), ("ISGP", "o"), ("bound", "D"))
 _STYLES = dict(zip(TASKS, _LOOKS, strict=True))
-_BUDGETS = {"short": "0.01", "default": "0.0001", "long": "0.000001"}  # tolerances
+_BUDGETS = {"short": -2, "default": -4, "long": -6}  # exponents of tolerances
 
 
 def draw_readings(results: pd.DataFrame) -> Figure:
@@ -70,31 +70,35 @@ def draw_paths(paths_stored: pd.DataFrame, data: str = "fashion-mnist") -> Figur
 
 
 def draw_gaps(table: pd.DataFrame, reading: dict[str, str]) -> Figure:
-    """ISGP less logistic regression, equal tolerance and penalty, with two standard errors."""
-    figure, axes = subplots(len(reading), 1, figsize=(5.6, 6.0), sharex=True)
+    """ISGP less logistic regression, equal tolerance and penalty, with two standard errors.
+
+    Filled where the problem is the one named in ``reading``.
+    """
     table = table[table["pair"] == "ISGP − logistic"]
-    order = [(penalty, budget) for penalty in (1.0, 0.0) for budget in _BUDGETS]
+    heights = [(table["data"] == data).sum() for data in reading]
+    figure, axes = subplots(2, 1, figsize=(5.7, 8.6), sharex=True, height_ratios=heights)
     for axis, (data, task) in zip(np.atleast_1d(axes), reading.items(), strict=True):
-        chosen = table[(table["data"] == data) & (table["task"] == task)]
-        chosen = chosen.set_index(["penalty", "budget"])
+        chosen = table[table["data"] == data].set_index(["task", "penalty", "budget"])
+        tasks = [task, *(other for other in TASKS if other != task)]
+        order = [(t, p, budget) for t in tasks for p in (1.0, 0.0) for budget in _BUDGETS]
         rows = [row for row in order if row in chosen.index]
         places = np.arange(len(rows))[::-1]
         for place, row in zip(places, rows, strict=True):
-            found = chosen.loc[row]
-            axis.errorbar(
-                found["gap"], place, xerr=2 * found["error"], fmt="o", color=COLOURS["ISGP"], ms=5
-            )
+            found, colour = chosen.loc[row], COLOURS["ISGP"]
+            inside = colour if row[0] == task else "white"
+            look = {"fmt": "o", "color": colour, "ms": 5, "mfc": inside}
+            axis.errorbar(found["gap"], place, xerr=2 * found["error"], **look)
         axis.axvline(0, color=COLOURS["Linear"], lw=1)
         values = printed()[data] if data in DATA else None
         if values is not None:
             gap = values["ISGP"] - values["logistic"]
             axis.axvline(gap, color="black", ls="--", lw=1.4)
             axis.text(gap, len(rows) - 0.45, "printed ", ha="right", fontsize="small")
-        axis.set(title=f"{_TITLES[data]}, {task}", ylim=(-0.6, len(rows) - 0.1))
+        axis.set(title=_TITLES[data], ylim=(-0.6, len(rows) - 0.1))
         names = [
-            f"{'C = 1' if penalty else 'no penalty'}, tol {_BUDGETS[budget]}"
-            for penalty, budget in rows
+            f"{name}, {'C = 1' if penalty else 'no penalty'}, $10^{{{_BUDGETS[budget]}}}$"
+            for name, penalty, budget in rows
         ]
-        axis.set_yticks(places, names)
+        axis.set_yticks(places, names, fontsize="small")
     axis.set(xlabel="ISGP − logistic, points of AUC")
     return figure
