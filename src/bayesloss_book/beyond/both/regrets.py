@@ -32,7 +32,7 @@ from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, p
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import batched_log_likelihood
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "mode": "the mode's link",
@@ -158,7 +158,4 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable."""
-    parameters = {"n_chains": 96, "n_draws": 1500}
-    run_cells(measure, cells(), folder, "both", parameters=parameters, n_jobs=n_jobs)
+run = runs(measure, cells, "both", n_chains=96, n_draws=1500)

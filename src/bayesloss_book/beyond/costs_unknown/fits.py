@@ -28,7 +28,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12
@@ -185,13 +185,6 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable."""
-    run_cells(
-        measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs
-    )
-
-
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
     rows = []
@@ -216,3 +209,6 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
             "sets": by.size(),
         }
     )
+
+
+run = runs(measure, cells, "costs_fits", n_draws=N_DRAWS)

@@ -28,7 +28,7 @@ from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss_book.probit_references import TESTS, draw_data, importance_points
 from bayesloss_book.samplers import hamiltonian_monte_carlo
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "laplace": "Laplace",
@@ -199,11 +199,6 @@ def cells(n_repetitions: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All kernels; resumable."""
-    run_cells(measure, cells(), folder, "together", parameters=PAPER, n_jobs=n_jobs)
-
-
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean regret, its standard error over cells, and the mean gap, by all that they depend on."""
     names = [name for name in stored if name.count("/") == 3]
@@ -215,3 +210,6 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
     gaps = stored[[f"{name}/gap" for name in names]].set_axis(index, axis=1)
     found = {"mean": values.mean(), "error": values.sem(), "gap": gaps.mean()}
     return pd.DataFrame(found).rename(index=int, level="m")
+
+
+run = runs(measure, cells, "together", **PAPER)

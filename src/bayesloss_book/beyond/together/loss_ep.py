@@ -42,7 +42,7 @@ from bayesloss_book.beyond.together.experiment import (
     utility_of,
 )
 from bayesloss_book.probit_references import TESTS, draw_data
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}
 FEW = SIZES[:2]  # targets; with a thousand it would take hours
@@ -180,7 +180,5 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Each kernel once; resumable."""
-    planned = cells(n_repetitions=1)
-    run_cells(measure, planned, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)
+# Each kernel once.
+run = runs(measure, lambda: cells(n_repetitions=1), "together_loss_ep", **PAPER)

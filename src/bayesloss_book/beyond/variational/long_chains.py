@@ -32,7 +32,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
@@ -272,12 +272,6 @@ def measure(
     }
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """The 24 problems of the page on Laplace's approximation, 64 basis functions; resumable."""
-    parameters = {"n_basis": 64, "n_chains": 8, "n_draws": 1000, "n_annealed": 128}
-    run_cells(measure, cells(), folder, "long_chains", parameters=parameters, n_jobs=n_jobs)
-
-
 def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
     prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
     scale = prior.precision.rsqrt()
@@ -296,3 +290,6 @@ def _summaries(nu: Array) -> dict[str, float]:
         for name, values in columns.items()
         for i, value in enumerate(values)
     }
+
+
+run = runs(measure, cells, "long_chains", n_basis=64, n_chains=8, n_draws=1000, n_annealed=128)

@@ -33,7 +33,7 @@ from bayesloss_book.guide.calibration_methods.problems import (
     log_odds,
     problem,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
@@ -71,11 +71,6 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
         *_cross(both, N_IMAGES, n_seeds, METHODS),
         *_cross(hard, N_IMAGES, n_seeds, METHODS, STRONG),
     ]
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells at the paper's scale, resumable. One worker, or the seconds mean little."""
-    run_cells(measure, cells(), folder, "calibration_methods", n_jobs=n_jobs)
 
 
 def measure(
@@ -208,3 +203,7 @@ def _cross(
         for seed in range(n_seeds)
         for method in methods
     ]
+
+
+# With one worker, or the seconds mean little.
+run = runs(measure, cells, "calibration_methods")

@@ -28,7 +28,7 @@ from bayesloss_book.guide.when_to_use.tables import (
     labels,
     values,
 )
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 CLASSIFIERS = (
     "linkgistic",
@@ -63,11 +63,6 @@ def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
         *_cross("classification", [*CLASSIFICATION, *drawn], n_seeds, CLASSIFIERS),
         *_cross("regression", [*REGRESSION, *curves], n_seeds, REGRESSORS),
     ]
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, resumable. One worker, or the seconds mean little."""
-    run_cells(measure, cells(), folder, "when_to_use", n_jobs=n_jobs)
 
 
 def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]:
@@ -168,3 +163,6 @@ def _cross(
     task: str, tables: Iterable[str], n_seeds: int, methods: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     return crossed(data=tables, seed=range(n_seeds), method=methods, task=[task])
+
+
+run = runs(measure, cells, "when_to_use")  # with one worker, or the seconds mean little

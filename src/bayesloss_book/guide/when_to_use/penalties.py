@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 TABLES = (  # few rows, few rows a column, more columns than rows, sparse, several classes
     "birthwt",
@@ -39,11 +39,6 @@ _FOLDS = 10
 def cells() -> list[dict[str, Any]]:
     """Every table and penalty."""
     return crossed(data=TABLES, C=CS)
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, resumable."""
-    run_cells(measure, cells(), folder, "penalties", n_jobs=n_jobs)
 
 
 def measure(*, data: str, C: float) -> dict[str, float]:
@@ -97,3 +92,6 @@ def _rows(data: str) -> tuple[Any, NDArray[Any]]:
         X = sparse.random(n, d, 10 / d, "csr", random_state=rng, data_rvs=rng.standard_normal)
     odds = X @ rng.normal(size=d)
     return X, (rng.random(n) < expit(3 * odds / odds.std())).astype(int)
+
+
+run = runs(measure, cells, "penalties")
