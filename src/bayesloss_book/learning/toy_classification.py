@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from scipy.special import roots_hermite
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
@@ -184,10 +184,8 @@ def draw_data_sets(
         axis.plot(x, shown["p median"], color=COLOURS["ISGP"])
         axis.plot(x, torch.sigmoid(data.source(x)), "--", color="black", lw=1.2)
         axis.set(title=f"{truth}, {n} labels, seed {data_seed}", ylim=(-0.03, 1.03))
-    for axis in axes[-1]:
-        axis.set(xlabel="$x$")
-    for axis in axes[:, 0]:
-        axis.set(ylabel=r"$\sigma(\nu(x))$")
+    setp(axes[-1], xlabel="$x$")
+    setp(axes[:, 0], ylabel=r"$\sigma(\nu(x))$")
     return figure
 
 

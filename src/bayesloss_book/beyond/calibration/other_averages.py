@@ -18,8 +18,8 @@ from bayesloss.learning.calibration import calibrator_fit
 from bayesloss.learning.calibration.calibrator_base import WIDER
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss_book import Array
+from bayesloss_book.baselines import SMALLEST, log_loss
 from bayesloss_book.beyond.calibration import benchmark, rivals
-from bayesloss_book.beyond.calibration.benchmark import SMALLEST, log_loss
 from bayesloss_book.score_sets import TUNED, Curve, ScoreSet, draw, from_curve, kind
 from bayesloss_book.score_tables import LARGER, TABLES
 from bayesloss_book.stores.results import runs

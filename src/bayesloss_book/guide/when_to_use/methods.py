@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.baselines import recipe
+from bayesloss_book.baselines import SMALLEST, recipe
 from bayesloss_book.guide.when_to_use.tables import (
     CLASSIFICATION,
     CURVES,
@@ -51,7 +51,6 @@ SIMULATED = (  # links and inputs
 SIZES = ("100x30", "1000x10", "20000x10")  # of the simulated tables: rows x columns
 
 _MAX_ITER = 2_000
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 _MEASURES = ("log_loss", "accuracy", "brier", "entropy", "rmse", "coverage", "curve_coverage")
 
 
@@ -135,7 +134,7 @@ def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
     truth = found.truth
     p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
     p[:, model.classes_.astype(int)] = model.predict_proba(found.X_test)
-    loss = -(truth * np.log(np.clip(p, _SMALLEST, 1))).sum(axis=1)
+    loss = -(truth * np.log(np.clip(p, SMALLEST, 1))).sum(axis=1)
     # E |e_y - p|^2 = 1 - 2 sum_k truth_k p_k + |p|^2, with e_y the label's unit vector
     square = 1 + (p**2 - 2 * truth * p).sum(axis=1)
     return {

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from arviz_stats.base.array import array_stats
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
@@ -241,10 +241,8 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             bins = np.linspace(0, 1, len(control) + 1)
             axis.stairs(share, bins, label="long run (control)", **line)
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
-    for axis in axes[:, 0]:
-        axis.set(ylabel="frequency / expected")
-    for axis in axes[-1]:
-        axis.set(xlabel="rank of the truth")
+    setp(axes[:, 0], ylabel="frequency / expected")
+    setp(axes[-1], xlabel="rank of the truth")
     legend_above(figure, axes[0, 0], ncols=2)
     return figure
 

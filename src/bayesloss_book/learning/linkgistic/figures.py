@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
@@ -101,8 +101,7 @@ def draw_held_out(
         look = style("data", "s", ms=3, lw=1, label="test data")
         axis.errorbar(shares["score"], shares["share"], reach.clip(0), **look)
         axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
-    for axis in axes[1:]:
-        axis.set_ylabel("probability of label 1")
+    setp(axes[1:], ylabel="probability of label 1")
     axes[-1].legend(fontsize="small", loc="lower right")
     return figure
 

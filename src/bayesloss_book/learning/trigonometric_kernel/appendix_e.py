@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from numpy.typing import ArrayLike, NDArray
 
 from bayesloss.learning.sources.priors import ISGP
@@ -191,8 +191,6 @@ def draw_priors(n_samples: int, seed: int) -> Figure:
             axis.plot(x, ISGP(kernel).source(x, Gamma).T, color=COLOURS["ISGP"], linewidth=0.9)
             axis.plot(x, kernel.variance * x, "--", color="black", linewidth=1, label="prior mean")
             axis.set_title(f"${name} = {value:g}$")
-    for axis in axes[:, 0]:
-        axis.set(ylabel=r"$\nu(x) - \nu_0$")
-    for axis in axes[-1]:
-        axis.set(xlabel="$x$")
+    setp(axes[:, 0], ylabel=r"$\nu(x) - \nu_0$")
+    setp(axes[-1], xlabel="$x$")
     return figure
