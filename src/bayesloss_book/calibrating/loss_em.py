@@ -206,21 +206,16 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     price = table.index.unique("price")
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
-    parts = (
-        (axes[0], wrong["variational inference"], "GP", "variational inference is wrong"),
-        (axes[0], listening, "ISGP", "mended by loss-EM from off"),
-        (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
-    )
-    for axis, region, colour, _ in parts:
-        how = {"levels": [0.5, 1.5], "colors": [COLOURS[colour]]}
-        how["alpha"] = 0.35 if colour != "ISGP" else 0.9
-        axis.contourf(critical, price, region.astype(float), **how)
-    for axis in axes:
-        handles = [
-            Patch(color=COLOURS[colour], alpha=0.35 if colour != "ISGP" else 0.9, label=label)
-            for its, _, colour, label in parts
-            if its is axis
-        ]
+    variational, moments = wrong["variational inference"], wrong["moments"]
+    first = [(variational, "GP", 0.35, "variational inference is wrong")]
+    first += [(listening, "ISGP", 0.9, "mended by loss-EM from off")]
+    second = [(moments, "PAVA", 0.35, "the posterior's moments are wrong")]
+    for axis, parts in zip(axes, (first, second), strict=True):
+        handles = []
+        for region, name, alpha, label in parts:
+            how = {"levels": [0.5, 1.5], "colors": [COLOURS[name]], "alpha": alpha}
+            axis.contourf(critical, price, region.astype(float), **how)
+            handles.append(Patch(color=COLOURS[name], alpha=alpha, label=label))
         axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         axis.plot(345, 5, "o", color="black", markersize=5)
         axis.set(yscale="log", ylabel="cost of shutdown")

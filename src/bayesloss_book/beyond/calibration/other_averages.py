@@ -110,14 +110,8 @@ def rough_priors(c: float, centre: float) -> list[CentredISGP]:
     kernel = TrigonometricKernel(a=1.3, c=c, n_basis=32)
     rougher = [
         CentredISGP(kernel.scaled(variance, a), tau=0.2, mu=centre, gamma=0.25)
-        for variance, a in (
-            (0.9, 1.05),
-            (0.9, 1.15),
-            (0.9, 1.3),
-            (0.9, 2),
-            (0.5, 1.05),
-            (0.5, 1.15),
-        )
+        for variance, roughness in ((0.9, (1.05, 1.15, 1.3, 2)), (0.5, (1.05, 1.15)))
+        for a in roughness
     ]
     *nine, smoothest = _NINE(c, centre)
     return [*nine, *rougher, smoothest]

@@ -24,10 +24,9 @@ from torch import Tensor
 
 from bayesloss.calibrating.decide_together import JointDecision, Utility, decide_together, f_measure
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
-from bayesloss_book.probit_references import TESTS, draw_data, importance_points
-from bayesloss_book.samplers import hamiltonian_monte_carlo
+from bayesloss_book.probit_references import TESTS, draw_data, importance_points, whitened_chains
 from bayesloss_book.stores.results import runs
 
 METHODS = {
@@ -79,25 +78,14 @@ def weighted_draws(prior: WhitenedGP, y: Tensor, ep: GaussianWeights, n: int, se
 
 def chains(prior: WhitenedGP, y: Tensor, laplace: GaussianWeights, n: int, seed: int) -> Tensor:
     """Draws (4, n, sets, r) of four long chains: the truth."""
-    root = torch.linalg.cholesky(laplace.covariance)
-
-    def weights(w: Tensor) -> Tensor:
-        return laplace.mean + (root @ w[..., None]).squeeze(-1)
-
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randn((4, *laplace.mean.shape), dtype=torch.float64, generator=generator)
-    sample = hamiltonian_monte_carlo(
-        lambda w: log_joint(weights(w), prior.features, y), start, n_draws=n, seed=seed
-    )
-    return weights(sample.points).transpose(0, 1)
+    points, root = whitened_chains(prior, y, laplace, n_chains=4, n_draws=n, seed=seed)
+    return (laplace.mean + (root @ points[..., None]).squeeze(-1)).transpose(0, 1)
 
 
-def loss_em(
-    labels: NDArray, n_labels: int, utility: Utility, k: int | None, rounds: int = 20
-) -> JointDecision:
+def loss_em(labels: NDArray, n_labels: int, utility: Utility, k: int | None) -> JointDecision:
     """LHG's Table 3 by draws: ``n_labels`` rows in turn belong to one draw of the weights."""
     positives, found = labels.sum(axis=1), decide_together(labels, utility, k=k)
-    for _ in range(rounds):
+    for _ in range(20):
         chosen = found.chosen
         each = utility(labels[:, chosen].sum(axis=1), chosen.sum(), positives)
         weight = each.reshape(-1, n_labels).mean(axis=1).repeat(n_labels)  # LHG (11)

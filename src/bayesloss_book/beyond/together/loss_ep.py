@@ -72,8 +72,7 @@ class DrawnUtility:
         """Joint draws of the labels under a Gaussian over the weights (1, r)."""
         z = mean + self.normal @ torch.linalg.cholesky(covariance[0]).T
         chance = torch.Generator().manual_seed(self.seed + 1)
-        found: NDArray[np.bool_] = self.gp.draw_labels(z, self.x, chance).numpy()
-        return found
+        return np.asarray(self.gp.draw_labels(z, self.x, chance))
 
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By Stein's identities: of draws e = R^-1 (z - mean), weighted by the utility."""
@@ -108,8 +107,7 @@ def choose(y: Tensor, term: DrawnUtility, k: int | None, max_iter: int = 10) -> 
     found = [decide_together(term.labels(q.mean, q.covariance), term.utility, k=k)]
     for _ in range(max_iter):
         term.chosen = found[-1].chosen
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             q = tilted_ep(features, y[None], cast("LogTerm", term), max_iter=25)
         settled = settled and bool(q.converged)
         # As in loss_ep_probit: of two choices that lead to each other the one of more evidence.

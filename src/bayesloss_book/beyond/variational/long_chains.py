@@ -21,7 +21,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book import Array
 from bayesloss_book.gaussian_bounds import best_gaussian
-from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.samplers import annealed_importance_sampling
 from bayesloss_book.source_problems import (
     batched_log_likelihood,
     cells,
@@ -31,6 +31,7 @@ from bayesloss_book.source_problems import (
     log_loss,
     prior_and_likelihood,
     source_of_chains,
+    whitened_log_likelihood,
 )
 from bayesloss_book.stores.results import runs
 
@@ -239,7 +240,9 @@ def measure(
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    annealed = _anneal(joint, n_annealed, seed)
+    annealed = annealed_importance_sampling(
+        whitened_log_likelihood(joint), len(prior.location), n_chains=n_annealed, seed=seed
+    )
     generator = torch.Generator().manual_seed(seed)
     ends = annealed.points[torch.multinomial(annealed.weights, 40, True, generator=generator)]
     ends = prior.location + prior.precision.rsqrt() * ends
@@ -270,15 +273,6 @@ def measure(
         "loss": log_loss(prior.source(new_x, kept), new_y, likelihood),
         **_summaries(nu),
     }
-
-
-def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
-    prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
-    scale = prior.precision.rsqrt()
-    how = {"n_chains": n_chains, "seed": seed}
-    return annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
-    )
 
 
 def _summaries(nu: Array) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Our estimators and scikit-learn's, fitted as they come, on many tables."""
 
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -58,9 +57,14 @@ def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     """Every table, seed and method that the page shows."""
     drawn = [f"{kind}, {size}" for kind in SIMULATED for size in SIZES]
     curves = [f"{curve}, {n}" for curve in CURVES for n in (30, 300)]
+    parts = {
+        "classification": ([*CLASSIFICATION, *drawn], CLASSIFIERS),
+        "regression": ([*REGRESSION, *curves], REGRESSORS),
+    }
     return [
-        *_cross("classification", [*CLASSIFICATION, *drawn], n_seeds, CLASSIFIERS),
-        *_cross("regression", [*REGRESSION, *curves], n_seeds, REGRESSORS),
+        cell
+        for task, (data, methods) in parts.items()
+        for cell in crossed(data=data, seed=range(n_seeds), method=methods, task=[task])
     ]
 
 
@@ -156,12 +160,6 @@ def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
         within = np.abs(found.curve - mean) <= width * curve_std
         result["curve_coverage"] = float(within.mean())
     return result
-
-
-def _cross(
-    task: str, tables: Iterable[str], n_seeds: int, methods: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    return crossed(data=tables, seed=range(n_seeds), method=methods, task=[task])
 
 
 run = runs(measure, cells, "when_to_use")  # with one worker, or the seconds mean little

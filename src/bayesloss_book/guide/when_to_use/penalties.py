@@ -47,8 +47,8 @@ def measure(*, data: str, C: float) -> dict[str, float]:
     ``path``, ``refits``, and the ``error`` of the latter, one standard error over cases.
     """
     X, y = _rows(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the path's end, and of penalties that hardly count
+    # Of the path's end, and of penalties that hardly count.
+    with warnings.catch_warnings(action="ignore"):
         said = LinkgisticClassifier(C=[C, C]).fit(X, y).scores_[0]
         folds = StratifiedKFold(_FOLDS)
         p = cross_val_predict(LinkgisticClassifier(C=C), X, y, cv=folds, method="predict_proba")

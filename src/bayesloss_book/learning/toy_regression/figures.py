@@ -95,9 +95,8 @@ def draw_slices(
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
     setp(axes[:, 0], ylabel="nats below the optimum")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
     axes[2, 1].axis("off")
-    axes[2, 1].legend(handles, labels, loc="center")
+    axes[2, 1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
     return figure
 
 
