@@ -72,16 +72,12 @@ def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
     if name == "least possible":
         return support, sparse_mean_calibrated(model, support, problem.fresh, problem.weights)
     target = model.action(points, sparse_mean_kl(model, spread, fitc=True), spread)
-    if name == "fitted to FITC at the targets":
-        return support, sparse_mean_calibrated(
-            model, support, points, target=target, kl_weight=little
-        )
     if name == "training points for the targets":
         support = model.x[choose_support(model, model.x, points, target=target, k=k)]
-        return support, sparse_mean_calibrated(
-            model, support, points, target=target, kl_weight=little
-        )
-    raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
+    elif name != "fitted to FITC at the targets":
+        raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
+    fitted = sparse_mean_calibrated(model, support, points, target=target, kl_weight=little)
+    return support, fitted
 
 
 def density_ratio(x: Tensor, points: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
-from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
+from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
 from bayesloss_book.stores.results import runs
 
 SIZES = {
@@ -86,9 +86,7 @@ def measure(
         elif method == "d_L, larger support":
             larger = equal_ranks(n, k_larger)
             target = model.action(problem.points, sparse_mean_kl(model, larger), larger)
-        sparse = sparse_mean_calibrated(
-            model, problem.support, problem.points, problem.weights, target=target
-        )
+        sparse = problem.fitted(target)
     gap = model.action(problem.points, sparse, problem.support).numpy()
     gap -= truth(problem.points.numpy())
     return {"error": float(problem.weights.numpy() @ gap**2), "n_iter": n_iter}
