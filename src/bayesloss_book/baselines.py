@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.learning.weights.linear_scores import LinearScores
@@ -21,6 +22,7 @@ PLUG_IN: dict[str, Any] = {"average_hyperparameters": False, "robust_range": Fal
 # The tolerance of every method, as scikit-learn has it, and the largest number of rounds of EM.
 BUDGETS = {"short": (1e-2, 30), "default": (1e-4, 30), "long": (1e-6, 100)}
 
+SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 CALIBRATION_BINS = 15  # of probabilities, for the calibration error
 LOGISTIC_STEPS = 1_000  # L-BFGS iterations at most, as in linkgistic regression
 
@@ -48,6 +50,12 @@ def fit_logistic(
     fit, _ = fit_fixed_link(scores, LogLoss(), tol)
     test = (torch.from_numpy(X_test) - scores.centre) @ fit.beta.T + fit.offset
     return fit.scores.T.numpy(), test.numpy(), fit.n_iter, fit.settled(tol), 0.0
+
+
+def log_loss(p: Array, truth: NDArray[Any]) -> float:
+    """The mean log loss in nats, an expectation where truth is a probability."""
+    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
+    return float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean())
 
 
 def calibration_error(probability: Array, truth: NDArray[Any]) -> float:

@@ -35,7 +35,6 @@ with warnings.catch_warnings(action="ignore", category=TqdmWarning):
 
 pooch.get_logger().setLevel("WARNING")  # pages write nothing to stderr
 IMAGE_DATASETS = ("mnist", "fashion-mnist", "kmnist")
-AUTO_MPG_COLUMNS = ("mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration")
 
 _SPLIT_PREFIX = {"train": "train", "test": "t10k"}
 

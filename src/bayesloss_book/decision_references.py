@@ -6,7 +6,6 @@ The notation is that of :mod:`bayesloss.calibrating.decision_theory`: masses p a
 
 import itertools
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,13 +74,11 @@ def tilted_posterior(p: Tensor, losses: Tensor, action: int, M: float) -> Tensor
     return tilted(checked_masses(p).log(), utility(losses, M).log(), action).exp()
 
 
-def mixed_loss_em(
-    p: Tensor, losses: Tensor, M: float, *, start: int, family: Any = None, max_iter: int = 100
-) -> LossEM:
+def mixed_loss_em(p: Tensor, losses: Tensor, M: float, *, start: int) -> LossEM:
     """The E-step of Table 1 with the M-step of Table 2, as in LHG Table 3.
 
     With an exact E-step the second moment of the utility, E_p[(M - L)^2], never falls from one
     action to the next.
     """
     log_utility = utility(losses, M).log()
-    return alternate(p, log_utility, -checked_losses(losses), start, family, max_iter)
+    return alternate(p, log_utility, -checked_losses(losses), start, None, 100)

@@ -66,12 +66,19 @@ class Family:
     def _least(self, objective: Callable[[Tensor], Tensor], start: Tensor | None) -> Member:
         starts = list(self.starts) if start is None else [start, *self.starts]
         best, warned = None, False
+
+        def with_gradient(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+            at = torch.tensor(parameters, dtype=torch.float64, requires_grad=True)
+            value = objective(at)
+            (gradient,) = torch.autograd.grad(value, at)
+            return float(value.detach()), gradient.numpy()
+
         for first in starts:
             value = float(objective(first))
             if not math.isfinite(value):
                 continue
             found = minimize(
-                _with_gradient(objective),
+                with_gradient,
                 first.numpy(),
                 jac=True,
                 method="BFGS",
@@ -120,15 +127,3 @@ def gaussians(states: Tensor, *, n_means: int = 5) -> Family:
     means = torch.linspace(-1, 1, n_means + 2, dtype=torch.float64)[1:-1]
     deviations = torch.tensor([math.log(0.1), math.log(0.4)], dtype=torch.float64)
     return Family(log_masses, torch.cartesian_prod(means, deviations))
-
-
-def _with_gradient(
-    objective: Callable[[Tensor], Tensor],
-) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
-    def function(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        at = torch.tensor(parameters, dtype=torch.float64, requires_grad=True)
-        value = objective(at)
-        (gradient,) = torch.autograd.grad(value, at)
-        return float(value.detach()), gradient.numpy()
-
-    return function

@@ -184,7 +184,7 @@ class SLIsotron(_Tron):
     max_iter: int = 100
 
     def _begin(self, labels: Array) -> Link:
-        return _steep_sigmoid
+        return lambda z: expit(_STEEPNESS * z)
 
     def _round(self, X: Array, labels: Array, w: Array, link: Link) -> tuple[Array, Link]:
         w = w + _correction(X, labels, _times(X, w), link)
@@ -251,10 +251,6 @@ class BregmanTron(_Tron):
         self._previous[order] = fit.values  # step 3
         scores, first = np.unique(z, return_index=True)
         return w, PiecewiseLinearLink.onto(scores, fit.values[first], self.max_slope)  # step 4
-
-
-def _steep_sigmoid(z: Array) -> Array:
-    return expit(_STEEPNESS * z)
 
 
 def _times(X: NDArray, w: Array) -> Array:

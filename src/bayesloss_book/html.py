@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -48,12 +48,6 @@ def slider(name: str, label: str, span: tuple[float, float, float], start: float
     )
 
 
-def marks(across: ArrayLike, down: ArrayLike) -> list[str]:
-    """Coordinates of an SVG, to a tenth of a unit."""
-    points = zip(np.atleast_1d(across), np.atleast_1d(down), strict=True)
-    return [f"{x:.1f} {y:.1f}" for x, y in points]
-
-
 def curve(points: list[str], style: str) -> str:
     """A line through the points; coordinates in double quotes, by which tests know them."""
     return f'<path d="M{"L".join(points)}" fill="none" {style}/>'
@@ -67,9 +61,24 @@ class Axis(NamedTuple):
     high: float
     ticks: Sequence[float]
 
-    def place(self, tick: float) -> float:
-        """How far along the axis a value lies, from 0 to 1."""
-        return (tick - self.low) / (self.high - self.low)
+    def place(self, value: Any) -> Any:
+        """How far along the axis values lie, from 0 to 1."""
+        return (value - self.low) / (self.high - self.low)
+
+
+class Canvas(NamedTuple):
+    """Where a picture is drawn: its width and height without the axes, and the axes."""
+
+    width: int
+    height: int
+    across: Axis
+    up: Axis
+
+    def points(self, x: ArrayLike, y: ArrayLike) -> list[str]:
+        """Where values along both axes are drawn: coordinates of the SVG, to a tenth of a unit."""
+        across = self.width * self.across.place(np.asarray(x))
+        down = self.height * (1 - self.up.place(np.asarray(y)))
+        return [f"{x:.1f} {y:.1f}" for x, y in zip(across, down, strict=True)]
 
 
 class Frame(NamedTuple):
@@ -80,39 +89,24 @@ class Frame(NamedTuple):
     told: str
 
 
-def framed(
-    identity: str,
-    content: str,
-    shape: tuple[int, int],
-    label: str,
-    across: Axis | None = None,
-    up: Axis | None = None,
-) -> str:
-    """An SVG; with axes around its content, if they are given, and cut off where they end.
+def framed(identity: str, content: str, canvas: Canvas, label: str) -> str:
+    """An SVG with axes around its content, which is cut off where they end.
 
-    The content is drawn in coordinates from 0 to the shape (width, height, without the axes), zero
-    at the top left; the label is for those who do not see it. Without ``up`` heights have no unit.
+    The content is drawn in coordinates from 0 to the canvas's width and height, zero at the top
+    left; the label is for those who do not see it.
     """
-    width, height = shape
-    if across is None:
-        return (
-            f"<svg viewBox='0 0 {width} {height}' role='img' style='width:100%;overflow:hidden' "
-            f"aria-label='{label}'>{content}</svg>"
-        )
-    drawn = _line(0, height, width, 0)
+    width, height, across, up = canvas
+    drawn = _line(0, height, width, 0) + _line(0, 0, 0, height)
     for tick in across.ticks:
         x = width * across.place(tick)
         drawn += _line(x, height, 0, 5) + _word(f"{tick:g}", x, height + 20)
     drawn += _word(across.label, width / 2, height + 40)
-    if up is not None:
-        drawn += _line(0, 0, 0, height)
-        for tick in up.ticks:
-            y = height * (1 - up.place(tick))
-            drawn += _line(-5, y, 5, 0) + _word(f"{tick:g}", -8, y + 5, "end")
-        drawn += f"<g transform='rotate(-90)'>{_word(up.label, -height / 2, -38)}</g>"
-    left = 12 if up is None else 56
+    for tick in up.ticks:
+        y = height * (1 - up.place(tick))
+        drawn += _line(-5, y, 5, 0) + _word(f"{tick:g}", -8, y + 5, "end")
+    drawn += f"<g transform='rotate(-90)'>{_word(up.label, -height / 2, -38)}</g>"
     return (
-        f"<svg viewBox='{-left} -8 {width + left + 16} {height + 56}' role='img' "
+        f"<svg viewBox='-56 -8 {width + 72} {height + 56}' role='img' "
         f"style='width:100%' aria-label='{label}'><clipPath id='{identity}-frame'>"
         f"<rect width='{width}' height='{height}'/></clipPath>"
         f"<g clip-path='url(#{identity}-frame)'>{content}</g>"
@@ -141,23 +135,6 @@ def legend(entries: Sequence[tuple[str, str]]) -> str:
         )
         + "</p>"
     )
-
-
-def picture(
-    identity: str,
-    controls: str,
-    content: str,
-    shape: tuple[int, int],
-    label: str,
-    below: str,
-    script: str,
-    data: str = "",
-    across: Axis | None = None,
-    up: Axis | None = None,
-) -> str:
-    """Controls above an SVG, a sentence below it, and the script that joins them."""
-    shown = framed(identity, content, shape, label, across, up)
-    return f"<div id='{identity}'{data}>{controls}{shown}{below}</div><script>{script}</script>"
 
 
 _STEPS = """
@@ -194,28 +171,27 @@ def stepped(
     frames: Sequence[Frame],
     start: int,
     over: str,
-    shape: tuple[int, int],
+    canvas: Canvas,
     label: str,
     keys: Sequence[tuple[str, str]],
-    across: Axis,
-    up: Axis,
-) -> str:
+) -> HTMLTable:
     """A slider through pictures, beneath what is over them all; it starts with one of them."""
     drawn = "".join(
         f"<g data-frame='{html.escape(value)}' data-told='{html.escape(told)}'"
         f"{'' if k == start else ' style=display:none'}>{content}</g>"
         for k, (value, content, told) in enumerate(frames)
     )
-    controls = (
+    content = (
+        f"<div id='{identity}'>"
         f"<label>{name}: <span data-value='step'>{frames[start].value}</span><input type='range' "
         f"min='0' max='{len(frames) - 1}' step='1' value='{start}' style='width:100%'></label>"
         f"<p><button type='button'>Play</button> "
         f"<output data-value='told'>{html.escape(frames[start].told)}</output></p>"
+        f"{framed(identity, drawn + over, canvas, label)}{legend(keys)}<noscript>The slider needs "
+        f"JavaScript.</noscript></div><script>{_STEPS.replace('IDENTITY', identity)}</script>"
     )
-    below = legend(keys) + "<noscript>The slider needs JavaScript.</noscript>"
-    script = _STEPS.replace("IDENTITY", identity)
-    content = drawn + over
-    return picture(identity, controls, content, shape, label, below, script, "", across, up)
+    said = "; ".join(f"{frame.value}: {frame.told}" for frame in frames)
+    return HTMLTable(content, f"A slider, {name}. {said}")
 
 
 def ribbon(low: list[str], high: list[str], colour: str) -> str:

@@ -8,10 +8,13 @@ from sklearn.linear_model import LogisticRegression
 
 from bayesloss import LinkCalibrator
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, HTMLTable, curve, framed, legend, marks, slider
+from bayesloss_book.html import DASHED, Axis, Canvas, HTMLTable, curve, framed, legend, slider
 
 RATIOS = (1, 2, 3, 5, 8, 12, 20, 30)  # false alarms that one missed case costs
 _WIDTH, _HEIGHT, _BELOW, _REACH = 600, 170, 80, 3  # of the pictures, and of scores
+_ABOVE = Canvas(_WIDTH, _HEIGHT, Axis("", -_REACH, _REACH, []), Axis("probability", 0, 1, [0, 1]))
+_SCORES = Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1))
+_COUNTS = Canvas(_WIDTH, _BELOW, _SCORES, Axis("cases", 0, 1, []))
 _GRID = np.linspace(-_REACH, _REACH, 601)
 _SPAN = (0, len(RATIOS) - 1, 1)  # of the slider, over ratios
 _CASES = 10_000 * np.exp(-(_GRID**2) / 2) / np.exp(-(_GRID**2) / 2).sum()  # at each score
@@ -99,19 +102,15 @@ def cost_slider(n: int, seed: int, start: int) -> HTMLTable:
         + framed(
             "cost-above",
             _curves(given, cuts, level),
-            (_WIDTH, _HEIGHT),
+            _ABOVE,
             "Probability against score: the learned curve with its band, the sigmoid, the true "
             "curve, and where each crosses the threshold, above which a case is taken for positive",
-            Axis("", -_REACH, _REACH, []),
-            Axis("probability", 0, 1, [0, 1]),
         )
         + framed(
             "cost-below",
             _tails(given["truth"], cuts["link"]),
-            (_WIDTH, _BELOW),
+            _COUNTS,
             "Positive and negative cases by score; filled: decided wrongly by the learned curve",
-            Axis("score", -_REACH, _REACH, range(-_REACH, _REACH + 1)),
-            Axis("cases", 0, 1, []),
         )
         + legend(_LEGEND)
         + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
@@ -146,7 +145,7 @@ def _tails(positive: np.ndarray, cut: str) -> str:
         ("missed", positive, COLOURS["accent"], f'x="0" width="{cut}"'),
         ("alarms", 1 - positive, COLOURS["Linear"], f'x="{cut}" width="{_WIDTH}"'),
     ):
-        points = _points(density * share, _BELOW)
+        points = _points(density * share, _COUNTS)
         drawn += (
             f"<clipPath id='cost-{name}'><rect y='0' height='{_BELOW}' {place}/></clipPath>"
             f'<path d="M{"L".join(points)}Z" fill="{colour}" opacity="0.8" '
@@ -171,9 +170,9 @@ def _rows(given: dict[str, np.ndarray], ratio: int) -> dict[str, list[str]]:
     for name in _NAMES:
         cut = float(np.interp(1 / (1 + ratio), given[name], _GRID))
         counts = [f"{count:,}" for count in errors(given[name], ratio)]
-        found[name] = [f"{_WIDTH * (cut + _REACH) / (2 * _REACH):.1f}", *counts]
+        found[name] = [f"{_WIDTH * _SCORES.place(cut):.1f}", *counts]
     return found
 
 
-def _points(height: np.ndarray, tall: int = _HEIGHT) -> list[str]:
-    return marks(np.linspace(0, _WIDTH, len(_GRID))[::5], tall * (1 - height[::5]))
+def _points(height: np.ndarray, canvas: Canvas = _ABOVE) -> list[str]:
+    return canvas.points(_GRID[::5], height[::5])

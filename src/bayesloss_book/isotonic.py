@@ -20,7 +20,7 @@ scores lie so close together that the differences would drown in rounding.
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -57,14 +57,13 @@ def lipschitz_isotonic(
     """
     data = _Data.of(z, y)
     unit = max(1.0, float(np.abs(data.target).max()))
-    fit = _interior_point(
+    return _interior_point(
         data,
         (lower, upper),
         lambda p: (p - data.target) / unit,
         lambda p: np.full_like(p, 1 / unit),
         max_iter,
     )
-    return replace(fit, values=fit.values[data.place])
 
 
 def bregman_isotonic(
@@ -85,14 +84,13 @@ def bregman_isotonic(
     data = _Data.of(z, image)
     lower_quartile, upper_quartile = link(np.array([0.25, 0.75]))
     unit = float(upper_quartile - lower_quartile)
-    fit = _interior_point(
+    return _interior_point(
         data,
         (lower, upper),
         lambda p: (link(p) - data.target) / unit,
         lambda p: link_slope(p) / unit,
         max_iter,
     )
-    return replace(fit, values=fit.values[data.place])
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ def _interior_point(
             ConvergenceWarning,
             stacklevel=3,
         )
-    return IsotonicFit(p, residual, n_iter, converged)
+    return IsotonicFit(p[data.place], residual, n_iter, converged)
 
 
 def _start(z: Array, lower: float, upper: float) -> tuple[Array, Array, Array]:

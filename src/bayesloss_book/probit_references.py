@@ -91,20 +91,9 @@ def by_hamiltonian_monte_carlo(
     seed: int,
 ) -> Reference:
     """Chains where Laplace's Gaussian, to which EP owes nothing, is normal."""
-    m, _, r = prior.features.shape
-    root = torch.linalg.cholesky(laplace.covariance)
-
-    def weights(w: Tensor) -> Tensor:
-        return laplace.mean + (root @ w[..., None]).squeeze(-1)
-
-    generator = torch.Generator().manual_seed(seed)
-    sample = hamiltonian_monte_carlo(
-        lambda w: log_joint(weights(w), prior.features, y),
-        torch.randn((n_chains, m, r), dtype=torch.float64, generator=generator),
-        n_draws=n_draws,
-        seed=seed,
-    )
-    points = sample.points.permute(2, 1, 0, 3)  # data set, chain, draw, weight
+    m = len(y)
+    points, root = whitened_chains(prior, y, laplace, n_chains=n_chains, n_draws=n_draws, seed=seed)
+    points = points.permute(2, 1, 0, 3)  # data set, chain, draw, weight
     arrays = points.numpy()
     r_hat = array_stats.rhat(arrays, chain_axis=1, draw_axis=2)
     size = array_stats.ess(arrays, chain_axis=1, draw_axis=2)
@@ -129,6 +118,28 @@ def by_hamiltonian_monte_carlo(
         float(r_hat.max()),
         float(size.min()),
     )
+
+
+def whitened_chains(
+    prior: WhitenedGP,
+    y: Tensor,
+    laplace: GaussianWeights,
+    *,
+    n_chains: int,
+    n_draws: int,
+    seed: int,
+) -> tuple[Tensor, Tensor]:
+    """Points w (draws, chains, m, r) and the root (m, r, r) that makes weights mean + root w."""
+    root = torch.linalg.cholesky(laplace.covariance)
+
+    def log_density(w: Tensor) -> Tensor:
+        weights = laplace.mean + (root @ w[..., None]).squeeze(-1)
+        return log_joint(weights, prior.features, y)
+
+    generator = torch.Generator().manual_seed(seed)
+    shape = (n_chains, *laplace.mean.shape)
+    start = torch.randn(shape, dtype=torch.float64, generator=generator)
+    return hamiltonian_monte_carlo(log_density, start, n_draws=n_draws, seed=seed).points, root
 
 
 def by_importance_sampling(

@@ -8,7 +8,6 @@ where L(0) = L(1) = 0 is assumed. Here x may be any real number, also outside th
 canonical link; F* is convex with slopes between 0 and 1.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -75,19 +74,18 @@ LOSSES: Mapping[str, CanonicalLoss] = {
 
 @dataclass(frozen=True)
 class MarginLoss:
-    """A convex margin loss G, its slope, and where the slope stops being negative."""
+    """A convex margin loss G, and its slope."""
 
     value: Callable[[Array], Array]
     slope: Callable[[Array], Array]
-    turn: float = math.inf
 
 
 MARGINS: Mapping[str, MarginLoss] = {
     "logistic": MarginLoss(lambda x: np.logaddexp(0, -x), lambda x: -1 / (1 + np.exp(x))),
     "exponential": MarginLoss(lambda x: np.exp(-x), lambda x: -np.exp(-x)),
-    "square": MarginLoss(lambda x: (1 - x) ** 2, lambda x: 2 * (x - 1), turn=1.0),
+    "square": MarginLoss(lambda x: (1 - x) ** 2, lambda x: 2 * (x - 1)),
     "truncated square": MarginLoss(
-        lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0), turn=1.0
+        lambda x: np.maximum(1 - x, 0) ** 2, lambda x: -2 * np.maximum(1 - x, 0)
     ),
     "linear": MarginLoss(lambda x: -x, lambda x: np.full_like(x, -1.0)),
     "Matsushita": MarginLoss(lambda x: np.hypot(1, x) - x, lambda x: x / np.hypot(1, x) - 1),

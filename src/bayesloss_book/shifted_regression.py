@@ -37,11 +37,15 @@ class ShiftedProblem:
         whole = on_all(self.model, self.support, sparse)
         return float(self.model.divergence(whole, self.points, self.weights))
 
+    def fitted(self, target: Tensor | None = None) -> Tensor:
+        """The mean on the support of the least d_L, or nearest to a target at the points, (m,)."""
+        where = self.support, self.points, self.weights
+        return sparse_mean_calibrated(self.model, *where, target=target)
+
     @cached_property
     def least(self) -> float:
         """The least d_L on the support."""
-        best = sparse_mean_calibrated(self.model, self.support, self.points, self.weights)
-        return self.divergence(best)
+        return self.divergence(self.fitted())
 
 
 def truth(x: np.ndarray) -> np.ndarray:

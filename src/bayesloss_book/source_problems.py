@@ -83,6 +83,12 @@ def batched_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
     return lambda Gamma: log_likelihood(Gamma) + constant
 
 
+def whitened_log_likelihood(joint: LogJoint) -> Callable[[Tensor], Tensor]:
+    """The same of Gamma in the prior's deviations, for samplers from a standard normal prior."""
+    log_likelihood, prior = batched_log_likelihood(joint), joint.prior
+    return lambda z: log_likelihood(prior.location + prior.precision.rsqrt() * z)
+
+
 def source_of_chains(prior: ISGP, x: Tensor, Gamma: Tensor) -> Array:
     """The values of nu at x for chains of Gamma: (chains, draws, M + 1) to (chains, draws, n)."""
     return prior.source(x, Gamma.flatten(0, 1)).reshape(*Gamma.shape[:2], len(x)).numpy()

@@ -48,7 +48,11 @@ class SolvedMean:
 
 
 def sparse_mean_kl(
-    model: GPRegression, support: Sequence[int] | Tensor, *, fitc: bool = False
+    model: GPRegression,
+    support: Sequence[int] | Tensor,
+    *,
+    fitc: bool = False,
+    weights: Tensor | None = None,
 ) -> Tensor:
     r"""The mean on a support that minimises the KL divergence, LHG eq. (34); or FITC's.
 
@@ -58,10 +62,10 @@ def sparse_mean_kl(
     is the mean of the subset of regressors, of the projected process and of Titsias' variational
     posterior, too. With ``fitc`` each datum is discounted by what the support cannot explain of it
     (Snelson and Ghahramani): no longer the least KL, but better where the support lies among test
-    inputs far from most data.
+    inputs far from most data. With ``weights`` (N,) the data count by them.
     """
     basis = _basis(model, support)
-    return basis @ _least_squares(*_kl_rows(model, support, basis, fitc))  # LHG eq. (34)
+    return basis @ _least_squares(*_kl_rows(model, support, basis, fitc, weights))  # LHG eq. (34)
 
 
 def sparse_mean_calibrated(
@@ -264,7 +268,11 @@ def _basis(model: GPRegression, support: Sequence[int] | Tensor) -> Tensor:
 
 
 def _kl_rows(
-    model: GPRegression, support: Sequence[int] | Tensor, basis: Tensor, fitc: bool = False
+    model: GPRegression,
+    support: Sequence[int] | Tensor,
+    basis: Tensor,
+    fitc: bool = False,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A matrix and a vector whose squared distance is 2 sigma^2 KL, up to constants; or FITC's."""
     fit, y = model.kernel(model.x, model.inputs_of(support)) @ basis, model.y
@@ -272,6 +280,8 @@ def _kl_rows(
         unexplained = (model.kernel.b - (fit**2).sum(dim=1)).clamp(min=0.0)  # K_nn - Q_nn
         root = (1 + unexplained / model.noise_variance).rsqrt()
         fit, y = root[:, None] * fit, root * y
+    if weights is not None:
+        fit, y = weights.sqrt()[:, None] * fit, weights.sqrt() * y
     penalty = math.sqrt(model.noise_variance) * torch.eye(basis.shape[1], dtype=torch.float64)
     # LHG eq. (22)
     return torch.cat([fit, penalty]), torch.cat([y, torch.zeros_like(penalty[0])])

@@ -16,29 +16,15 @@ REACH = 50.0  # inputs lie in [-50, 50]: half of the period
 NOISE = 0.3  # standard deviation of the targets about the true nu
 
 
-def _steps(x: Tensor) -> Tensor:
-    return torch.tanh((x + 25) / 6) + 1.5 * torch.tanh((x - 15) / 10)
-
-
-def _steps_slope(x: Tensor) -> Tensor:
-    return 1 / (6 * torch.cosh((x + 25) / 6) ** 2) + 0.15 / torch.cosh((x - 15) / 10) ** 2
-
-
-def _cubic(x: Tensor) -> Tensor:
-    return 2 * (x / 50) ** 3 + 0.5 * x / 50
-
-
-def _cubic_slope(x: Tensor) -> Tensor:
-    return (6 * (x / 50) ** 2 + 0.5) / 50
-
-
 # Each is a non-decreasing nu and its derivative: two steep rises between flat parts, and a curve
 # that is flat in the middle and steep at both ends.
 TRUTHS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
-    "steps": (_steps, _steps_slope),
-    "cubic": (_cubic, _cubic_slope),
+    "steps": (
+        lambda x: torch.tanh((x + 25) / 6) + 1.5 * torch.tanh((x - 15) / 10),
+        lambda x: 1 / (6 * torch.cosh((x + 25) / 6) ** 2) + 0.15 / torch.cosh((x - 15) / 10) ** 2,
+    ),
+    "cubic": (lambda x: 2 * (x / 50) ** 3 + 0.5 * x / 50, lambda x: (6 * (x / 50) ** 2 + 0.5) / 50),
 }
-
 # Corners (x, nu) of the true sources: one with a plateau below even odds, one with a single bend.
 KNOTS = {
     "plateau": ((-50.0, -4.0), (-25.0, -1.0), (5.0, -0.5), (25.0, 2.5), (50.0, 3.5)),

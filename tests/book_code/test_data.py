@@ -17,6 +17,7 @@ from bayesloss_book.data import DataError, DataFile, DataSet
 
 GOOD = gzip.compress(bytes(range(256)) * 1000, compresslevel=0, mtime=0)
 NAME = "toy/values.gz"
+COLUMNS = ("mpg", "cylinders", "displacement", "horsepower", "weight", "acceleration")
 
 
 class Server(ThreadingHTTPServer):
@@ -368,7 +369,7 @@ def test_the_embedded_auto_mpg_table(monkeypatch):
     # A folder that would be an error for `locate`: the embedded table does not ask for one.
     monkeypatch.setenv("BAYESLOSS_DATA", os.devnull)
     table = data.load_auto_mpg()
-    assert tuple(table.columns) == data.AUTO_MPG_COLUMNS
+    assert tuple(table.columns) == COLUMNS
     assert set(table.dtypes) == {np.dtype("float64")}
     assert table.shape == (398, 6)
     assert table.iloc[0].tolist() == [18, 8, 307, 130, 3504, 12]
@@ -382,5 +383,5 @@ def test_the_embedded_auto_mpg_table(monkeypatch):
 def test_the_embedded_auto_mpg_table_is_the_official_one():
     lines = data.locate("auto-mpg/auto-mpg.data").read_text("ascii").splitlines()
     rows = [line.replace("?", "nan").split()[:6] for line in lines]
-    expected = pd.DataFrame(rows, columns=data.AUTO_MPG_COLUMNS, dtype="float64")
+    expected = pd.DataFrame(rows, columns=COLUMNS, dtype="float64")
     pd.testing.assert_frame_equal(data.load_auto_mpg(), expected, check_exact=True)

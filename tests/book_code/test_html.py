@@ -2,7 +2,7 @@
 
 from bs4 import BeautifulSoup
 
-from bayesloss_book.html import Axis, Frame, framed, stepped, with_math
+from bayesloss_book.html import Axis, Canvas, Frame, framed, stepped, with_math
 
 
 def test_formulas_stand_between_dollar_signs_and_all_else_is_escaped():
@@ -13,7 +13,7 @@ def test_formulas_stand_between_dollar_signs_and_all_else_is_escaped():
 def test_axes_stand_around_the_picture_where_their_values_are():
     across, up = Axis("time", 10, 20, [10, 15]), Axis("heat", -1, 1, [0])
     drawn = BeautifulSoup(
-        framed("box", "<g id='g'/>", (600, 300), "a curve", across, up), "html.parser"
+        framed("box", "<g id='g'/>", Canvas(600, 300, across, up), "a curve"), "html.parser"
     )
     left, top, width, height = map(float, drawn.svg["viewbox"].split())
     words = {word.get_text(): (float(word["x"]), float(word["y"])) for word in drawn("text")}
@@ -31,7 +31,9 @@ def test_a_stepped_slider_shows_one_frame_and_plays(shown):
     """Whatever a frame tells stands as it is given, also what means something in HTML."""
     frames = [Frame(f"{k}", f"<path d='M0 0H{k}'/>", f"it's < {k}") for k in (5, 6, 7)]
     axes = [Axis(name, 0, 1, [0, 1]) for name in "xy"]
-    tab = shown(stepped("box", "step", frames, 0, "", (60, 30), "lines", [], *axes))
+    tab = shown(
+        stepped("box", "step", frames, 0, "", Canvas(60, 30, *axes), "lines", [])._repr_html_()
+    )
     slider, button = tab.locator("input"), tab.locator("button")
 
     def seen():

@@ -37,11 +37,9 @@ def small_problem(name: str, amplitude: float) -> tuple[WhitenedGP, Tensor]:
     return prior, torch.tensor([labels], dtype=torch.float64)
 
 
-def brute_force(
-    features: Tensor, y: Tensor, *, half: float = 8.0, n: int = 161
-) -> tuple[Tensor, Tensor, float]:
+def brute_force(features: Tensor, y: Tensor, *, n: int = 161) -> tuple[Tensor, Tensor, float]:
     """Mean, covariance, log evidence of up to three whitened weights, by the trapezoidal rule."""
-    grid, log_density, volume = _on_grid(features, y, half, n)
+    grid, log_density, volume = _on_grid(features, y, 8.0, n)
     log_mass = torch.logsumexp(log_density, 0)
     weight = (log_density - log_mass).exp()
     mean = weight @ grid

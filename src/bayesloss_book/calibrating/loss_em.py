@@ -14,12 +14,17 @@ from bayesloss.calibrating.utility import utility
 from bayesloss_book.decision_references import tilted_posterior
 from bayesloss_book.families import gaussians
 from bayesloss_book.figures import COLOURS, hatch
-from bayesloss_book.html import Axis, Frame, HTMLTable, curve, marks, ribbon, stepped
+from bayesloss_book.html import Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
 from bayesloss_book.power_plant import ACTIONS, PowerPlant
 
 ALGORITHMS = ("loss-EM", "linearised", "mixed")
 STARTS = ("Bayes action", "least worst loss", "random", "worst action")
-_LOW, _HIGH, _TOP, _WIDTH, _TALL = 220, 400, 0.026, 540, 230  # of the slider's picture
+_CANVAS = Canvas(
+    540,
+    230,
+    Axis("temperature in °C; upright: the critical one", 220, 400, range(240, 401, 40)),
+    Axis("% per °C", 0, 2.6, [0, 1, 2]),
+)
 _FLOOR = -1e300  # stands for log 0, so that a mass of zero times it is zero
 
 
@@ -136,15 +141,13 @@ def shares(
 def tilt_slider(plant: PowerPlant, constants: Sequence[float], start: int) -> HTMLTable:
     """What the first E-step makes of the posterior after "on", and the M-step of that, by M."""
     p, losses = plant.posterior, plant.losses
-    inside = (plant.states > _LOW) & (plant.states < _HIGH)
-    hot = plant.states > plant.critical
-    across = _WIDTH * (plant.states[inside] - _LOW) / (_HIGH - _LOW)
+    hot, unit = plant.states > plant.critical, plant.states[1] - plant.states[0]
+    inside = slice(360, 1080, 4)  # one cell a degree, from 220 to 400
 
     def points(q: Tensor) -> list[str]:
-        density = q[inside] / (plant.states[1] - plant.states[0])
-        return marks(across[::4], (_TALL * (1 - density / _TOP))[::4])
+        return _CANVAS.points(plant.states[inside], 100 * q[inside] / unit)
 
-    ground = marks([0, _WIDTH], [_TALL, _TALL])
+    ground = _CANVAS.points([220, 400], [0, 0])
     frames = []
     for M in constants:
         q = tilted_posterior(p, losses, 0, M)
@@ -155,25 +158,20 @@ def tilt_slider(plant: PowerPlant, constants: Sequence[float], start: int) -> HT
         )
         line = curve(points(q), f'stroke="{COLOURS["ISGP"]}" stroke-width="2.5"')
         frames.append(Frame(f"{M:,}", line, told))
-    critical = _WIDTH * (plant.critical - _LOW) / (_HIGH - _LOW)
-    upright = curve(marks([critical, critical], [0, _TALL]), 'stroke="currentColor"')
-    content = stepped(
+    upright = _CANVAS.points([plant.critical, plant.critical], [0, 3])
+    return stepped(
         "tilt-slider",
         "M",
         frames,
         start,
-        ribbon(points(p), ground, COLOURS["Linear"]) + upright,
-        (_WIDTH, _TALL),
+        ribbon(points(p), ground, COLOURS["Linear"]) + curve(upright, 'stroke="currentColor"'),
+        _CANVAS,
         "The posterior of the temperature, shaded, and what the first E-step makes of it",
         [
             (f"8px solid {COLOURS['Linear']}", "posterior"),
             (f"3px solid {COLOURS['ISGP']}", "after the E-step for the decision on"),
         ],
-        Axis("temperature in °C; upright: the critical one", _LOW, _HIGH, range(240, 401, 40)),
-        Axis("% per °C", 0, 100 * _TOP, [0, 1, 2]),
     )
-    said = "; ".join(f"M = {frame.value}: {frame.told}" for frame in frames)
-    return HTMLTable(content, f"A slider for M. {said}")
 
 
 def draw_plant_traps(
@@ -208,21 +206,16 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     price = table.index.unique("price")
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
-    parts = (
-        (axes[0], wrong["variational inference"], "GP", "variational inference is wrong"),
-        (axes[0], listening, "ISGP", "mended by loss-EM from off"),
-        (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
-    )
-    for axis, region, colour, _ in parts:
-        how = {"levels": [0.5, 1.5], "colors": [COLOURS[colour]]}
-        how["alpha"] = 0.35 if colour != "ISGP" else 0.9
-        axis.contourf(critical, price, region.astype(float), **how)
-    for axis in axes:
-        handles = [
-            Patch(color=COLOURS[colour], alpha=0.35 if colour != "ISGP" else 0.9, label=label)
-            for its, _, colour, label in parts
-            if its is axis
-        ]
+    variational, moments = wrong["variational inference"], wrong["moments"]
+    first = [(variational, "GP", 0.35, "variational inference is wrong")]
+    first += [(listening, "ISGP", 0.9, "mended by loss-EM from off")]
+    second = [(moments, "PAVA", 0.35, "the posterior's moments are wrong")]
+    for axis, parts in zip(axes, (first, second), strict=True):
+        handles = []
+        for region, name, alpha, label in parts:
+            how = {"levels": [0.5, 1.5], "colors": [COLOURS[name]], "alpha": alpha}
+            axis.contourf(critical, price, region.astype(float), **how)
+            handles.append(Patch(color=COLOURS[name], alpha=alpha, label=label))
         axis.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0))
         axis.plot(345, 5, "o", color="black", markersize=5)
         axis.set(yscale="log", ylabel="cost of shutdown")

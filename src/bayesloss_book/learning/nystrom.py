@@ -32,8 +32,8 @@ def printed_product_integral(
     x_i, x_j, t = (np.asarray(value, dtype=float) for value in (x_i, x_j, t))
     root = np.sqrt(a)
     growing = b**2 * np.sqrt(np.pi) / (2 * root) * np.exp(a / 4 * (x_i - x_j) ** 2)
-    value: Array = growing * (erfi(root / 2 * (x_i + x_j)) - erfi(root / 2 * (x_i + x_j - 2 * t)))
-    return value
+    less = erfi(root / 2 * (x_i + x_j - 2 * t))
+    return np.asarray(growing * (erfi(root / 2 * (x_i + x_j)) - less))
 
 
 class HermiteBasis:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from scipy.special import roots_hermite
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
@@ -22,6 +22,8 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.toys import PERIOD, Problem, grid
 from bayesloss_book.toys import classification_problem as problem
+
+_SAMPLES = 1_000  # of a posterior, in tables and figures of several data sets
 
 
 def fit(
@@ -57,9 +59,7 @@ def bands(posterior: Posterior, x: Tensor, n_samples: int, seed: int) -> pd.Data
     return pd.DataFrame({name: value.numpy() for name, value in columns.items()}, index=index)
 
 
-def comparison(
-    problems: Sequence[tuple[str, int, int]], n_samples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def comparison(problems: Sequence[tuple[str, int, int]]) -> pd.DataFrame:
     """Fits of several problems (truth, n, seed), compared with the truth on [-50, 50].
 
     The share ``covered`` of the range by the central 95 % of nu, the largest ``error`` of a
@@ -69,8 +69,8 @@ def comparison(
     for truth, n, data_seed in problems:
         data, found = _fitted(truth, n, data_seed)
         posterior = found.posterior
-        shown, source = bands(posterior, x, n_samples, seed), data.source(x).numpy()
-        Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
+        shown, source = bands(posterior, x, _SAMPLES, 0), data.source(x).numpy()
+        Gamma = posterior.sample(_SAMPLES, torch.Generator().manual_seed(0))
         steps = posterior.prior.source(x, Gamma).diff(dim=1)
         rows[truth, n, data_seed] = {
             "covered": float(((shown["low"] <= source) & (source <= shown["high"])).mean()),
@@ -168,26 +168,22 @@ def draw_searches(ends: pd.DataFrame, floor: float = -200.0) -> Figure:
     return figure
 
 
-def draw_data_sets(
-    problems: Sequence[tuple[str, int, int]], n_samples: int = 1000, seed: int = 0
-) -> Figure:
+def draw_data_sets(problems: Sequence[tuple[str, int, int]]) -> Figure:
     """sigma(nu) under several data sets (truth, n, seed), with the central 95 % and the truth."""
     rows = -(-len(problems) // 2)
     figure, axes = subplots(rows, 2, figsize=(5.6, 2.7 * rows), sharex=True, sharey=True)
     x = grid()
     for axis, (truth, n, data_seed) in zip(axes.flat, problems, strict=False):
         data, found = _fitted(truth, n, data_seed)
-        shown = bands(found.posterior, x, n_samples, seed)
+        shown = bands(found.posterior, x, _SAMPLES, 0)
         axis.fill_between(
             x, shown["p low"], shown["p high"], color=COLOURS["ISGP"], alpha=0.3, lw=0
         )
         axis.plot(x, shown["p median"], color=COLOURS["ISGP"])
         axis.plot(x, torch.sigmoid(data.source(x)), "--", color="black", lw=1.2)
         axis.set(title=f"{truth}, {n} labels, seed {data_seed}", ylim=(-0.03, 1.03))
-    for axis in axes[-1]:
-        axis.set(xlabel="$x$")
-    for axis in axes[:, 0]:
-        axis.set(ylabel=r"$\sigma(\nu(x))$")
+    setp(axes[-1], xlabel="$x$")
+    setp(axes[:, 0], ylabel=r"$\sigma(\nu(x))$")
     return figure
 
 

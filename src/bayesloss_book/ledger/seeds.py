@@ -85,15 +85,10 @@ def by_page(rows: pd.DataFrame) -> pd.DataFrame:
     rows = rows.assign(moved=rows["moved"] > 0, untrue=rows["untrue"] > 0)
     pages = rows.groupby("page")
     counts = pages[["moved", "untrue", "stopped"]].sum().astype(int)
+    counts.columns = ["a verdict moved", "a sentence did not hold", "the page stopped"]
     counts.insert(0, "verdicts", pages["verdicts"].max())
     counts.insert(1, "seeds", pages.size())
-    return counts.rename(
-        columns={
-            "moved": "a verdict moved",
-            "untrue": "a sentence did not hold",
-            "stopped": "the page stopped",
-        }
-    )
+    return counts
 
 
 def drop_stale(folder: Path, book: Path) -> None:

@@ -95,6 +95,17 @@ def run_cells(
     return pd.DataFrame([rows[key] for key in asked])
 
 
+def runs(
+    measure: Measure, cells: Callable[[], Sequence[Cell]], name: str, **parameters: Any
+) -> Callable[..., None]:
+    """A function of a folder, and of ``n_jobs``, that measures all cells that a store misses."""
+
+    def run(folder: Folder, *, n_jobs: int | None = None) -> None:
+        run_cells(measure, cells(), folder, name, parameters=parameters, n_jobs=n_jobs)
+
+    return run
+
+
 def _key(row: Cell, columns: Iterable[str]) -> Key:
     return tuple(row[column] for column in columns)
 

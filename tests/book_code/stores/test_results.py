@@ -25,7 +25,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_info
 
 from bayesloss_book.stores import tables
-from bayesloss_book.stores.results import load_provenance, load_results, run_cells, verify
+from bayesloss_book.stores.results import load_provenance, load_results, run_cells, runs, verify
 
 # So that workers find these functions whatever folder pytest was started from.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -45,6 +45,13 @@ def measure(kind, seed, scale=1.0, touch="", pause=0.0):
         "other_threads": max(pool["num_threads"] for pool in threadpool_info()),
         "workers": joblib.effective_n_jobs(2),  # a cell's own, as a meta-estimator may ask for
     }
+
+
+def test_an_experiment_runs_into_a_folder(tmp_path):
+    runs(measure, lambda: CELLS[:1], "one", scale=2.0)(tmp_path, n_jobs=1)
+    expected = measure(**CELLS[0], scale=2.0)["trace"]
+    assert load_results(tmp_path, "one")["trace"].tolist() == [expected]
+    assert load_provenance(tmp_path, "one")["parameters"] == {"scale": 2.0}
 
 
 def torch_threads():

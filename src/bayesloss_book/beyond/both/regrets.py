@@ -31,8 +31,8 @@ from bayesloss_book.beyond.both.tilted import (
 from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.source_problems import batched_log_likelihood
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.source_problems import whitened_log_likelihood
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "mode": "the mode's link",
@@ -58,12 +58,9 @@ def chains(
     joint: LogJoint, targets: Tensor, *, n_chains: int, n_draws: int, seed: int
 ) -> tuple[Tensor, float, float]:
     """By chains: sigma(nu) at targets (chains, S), the worst R-hat and effective size of nu."""
-    prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
-    scale = prior.precision.rsqrt()
+    prior, scale = joint.prior, joint.prior.precision.rsqrt()
     sizes = {"n_chains": n_chains, "n_draws": n_draws, "n_burn_in": n_draws // 4}
-    z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + z * scale), len(scale), seed=seed, **sizes
-    )
+    z = elliptical_slice_sampling(whitened_log_likelihood(joint), len(scale), seed=seed, **sizes)
     coefficients = prior.coefficients(prior.location + z * scale)
     five = targets[torch.linspace(0, len(targets) - 1, 5).to(torch.int64)]
     nu = (coefficients @ five.T).permute(2, 0, 1).numpy()
@@ -158,7 +155,4 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable."""
-    parameters = {"n_chains": 96, "n_draws": 1500}
-    run_cells(measure, cells(), folder, "both", parameters=parameters, n_jobs=n_jobs)
+run = runs(measure, cells, "both", n_chains=96, n_draws=1500)

@@ -39,6 +39,7 @@ from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss_book.gaussian_bounds import NormalBound
 
 _DRAWS = 256  # over which the log utility is averaged under a Gaussian
+_ROUNDS = 50  # of Table 3, at most
 
 
 @dataclass(frozen=True)
@@ -170,17 +171,11 @@ def best_cut(
 
 
 def table_3(
-    joint: LogJoint,
-    mode: Mode,
-    targets: Tensor,
-    costs: CostMatrix,
-    noise: Tensor,
-    start: int,
-    max_iter: int = 50,
+    joint: LogJoint, mode: Mode, targets: Tensor, costs: CostMatrix, noise: Tensor, start: int
 ) -> tuple[int, bool]:
     """LHG Table 3 over Gamma, with noise (draws, M + 1): a cut, and whether it repeated itself."""
     cut = start
-    for _ in range(max_iter):
+    for _ in range(_ROUNDS):
         tilted = _tilted(joint, targets, cut, costs)
         q = approximate(tilted, find_mode(tilted, mode.Gamma), with_bound=False)
         new = cut_of(mean_probability(q, targets, noise), costs)

@@ -12,11 +12,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import xlogy
 
 from bayesloss import LinkCalibrator
 from bayesloss_book import Array
-from bayesloss_book.baselines import calibration_error
+from bayesloss_book.baselines import calibration_error, log_loss
 from bayesloss_book.beyond.calibration import rivals
 from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
 from bayesloss_book.score_tables import LARGER, TABLES
@@ -35,7 +34,6 @@ STORES: dict[str, dict[str, Any]] = {
     "calibrators_shuffled": {"methods": list(rivals.METHODS), "shuffled": True},
 }
 
-SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 ROUNDING = 1e-6  # by which a probability may leave [0, 1]
 _LEVEL = 0.95  # of bands
 
@@ -156,12 +154,6 @@ def measure_one(
             found |= {"coverage": float(within.mean())} if known else {}
             found["width"] = float((high - low).mean())
     return found | (seconds if timed else {})
-
-
-def log_loss(p: Array, truth: Array) -> float:
-    """The mean log loss in nats, an expectation where truth is a probability."""
-    bounded = np.clip(p, SMALLEST, 1 - SMALLEST)
-    return float(-(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean())
 
 
 def attempt(

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import torch
-from scipy.special import expit, xlogy
+from scipy.special import expit
 
 from bayesloss import ISGP, TrigonometricKernel
 from bayesloss.learning.calibration.score_transform import ScoreTransform
@@ -11,6 +11,7 @@ from bayesloss.learning.data.rows import Rows
 from bayesloss.learning.evidence.evidence import SMOOTHNESS, at_smoothness
 from bayesloss.learning.evidence.mixtures import average_priors
 from bayesloss.learning.inference.likelihoods import Bernoulli
+from bayesloss_book.baselines import log_loss
 from bayesloss_book.score_sets import draw
 
 _FILLED = 0.5  # the part of the period's half that scores fill
@@ -49,7 +50,7 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
         noise = torch.randn(shape, dtype=torch.float64, generator=generator)
         paths = prior.source(torch.from_numpy(nodes), posterior.mode + noise @ posterior.root.T)
         p = np.interp(at - centre, nodes, torch.sigmoid(paths).mean(dim=0).numpy())
-        losses.append(_log_loss(p, cases.truth))
+        losses.append(log_loss(p, cases.truth))
     evidence = np.array([posterior.log_evidence for posterior in average.components])
     bound = np.array([posterior.evidence_bound for posterior in average.components])
     return pd.DataFrame(
@@ -58,11 +59,6 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
             "a": [float(posterior.prior.kernel.a) for posterior in average.components],
             "evidence": evidence - evidence.max(),
             "bound": bound - bound.max(),
-            "loss": np.array(losses) - _log_loss(expit(at), cases.truth),
+            "loss": np.array(losses) - log_loss(expit(at), cases.truth),
         }
     )
-
-
-def _log_loss(p: np.ndarray, truth: np.ndarray) -> float:
-    p = np.clip(p, 1e-15, 1 - 1e-15)
-    return float(-(xlogy(truth, p) + xlogy(1 - truth, 1 - p)).mean())

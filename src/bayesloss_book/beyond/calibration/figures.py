@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
@@ -52,8 +52,7 @@ def draw_bound(judged: pd.DataFrame) -> Figure:
         axis.set(xscale="log", title=title)
         axis.set_xticks([1.1, 2, 5, 12, 50], ["1.1", "2", "5", "12", "50"])
         axis.minorticks_off()
-    for axis in axes[:2]:
-        axis.set(ylim=(-40, 2), ylabel="nats below the best")
+    setp(axes[:2], ylim=(-40, 2), ylabel="nats below the best")
     axes[2].set(ylabel="millinats", xlabel="smoothness a")
     return figure
 

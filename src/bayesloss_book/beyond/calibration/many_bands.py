@@ -9,7 +9,7 @@ from scipy.special import softmax
 
 from bayesloss import SoftmaxCalibrator
 from bayesloss_book import Array
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 CLASSES = (4, 10)
 SIZES = (200, 1_000, 5_000)
@@ -41,11 +41,6 @@ def cells() -> list[dict[str, Any]]:
     return crossed(number=range(_DRAWS), truth=TRUTHS, classes=CLASSES, n=SIZES)
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Measure what is missing in the store, resumable."""
-    run_cells(measure, cells(), folder, "calibrators_many_bands", n_jobs=n_jobs)
-
-
 def measure(*, truth: str, classes: int, n: int, number: int) -> dict[str, float]:
     """``coverage`` and mean ``width`` of one draw's 95 % band, over test scores and classes."""
     rng = np.random.default_rng([list(TRUTHS).index(truth), classes, n, number])
@@ -66,3 +61,6 @@ def _draw(
     z = rng.normal(0, 2, (n, k))
     z -= z.mean(axis=1, keepdims=True)
     return softmax(z, axis=1), truth(z)
+
+
+run = runs(measure, cells, "calibrators_many_bands")

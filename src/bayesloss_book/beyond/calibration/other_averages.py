@@ -18,11 +18,11 @@ from bayesloss.learning.calibration import calibrator_fit
 from bayesloss.learning.calibration.calibrator_base import WIDER
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss_book import Array
+from bayesloss_book.baselines import SMALLEST, log_loss
 from bayesloss_book.beyond.calibration import benchmark, rivals
-from bayesloss_book.beyond.calibration.benchmark import SMALLEST, log_loss
 from bayesloss_book.score_sets import TUNED, Curve, ScoreSet, draw, from_curve, kind
 from bayesloss_book.score_tables import LARGER, TABLES
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 SIZES = (50, 200, 1_000, 5_000)
 FAMILIES = {
@@ -58,11 +58,6 @@ def cells() -> list[dict[str, Any]]:
         for n in SIZES
         for number in range(_DRAWS)
     ] + sorted(sets, key=lambda cell: (cell["data"], cell["task"], cell["model"]))
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Measure what is missing in the store, resumable."""
-    run_cells(measure, cells(), folder, "calibrators_averages", n_jobs=n_jobs)
 
 
 def measure(*, data: str, task: str, model: str, n: int, number: int) -> dict[str, float]:
@@ -115,14 +110,8 @@ def rough_priors(c: float, centre: float) -> list[CentredISGP]:
     kernel = TrigonometricKernel(a=1.3, c=c, n_basis=32)
     rougher = [
         CentredISGP(kernel.scaled(variance, a), tau=0.2, mu=centre, gamma=0.25)
-        for variance, a in (
-            (0.9, 1.05),
-            (0.9, 1.15),
-            (0.9, 1.3),
-            (0.9, 2),
-            (0.5, 1.05),
-            (0.5, 1.15),
-        )
+        for variance, roughness in ((0.9, (1.05, 1.15, 1.3, 2)), (0.5, (1.05, 1.15)))
+        for a in roughness
     ]
     *nine, smoothest = _NINE(c, centre)
     return [*nine, *rougher, smoothest]
@@ -136,3 +125,6 @@ def mixed_band(curves: Array, same: Array, w: float) -> tuple[Array, Array]:
         odds, [0.025, 0.5, 0.975], axis=0, weights=weights, method="inverted_cdf"
     )
     return expit(middle + WIDER * (low - middle)), expit(middle + WIDER * (high - middle))
+
+
+run = runs(measure, cells, "calibrators_averages")

@@ -17,9 +17,9 @@ from sklearn.frozen import FrozenEstimator
 
 from bayesloss import LinkCalibrator, SoftmaxCalibrator
 from bayesloss_book import Array
+from bayesloss_book.baselines import SMALLEST
 
 OURS = "link"
-_SMALLEST = float(np.finfo(np.float64).eps)  # as scikit-learn's log loss has it
 
 
 class Curve(Protocol):
@@ -170,4 +170,4 @@ def _probabilities(scores: Array, probability: bool) -> Array:
 
 
 def _log_odds(scores: Array, probability: bool) -> Array:
-    return logit(np.clip(scores, _SMALLEST, 1 - _SMALLEST)) if probability else scores
+    return logit(np.clip(scores, SMALLEST, 1 - SMALLEST)) if probability else scores

@@ -39,9 +39,7 @@ def live(pool: Pool, n: int, seed: int) -> Paths:
 
 def draw_value(pool: Pool, paths: Paths, n: int) -> Figure:
     """A learned link, and what a label at each score is expected to save at three cost ratios."""
-    figure, (upper, lower) = subplots(
-        2, 1, figsize=(5.8, 4.8), sharex=True, height_ratios=[1, 1.1], layout="constrained"
-    )
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 4.8), sharex=True, height_ratios=[1, 1.1])
     kept = np.random.default_rng(0).choice(len(paths.p), 200, p=paths.weight)
     low, high = np.quantile(paths.p[kept], [0.025, 0.975], axis=0)
     upper.fill_between(NODES, low, high, color=COLOURS["ISGP"], alpha=0.2, linewidth=0)
@@ -66,7 +64,7 @@ def draw_value(pool: Pool, paths: Paths, n: int) -> Figure:
 
 def draw_bill() -> Figure:
     """How the matching loss weighs thresholds, and what it does to a line that must be bent."""
-    figure, (left, right) = subplots(1, 2, figsize=(5.8, 3.0), layout="constrained")
+    figure, (left, right) = subplots(1, 2, figsize=(5.8, 3.0))
     z = np.linspace(-6, 3, 200)
     turns = np.exp(-(((z - fits.CENTRE) / fits.SPREAD) ** 2) / 2)
     turns *= (1 + np.exp(z)) / (1 + np.exp(fits.CENTRE))  # a missed case costs 1, and not 1 - t
@@ -92,7 +90,7 @@ def draw_bill() -> Figure:
 
 def draw_gains(found: pd.DataFrame) -> Figure:
     """What fitting by the matching loss saves, by number of cases; errors over sets."""
-    figure, panels = subplots(3, 1, figsize=(5.8, 6.4), sharex=True, layout="constrained")
+    figure, panels = subplots(3, 1, figsize=(5.8, 6.4), sharex=True)
     for axis, (family, name) in zip(panels, fits.FAMILIES.items(), strict=True):
         axis.axhline(0, color="black", linewidth=0.8)
         for loss, (label, colour, marker) in _LOSSES.items():
@@ -109,7 +107,7 @@ def draw_gains(found: pd.DataFrame) -> Figure:
 
 def draw_labels(found: pd.DataFrame) -> Figure:
     """Regret in per cent of random labels', by number of labels and cost ratio."""
-    figure, panels = subplots(3, 1, figsize=(5.8, 7.2), sharex=True, layout="constrained")
+    figure, panels = subplots(3, 1, figsize=(5.8, 7.2), sharex=True)
     for axis, ratio in zip(panels, RATIOS, strict=True):
         axis.axhline(100, color="black", linewidth=0.8)
         for k, (method, (colour, marker)) in enumerate(_STYLES.items()):

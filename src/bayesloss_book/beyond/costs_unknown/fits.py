@@ -28,7 +28,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 SIZES = (50, 100, 200, 500, 1_000, 2_000, 5_000)
 N_DRAWS = 12
@@ -138,15 +138,9 @@ def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict
                 z = targets @ linear(x, y, loss, centre, precision)
             row.append(1e3 * float(bill(z, truth).mean()))
         bills.append(row)
-    table = np.array(bills)
-    out: dict[str, float] = {}
-    for k, name in enumerate(LOSSES):
-        out[name] = float(table[:, k].mean())
-        if name != "log":
-            gain = table[:, 0] - table[:, k]
-            out[f"{name}_gain"] = float(gain.mean())
-            out[f"{name}_gain/error"] = float(gain.std(ddof=1) / len(gain) ** 0.5)
-    return out
+    table = pd.DataFrame(bills, columns=list(LOSSES))
+    gains = -table.drop(columns="log").sub(table["log"], axis=0).add_suffix("_gain")
+    return {**table.mean(), **gains.mean(), **gains.sem().add_suffix("/error")}
 
 
 def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[Sequence[Tensor]]:
@@ -185,13 +179,6 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable."""
-    run_cells(
-        measure, cells(), folder, "costs_fits", parameters={"n_draws": N_DRAWS}, n_jobs=n_jobs
-    )
-
-
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
     rows = []
@@ -207,12 +194,8 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
                 )
             )
     by = pd.concat(rows).groupby(["family", "loss", "n"])
-    return pd.DataFrame(
-        {
-            "mean": by["gain"].mean(),
-            "error": by["gain"].sem(),
-            "ahead": by["ahead"].sum(),
-            "behind": by["behind"].sum(),
-            "sets": by.size(),
-        }
-    )
+    counts = by[["ahead", "behind"]].sum().assign(sets=by.size())
+    return by["gain"].agg(mean="mean", error="sem").join(counts)
+
+
+run = runs(measure, cells, "costs_fits", n_draws=N_DRAWS)

@@ -24,7 +24,7 @@ from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown.fits import REAL
 from bayesloss_book.labelled_scores import DATA, make_prior, problem
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 NODES = np.linspace(-50, 50, 101)  # scores are rounded to these
 RATIOS = {"1": 1 / 2, "5": 1 / 6, "19": 1 / 20}  # a missed case to a false yes, and the threshold
@@ -184,11 +184,6 @@ def cells(n_draws: int = 48) -> list[dict[str, Any]]:
     return [{"data": data, "number": k} for k in range(n_draws) for data in (*DATA, *REAL)]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable."""
-    run_cells(measure, cells(), folder, "costs_labels", parameters={"n_paths": 512}, n_jobs=n_jobs)
-
-
 def curves(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean regrets over draws by data, method, ratio and number of labels."""
     names = [name for name in stored if name.count("/") == 2]
@@ -230,3 +225,6 @@ def _first(regret: Array, goal: float) -> float:
     k = int((regret <= goal).argmax())
     before = slice(max(k - 1, 0), k + 1)
     return float(np.exp(np.interp(-goal, -regret[before], np.log(LABELS)[before])))
+
+
+run = runs(measure, cells, "costs_labels", n_paths=512)

@@ -88,9 +88,7 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
         "Table 3, exact": (found[i][1], found[i][0] > 0, COLOURS["bound"], "-"),
         "loss-EP": (by_loss_ep, loss_ep.decisions[i] > 0, COLOURS["ISGP"], "--"),
     }
-    figure, (upper, lower) = subplots(
-        2, 1, figsize=(5.6, 5.4), sharex=True, height_ratios=[3.2, 1], layout="constrained"
-    )
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 5.4), sharex=True, height_ratios=[3.2, 1])
     for place, (name, (p, yes, colour, line)) in enumerate(belief.items()):
         upper.plot(here.x, p, line, color=colour, label=name, linewidth=2)
         draw_yes(lower, here.x, place, yes.numpy(), colour)

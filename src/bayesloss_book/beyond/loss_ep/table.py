@@ -8,7 +8,6 @@ which of them are easy would depend on who takes part.
 import warnings
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -163,11 +162,8 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
 def summary(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
     """Means and standard errors over repetitions, of regrets and of their differences to EP."""
     long = regrets(stored, reference)
-    groups = {"mean": long, "over": long.sub(long["ep"], axis=0)}
-    out = {}
-    for what, frame in groups.items():
-        by_cell = frame.groupby(["row", "test"], sort=False)
-        out[what] = by_cell.mean()
-        error = "error" if what == "mean" else "over_error"
-        out[error] = by_cell.std() / np.sqrt(by_cell.size().iloc[0])
-    return pd.concat(out, axis=1)
+    regret, over = (
+        frame.groupby(["row", "test"], sort=False) for frame in (long, long.sub(long["ep"], axis=0))
+    )
+    found = {"mean": regret.mean(), "error": regret.sem()}
+    return pd.concat(found | {"over": over.mean(), "over_error": over.sem()}, axis=1)

@@ -33,7 +33,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss_book import Array
 from bayesloss_book.image_sets import inputs
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 METHODS = ("multinomial", "temperature", "straight lines", "one-vs-rest", "sources", "joint")
 SMALL = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
@@ -55,11 +55,6 @@ def cells() -> list[dict[str, Any]]:
         for seed in range(splits)
     ]
     return small + crossed(n=_SIZES, data=IMAGES, C=PENALTIES, seed=[0])
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Measure what is missing in the store, resumable."""
-    run_cells(measure, cells(), folder, "multiclass", n_jobs=n_jobs)
 
 
 def problem(
@@ -161,3 +156,6 @@ def log_probabilities(fit: JointFit, cases: LinearScores, X: Array) -> Array:
         for x, mode in zip(scores, fit.mode, strict=True)
     ]
     return torch.log_softmax(torch.stack(nu, dim=1), dim=1).numpy()
+
+
+run = runs(measure, cells, "multiclass")

@@ -19,7 +19,6 @@ STYLES = {  # colour and marker
     "sources": (COLOURS["held out"], "s"),
     "joint": (COLOURS["ISGP"], "o"),
 }
-_FONT = 10  # readable where the page is narrow
 
 
 def draw_sources(model: LinkgisticClassifier, shown: Sequence[int]) -> Figure:
@@ -37,10 +36,9 @@ def draw_sources(model: LinkgisticClassifier, shown: Sequence[int]) -> Figure:
         axis.fill_between(x, low - zero - x, high - zero - x, color=colour, alpha=0.15, lw=0)
         axis.plot(x, link.source(x) - zero - x, color=colour, linewidth=2.4, label=f"digit {k}")
     axis.axhline(0, color="black", linestyle="--", linewidth=1.4, label="one temperature for all")
-    axis.set_xlabel("score of the class, at the common temperature (nats)", fontsize=_FONT)
-    axis.set_ylabel("learned source less the line (nats)", fontsize=_FONT)
-    axis.tick_params(labelsize=_FONT)
-    figure.legend(loc="outside upper center", ncols=2, fontsize=_FONT)
+    axis.set_xlabel("score of the class, at the common temperature (nats)")
+    axis.set_ylabel("learned source less the line (nats)")
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 
@@ -55,7 +53,7 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
         axis.errorbar(found[method, "mean"], places, xerr=found[method, "error"], **look)
     axis.axvline(0, color="black", linewidth=1.0)
     names = [f"{d}{f', {n:,}' if n else ''}, C = {c:g}" for d, n, c in found.index]
-    axis.set_yticks(range(len(found)), names, fontsize=_FONT)
+    axis.set_yticks(range(len(found)), names)
     axis.invert_yaxis()
     axis.set_xscale("symlog", linthresh=10)
     means = found.xs("mean", axis=1, level=1)
@@ -63,9 +61,8 @@ def draw_losses(rows: pd.DataFrame) -> Figure:
     axis.set_xticks([-50, -20, -5, 0, 5, 20, 100])
     axis.xaxis.set_major_formatter("{x:g}")
     axis.minorticks_off()
-    axis.set_xlabel("log loss above that of the temperature (%)", fontsize=_FONT)
-    axis.tick_params(labelsize=_FONT)
-    legend_above(figure, axis, ncols=3, fontsize=_FONT)
+    axis.set_xlabel("log loss above that of the temperature (%)")
+    legend_above(figure, axis, ncols=3)
     return figure
 
 
@@ -79,14 +76,11 @@ def draw_curl(kinds: Sequence[str]) -> Figure:
         image = axis.pcolormesh(
             grid, grid, values, cmap="RdBu_r", vmin=-0.25, vmax=0.25, rasterized=True
         )
-        axis.set_title(kind, fontsize=_FONT)
-        axis.set_aspect("equal")
-        axis.tick_params(labelsize=_FONT)
+        axis.set(title=kind, aspect="equal")
         axis.grid(visible=False)
-    bar = figure.colorbar(image, ax=axes, shrink=0.7)
-    bar.set_label("curl of the probabilities", fontsize=_FONT)
-    figure.supxlabel(r"$(x_1 - x_2)/\sqrt{2}$", fontsize=_FONT)
-    figure.supylabel(r"$(x_1 + x_2 - 2 x_3)/\sqrt{6}$", fontsize=_FONT)
+    figure.colorbar(image, ax=axes, shrink=0.7).set_label("curl of the probabilities")
+    figure.supxlabel(r"$(x_1 - x_2)/\sqrt{2}$", fontsize="medium")
+    figure.supylabel(r"$(x_1 + x_2 - 2 x_3)/\sqrt{6}$", fontsize="medium")
     return figure
 
 
@@ -95,15 +89,11 @@ def draw_rounds(evidence: Sequence[float], loss: Sequence[float], lines: float) 
     figure, (top, bottom) = subplots(2, 1, figsize=(5.6, 4.8), sharex=True)
     rounds = np.arange(1, len(evidence) + 1)
     top.plot(rounds, evidence, "o-", color=COLOURS["ISGP"])
-    top.set_ylabel("log evidence of\nheld-out labels (nats)", fontsize=_FONT)
+    top.set(ylabel="log evidence of\nheld-out labels (nats)")
     bottom.plot(rounds, loss, "o-", color=COLOURS["GP"], label="joint model")
     bottom.axhline(
         lines, color=COLOURS["bound"], linestyle="--", label="straight lines, after their rounds"
     )
-    bottom.set_ylabel("test log loss (nats)", fontsize=_FONT)
-    bottom.set_xlabel("round", fontsize=_FONT)
-    bottom.set_xticks(rounds)
-    bottom.legend(fontsize=_FONT)
-    for axis in (top, bottom):
-        axis.tick_params(labelsize=_FONT)
+    bottom.set(ylabel="test log loss (nats)", xlabel="round", xticks=rounds)
+    bottom.legend()
     return figure

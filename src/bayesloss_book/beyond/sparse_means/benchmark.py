@@ -43,20 +43,16 @@ def cells(*, n_seeds: int = N_SEEDS) -> list[dict[str, Any]]:
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
-    run_cells(
-        measure, cells(), folder, "sparse_means",
-        parameters={"methods": [*FIXED, *PLACED, *ORACLES], "n_points": 200}, n_jobs=n_jobs,
-    )  # fmt: skip
+    how: dict[str, Any] = {"methods": [*FIXED, *PLACED, *ORACLES], "n_points": 200}
+    run_cells(measure, cells(), folder, "sparse_means", parameters=how, n_jobs=n_jobs)
     costs: list[dict[str, Any]] = [
         {"method": method, "n": n, "repeat": repeat}
         for repeat in range(3)
         for method, sizes in SIZES.items()
         for n in sizes
     ]
-    run_cells(
-        measure_cost, costs, folder, "sparse_means_cost", parameters={"k": 15, "n_points": 60},
-        n_jobs=n_jobs,
-    )  # fmt: skip
+    how = {"k": 15, "n_points": 60}
+    run_cells(measure_cost, costs, folder, "sparse_means_cost", parameters=how, n_jobs=n_jobs)
 
 
 def measure(

@@ -1,11 +1,10 @@
-"""The figures on sparse means that are good for decisions. Tall, with large letters."""
+"""The figures on sparse means that are good for decisions."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.stats import norm
@@ -20,7 +19,6 @@ from bayesloss_book.sparse_means import (
     spread_support,
 )
 
-_LARGE = 10  # points
 _STYLES = {
     "posterior mean": ("black", "-"),
     "least KL": (COLOURS["GP"], "--"),
@@ -66,11 +64,8 @@ def draw_places(problem: Problem, shift: float) -> Figure:
         places = next(iter(means.values()))[0]
         axis.plot(places, torch.full_like(places, floor + 0.25), "|", color="black", markersize=12)
         axis.set(ylim=(floor, 2.6), ylabel="prediction")
-        axis.legend(
-            fontsize=_LARGE, title=title, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2
-        )
-        _enlarge(axis)
-    axes[1].set_xlabel("input x", fontsize=_LARGE)
+        axis.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
+    axes[1].set(xlabel="input x")
     return figure
 
 
@@ -88,10 +83,9 @@ def draw_discount(problem: Problem, shift: float, k: int) -> Figure:
     axis.fill_between(grid, 0, hill, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     axis.plot(model.x, belief, "o", color=COLOURS["ISGP"], markersize=6, label="a training datum")
     axis.plot(places, torch.zeros_like(places), "|", color="black", markersize=16)
-    axis.text(shift, 0.06, "test inputs", ha="center", fontsize=_LARGE)
+    axis.text(shift, 0.06, "test inputs", ha="center")
     axis.set(xlabel="input x", ylabel="weight of a datum", ylim=(-0.03, 1.05))
-    axis.legend(fontsize=_LARGE, loc="upper left")
-    _enlarge(axis)
+    axis.legend(loc="upper left")
     return figure
 
 
@@ -110,11 +104,10 @@ def draw_benchmark(
         look = style(colour, marker, markersize=6, linewidth=1.2, label=name)
         axis.errorbar(values["ratio"], heights, xerr=errors, **look)
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_yticks([-i for i in range(len(methods))], methods, fontsize=_LARGE)
+    axis.set_yticks([-i for i in range(len(methods))], methods)
     axis.set(xscale="log", xlabel="$d_L$, as a part of the least KL's")
     axis.grid(axis="y", visible=False)
-    legend_above(figure, axis, ncols=2, fontsize=_LARGE - 1)
-    _enlarge(axis)
+    legend_above(figure, axis, ncols=2)
     return figure
 
 
@@ -127,8 +120,7 @@ def draw_sizes(losses: pd.DataFrame) -> Figure:
     axis.set(xscale="log", yscale="log", xlabel="functions kept, k", ylabel="$d_L$")
     axis.set_xticks(losses.index, [str(k) for k in losses.index])
     axis.minorticks_off()
-    legend_above(figure, axis, fontsize=_LARGE)
-    _enlarge(axis)
+    legend_above(figure, axis)
     return figure
 
 
@@ -149,14 +141,7 @@ def draw_cost(counted: pd.DataFrame, stored: pd.DataFrame) -> Figure:
                 one = wide[name].dropna()
                 axis.plot(one.index, one, marker=marker, color=COLOURS[colour], label=name)
         axis.set(xscale="log", yscale="log", xlabel="number of data N")
-        axis.legend(fontsize=_LARGE - 1)
-        _enlarge(axis)
-    above.set_ylabel("multiplications, counted", fontsize=_LARGE)
-    below.set_ylabel("seconds, stored", fontsize=_LARGE)
+        axis.legend()
+    above.set(ylabel="multiplications, counted")
+    below.set(ylabel="seconds, stored")
     return figure
-
-
-def _enlarge(axis: Axes) -> None:
-    axis.tick_params(labelsize=_LARGE - 1)
-    for label in (axis.xaxis.label, axis.yaxis.label):
-        label.set_fontsize(_LARGE)

@@ -5,7 +5,6 @@ regard to the test distribution, as LHG have it. `PLACED` choose their inputs. `
 no method may: the exact posterior mean, and the test distribution itself.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -56,7 +55,7 @@ def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
     if name in ("least KL", "FITC"):
         return support, sparse_mean_kl(model, support, fitc=name == "FITC")
     if name == "importance weights":
-        return support, _weighted(model, support, density_ratio(model.x, points))
+        return support, sparse_mean_kl(model, support, weights=density_ratio(model.x, points))
     if name == "exact fit":
         return support, sparse_mean_calibrated(model, support, points, kl_weight=little)
     if name == "least KL, inputs by its bound":
@@ -73,16 +72,12 @@ def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
     if name == "least possible":
         return support, sparse_mean_calibrated(model, support, problem.fresh, problem.weights)
     target = model.action(points, sparse_mean_kl(model, spread, fitc=True), spread)
-    if name == "fitted to FITC at the targets":
-        return support, sparse_mean_calibrated(
-            model, support, points, target=target, kl_weight=little
-        )
     if name == "training points for the targets":
         support = model.x[choose_support(model, model.x, points, target=target, k=k)]
-        return support, sparse_mean_calibrated(
-            model, support, points, target=target, kl_weight=little
-        )
-    raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
+    elif name != "fitted to FITC at the targets":
+        raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
+    fitted = sparse_mean_calibrated(model, support, points, target=target, kl_weight=little)
+    return support, fitted
 
 
 def density_ratio(x: Tensor, points: Tensor) -> Tensor:
@@ -96,18 +91,6 @@ def density_ratio(x: Tensor, points: Tensor) -> Tensor:
     odds = model.fit(both, asked).decision_function(both[~asked])
     ratio = torch.from_numpy(np.exp(odds - odds.max()))
     return ratio / ratio.mean()
-
-
-def _weighted(model: GPRegression, inputs: Tensor, weights: Tensor) -> Tensor:
-    """Least squares for the data by weights, with the prior's penalty."""
-    values, vectors = torch.linalg.eigh(model.kernel(inputs, inputs))
-    kept = values > 1e-12 * values[-1]
-    basis = vectors[:, kept] / values[kept].sqrt()
-    rows = weights.sqrt()[:, None] * (model.kernel(model.x, inputs) @ basis)
-    penalty = math.sqrt(model.noise_variance) * torch.eye(rows.shape[1], dtype=torch.float64)
-    right = torch.cat([weights.sqrt() * model.y, torch.zeros_like(penalty[0])])
-    both = torch.cat([rows, penalty])
-    return basis @ torch.linalg.lstsq(both, right[:, None], driver="gelsd").solution[:, 0]
 
 
 def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 100) -> Tensor:

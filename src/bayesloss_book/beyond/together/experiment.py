@@ -24,11 +24,10 @@ from torch import Tensor
 
 from bayesloss.calibrating.decide_together import JointDecision, Utility, decide_together, f_measure
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.laplace import laplace_probit, log_joint
+from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
-from bayesloss_book.probit_references import TESTS, draw_data, importance_points
-from bayesloss_book.samplers import hamiltonian_monte_carlo
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.probit_references import TESTS, draw_data, importance_points, whitened_chains
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "laplace": "Laplace",
@@ -79,25 +78,14 @@ def weighted_draws(prior: WhitenedGP, y: Tensor, ep: GaussianWeights, n: int, se
 
 def chains(prior: WhitenedGP, y: Tensor, laplace: GaussianWeights, n: int, seed: int) -> Tensor:
     """Draws (4, n, sets, r) of four long chains: the truth."""
-    root = torch.linalg.cholesky(laplace.covariance)
-
-    def weights(w: Tensor) -> Tensor:
-        return laplace.mean + (root @ w[..., None]).squeeze(-1)
-
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randn((4, *laplace.mean.shape), dtype=torch.float64, generator=generator)
-    sample = hamiltonian_monte_carlo(
-        lambda w: log_joint(weights(w), prior.features, y), start, n_draws=n, seed=seed
-    )
-    return weights(sample.points).transpose(0, 1)
+    points, root = whitened_chains(prior, y, laplace, n_chains=4, n_draws=n, seed=seed)
+    return (laplace.mean + (root @ points[..., None]).squeeze(-1)).transpose(0, 1)
 
 
-def loss_em(
-    labels: NDArray, n_labels: int, utility: Utility, k: int | None, rounds: int = 20
-) -> JointDecision:
+def loss_em(labels: NDArray, n_labels: int, utility: Utility, k: int | None) -> JointDecision:
     """LHG's Table 3 by draws: ``n_labels`` rows in turn belong to one draw of the weights."""
     positives, found = labels.sum(axis=1), decide_together(labels, utility, k=k)
-    for _ in range(rounds):
+    for _ in range(20):
         chosen = found.chosen
         each = utility(labels[:, chosen].sum(axis=1), chosen.sum(), positives)
         weight = each.reshape(-1, n_labels).mean(axis=1).repeat(n_labels)  # LHG (11)
@@ -199,11 +187,6 @@ def cells(n_repetitions: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All kernels; resumable."""
-    run_cells(measure, cells(), folder, "together", parameters=PAPER, n_jobs=n_jobs)
-
-
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean regret, its standard error over cells, and the mean gap, by all that they depend on."""
     names = [name for name in stored if name.count("/") == 3]
@@ -215,3 +198,6 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
     gaps = stored[[f"{name}/gap" for name in names]].set_axis(index, axis=1)
     found = {"mean": values.mean(), "error": values.sem(), "gap": gaps.mean()}
     return pd.DataFrame(found).rename(index=int, level="m")
+
+
+run = runs(measure, cells, "together", **PAPER)

@@ -66,9 +66,7 @@ def live(n_sets: int, m: int, n_draws: int, seed: int) -> Live:
 
 def draw_example(here: Live) -> Figure:
     """The probability of +1, some joint draws, and what is chosen with and without them."""
-    figure, (upper, lower) = subplots(
-        2, 1, figsize=(5.8, 4.6), sharex=True, height_ratios=[2.2, 1], layout="constrained"
-    )
+    figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 4.6), sharex=True, height_ratios=[2.2, 1])
     upper.plot(here.x, here.together.mean(axis=0), color="black", label="probability of +1")
     for label, marker in ((1, "^"), (-1, "v")):
         at = here.inputs[here.labels == label]
@@ -101,7 +99,7 @@ def draw_counts(here: Live) -> Figure:
 
 def draw_regrets(found: pd.DataFrame) -> Figure:
     """Mean regret by utility, number of targets and test, with standard errors over cells."""
-    figure, panels = subplots(2, 1, figsize=(5.8, 7.6), sharex=True, layout="constrained")
+    figure, panels = subplots(2, 1, figsize=(5.8, 7.6), sharex=True)
     for axis, test in zip(panels, INPUTS, strict=True):
         every = [(u, m) for u in UTILITIES for m in SIZES]
         rows = [(u, m) for u, m in every if (u, m, test, "ep") in found.index]

@@ -42,7 +42,7 @@ from bayesloss_book.beyond.together.experiment import (
     utility_of,
 )
 from bayesloss_book.probit_references import TESTS, draw_data
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}
 FEW = SIZES[:2]  # targets; with a thousand it would take hours
@@ -72,8 +72,7 @@ class DrawnUtility:
         """Joint draws of the labels under a Gaussian over the weights (1, r)."""
         z = mean + self.normal @ torch.linalg.cholesky(covariance[0]).T
         chance = torch.Generator().manual_seed(self.seed + 1)
-        found: NDArray[np.bool_] = self.gp.draw_labels(z, self.x, chance).numpy()
-        return found
+        return np.asarray(self.gp.draw_labels(z, self.x, chance))
 
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By Stein's identities: of draws e = R^-1 (z - mean), weighted by the utility."""
@@ -108,8 +107,7 @@ def choose(y: Tensor, term: DrawnUtility, k: int | None, max_iter: int = 10) -> 
     found = [decide_together(term.labels(q.mean, q.covariance), term.utility, k=k)]
     for _ in range(max_iter):
         term.chosen = found[-1].chosen
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             q = tilted_ep(features, y[None], cast("LogTerm", term), max_iter=25)
         settled = settled and bool(q.converged)
         # As in loss_ep_probit: of two choices that lead to each other the one of more evidence.
@@ -180,7 +178,5 @@ def summary(stored: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).T
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Each kernel once; resumable."""
-    planned = cells(n_repetitions=1)
-    run_cells(measure, planned, folder, "together_loss_ep", parameters=PAPER, n_jobs=n_jobs)
+# Each kernel once.
+run = runs(measure, lambda: cells(n_repetitions=1), "together_loss_ep", **PAPER)

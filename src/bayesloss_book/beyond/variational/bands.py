@@ -16,7 +16,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import grid, prior_and_likelihood, simulate
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "exact": "variational",
@@ -106,7 +106,4 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells: 100 data each, 16 basis functions; resumable."""
-    parameters = {"n": 100, "n_basis": 16}
-    run_cells(measure, cells(), folder, "variational_bands", parameters=parameters, n_jobs=n_jobs)
+run = runs(measure, cells, "variational_bands", n=100, n_basis=16)

@@ -17,7 +17,7 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.data import load_auto_mpg
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 INPUTS = ("acceleration", "displacement", "horsepower", "weight")
 METHODS = {
@@ -70,8 +70,4 @@ def cells() -> list[dict[str, Any]]:
     return crossed(size=("small", "large"), input=INPUTS, split=range(5), method=METHODS)
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, 32 basis functions; resumable."""
-    run_cells(
-        measure, cells(), folder, "variational_cars", parameters={"n_basis": 32}, n_jobs=n_jobs
-    )
+run = runs(measure, cells, "variational_cars", n_basis=32)

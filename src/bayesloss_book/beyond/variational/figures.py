@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 
 from bayesloss_book.beyond.variational.fits import METHODS
 from bayesloss_book.figures import COLOURS, legend_above
@@ -16,7 +16,6 @@ STYLES = {
     "normal": (COLOURS["PAVA"], "^", "-."),
     "bound": (COLOURS["bound"], "D", ":"),
 }
-_SMALL = 10  # points of text: to be read on a phone
 
 
 def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Figure:
@@ -40,12 +39,10 @@ def draw_bands(fits: pd.DataFrame, exact: pd.DataFrame, n: int, seed: int) -> Fi
             axis.plot(x, mean, color=colour, linestyle=line, linewidth=2.2, label=METHODS[method])
             for side in (-1.96, 1.96):
                 axis.plot(x, mean + side * sd, color=colour, linestyle=line, linewidth=0.9)
-        axis.set_title(f"{task}, {n} data", fontsize=_SMALL + 1)
-        axis.set_ylabel("ν(x)", fontsize=_SMALL)
-        axis.tick_params(labelsize=_SMALL)
-    axes[1].set_xlabel("x", fontsize=_SMALL)
+        axis.set(title=f"{task}, {n} data", ylabel="ν(x)")
+    axes[1].set(xlabel="x")
     axes[0].fill_between([], [], color=COLOURS["Linear"], alpha=0.35, label="exact 95 % band")
-    legend_above(figure, axes[0], ncols=2, fontsize=_SMALL)
+    legend_above(figure, axes[0], ncols=2)
     return figure
 
 
@@ -73,12 +70,10 @@ def draw_evidence(table: pd.DataFrame) -> Figure:
         axis.set_yscale("symlog", linthresh=1)
         axis.set_yticks([-1, 0, 0.5, 1, 2, 5, 10], ["-1", "0", "½", "1", "2", "5", "10"])
         axis.minorticks_off()
-        axis.set_title(task, fontsize=_SMALL + 1)
-        axis.set_ylabel("nats below the evidence", fontsize=_SMALL)
-        axis.tick_params(labelsize=_SMALL)
+        axis.set(title=task, ylabel="nats below the evidence")
         axis.invert_yaxis()
     _sizes(axes[1], table)
-    legend_above(figure, axes[1], ncols=2, fontsize=_SMALL)
+    legend_above(figure, axes[1], ncols=2)
     return figure
 
 
@@ -97,14 +92,12 @@ def draw_errors(table: pd.DataFrame) -> Figure:
                 axis.plot(places, mean, color=colour, linestyle=line, label=METHODS[method])
                 order = [list(mean.index).index(n) for n in values.index.get_level_values("n")]
                 axis.plot(order, values, marker, color=colour, markersize=5)
-            axis.tick_params(labelsize=_SMALL)
-        column[0].set_title(task, fontsize=_SMALL + 1)
+        column[0].set(title=task)
         column[1].axhline(1, color="black", linewidth=0.8)
         _sizes(column[1], table)
-    axes[0, 0].set_ylabel("error of the mean\n(exact sd)", fontsize=_SMALL)
-    axes[1, 0].set_ylabel("width over\nthe exact one", fontsize=_SMALL)
-    axes[0, 0].set_ylim(bottom=0)
-    legend_above(figure, axes[0, 1], fontsize=_SMALL)
+    axes[0, 0].set(ylabel="error of the mean\n(exact sd)", ylim=(0, None))
+    axes[1, 0].set(ylabel="width over\nthe exact one")
+    legend_above(figure, axes[0, 1])
     return figure
 
 
@@ -121,13 +114,10 @@ def draw_ranks(ranks: pd.DataFrame) -> Figure:
                 look = {"color": colour, "linestyle": line, "linewidth": 2}
                 axis.stairs(10 * counts / len(part), edges, label=METHODS[method], **look)
             axis.axhline(1, color="black", linewidth=0.8)
-            axis.set_title(f"{task}, {side} end", fontsize=_SMALL)
-            axis.tick_params(labelsize=_SMALL)
-    for axis in axes[1]:
-        axis.set_xlabel("draws below the truth", fontsize=_SMALL)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("share, 1 is right", fontsize=_SMALL)
-    legend_above(figure, axes[0, 0], ncols=2, fontsize=_SMALL)
+            axis.set(title=f"{task}, {side} end")
+    setp(axes[1], xlabel="draws below the truth")
+    setp(axes[:, 0], ylabel="share, 1 is right")
+    legend_above(figure, axes[0, 0], ncols=2)
     return figure
 
 
@@ -138,4 +128,4 @@ def _row(table: pd.DataFrame, cell: dict[str, str | int]) -> pd.Series:
 def _sizes(axis: Axes, table: pd.DataFrame) -> None:
     sizes = sorted(set(table.index.get_level_values("n")))
     axis.set_xticks(range(len(sizes)), [f"{n:,}" for n in sizes])
-    axis.set_xlabel("number of data", fontsize=_SMALL)
+    axis.set(xlabel="number of data")

@@ -16,7 +16,7 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, grid, log_loss, prior_and_likelihood
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "laplace": "Laplace",
@@ -69,13 +69,6 @@ def cells() -> list[dict[str, Any]]:
         for method in METHODS
         if method in ("laplace", "normal") or problem["task"] == "classification"
     ]
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, 64 basis functions; resumable."""
-    run_cells(
-        measure, cells(), folder, "variational_fits", parameters={"n_basis": 64}, n_jobs=n_jobs
-    )
 
 
 def compare(fits: pd.DataFrame, exact: pd.DataFrame) -> pd.DataFrame:
@@ -167,3 +160,6 @@ def grid_evidence(
         log_prior = -0.5 * ((plane**2).sum(dim=1) + level**2) - 1.5 * math.log(2 * math.pi)
         total.append(torch.logsumexp(fit + log_prior + share, 0))
     return float(torch.logsumexp(torch.stack(total), 0)) + 3 * math.log(float(axis[1] - axis[0]))
+
+
+run = runs(measure, cells, "variational_fits", n_basis=64)

@@ -26,7 +26,7 @@ from bayesloss_book.beyond.variational.long_chains import gaussians, importance_
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 DRAWS = (64, 256, 1024)
 _NODES = 5  # of Gauss and Legendre's rule in beta
@@ -113,7 +113,4 @@ def cells() -> list[dict[str, Any]]:
     return [problem for problem in problems() if problem["n"] in sizes[problem["task"]]]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, 64 basis functions; resumable."""
-    parameters = {"n_basis": 64, "n_chains": 32, "n_draws": 150}
-    run_cells(measure, cells(), folder, "variational_gaps", parameters=parameters, n_jobs=n_jobs)
+run = runs(measure, cells, "variational_gaps", n_basis=64, n_chains=32, n_draws=150)

@@ -21,7 +21,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book import Array
 from bayesloss_book.gaussian_bounds import best_gaussian
-from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
+from bayesloss_book.samplers import annealed_importance_sampling
 from bayesloss_book.source_problems import (
     batched_log_likelihood,
     cells,
@@ -31,8 +31,9 @@ from bayesloss_book.source_problems import (
     log_loss,
     prior_and_likelihood,
     source_of_chains,
+    whitened_log_likelihood,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 SETTLED = 1.01  # the largest split R-hat
 _NEW = 1e-3  # nats by which the bounds of two modes differ at least
@@ -239,7 +240,9 @@ def measure(
     prior, likelihood = prior_and_likelihood(task, n_basis)
     x, y = data_set(task, n, seed)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    annealed = _anneal(joint, n_annealed, seed)
+    annealed = annealed_importance_sampling(
+        whitened_log_likelihood(joint), len(prior.location), n_chains=n_annealed, seed=seed
+    )
     generator = torch.Generator().manual_seed(seed)
     ends = annealed.points[torch.multinomial(annealed.weights, 40, True, generator=generator)]
     ends = prior.location + prior.precision.rsqrt() * ends
@@ -272,21 +275,6 @@ def measure(
     }
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """The 24 problems of the page on Laplace's approximation, 64 basis functions; resumable."""
-    parameters = {"n_basis": 64, "n_chains": 8, "n_draws": 1000, "n_annealed": 128}
-    run_cells(measure, cells(), folder, "long_chains", parameters=parameters, n_jobs=n_jobs)
-
-
-def _anneal(joint: LogJoint, n_chains: int, seed: int) -> AnnealedSample:
-    prior, log_likelihood = joint.prior, batched_log_likelihood(joint)
-    scale = prior.precision.rsqrt()
-    how = {"n_chains": n_chains, "seed": seed}
-    return annealed_importance_sampling(
-        lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
-    )
-
-
 def _summaries(nu: Array) -> dict[str, float]:
     flat = nu.reshape(-1, nu.shape[2])
     low, high = np.quantile(flat, [0.025, 0.975], axis=0)
@@ -296,3 +284,6 @@ def _summaries(nu: Array) -> dict[str, float]:
         for name, values in columns.items()
         for i, value in enumerate(values)
     }
+
+
+run = runs(measure, cells, "long_chains", n_basis=64, n_chains=8, n_draws=1000, n_annealed=128)

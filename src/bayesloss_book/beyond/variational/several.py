@@ -19,7 +19,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.threads import fixed_threads
 from bayesloss_book.source_problems import cells as problems
 from bayesloss_book.source_problems import data_set, prior_and_likelihood
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 _FROM = 4000  # draws of q that tell the directions
 _APART = 0.3  # standard deviation of the first means
@@ -118,7 +118,4 @@ def cells() -> list[dict[str, Any]]:
     return [{**each, "K": K} for each in some for K in (1, 2, 4)]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, 64 basis functions; resumable."""
-    how = {"n_basis": 64, "d": 8, "n_steps": 1500}
-    run_cells(measure, cells(), folder, "variational_several", parameters=how, n_jobs=n_jobs)
+run = runs(measure, cells, "variational_several", n_basis=64, d=8, n_steps=1500)

@@ -8,10 +8,8 @@ from torch import Tensor
 
 from bayesloss.learning.inference.laplace import Posterior
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Frame, HTMLTable, curve, marks, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, stepped
 from bayesloss_book.source_laws import law_at
-
-_WIDTH, _HEIGHT = 600, 240
 
 
 def draws_slider(
@@ -21,31 +19,25 @@ def draws_slider(
     exact = 1 - law_at(posterior, x).expected_log_sigmoid().by_mean
     generator = torch.Generator().manual_seed(seed)
     nu = posterior.prior.source(x, posterior.sample(max(sizes), generator))
-
-    def points(p: Tensor) -> list[str]:
-        return marks(_WIDTH * (x - x[0]) / (x[-1] - x[0]), _HEIGHT * (1 - p))
-
+    across = Axis("x", float(x[0]), float(x[-1]), [float(x[0]), 0, float(x[-1])])
+    canvas = Canvas(600, 240, across, Axis("probability", 0, 1, [0, 0.5, 1]))
     frames = []
     for size in sizes:
         p = torch.sigmoid(nu[:size]).mean(dim=0)
         off = 100 * float((p - exact).abs().max())
         told = f"The largest error of the probability is {off:.2f} percentage points."
-        line = curve(points(p), f'stroke="{COLOURS["GP"]}" stroke-width="2.5"')
+        line = curve(canvas.points(x, p), f'stroke="{COLOURS["GP"]}" stroke-width="2.5"')
         frames.append(Frame(f"{size:,}", line, told))
-    content = stepped(
+    return stepped(
         "draws-slider",
         "draws",
         frames,
         start,
-        curve(points(exact), DASHED),
-        (_WIDTH, _HEIGHT),
+        curve(canvas.points(x, exact), DASHED),
+        canvas,
         "The predictive probability by an average over draws, and by one integral, dashed",
         [
             (f"3px solid {COLOURS['GP']}", "average over draws"),
             ("2px dashed currentColor", "exact"),
         ],
-        Axis("x", float(x[0]), float(x[-1]), [float(x[0]), 0, float(x[-1])]),
-        Axis("probability", 0, 1, [0, 0.5, 1]),
     )
-    said = "; ".join(f"{frame.value} draws: {frame.told}" for frame in frames)
-    return HTMLTable(content, f"A slider for the number of draws. {said}")

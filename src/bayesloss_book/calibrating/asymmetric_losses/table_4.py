@@ -34,7 +34,7 @@ from bayesloss_book.probit_references import (
     draw_data,
     excess_risk,
 )
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 METHODS = ("laplace", "loss_em", "ep")
 LENGTHS = (10, 30, 100, 1000)  # of shorter references, in draws of one chain
@@ -225,24 +225,13 @@ def map_cells() -> list[dict[str, float]]:
     return crossed(length_scale=(0.15, 0.2, 0.3, 0.4, 0.5), amplitude=(1.5, 2.0, 3.0, 4.0, 6.0))
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Table 4 at the paper's scale; resumable."""
-    run_cells(
-        measure, cells(), folder, "asymmetric_losses", parameters=KERNEL | PAPER, n_jobs=n_jobs
-    )
-
-
-def run_rounded(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """The last row of two repetitions with the cost as printed, 0.05: a threshold of 1 / 21."""
-    asked = cells(2, {"0.05": 0.05 / 1.05})
-    name = "asymmetric_losses_rounded"
-    run_cells(measure, asked, folder, name, parameters=KERNEL | PAPER, n_jobs=n_jobs)
-
-
-def run_map(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """Table 4 for many kernels."""
-    name = "asymmetric_losses_map"
-    run_cells(measure_map, map_cells(), folder, name, parameters=MAP, n_jobs=n_jobs)
+# At the paper's scale.
+run = runs(measure, cells, "asymmetric_losses", **KERNEL, **PAPER)
+# The last row of two repetitions with the cost as printed, 0.05: a threshold of 1 / 21.
+run_rounded = runs(
+    measure, lambda: cells(2, {"0.05": 0.05 / 1.05}), "asymmetric_losses_rounded", **KERNEL, **PAPER
+)
+run_map = runs(measure_map, map_cells, "asymmetric_losses_map", **MAP)
 
 
 def by_cell(value: Callable[[str, str, str], Any]) -> pd.Series:

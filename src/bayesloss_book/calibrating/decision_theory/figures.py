@@ -80,15 +80,13 @@ def draw_decision_map(plant: PowerPlant, fits: dict[str, tuple[float, float]]) -
     return figure
 
 
-def draw_finer(
-    counts: tuple[int, ...], p: tuple[float, float] = (0.103, 0.5), p_threshold: float = 0.5
-) -> Figure:
+def draw_finer(counts: tuple[int, ...]) -> Figure:
     """d_L against the mean of q, for numbers of evenly spread inputs; the best means shaded."""
-    means = np.linspace(-1, 1, 2001)
+    means, p = np.linspace(-1, 1, 2001), (0.103, 0.5)
     figure, axes = subplots(len(counts), 1, figsize=(5.6, 6.4), sharex=True, sharey=True)
     for axis, n_inputs in zip(axes, counts, strict=True):
         inputs = (2 * np.arange(n_inputs) + 1) / n_inputs - 1
-        values = predictive_divergence([(mean, p[1]) for mean in means], p, inputs, p_threshold)
+        values = predictive_divergence([(mean, p[1]) for mean in means], p, inputs, 0.5)
         best = means[values < values.min() + 1e-12]
         axis.axvspan(best.min(), best.max(), color=COLOURS["ISGP"], alpha=0.25, linewidth=0)
         axis.plot(means, values, color=COLOURS["ISGP"])

@@ -7,11 +7,15 @@ import numpy as np
 from scipy.stats import norm
 
 from bayesloss_book.calibrating.decision_theory.figures import LABELS, STYLES
-from bayesloss_book.html import Axis, HTMLTable, framed, marks, slider
+from bayesloss_book.html import Axis, Canvas, HTMLTable, curve, framed, slider
 from bayesloss_book.power_plant import PowerPlant, tail_matching
 
-_LOW, _HIGH, _TOP = 220, 400, 0.028  # of the picture: temperatures, density
-_WIDTH, _HEIGHT = 480, 170
+_CANVAS = Canvas(
+    480,
+    170,
+    Axis("temperature in °C; upright: the critical one", 220, 400, range(240, 401, 40)),
+    Axis("density", 0, 0.028, []),
+)
 _DASHES = {"-": "", ":": "2 4", "--": "7 4", "-.": "8 3 2 3"}
 _CRITICAL = range(310, 376)
 _SCRIPT = """
@@ -67,22 +71,25 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
     ]
     data = {
         "first": _CRITICAL[0],
-        "low": _LOW,
-        "high": _HIGH,
-        "top": _TOP,
-        "width": _WIDTH,
-        "height": _HEIGHT,
+        "low": _CANVAS.across.low,
+        "high": _CANVAS.across.high,
+        "top": _CANVAS.up.high,
+        "width": _CANVAS.width,
+        "height": _CANVAS.height,
         "meltdown": plant.meltdown,
         "fits": np.round(moved, 2).tolist(),
         # The third Gaussian has the posterior's tail.
         "tails": [[float(f"{tail:.6g}") for tail in [*row, row[0]]] for row in tails],
     }
-    theta = np.linspace(_LOW, _HIGH, 181)
-    curves = [plant.density(theta), *(norm.pdf(theta, *fits[name]) for name in names[1:])]
+    theta = np.linspace(220, 400, 181)
+    densities = [plant.density(theta), *(norm.pdf(theta, *fits[name]) for name in names[1:])]
     paths = "".join(
-        f"<path data-curve='{k}' d='{_path(curve)}' fill='none' stroke='{STYLES[name][0]}' "
-        f"stroke-width='1.8' stroke-dasharray='{_DASHES[STYLES[name][1]]}'/>"
-        for k, (name, curve) in enumerate(zip(names, curves, strict=True))
+        curve(
+            _CANVAS.points(theta, density),
+            f"data-curve='{k}' stroke='{STYLES[name][0]}' stroke-width='1.8' "
+            f"stroke-dasharray='{_DASHES[STYLES[name][1]]}'",
+        )
+        for k, (name, density) in enumerate(zip(names, densities, strict=True))
     )
     rows = "".join(
         f"<tr><th scope='row'><svg viewBox='0 0 40 8' width='40' height='8' aria-hidden='true'>"
@@ -111,10 +118,9 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         + framed(
             "power-plant-slider",
             "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>" + paths,
-            (_WIDTH, _HEIGHT),
-            "Densities of the posterior and three Gaussians, "
-            f"from {_LOW} to {_HIGH} degrees, and the critical temperature",
-            Axis("temperature in °C; upright: the critical one", _LOW, _HIGH, range(240, 401, 40)),
+            _CANVAS,
+            "Densities of the posterior and three Gaussians, from 220 to 400 degrees, and the "
+            "critical temperature",
         )
         + "<table style='border-collapse:separate;border-spacing:1rem 0'><thead><tr>"
         "<th>distribution</th><th>P(θ > critical)</th><th>decision</th>"
@@ -123,8 +129,3 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         f"</noscript></div><script>{_SCRIPT}</script>"
     )
     return HTMLTable(content, "Sliders for the critical temperature and the cost of a shutdown.")
-
-
-def _path(density: np.ndarray) -> str:
-    across = np.linspace(0, _WIDTH, len(density))
-    return "M" + "L".join(marks(across, _HEIGHT * (1 - density / _TOP)))

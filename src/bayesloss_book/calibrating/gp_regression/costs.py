@@ -10,8 +10,8 @@ import torch
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
-from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
+from bayesloss_book.stores.results import runs
 
 SIZES = {
     "KL": (500, 1000, 2000, 4000, 8000, 16000),
@@ -70,12 +70,6 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells; resumable. Seconds are only comparable if nothing else runs."""
-    fixed = {"k": 15, "k_larger": 60, "rtol": 1e-3}
-    run_cells(measure, cells(), folder, "gp_regression", parameters=fixed, n_jobs=n_jobs)
-
-
 def measure(
     *, method: str, n: int, repeat: int, k: int, k_larger: int, rtol: float
 ) -> dict[str, float]:
@@ -92,9 +86,11 @@ def measure(
         elif method == "d_L, larger support":
             larger = equal_ranks(n, k_larger)
             target = model.action(problem.points, sparse_mean_kl(model, larger), larger)
-        sparse = sparse_mean_calibrated(
-            model, problem.support, problem.points, problem.weights, target=target
-        )
+        sparse = problem.fitted(target)
     gap = model.action(problem.points, sparse, problem.support).numpy()
     gap -= truth(problem.points.numpy())
     return {"error": float(problem.weights.numpy() @ gap**2), "n_iter": n_iter}
+
+
+# Seconds are only comparable if nothing else runs.
+run = runs(measure, cells, "gp_regression", k=15, k_larger=60, rtol=1e-3)

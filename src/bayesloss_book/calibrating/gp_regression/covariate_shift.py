@@ -20,9 +20,8 @@ from bayesloss_book.sparse_means import mean_by_cg, on_all, sparse_mean_calibrat
 
 def sparse_means(problem: ShiftedProblem) -> dict[str, Tensor]:
     """The two sparse means, each of shape (k,)."""
-    model, support = problem.model, problem.support
-    best = sparse_mean_calibrated(model, support, problem.points, problem.weights)
-    return {"min KL": sparse_mean_kl(model, support), "min d_L": best}
+    least_kl = sparse_mean_kl(problem.model, problem.support)
+    return {"min KL": least_kl, "min d_L": problem.fitted()}
 
 
 def risks(problem: ShiftedProblem) -> pd.DataFrame:
@@ -64,10 +63,7 @@ def routes_by_cg(problem: ShiftedProblem, iterations: Sequence[int]) -> pd.DataF
         # Unfinished is what is asked for.
         with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             solved = mean_by_cg(model, rtol=1e-12, max_iter=t).mean
-        target = model.action(problem.points, solved)
-        sparse = sparse_mean_calibrated(
-            model, problem.support, problem.points, problem.weights, target=target
-        )
+        sparse = problem.fitted(model.action(problem.points, solved))
         off = float(model.divergence(solved, problem.points, problem.weights))
         rows[t] = {"excess": excess(problem, sparse), "bound": 1 + off / problem.least}
     return pd.DataFrame(rows).T.rename_axis("iterations")
@@ -80,10 +76,7 @@ def routes_by_support(problem: ShiftedProblem, sizes: Sequence[int]) -> pd.Serie
     for size in sizes:
         larger = equal_ranks(len(model.y), size)
         target = model.action(problem.points, sparse_mean_kl(model, larger), larger)
-        sparse = sparse_mean_calibrated(
-            model, problem.support, problem.points, problem.weights, target=target
-        )
-        found[size] = excess(problem, sparse)
+        found[size] = excess(problem, problem.fitted(target))
     return pd.Series(found).rename_axis("size")
 
 

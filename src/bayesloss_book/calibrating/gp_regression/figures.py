@@ -33,7 +33,8 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
     for name, mean in {"posterior mean": model.mean, **sparse_means(problem)}.items():
         support = None if name == "posterior mean" else problem.support
         colour, dashes = STYLES[name]
-        curves.plot(x, model.action(x, mean, support), dashes, color=colour, label=name)
+        look = {"color": colour, "label": name.replace("d_L", "$d_L$")}
+        curves.plot(x, model.action(x, mean, support), dashes, **look)
     floor = -2.7
     density = norm.pdf(x.numpy(), problem.shift, DEVIATION)
     curves.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
@@ -41,9 +42,7 @@ def draw_shift(problem: ShiftedProblem) -> Figure:
     places = model.x[problem.support]
     curves.plot(places, torch.full_like(places, floor + 0.12), "|", color="black", markersize=9)
     curves.set(xlabel="input x", ylabel="prediction", ylim=(floor, 2.7))
-    handles, names = curves.get_legend_handles_labels()
-    shown = [name.replace("d_L", "$d_L$") for name in names]
-    curves.legend(handles, shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    curves.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     names = list(STYLES)
     colours = [STYLES[name][0] for name in names]
     bars.bar(range(3), table.loc[names, "posterior risk"], color=colours)
@@ -87,13 +86,12 @@ def draw_costs(stored: pd.DataFrame) -> Figure:
     seconds = stored.groupby(["method", "n"])["seconds"].min()
     for name, (colour, dashes, marker) in _COSTS.items():
         one = seconds[name]
-        axis.plot(one.index, one, dashes, marker=marker, color=colour, label=name)
+        label = name.replace("d_L", "$d_L$")
+        axis.plot(one.index, one, dashes, marker=marker, color=colour, label=label)
     n = np.array([500, 4000])
     start = seconds["d_L, exact solve"].loc[4000]
     axis.plot(n, start * (n / 4000) ** 2, color="black", linewidth=0.8)
     axis.text(700, start * (700 / 4000) ** 2 * 1.5, "$N^2$")
     axis.set(xscale="log", yscale="log", xlabel="number of data N", ylabel="seconds")
-    handles, names = axis.get_legend_handles_labels()
-    shown = [name.replace("d_L", "$d_L$") for name in names]
-    axis.legend(handles, shown, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
     return figure

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from scipy.special import expit
 
 from bayesloss_book.baselines import HELD_OUT
@@ -45,8 +45,7 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
                 axis.errorbar(curve.index, curve["mean"], curve["sem"], **look)
             axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
         column[-1].set(xlabel="training size")
-    for axis in axes[:, 0]:
-        axis.set(ylabel="divergence (nats)")
+    setp(axes[:, 0], ylabel="divergence (nats)")
     legend_above(figure, axes[0, 0], ncols=3)
     return figure
 

@@ -12,15 +12,14 @@ import pandas as pd
 from betacal import BetaCalibration
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import expit, xlogy
+from scipy.special import expit
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_predict
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, recipe
+from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, log_loss, recipe
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.guide.calibration_methods.problems import (
     EMBEDDED,
@@ -33,14 +32,13 @@ from bayesloss_book.guide.calibration_methods.problems import (
     log_odds,
     problem,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
 STRONG = 0.01  # C of a penalty that is a hundred times the default
 
 _FOLDS = 5
 _MAX_ITER = 1_000
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 
 
 def cells() -> list[dict[str, Any]]:
@@ -73,11 +71,6 @@ def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells at the paper's scale, resumable. One worker, or the seconds mean little."""
-    run_cells(measure, cells(), folder, "calibration_methods", n_jobs=n_jobs)
-
-
 def measure(
     *, data: str, task: str, size: int, C: float, seed: int, method: str
 ) -> dict[str, float]:
@@ -95,21 +88,19 @@ def measure(
     p, weights, converged = predict(method, found, link=data, C=C, seed=seed)
     truth = found.truth
     simulated = found.weights is not None
-    bounded = np.clip(p, _SMALLEST, 1 - _SMALLEST)
-    loss = -(xlogy(truth, bounded) + xlogy(1 - truth, 1 - bounded)).mean()
-    entropy = -(xlogy(truth, truth) + xlogy(1 - truth, 1 - truth)).mean()
+    loss, entropy = log_loss(p, truth), log_loss(truth, truth)
     right = np.where(p > 0.5, truth, 1 - truth)
     angle = np.nan
     if found.weights is not None and weights is not None:
         cosine = weights @ found.weights / np.linalg.norm(weights) / np.linalg.norm(found.weights)
         angle = np.degrees(np.arccos(min(cosine, 1.0)))
     return {
-        "log_loss": float(loss),
+        "log_loss": loss,
         "accuracy": float(right.mean()),
         "brier": float((truth * (1 - p) ** 2 + (1 - truth) * p**2).mean()),
         "calibration": calibration_error(p, truth),
         "noise": 0.0 if simulated else calibration_noise(p),
-        "divergence": float(loss - entropy) if simulated else np.nan,
+        "divergence": loss - entropy if simulated else np.nan,
         "square": float(((p - truth) ** 2).mean()) if simulated else np.nan,
         "angle": float(angle),
         "wrong_and_sure": float((truth * (p == 0) + (1 - truth) * (p == 1)).mean()),
@@ -163,8 +154,9 @@ def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFra
         ):
             with warnings.catch_warnings(action="ignore"):
                 model.fit(given.X, given.y)
-                row[f"{name}, training"] = log_loss(given.y, model.predict_proba(given.X))
-                row[f"{name}, test"] = log_loss(given.truth, model.predict_proba(given.X_test))
+                p, p_test = (model.predict_proba(X)[:, 1] for X in (given.X, given.X_test))
+            row[f"{name}, training"] = log_loss(p, given.y)
+            row[f"{name}, test"] = log_loss(p_test, given.truth)
             if isinstance(model, LinkgisticClassifier):
                 link = model.link_
                 start, end = link.source([link.low, link.high])
@@ -208,3 +200,7 @@ def _cross(
         for seed in range(n_seeds)
         for method in methods
     ]
+
+
+# With one worker, or the seconds mean little.
+run = runs(measure, cells, "calibration_methods")

@@ -33,7 +33,7 @@ from bayesloss import GPClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.data import DataError
 from bayesloss_book.guide.when_to_use.tables import TEN_PENALTIES, labels
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 Split = tuple[Array, NDArray[Any], Array, NDArray[Any]]  # X, y, and the same to test
 
@@ -86,12 +86,6 @@ def cells() -> list[dict[str, Any]]:
         for library in LIBRARIES
     ]
     return sorted(every, key=lambda cell: cell["seed"])  # one of each first
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, resumable. One worker, or the times mean little."""
-    fixed = {"first_wave": FIRST_WAVE}
-    run_cells(measure, cells(), folder, "when_to_use_cases", parameters=fixed, n_jobs=n_jobs)
 
 
 def measure(
@@ -357,3 +351,7 @@ def _regress(x: Array, y: Array, x_test: Array, curve: Array) -> tuple[float, fl
         mean, std = model.predict(x_test[:, None], return_std=True)
     error = np.sqrt(np.mean((mean - curve) ** 2))
     return float(error), float((np.abs(curve - mean) <= 1.96 * std).mean()), warned
+
+
+# With one worker, or the times mean little.
+run = runs(measure, cells, "when_to_use_cases", first_wave=FIRST_WAVE)

@@ -1,7 +1,6 @@
 """Our estimators and scikit-learn's, fitted as they come, on many tables."""
 
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
-from bayesloss_book.baselines import recipe
+from bayesloss_book.baselines import SMALLEST, recipe
 from bayesloss_book.guide.when_to_use.tables import (
     CLASSIFICATION,
     CURVES,
@@ -28,7 +27,7 @@ from bayesloss_book.guide.when_to_use.tables import (
     labels,
     values,
 )
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 CLASSIFIERS = (
     "linkgistic",
@@ -51,7 +50,6 @@ SIMULATED = (  # links and inputs
 SIZES = ("100x30", "1000x10", "20000x10")  # of the simulated tables: rows x columns
 
 _MAX_ITER = 2_000
-_SMALLEST = float(np.finfo(np.float64).eps)  # a probability of 0 counts as this in the log loss
 _MEASURES = ("log_loss", "accuracy", "brier", "entropy", "rmse", "coverage", "curve_coverage")
 
 
@@ -59,15 +57,15 @@ def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     """Every table, seed and method that the page shows."""
     drawn = [f"{kind}, {size}" for kind in SIMULATED for size in SIZES]
     curves = [f"{curve}, {n}" for curve in CURVES for n in (30, 300)]
+    parts = {
+        "classification": ([*CLASSIFICATION, *drawn], CLASSIFIERS),
+        "regression": ([*REGRESSION, *curves], REGRESSORS),
+    }
     return [
-        *_cross("classification", [*CLASSIFICATION, *drawn], n_seeds, CLASSIFIERS),
-        *_cross("regression", [*REGRESSION, *curves], n_seeds, REGRESSORS),
+        cell
+        for task, (data, methods) in parts.items()
+        for cell in crossed(data=data, seed=range(n_seeds), method=methods, task=[task])
     ]
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, resumable. One worker, or the seconds mean little."""
-    run_cells(measure, cells(), folder, "when_to_use", n_jobs=n_jobs)
 
 
 def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]:
@@ -140,7 +138,7 @@ def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
     truth = found.truth
     p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
     p[:, model.classes_.astype(int)] = model.predict_proba(found.X_test)
-    loss = -(truth * np.log(np.clip(p, _SMALLEST, 1))).sum(axis=1)
+    loss = -(truth * np.log(np.clip(p, SMALLEST, 1))).sum(axis=1)
     # E |e_y - p|^2 = 1 - 2 sum_k truth_k p_k + |p|^2, with e_y the label's unit vector
     square = 1 + (p**2 - 2 * truth * p).sum(axis=1)
     return {
@@ -164,7 +162,4 @@ def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
     return result
 
 
-def _cross(
-    task: str, tables: Iterable[str], n_seeds: int, methods: tuple[str, ...]
-) -> list[dict[str, Any]]:
-    return crossed(data=tables, seed=range(n_seeds), method=methods, task=[task])
+run = runs(measure, cells, "when_to_use")  # with one worker, or the seconds mean little

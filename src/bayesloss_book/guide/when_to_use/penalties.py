@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 
 from bayesloss import LinkgisticClassifier
 from bayesloss_book.guide.when_to_use.tables import labels
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 TABLES = (  # few rows, few rows a column, more columns than rows, sparse, several classes
     "birthwt",
@@ -41,19 +41,14 @@ def cells() -> list[dict[str, Any]]:
     return crossed(data=TABLES, C=CS)
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, resumable."""
-    run_cells(measure, cells(), folder, "penalties", n_jobs=n_jobs)
-
-
 def measure(*, data: str, C: float) -> dict[str, float]:
     """Log losses a case, in nats: as ``C="auto"`` says, and of refits without each of ten folds.
 
     ``path``, ``refits``, and the ``error`` of the latter, one standard error over cases.
     """
     X, y = _rows(data)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the path's end, and of penalties that hardly count
+    # Of the path's end, and of penalties that hardly count.
+    with warnings.catch_warnings(action="ignore"):
         said = LinkgisticClassifier(C=[C, C]).fit(X, y).scores_[0]
         folds = StratifiedKFold(_FOLDS)
         p = cross_val_predict(LinkgisticClassifier(C=C), X, y, cv=folds, method="predict_proba")
@@ -97,3 +92,6 @@ def _rows(data: str) -> tuple[Any, NDArray[Any]]:
         X = sparse.random(n, d, 10 / d, "csr", random_state=rng, data_rvs=rng.standard_normal)
     odds = X @ rng.normal(size=d)
     return X, (rng.random(n) < expit(3 * odds / odds.std())).astype(int)
+
+
+run = runs(measure, cells, "penalties")

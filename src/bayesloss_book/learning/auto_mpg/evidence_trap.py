@@ -26,7 +26,7 @@ from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 STARTS = (8.0, 2.0, 1.2)
 
@@ -37,11 +37,6 @@ def cells() -> list[dict[str, Any]]:
     points = [("slice", a) for a in values]
     points += [(objective, a) for objective in ("laplace", "bound") for a in STARTS]
     return [{"path": path, "a": a, "seed": seed} for path, a in points for seed in (0, 1)]
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, with 32 basis functions; resumable."""
-    run_cells(measure, cells(), folder, "evidence_trap", parameters={"n_basis": 32}, n_jobs=n_jobs)
 
 
 def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]:
@@ -163,3 +158,6 @@ def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximu
         given = trial.prior, trial.likelihood, trial.x, trial.y
         how = {"smoothness": [start], "bounds": SEARCH_RANGES}
         return maximise_evidence(*given, objective=objective, **how)
+
+
+run = runs(measure, cells, "evidence_trap", n_basis=32)

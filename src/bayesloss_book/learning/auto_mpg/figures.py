@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 
 from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.auto_mpg.table_1 import (
@@ -38,8 +38,7 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
             mean, _ = plug_in(method, x, y, grid)
             axis.plot(grid, mean, dashes, color=COLOURS[method], label=method, linewidth=1.2)
         axis.set(xlabel=f"{INPUTS[name]} ({UNITS[name]})")
-    for axis in axes[:, 0]:
-        axis.set(ylabel="miles per gallon")
+    setp(axes[:, 0], ylabel="miles per gallon")
     legend_above(figure, axes[0, 0], ncols=4)
     return figure
 

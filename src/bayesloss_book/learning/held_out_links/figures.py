@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
-from bayesloss_book.figures import COLOURS
+from bayesloss_book.figures import style
 
 
 def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
@@ -17,14 +17,8 @@ def draw_rounds(tables: Mapping[str, pd.DataFrame]) -> Figure:
         tables.items(), ("GP", "ISGP"), ("o", "s"), strict=False
     ):
         for which, dashes in (("test", "-"), ("training", "--")):
-            axis.plot(
-                table.index,
-                table[f"{which} log loss"],
-                dashes,
-                marker=marker,
-                color=COLOURS[colour],
-                label=f"{name}, {which}",
-            )
+            look = style(colour, marker, dashes, label=f"{name}, {which}")
+            axis.plot(table[f"{which} log loss"], **look)
     axis.set(xlabel="round of EM", ylabel="log loss, nats a datum", ylim=(0, None))
     axis.legend()
     return figure
@@ -38,14 +32,8 @@ def draw_savings(results: pd.DataFrame) -> Figure:
         ("EM", "GP", 0.12, "paper's EM"),
         ("left out", "ISGP", -0.12, "leave-one-out"),
     ):
-        axis.errorbar(
-            results[f"saved, {which}"],
-            heights + aside,
-            xerr=2 * results[f"+-, {which}"],
-            fmt="o",
-            color=COLOURS[colour],
-            label=label,
-        )
+        saved, error = results[f"saved, {which}"], 2 * results[f"+-, {which}"]
+        axis.errorbar(saved, heights + aside, xerr=error, **style(colour, "o", label=label))
     axis.axvline(0, color="black", lw=0.8)
     axis.set_yticks(heights, results.index)
     axis.set(xlabel="test log loss saved, nats a datum")

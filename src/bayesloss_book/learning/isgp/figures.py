@@ -28,21 +28,15 @@ from bayesloss_book.learning.isgp.prior import (
 from bayesloss_book.random_sources import inverse_source, make_prior
 
 
-def draw_paths(
-    settings: Sequence[tuple[float, float, float]],
-    *,
-    seed: int,
-    n_paths: int = 4,
-    n_basis: int = 64,
-) -> Figure:
+def draw_paths(settings: Sequence[tuple[float, float, float]], *, seed: int) -> Figure:
     """A column for each setting of a, c and gamma: one draw of f, f^2, and nu among others."""
     figure, axes = subplots(
         3, len(settings), figsize=(5.6, 7.6), sharex=True, sharey="row", height_ratios=(1, 1, 2)
     )
     x = torch.linspace(-1, 1, 801, dtype=torch.float64)
     for column, (a, c, gamma) in zip(axes.T, settings, strict=True):
-        prior = make_prior(a=a, c=c, n_basis=n_basis, gamma=gamma)
-        Gamma = prior.sample(n_paths, torch.Generator().manual_seed(seed))
+        prior = make_prior(a=a, c=c, gamma=gamma)
+        Gamma = prior.sample(4, torch.Generator().manual_seed(seed))
         draws = (prior.root(x, Gamma), prior.derivative(x, Gamma), prior.source(x, Gamma))
         for axis, values in zip(column, draws, strict=True):
             if axis is column[2]:

@@ -21,7 +21,7 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book import Array
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 PRIORS = ("waves", "constant")
 SOURCES = {"line": lambda x: x, "kink": lambda x: torch.where(x < 0, 0.3 * x, 2.5 * x) - 0.5}
@@ -147,17 +147,15 @@ def measure_exact(
     return found
 
 
-def run(folder: Folder) -> None:
-    """Two sources, two sizes, three periods and two smoothnesses, twenty data sets of each."""
-    cells = crossed(
+# Twenty data sets of each.
+run = runs(
+    measure,
+    lambda: crossed(
         source=SOURCES, n=(100, 1000), filled=(0.25, 0.5, 1.0), a=(1.2, 2.0), seed=range(20)
-    )
-    run_cells(measure, cells, folder, "flat_places", parameters={"n_basis": 32}, n_jobs=1)
-
-
-def run_exact(folder: Folder) -> None:
-    """Three data sets of one setting: a line, 1,000 labels, half of the period."""
-    fixed = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
-    fixed |= {"n_chains": 48, "n_temperatures": 120}
-    cells = crossed(seed=range(3))
-    run_cells(measure_exact, cells, folder, "flat_places_exact", parameters=fixed, n_jobs=1)
+    ),
+    "flat_places",
+    n_basis=32,
+)
+_EXACT = {"source": "line", "n": 1000, "filled": 0.5, "a": 1.2, "n_basis": 32}
+_EXACT |= {"n_chains": 48, "n_temperatures": 120}
+run_exact = runs(measure_exact, lambda: crossed(seed=range(3)), "flat_places_exact", **_EXACT)

@@ -31,7 +31,7 @@ from bayesloss_book.source_problems import (
     simulate,
     source_of_chains,
 )
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 METHODS = {
     "laplace": "Laplace, true hyper-parameters",
@@ -200,7 +200,4 @@ def cells() -> list[dict[str, Any]]:
     return found + crossed(task=TASKS, method=["chains"], seed=range(50))
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells: 100 data each, 16 basis functions; resumable."""
-    parameters = {"n": 100, "n_basis": 16}
-    run_cells(measure, cells(), folder, "laplace_calibration", parameters=parameters, n_jobs=n_jobs)
+run = runs(measure, cells, "laplace_calibration", n=100, n_basis=16)

@@ -28,7 +28,7 @@ from bayesloss_book.source_problems import (
     prior_and_likelihood,
     source_of_chains,
 )
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,4 @@ def measure(*, task: str, n: int, seed: int, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells, with 64 basis functions; resumable."""
-    run_cells(measure, cells(), folder, "laplace_mcmc", parameters={"n_basis": 64}, n_jobs=n_jobs)
+run = runs(measure, cells, "laplace_mcmc", n_basis=64)

@@ -12,7 +12,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import legend_above, style
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 METHODS = {
     "fast": "fast form, $O(NM)$",
@@ -59,11 +59,6 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder) -> None:
-    """All cells one after another on one thread, so that the times can be compared."""
-    run_cells(measure, cells(), folder, "source_cost", n_jobs=1, threads=1)
-
-
 def medians(results: pd.DataFrame) -> pd.Series:
     """The median time of the repetitions, in seconds, by method, n and n_basis."""
     return results.groupby(["method", "n", "n_basis"], sort=False)["seconds"].median()
@@ -88,3 +83,7 @@ def draw_cost(results: pd.DataFrame) -> Figure:
     right.set_xscale("log", base=2)
     legend_above(figure, left, ncols=3)
     return figure
+
+
+# One after another on one thread, so that the times can be compared.
+run = runs(measure, cells, "source_cost")

@@ -5,7 +5,7 @@ import pandas as pd
 import torch
 from arviz_stats.base.array import array_stats
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
@@ -17,12 +17,12 @@ from bayesloss_book.learning.laplace.toys import classification, small_prior
 from bayesloss_book.samplers import elliptical_slice_sampling
 from bayesloss_book.source_problems import (
     TASKS,
-    batched_log_likelihood,
     data_set,
     diagnose,
     grid,
     prior_and_likelihood,
     source_of_chains,
+    whitened_log_likelihood,
 )
 
 
@@ -171,11 +171,9 @@ def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str,
     x, y = data_set("classification", n, seed)
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    log_likelihood, scale = batched_log_likelihood(joint), prior.precision.rsqrt()
+    scale = prior.precision.rsqrt()
     sizes = {"n_chains": 16, "n_draws": n_draws, "n_burn_in": 200}
-    z = elliptical_slice_sampling(
-        lambda z: log_likelihood(prior.location + scale * z), n_basis + 1, seed=seed, **sizes
-    )
+    z = elliptical_slice_sampling(whitened_log_likelihood(joint), n_basis + 1, seed=seed, **sizes)
     sizes = {"n_draws": n_draws // 2, "n_annealed": 64, "n_temperatures": 60}
     chains = long_run(joint, posterior, seed=seed, **sizes)
     first, second = (
@@ -241,10 +239,8 @@ def draw_ranks(results: pd.DataFrame) -> Figure:
             bins = np.linspace(0, 1, len(control) + 1)
             axis.stairs(share, bins, label="long run (control)", **line)
             axis.set(title=f"{task}, x = {at:.0f}", xlim=(0, 1))
-    for axis in axes[:, 0]:
-        axis.set(ylabel="frequency / expected")
-    for axis in axes[-1]:
-        axis.set(xlabel="rank of the truth")
+    setp(axes[:, 0], ylabel="frequency / expected")
+    setp(axes[-1], xlabel="rank of the truth")
     legend_above(figure, axes[0, 0], ncols=2)
     return figure
 

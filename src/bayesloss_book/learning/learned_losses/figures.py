@@ -38,8 +38,7 @@ def draw_readings(results: pd.DataFrame) -> Figure:
         axis.set_xlim(0.04, 12)
         axis.set_yticks(rows, list(METHODS))
     axes[-1].set(xlabel="100 − AUC, % (log scale)")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 
 

@@ -27,7 +27,7 @@ from bayesloss_book.baselines import (
 )
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
@@ -83,16 +83,6 @@ def setting_cells() -> list[dict[str, Any]]:
     for factor in (0.5, 1.5):
         out += cells("fashion-mnist", 10_000, methods=COMPARED[1:], c_factor=factor)
     return out
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells at the paper's scale, resumable: Figure 2 at one seed, settings, more seeds."""
-    curves = curve_cells()
-    one_seed = [cell for cell in curves if cell["seed"] == 0]
-    rest = [cell for cell in curves if cell["seed"] != 0]
-    run_cells(
-        measure, [*one_seed, *setting_cells(), *rest], folder, "learning_curves", n_jobs=n_jobs
-    )
 
 
 def measure(
@@ -197,3 +187,11 @@ def _fit_linkgistic(
 
 def _log_loss(odds: Array, labels: NDArray[np.int64]) -> float:
     return float(np.logaddexp(0, -np.where(one_vs_rest(labels), 1.0, -1.0) * odds).mean())
+
+
+# Figure 2 at one seed, other settings, more seeds.
+run = runs(
+    measure,
+    lambda: sorted([*curve_cells(), *setting_cells()], key=lambda cell: cell["seed"]),
+    "learning_curves",
+)

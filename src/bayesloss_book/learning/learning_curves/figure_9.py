@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from bayesloss_book.baselines import BUDGETS, fit_logistic, recipe
 from bayesloss_book.image_sets import inputs
 from bayesloss_book.learning.learning_curves.figure_2 import METHODS
-from bayesloss_book.stores.results import Folder, crossed, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 DRESS = 3
 POINTS = 61  # scores at which a link is stored
@@ -22,13 +22,6 @@ _GROUPS = 25  # of test images with neighbouring scores
 def cells(data: str = "fashion-mnist", size: int = 60_000, seed: int = 0) -> list[dict[str, Any]]:
     """Three methods, with scikit-learn's penalty and without one."""
     return crossed(penalty=(1.0, 0.0), method=METHODS, data=[data], size=[size], seed=[seed])
-
-
-def run(folder: Folder, *, n_jobs: int | None = None) -> None:
-    """All cells at the paper's scale; resumable."""
-    run_cells(
-        measure, cells(), folder, "dress_link", parameters={"class_label": DRESS}, n_jobs=n_jobs
-    )
 
 
 def measure(
@@ -85,3 +78,6 @@ def groups_of(row: pd.Series) -> pd.DataFrame:
     """Groups of test images of one stored cell: columns ``count``, ``score`` and ``ones``."""
     names = ("count", "score", "ones")
     return pd.DataFrame({n: [row[f"{n}_{i:02}"] for i in range(_GROUPS)] for n in names})
+
+
+run = runs(measure, cells, "dress_link", class_label=DRESS)

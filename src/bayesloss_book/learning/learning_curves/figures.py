@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 
 from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.figures import COLOURS, legend_above, style
@@ -122,8 +122,7 @@ def draw_dress(results: pd.DataFrame, penalty: float = 1.0) -> Figure:
         look = style("data", ".", markersize=4, linewidth=0.8)
         panels[0].errorbar(groups["score"], groups["ones"], 2 * error, **look)
         panels[0].set(ylabel=method)
-    for axis in axes[-1]:
-        axis.set(xlabel="score $x$")
+    setp(axes[-1], xlabel="score $x$")
     axes[0, 0].set(title="probability of a dress")
     axes[0, 1].set(title=r"source $\nu(x)$")
     return figure

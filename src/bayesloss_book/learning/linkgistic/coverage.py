@@ -7,7 +7,7 @@ import torch
 
 from bayesloss_book.learning.linkgistic.held_out import fixed_link, relinked
 from bayesloss_book.learning.linkgistic.rounds import KINKED, Round, Task, kinked, learn
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 
 def covered(found: Round, problem: Task, n_samples: int = 400) -> float:
@@ -35,8 +35,5 @@ def measure(*, seed: int, n: int, C: float, n_basis: int) -> dict[str, float]:
     }
 
 
-def run(folder: Folder) -> None:
-    """A hundred data sets like the one of the slider; resumable."""
-    cells = [{"seed": seed} for seed in range(100)]
-    fixed = {"n": 1000, "C": 1e3, "n_basis": 32}
-    run_cells(measure, cells, folder, "link_coverage", parameters=fixed, n_jobs=1)
+# Of data sets like the one of the slider.
+run = runs(measure, lambda: crossed(seed=range(100)), "link_coverage", n=1000, C=1e3, n_basis=32)

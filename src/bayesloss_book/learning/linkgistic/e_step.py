@@ -14,7 +14,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import runs
 
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
@@ -48,11 +48,6 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def run(folder: Folder) -> None:
-    """All cells one after another on one thread, so that the times can be compared."""
-    run_cells(measure, cells(), folder, "link_cost", n_jobs=1, threads=1)
-
-
 def medians(results: pd.DataFrame) -> pd.Series:
     """The median time of the repetitions, in seconds, by n and n_basis."""
     return results.groupby(["n", "n_basis"], sort=False)["seconds"].median()
@@ -74,3 +69,7 @@ def draw_cost(results: pd.DataFrame) -> Figure:
     lower.set_xscale("log", base=2)
     lower.set_ylim(0)
     return figure
+
+
+# One after another on one thread, so that the times can be compared.
+run = runs(measure, cells, "link_cost")

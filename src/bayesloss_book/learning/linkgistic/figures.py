@@ -7,8 +7,9 @@ import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import expit
 
 from bayesloss.learning.links.fitted_link import FittedLink
@@ -105,8 +106,7 @@ def draw_held_out(
         look = style("data", "s", ms=3, lw=1, label="test data")
         axis.errorbar(shares["score"], shares["share"], reach.clip(0), **look)
         axis.set(xlabel="score", title=name, ylim=(-0.03, 1.03))
-    for axis in axes[1:]:
-        axis.set_ylabel("probability of label 1")
+    setp(axes[1:], ylabel="probability of label 1")
     axes[-1].legend(fontsize="small", loc="lower right")
     return figure
 
@@ -177,20 +177,10 @@ def draw_sensitivity(tables: Mapping[str, pd.DataFrame], fixed: Mapping[str, flo
     return figure
 
 
-def middle(link: FittedLink) -> float:
-    """The score at which the learned probability is one half, by bisection."""
-    low, high = link.low, link.high
-    for _ in range(60):
-        centre = 0.5 * (low + high)
-        below = float(link.inverse_link([centre])[0]) < 0.5
-        low, high = (centre, high) if below else (low, centre)
-    return 0.5 * (low + high)
-
-
-def mirrored(link: FittedLink, n: int = 200) -> dict[str, Array]:
+def mirrored(link: FittedLink) -> dict[str, Array]:
     """The learned inverse link on both sides of its middle, the left side turned by 180 degrees."""
-    centre = middle(link)
-    t = np.linspace(0, min(link.high - centre, centre - link.low), n)
+    centre = brentq(lambda x: float(link.inverse_link([x])[0]) - 0.5, link.low, link.high)
+    t = np.linspace(0, min(link.high - centre, centre - link.low), 200)
     return {
         "t": t,
         "right": link.inverse_link(centre + t),

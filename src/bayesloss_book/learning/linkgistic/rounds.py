@@ -25,7 +25,6 @@ from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss.learning.weights.leave_one_out import LeaveOneOut
 from bayesloss.learning.weights.linear_scores import LinearScores
 from bayesloss.learning.weights.weight_search import fit_fixed_link
-from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
 
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
@@ -109,7 +108,6 @@ def learn(
     prior: str = "isgp",
     n_basis: int = 64,
     filled: float = 0.5,
-    loss: ProperLoss | None = None,
     n_samples: int = 64,
     leave_one_out: bool = False,
     tol: float = 0.0,
@@ -130,7 +128,7 @@ def learn(
     noise = torch.randn(
         (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
     )
-    likelihood, tol = Bernoulli(loss), tol or 1e-8
+    likelihood, tol = Bernoulli(), tol or 1e-8
     held_out = LeaveOneOut(data, seed) if leave_one_out else None
     fixed, adapted = fit_fixed_link(data, likelihood.loss, tol)
     em = LinkEM(adapted, LinkModel(likelihood, make, noise), fixed, tol, held_out)

@@ -9,10 +9,16 @@ from scipy.special import expit
 
 from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Frame, HTMLTable, curve, marks, ribbon, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
 from bayesloss_book.learning.linkgistic.rounds import Round
 
-_WIDTH, _HEIGHT, _REACH = 600, 300, 2.5  # the picture; scores shown, in their standard deviations
+_REACH = 2.5  # of the scores shown, in their standard deviations
+_CANVAS = Canvas(
+    600,
+    300,
+    Axis("standardised score", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
+    Axis("probability", 0, 1, [0, 0.5, 1]),
+)
 _DOTTED = f'stroke="{COLOURS["Linear"]}" stroke-dasharray="2 4" stroke-width="2"'
 
 
@@ -46,27 +52,21 @@ def link_slider(
     t, odds = np.asarray(t, dtype=float), np.asarray(odds, dtype=float)
     order = np.argsort(t)
     truth = expit(np.interp(line, t[order], odds[order]))
-    logistic = curve(_points(line, expit(fixed[0] + fixed[1] * line)), _DOTTED)
-    content = stepped(
+    logistic = curve(_CANVAS.points(line, expit(fixed[0] + fixed[1] * line)), _DOTTED)
+    return stepped(
         "link-slider",
         "round of EM",
         frames,
         0,
-        logistic + curve(_points(line, truth), DASHED),
-        (_WIDTH, _HEIGHT),
+        logistic + curve(_CANVAS.points(line, truth), DASHED),
+        _CANVAS,
         "The learned inverse link with its band, the true one, dashed, and the sigmoid, dotted",
         [
             (f"2px solid {COLOURS['ISGP']}", "learned, with its 95 % band"),
             (f"2px dotted {COLOURS['Linear']}", "logistic regression"),
             ("2px dashed currentColor", "truth"),
         ],
-        Axis("standardised score", -_REACH, _REACH, [-2, -1, 0, 1, 2]),
-        Axis("probability", 0, 1, [0, 0.5, 1]),
     )
-    text = "A slider for the rounds of EM; log loss on new data: " + ", ".join(
-        f"{loss:.3f} in round {k}" for k, loss in zip(shown, losses, strict=True)
-    )
-    return HTMLTable(content, text)
 
 
 def band(found: Round, t: Array) -> Array:
@@ -79,10 +79,6 @@ def band(found: Round, t: Array) -> Array:
 
 
 def _drawn(found: Round, t: Array) -> str:
-    low, mean, high = (_points(t, each) for each in band(found, t))
+    low, mean, high = (_CANVAS.points(t, each) for each in band(found, t))
     colour = COLOURS["ISGP"]
     return ribbon(low, high, colour) + curve(mean, f'stroke="{colour}" stroke-width="2"')
-
-
-def _points(t: Array, probability: Array) -> list[str]:
-    return marks(_WIDTH * (t + _REACH) / (2 * _REACH), _HEIGHT * (1 - probability))

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from torch import Tensor
 
 from bayesloss.composite_losses import CompositeLoss
@@ -33,8 +33,7 @@ def draw_losses() -> Figure:
             style = {"linestyle": _STYLES[name], "color": COLOURS[_LINES[name]]}
             axis.plot(u, values(loss), label=name, **style)
         axis.set(title=title, ylim=limits, xlim=(0, 1), xticks=[0, 0.5, 1])
-    for axis in axes[1]:
-        axis.set(xlabel="probability $u$")
+    setp(axes[1], xlabel="probability $u$")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
 
@@ -94,10 +93,8 @@ def draw_stationary_points(pi: float) -> Figure:
             at = pi * margin(point) + (1 - pi) * margin(-point)
             axis.plot([point], [at], "o", color=COLOURS["GP"], markersize=7)
         axis.set(title=name, xticks=[-2, 0, 2])
-    for axis in axes[1]:
-        axis.set(xlabel="score $x$")
-    for axis in axes[:, 0]:
-        axis.set(ylabel=rf"risk at $\pi = {pi:g}$")
+    setp(axes[1], xlabel="score $x$")
+    setp(axes[:, 0], ylabel=rf"risk at $\pi = {pi:g}$")
     return figure
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from bayesloss.learning.evidence.evidence import EvidenceMaximum
@@ -94,11 +94,9 @@ def draw_slices(
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
-    for axis in axes[:, 0]:
-        axis.set(ylabel="nats below the optimum")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+    setp(axes[:, 0], ylabel="nats below the optimum")
     axes[2, 1].axis("off")
-    axes[2, 1].legend(handles, labels, loc="center")
+    axes[2, 1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
     return figure
 
 

@@ -8,10 +8,8 @@ from bayesloss.learning.evidence.evidence import EvidenceMaximum
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.html import DASHED, Axis, Frame, HTMLTable, curve, marks, ribbon, stepped
+from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
 from bayesloss_book.toys import Problem, grid
-
-_WIDTH, _HEIGHT = 600, 300
 
 
 def posterior_slider(
@@ -26,18 +24,17 @@ def posterior_slider(
         curves[n] = (mean.numpy(), 2 * variance.sqrt().numpy())
     truth = data.source(x).numpy()
     reach = 1.3 * float(np.abs(np.concatenate([truth, data.y.numpy()])).max())
+    across = Axis("x", float(x[0]), float(x[-1]), [float(x[0]), 0, float(x[-1])])
+    canvas = Canvas(600, 300, across, Axis("ν", -reach, reach, [-int(reach), 0, int(reach)]))
 
-    def points(height: np.ndarray, at: np.ndarray | None = None) -> list[str]:
-        where = x.numpy() if at is None else at
-        across = _WIDTH * (where - float(x[0])) / float(x[-1] - x[0])
+    def points(height: np.ndarray) -> list[str]:
         # Bands of few data leave the picture; a margin keeps their edges out of sight.
-        down = _HEIGHT * (reach - np.clip(height, -1.1 * reach, 1.1 * reach)) / (2 * reach)
-        return marks(across, down)
+        return canvas.points(x, np.clip(height, -1.1 * reach, 1.1 * reach))
 
     colour = COLOURS["ISGP"]
     dots = [
         '<circle cx="{}" cy="{}" r="3" fill="currentColor" opacity="0.7"/>'.format(*point.split())
-        for point in points(data.y.numpy(), data.x.numpy())
+        for point in canvas.points(data.x, data.y)
     ]
     frames = [
         Frame(
@@ -49,22 +46,16 @@ def posterior_slider(
         )
         for n, (mean, band) in curves.items()
     ]
-    content = stepped(
+    return stepped(
         "posterior-slider",
         "number of data",
         frames,
         len(sizes) - 1,
         curve(points(truth), DASHED),
-        (_WIDTH, _HEIGHT),
+        canvas,
         "The posterior mean and band of nu, the data so far, and the truth, dashed",
         [
             (f"2px solid {colour}", "posterior mean, band of two standard deviations"),
             ("2px dashed currentColor", "truth"),
         ],
-        Axis("x", float(x[0]), float(x[-1]), [float(x[0]), 0, float(x[-1])]),
-        Axis("ν", -reach, reach, [-int(reach), 0, int(reach)]),
     )
-    text = "A slider for the number of data; mean width of the band: " + ", ".join(
-        f"{2 * float(band.mean()):.1f} at {n}" for n, (_, band) in curves.items()
-    )
-    return HTMLTable(content, text)

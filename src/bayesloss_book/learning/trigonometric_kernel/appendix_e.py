@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.pyplot import subplots
+from matplotlib.pyplot import setp, subplots
 from numpy.typing import ArrayLike, NDArray
 
 from bayesloss.learning.sources.priors import ISGP
@@ -24,8 +24,7 @@ def mercer_sum(x: ArrayLike, z: ArrayLike, *, a: float, b: float, c: float, n_ba
     m = np.arange(1.0, n_basis // 2 + 1)
     cosines = np.cos(np.pi * m * c * x) * np.cos(np.pi * m * c * z)
     sines = np.sin(np.pi * m * c * x) * np.sin(np.pi * m * c * z)
-    total: Array = (b * a**-m * (cosines + sines)).sum(axis=-1)
-    return total
+    return np.asarray((b * a**-m * (cosines + sines)).sum(axis=-1))
 
 
 def printed_finite(d: ArrayLike, *, a: float, b: float, M: int) -> NDArray[Any]:
@@ -41,16 +40,14 @@ def printed_finite(d: ArrayLike, *, a: float, b: float, M: int) -> NDArray[Any]:
     denominator = (
         2 * a**M * np.exp(i * (M + 1) / 2) * (a * np.exp(i) - (a**2 + 1) * np.exp(i / 2) + a)
     )
-    kernel: NDArray[Any] = numerator / denominator
-    return kernel
+    return np.asarray(numerator / denominator)
 
 
 def printed_infinite(d: ArrayLike, *, a: float, b: float) -> NDArray[Any]:
     """Appendix E's k(x, z) for infinite M, to the letter, with ``d = c |x - z|``."""
     i = 1j * np.pi * np.asarray(d, dtype=complex)
     second = 1 / (a * np.exp(a - i / 2) - 1)
-    kernel: NDArray[Any] = b / 2 * (a / (a - np.exp(i / 2)) + second)
-    return kernel
+    return np.asarray(b / 2 * (a / (a - np.exp(i / 2)) + second))
 
 
 def closed_form(d: ArrayLike, *, a: float, b: float, n_basis: int | None = None) -> Array:
@@ -69,15 +66,13 @@ def closed_form(d: ArrayLike, *, a: float, b: float, n_basis: int | None = None)
     s = np.sin(theta / 2)
     denominator = (a - 1) ** 2 + 4 * a * s**2
     if n_basis is None:
-        limit: Array = b * ((a - 1) - 2 * a * s**2) / denominator
-        return limit
+        return np.asarray(b * ((a - 1) - 2 * a * s**2) / denominator)
     H = n_basis // 2
     shrunk = math.exp(-H * math.log(a))
     # 1 - a^-H cos(u) = (1 - a^-H) + 2 a^-H sin(u / 2)^2
     first = -math.expm1(-H * math.log(a)) + 2 * shrunk * np.sin((H + 1) * theta / 2) ** 2
     numerator = (a - 1) * first - 2 * a * s**2 + 2 * shrunk * s * np.sin((H + 0.5) * theta)
-    kernel: Array = b * numerator / denominator
-    return kernel
+    return np.asarray(b * numerator / denominator)
 
 
 def pair_integral(
@@ -191,8 +186,6 @@ def draw_priors(n_samples: int, seed: int) -> Figure:
             axis.plot(x, ISGP(kernel).source(x, Gamma).T, color=COLOURS["ISGP"], linewidth=0.9)
             axis.plot(x, kernel.variance * x, "--", color="black", linewidth=1, label="prior mean")
             axis.set_title(f"${name} = {value:g}$")
-    for axis in axes[:, 0]:
-        axis.set(ylabel=r"$\nu(x) - \nu_0$")
-    for axis in axes[-1]:
-        axis.set(xlabel="$x$")
+    setp(axes[:, 0], ylabel=r"$\nu(x) - \nu_0$")
+    setp(axes[-1], xlabel="$x$")
     return figure

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book.html import Axis, HTMLTable, framed, slider
+from bayesloss_book.html import Axis, Canvas, HTMLTable, framed, slider
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")
 # Name, label, (least, largest, step) and start of each; a and b are on logarithmic scales.
@@ -99,16 +99,15 @@ def _panel(name: str, title: str, reach: float, n_curves: int) -> str:
             "<path data-curve='mean' fill='none' stroke='currentColor' stroke-width='1.2' "
             "stroke-dasharray='5 4'/>"
         )
+    up = Axis("", -reach, reach, [-int(reach), 0, int(reach)])
     cross = "<path d='M0 85H300M150 0V170' stroke='currentColor' stroke-width='0.5' opacity='0.4'/>"
     return (
         f"<figure style='flex:1 1 15rem;max-width:22rem;margin:0' data-panel='{name}'>"
         + framed(
             f"prior-slider-{name}",
             cross + curves,
-            (300, 170),
+            Canvas(300, 170, Axis("x", -1, 1, [-1, 0, 1]), up),
             title,
-            Axis("x", -1, 1, [-1, 0, 1]),
-            Axis("", -reach, reach, [-int(reach), 0, int(reach)]),
         )
         + f"<figcaption>{title}</figcaption></figure>"
     )
