@@ -209,9 +209,9 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
     parts = (
-        (axes[0], wrong["variational inference"], "GP", "variational inference is wrong"),
-        (axes[0], listening, "ISGP", "mended by loss-EM from off"),
-        (axes[1], wrong["moments"], "PAVA", "the posterior's moments are wrong"),
+        (axes[0], wrong["variational inference"], "GP", "variational inference decides wrongly"),
+        (axes[0], listening, "ISGP", "of these, loss-EM from off decides rightly"),
+        (axes[1], wrong["moments"], "PAVA", "the Gaussian with its moments decides wrongly"),
     )
     for axis, region, colour, _ in parts:
         how = {"levels": [0.5, 1.5], "colors": [COLOURS[colour]]}
