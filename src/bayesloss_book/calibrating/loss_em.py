@@ -207,9 +207,9 @@ def draw_gaussian_plants(table: pd.DataFrame) -> Figure:
     figure, axes = subplots(2, 1, figsize=(5.6, 7.2), sharex=True, sharey=True)
     listening = wrong["variational inference"] & ~wrong["loss-EM from off"]
     variational, moments = wrong["variational inference"], wrong["moments"]
-    first = [(variational, "GP", 0.35, "variational inference is wrong")]
-    first += [(listening, "ISGP", 0.9, "mended by loss-EM from off")]
-    second = [(moments, "PAVA", 0.35, "the posterior's moments are wrong")]
+    first = [(variational, "GP", 0.35, "variational inference decides wrongly")]
+    first += [(listening, "ISGP", 0.9, "of these, loss-EM from off decides rightly")]
+    second = [(moments, "PAVA", 0.35, "the Gaussian with its moments decides wrongly")]
     for axis, parts in zip(axes, (first, second), strict=True):
         handles = []
         for region, name, alpha, label in parts:

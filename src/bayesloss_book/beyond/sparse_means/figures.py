@@ -1,6 +1,6 @@
 """The figures on sparse means that are good for decisions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,62 +10,41 @@ from matplotlib.pyplot import subplots
 from scipy.stats import norm
 
 from bayesloss_book.beyond.sparse_means.problems import Problem
+from bayesloss_book.beyond.sparse_means.rivals import fit
 from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.shifted_regression import DEVIATION
-from bayesloss_book.sparse_means import (
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-    sparse_mean_targeted,
-    spread_support,
-)
+from bayesloss_book.sparse_means import spread_support
 
 _STYLES = {
-    "posterior mean": ("black", "-"),
     "least KL": (COLOURS["GP"], "--"),
-    "exact fit": (COLOURS["PAVA"], "-."),
-    "FITC": (COLOURS["held out"], ":"),
+    "least KL at the targets": (COLOURS["GP"], "--"),
+    "FITC at the targets": (COLOURS["held out"], "-."),
     "targeted": (COLOURS["ISGP"], "-"),
 }
 _MARKERS = "osD^v"
 
 
-def draw_places(problem: Problem, shift: float) -> Figure:
-    """Seven functions at training points and at test inputs: what the means are where asked."""
+def draw_places(problem: Problem, shift: float, labels: Mapping[str, str]) -> Figure:
+    """The data, the posterior mean, and means of few functions by their names in `rivals`."""
     model, k = problem.model, len(problem.support)
-    spread = problem.points[spread_support(model, problem.points, k)]
-    best = sparse_mean_calibrated(model, problem.support, problem.fresh, problem.weights)
-    training = model.x[problem.support]
-    rows = {
-        f"{k} functions at training points": {
-            "least KL": (training, sparse_mean_kl(model, training)),
-            "exact fit": (training, best),
-        },
-        f"{k} functions where it will be asked": {
-            "least KL": (spread, sparse_mean_kl(model, spread)),
-            "FITC": (spread, sparse_mean_kl(model, spread, fitc=True)),
-            "targeted": sparse_mean_targeted(model, problem.points, k=k),
-        },
-    }
-    x = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64)
-    floor = -2.6
-    figure, axes = subplots(2, 1, figsize=(5.6, 7.6), sharex=True)
-    for axis, (title, means) in zip(axes, rows.items(), strict=True):
-        density = norm.pdf(x.numpy(), shift, DEVIATION)
-        axis.fill_between(x, floor, floor + density, color=COLOURS["bound"], alpha=0.4, linewidth=0)
-        axis.plot(model.x, model.y, ".", color=COLOURS["data"], alpha=0.45, markersize=5)
-        axis.plot(x, model.action(x, model.mean), color="black", label="posterior mean")
-        for name, (inputs, mean) in means.items():
-            loss = float(model.divergence(mean, problem.fresh, problem.weights, inputs))
-            colour, dashes = _STYLES[name]
-            label = f"{name}: $d_L$ = {loss:.2g}"
-            axis.plot(
-                x, model.action(x, mean, inputs), dashes, color=colour, label=label, linewidth=2
-            )
-        places = next(iter(means.values()))[0]
-        axis.plot(places, torch.full_like(places, floor + 0.25), "|", color="black", markersize=12)
-        axis.set(ylim=(floor, 2.6), ylabel="prediction")
-        axis.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2)
-    axes[1].set(xlabel="input x")
+    x, floor = torch.linspace(-3.6, 4.0, 381, dtype=torch.float64), -2.8
+    figure, axis = subplots(figsize=(5.6, 4.4))
+    hill = norm.pdf(x.numpy(), shift, DEVIATION)
+    axis.fill_between(x, floor, floor + hill, color=COLOURS["bound"], alpha=0.4, linewidth=0)
+    axis.plot(model.x, model.y, ".", color=COLOURS["data"], alpha=0.45, markersize=5)
+    exact = f"exact: {len(model.x)} bumps"
+    axis.plot(x, model.action(x, model.mean), color="black", label=exact)
+    for row, (name, label) in enumerate(labels.items()):
+        inputs, mean = fit(name, problem, k)
+        loss = float(model.divergence(mean, problem.fresh, problem.weights, inputs))
+        error = np.format_float_positional(loss, precision=2, fractional=False)
+        colour, dashes = _STYLES[name]
+        values = model.action(x, mean, inputs)
+        axis.plot(x, values, dashes, color=colour, label=f"{label}; error {error}", linewidth=2)
+        height = torch.full_like(inputs, floor + 0.2 + 0.3 * row)
+        axis.plot(inputs, height, "|", color=colour, markersize=11, markeredgewidth=2)
+    axis.set(ylim=(floor, 2.2), xlabel="input x", ylabel="prediction")
+    legend_above(figure, axis)
     return figure
 
 
@@ -90,9 +69,10 @@ def draw_discount(problem: Problem, shift: float, k: int) -> Figure:
 
 
 def draw_benchmark(
-    ratios: pd.DataFrame, methods: Sequence[str], settings: Sequence[tuple[str, float, int]]
+    ratios: pd.DataFrame, labels: Mapping[str, str], settings: Sequence[tuple[str, float, int]]
 ) -> Figure:
-    """d_L as a part of the least KL's: a row a method, a marker a problem."""
+    """d_L as a part of the least KL's: a row a method, by its label, a marker a problem."""
+    methods = list(labels)
     figure, axis = subplots(figsize=(5.6, 1.2 + 0.5 * len(methods)))
     colours = [COLOURS[name] for name in ("ISGP", "GP", "PAVA", "accent", "data")]
     for j, (setting, colour, marker) in enumerate(zip(settings, colours, _MARKERS, strict=False)):
@@ -104,7 +84,7 @@ def draw_benchmark(
         look = style(colour, marker, markersize=6, linewidth=1.2, label=name)
         axis.errorbar(values["ratio"], heights, xerr=errors, **look)
     axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_yticks([-i for i in range(len(methods))], methods)
+    axis.set_yticks([-i for i in range(len(methods))], list(labels.values()))
     axis.set(xscale="log", xlabel="$d_L$, as a part of the least KL's")
     axis.grid(axis="y", visible=False)
     legend_above(figure, axis, ncols=2)

@@ -59,6 +59,9 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
     upper.set(xlabel=r"$\nu(x)$ at an input with the label 1", ylabel="loss in nats")
     upper.legend()
     lower.set_yticks(heights, [f"{n} labels" for n in rows.index])
+    for height in heights[:-1]:
+        lower.axhline(height - 0.5, color=COLOURS["data"], lw=0.6)
+    lower.grid(axis="y", visible=False)
     lower.set(xlabel="log loss on new labels, nats a label", ylim=(-0.5, len(rows) - 0.5))
     lower.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
@@ -125,7 +128,7 @@ def draw_against_chains(results: pd.DataFrame) -> Figure:
             (axes[1], "sd_ratio", "-"),
             (axes[1], "sd_high", ":"),
             (axes[2], "error", "-"),
-            (axes[2], "error_all", ":"),
+            (axes[2], "error_all", "--"),
         ):
             centre = rows.groupby("n")[column].mean()
             label = task if axis is axes[0] and dashes == "-" else None
@@ -136,6 +139,9 @@ def draw_against_chains(results: pd.DataFrame) -> Figure:
     axes[1].axhline(1, color="black", linewidth=0.8)
     axes[2].set(ylabel="error of the log evidence, nats")
     axes[2].axhline(0, color="black", linewidth=0.8)
+    for axis in axes[:2]:
+        axis.set_title("solid: over all inputs; dotted: at the worst one", fontsize="medium")
+    axes[2].set_title("solid: one mode; dashed: all modes found", fontsize="medium")
     axes[2].set(xscale="log", xlabel="number of data n")
     figure.legend(loc="outside upper center", ncols=2)
     return figure
