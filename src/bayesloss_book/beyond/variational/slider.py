@@ -25,7 +25,7 @@ def draws_slider(
     for size in sizes:
         p = torch.sigmoid(nu[:size]).mean(dim=0)
         off = 100 * float((p - exact).abs().max())
-        told = f"The largest error of the probability is {off:.2f} percentage points."
+        told = f"Largest error: {off:.2f} percentage points."
         line = curve(canvas.points(x, p), f'stroke="{COLOURS["GP"]}" stroke-width="2.5"')
         frames.append(Frame(f"{size:,}", line, told))
     return stepped(
