@@ -234,42 +234,31 @@ def test_read_idx_gives_the_values_in_their_order(tmp_path):
         assert value == payload[12 * i + 4 * j + k]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"\0\0\x08",
-        idx((2, 3), bytes(6), zeros=b"\1\0"),
-        idx((2, 3), bytes(6), kind=0x09),
-        idx((2,), bytes(3), ndim=2),
-        idx((2, 4), bytes(8)),
-        idx((2, 3), bytes(5)),
-        idx((2, 3), bytes(7)),
-    ],
-)
-def test_read_idx_refuses_another_type_or_shape(content, tmp_path):
-    path = put(tmp_path, gzip.compress(content))
-    with pytest.raises(DataError, match="IDX file") as caught:
-        data.read_idx(path, (None, 3))
-    assert str(caught.value).startswith(f"{path}: ")
-
-
 PACKED = gzip.compress(idx((2, 3), bytes(6)), mtime=0)
+OTHERS = [  # another type or shape
+    b"",
+    b"\0\0\x08",
+    idx((2, 3), bytes(6), zeros=b"\1\0"),
+    idx((2, 3), bytes(6), kind=0x09),
+    idx((2,), bytes(3), ndim=2),
+    idx((2, 4), bytes(8)),
+    idx((2, 3), bytes(5)),
+    idx((2, 3), bytes(7)),
+]
+DAMAGED = [
+    idx((2, 3), bytes(6)),  # not packed at all
+    PACKED[:-9],  # cut within the data
+    PACKED + b"more",
+    PACKED[:-8] + bytes([PACKED[-8] ^ 1]) + PACKED[-7:],  # another sum
+    PACKED[:10] + b"\xff" + PACKED[11:],  # no such block type
+]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        idx((2, 3), bytes(6)),  # not packed at all
-        PACKED[:-9],  # cut within the data
-        PACKED + b"more",
-        PACKED[:-8] + bytes([PACKED[-8] ^ 1]) + PACKED[-7:],  # another sum
-        PACKED[:10] + b"\xff" + PACKED[11:],  # no such block type
-    ],
-)
-def test_read_idx_refuses_a_damaged_gzip_file(content, tmp_path):
+@pytest.mark.parametrize("content", [*map(gzip.compress, OTHERS), *DAMAGED])
+def test_read_idx_refuses_another_type_or_shape_and_damage(content, tmp_path):
     path = put(tmp_path, content)
-    with pytest.raises(DataError, match="damaged, or no gzipped IDX file: .") as caught:
+    message = "damaged, or no gzipped IDX file: ." if content in DAMAGED else "IDX file"
+    with pytest.raises(DataError, match=message) as caught:
         data.read_idx(path, (None, 3))
     assert str(caught.value).startswith(f"{path}: ")
 
