@@ -8,7 +8,7 @@ loss has w(t) = 1 / (t (1 - t)), so that w(t) dt is d logit(t). Under a link
 :math:`d\nu(x) = f(x)^2\, dx`: the square of W&N's Gaussian process is the density of cost pairs
 that turn at x.
 
-What one pair loses by deciding with q where p is right is LHG's excess risk (10). Added up with the
+What one pair loses by deciding with q where p is right is LHG's excess risk (5). Added up with the
 weights it is the proper loss's divergence.
 """
 
@@ -58,7 +58,7 @@ def turning_scores(prior: ISGP, Gamma: Tensor, thresholds: Array, grid: Tensor) 
 
 
 def excess_risks(p: Tensor, q: Tensor, thresholds: Array) -> Array:
-    """LHG's excess risk (10) of deciding with q (S,) where p (S,) is right: (T,)."""
+    """LHG's excess risk (5) of deciding with q (S,) where p (S,) is right: (T,)."""
     t = torch.from_numpy(thresholds)[:, None]
     # A wrong decision costs what separates the two: |t (1 - p) - (1 - t) p|.
     return (((p > t) != (q > t)) * (p - t).abs()).mean(dim=1).numpy()
