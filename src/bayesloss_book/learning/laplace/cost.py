@@ -1,5 +1,6 @@
 """What nu at N points costs, for M basis functions: the fast form, psi in chunks, a Newton step."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -86,4 +87,4 @@ def draw_cost(results: pd.DataFrame) -> Figure:
 
 
 # One after another on one thread, so that the times can be compared.
-run = runs(measure, cells, "source_cost")
+run = partial(runs(measure, cells, "source_cost"), n_jobs=1)

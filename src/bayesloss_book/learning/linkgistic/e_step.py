@@ -1,5 +1,6 @@
 """What an E-step of linkgistic regression costs, for N scores and M basis functions."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -72,4 +73,4 @@ def draw_cost(results: pd.DataFrame) -> Figure:
 
 
 # One after another on one thread, so that the times can be compared.
-run = runs(measure, cells, "link_cost")
+run = partial(runs(measure, cells, "link_cost"), n_jobs=1)
