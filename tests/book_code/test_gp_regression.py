@@ -40,6 +40,15 @@ def test_divergence_is_the_form_of_the_loss_matrix():
     assert value == pytest.approx(float(gap @ MODEL.loss_matrix(points, weights) @ gap), rel=1e-10)
 
 
+def test_far_test_inputs_cost_nothing():
+    far = torch.tensor([50.0, 1e6], dtype=torch.float64)
+    mean, variance = MODEL.predictive(far, MODEL.mean, MODEL.covariance)
+    assert mean.tolist() == [0, 0]
+    np.testing.assert_allclose(variance, 1 + NOISE)
+    assert float(MODEL.divergence(Y, far)) == 0
+    assert float(MODEL.loss_matrix(far).abs().max()) == 0
+
+
 def test_repeated_inputs_have_decisions_and_no_covariance():
     """The page has the refusal of the covariance, and the decision as a limit."""
     twice = GPRegression(
