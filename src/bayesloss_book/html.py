@@ -195,5 +195,5 @@ def stepped(
 
 
 def ribbon(low: list[str], high: list[str], colour: str) -> str:
-    """A band between two curves of equally many points; see :func:`curve`."""
+    """A band between two curves; see :func:`curve`."""
     return f'<path d="M{"L".join(low + high[::-1])}Z" fill="{colour}" opacity="0.3"/>'

@@ -216,7 +216,7 @@ def _fit_jointly(
 def _fit_each(
     data: LinearScores, groups: Tensor | None, settings: Settings, constant_ends: bool
 ) -> tuple[LinkFit, Bool[Tensor, " n"]]:
-    """The fit of each problem, and which rows have scores beyond a period; none if a or c is."""
+    """The fit of each problem, and the rows scored beyond a period, unless a or c is given."""
     model, priors, weight = settings.model, settings.priors, data.weight.cpu()
     far = torch.zeros(len(weight), dtype=torch.bool)
 

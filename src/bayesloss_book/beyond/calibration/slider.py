@@ -8,12 +8,13 @@ from scipy.special import expit
 
 from bayesloss import LinkCalibrator
 from bayesloss_book import Array
+from bayesloss_book.beyond.calibration.figures import STYLES
 from bayesloss_book.beyond.calibration.rivals import fit
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.html import DASHED, Axis, Canvas, Frame, HTMLTable, curve, ribbon, stepped
 from bayesloss_book.score_sets import CURVES, draw
 
-_RIVALS = {"sigmoid": (COLOURS["accent"], "dotted"), "isotonic": (COLOURS["PAVA"], "solid")}
+_RIVALS = {"sigmoid": "dotted", "isotonic": "solid"}
 _DASHES = {"dotted": "2 4", "solid": "none"}
 
 
@@ -34,7 +35,7 @@ def cases_slider(data: str, sizes: Sequence[int], number: int, start: int) -> HT
         "Curves learned by three calibrators, the learned link with its band, and the true curve",
         [
             (f"3px solid {COLOURS['ISGP']}", "learned link, with its 95 % band"),
-            *((f"2px {line} {tint}", name) for name, (tint, line) in _RIVALS.items()),
+            *((f"2px {line} {STYLES[name][0]}", name) for name, line in _RIVALS.items()),
             ("2px dashed currentColor", "truth"),
         ],
     )
@@ -47,9 +48,9 @@ def _frame(data: str, n: int, number: int, grid: Array, canvas: Canvas) -> Frame
     low, high = ours.predict_interval(grid)
     drawn = ribbon(canvas.points(grid, low), canvas.points(grid, high), COLOURS["ISGP"])
     off = {"learned link": ours.predict_proba(cases.test_scores)[:, 1] - truth}
-    for name, (tint, line) in _RIVALS.items():
+    for name, line in _RIVALS.items():
         rival = fit(name, cases.scores, cases.y, cases.probability)
-        style = f'stroke="{tint}" stroke-width="2" stroke-dasharray="{_DASHES[line]}"'
+        style = f'stroke="{STYLES[name][0]}" stroke-width="2" stroke-dasharray="{_DASHES[line]}"'
         drawn += curve(canvas.points(grid, rival(grid)), style)
         off[name] = rival(cases.test_scores) - truth
     drawn += curve(

@@ -17,7 +17,7 @@ from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
 from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, digit, reach
-from bayesloss_book.stores.results import Folder, run_cells
+from bayesloss_book.stores.results import crossed, runs
 
 FILLED = (0.1, 0.25, 0.5, 0.75, 0.95)  # parts of [-1/c, 1/c]
 FACTORS = (0.01, 0.1, 1.0, 10.0, 100.0)  # of the GP's default variance
@@ -122,19 +122,6 @@ def measure(*, split: int, C: float, tol: float, max_iter: int) -> dict[str, flo
     return found | {f"accuracy_{factor:g}": float(value) for factor, value in by_b.items()}
 
 
-def run(folder: Folder) -> None:
-    """Twenty splits; resumable."""
-    fixed = {"C": 1.0, "tol": 1e-3, "max_iter": 8}
-    run_cells(
-        measure,
-        [{"split": k} for k in range(20)],
-        folder,
-        "link_settings",
-        parameters=fixed,
-        n_jobs=1,
-    )
-
-
 def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) -> pd.DataFrame:
     """Test scores with each loss as the fixed part."""
     rows, first = {}, None
@@ -145,3 +132,6 @@ def compare_losses(problem: Task, losses: Sequence[ProperLoss], **options: Any) 
         difference = float(np.abs(probability - first).mean())
         rows[repr(loss)] = scores_of(model, problem) | {"difference": difference}
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+run = runs(measure, lambda: crossed(split=range(20)), "link_settings", C=1.0, tol=1e-3, max_iter=8)
