@@ -43,15 +43,18 @@ UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js te
     scripts/*.map styles/*.map
 
 # The parts of `make test`: all are tried, also after one has failed, and the end says which did, how
-# long each took and what pytest counted. `make part-units` runs one.
-PARTS := rules format types book units notebooks
+# long each took and what pytest counted. `make part-units` runs one. The book, which one core
+# builds, is built beside those that do not look at it, and told of when they have ended.
+BESIDE := book
+PARTS := rules format types notebooks
+LAST := units
 REPORTS := _build/reports
 PYTEST := $(BIN)/python -m pytest -n 2 --benchmark-disable
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help book pdf lab test $(addprefix part-,$(PARTS)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
+.PHONY: help book pdf lab test $(addprefix part-,$(BESIDE) $(PARTS) $(LAST)) test-newest test-lowest test-processors test-seeds test-rounding notebooks paper verify falsify lint format lock mutants bench dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,15 +70,18 @@ lab: $(LAB) ## open JupyterLab, to work with the notebooks; installs it the firs
 	    --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate
 
 test: $(INSTALLED) ## lint, build the book, run the tests, re-execute and compare every notebook
-	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; failed=; for part in $(PARTS); do \
-	    echo "== $$part"; start=$$(date +%s); word=passed; \
-	    $(MAKE) --no-print-directory part-$$part || { word=FAILED; failed="$$failed $$part"; }; \
+	@mkdir -p $(REPORTS); rm -f $(REPORTS)/*; \
+	try() { for part; do echo "== $$part"; start=$$(date +%s); word=passed; \
+	    $(MAKE) --no-print-directory part-$$part || word=FAILED; \
 	    counted=$$(sed -n 's/.*<testsuite [^>]*\(errors=[^>]*\) time=.*/\1/p' $(REPORTS)/$$part.xml 2> /dev/null); \
 	    printf '%-10s %-6s %5d s  %s\n' $$part $$word $$(($$(date +%s) - start)) "$$counted" \
 	        >> $(REPORTS)/summary; \
-	done; cat $(REPORTS)/summary; \
-	if [ "$$failed" ]; then echo "Failed:$$failed, of $(words $(PARTS)) parts."; exit 1; fi; \
-	echo "All $(words $(PARTS)) parts passed."
+	done; }; \
+	try $(BESIDE) > $(REPORTS)/beside 2>&1 & try $(PARTS); wait; cat $(REPORTS)/beside; try $(LAST); \
+	cat $(REPORTS)/summary; failed=$$(awk '/ FAILED / {printf " %s", $$1}' $(REPORTS)/summary); \
+	all=$$(wc -l < $(REPORTS)/summary); \
+	if [ "$$failed" ]; then echo "Failed:$$failed, of $$all parts."; exit 1; fi; \
+	echo "All $$all parts passed."
 
 part-rules: $(INSTALLED)
 	$(BIN)/python -m ruff check --no-cache .

@@ -3,10 +3,11 @@
     python tools/processors.py [--threads 1 2] [--on NAME ...] [PATH ...]
 
 Other kernels of the numerical libraries stand in for other processors: OPENBLAS_CORETYPE chooses
-those of NumPy and SciPy, ATEN_CPU_CAPABILITY and MKL_CBWR those of PyTorch. What this machine's
-processor lacks is left out. PATH is a notebook or a folder of them, or of tests; all if none. The
-table has a row for each processor and number of threads; `--on` runs some of them. pytest and nbval
-run and compare; the table is ours.
+those of NumPy's and SciPy's linear algebra, ATEN_CPU_CAPABILITY and MKL_CBWR those of PyTorch,
+NPY_DISABLE_CPU_FEATURES those of NumPy's functions and GLIBC_TUNABLES those of C's, both of which
+compute exp and log, in their last digit, by the processor. What this one lacks is left out. PATH
+is a notebook or a folder of them, or of tests; all if none. The table has a row for each processor
+and number of threads; `--on` runs some of them. pytest and nbval run and compare.
 """
 
 from __future__ import annotations
@@ -26,12 +27,20 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
-VARIABLES = ("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "MKL_CBWR")
+VARIABLES = (
+    *("OPENBLAS_CORETYPE", "ATEN_CPU_CAPABILITY", "MKL_CBWR"),
+    *("NPY_DISABLE_CPU_FEATURES", "GLIBC_TUNABLES"),
+)
+AVX_512 = "X86_V4 AVX512_ICL AVX512_SPR"  # by NumPy's names; one that has none disables nothing
+NO_AVX = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4"
 # Kernels by processor, those without a name being the library's choice; and which of PyTorch's
 # capabilities a machine has that can stand in for it.
 PROCESSORS = {
-    "without AVX": (("Nehalem", "default", "COMPATIBLE"), ("DEFAULT", "AVX2", "AVX512")),
-    "AVX2": (("Haswell", "avx2", "AVX2"), ("AVX2", "AVX512")),
+    "without AVX": (
+        ("Nehalem", "default", "COMPATIBLE", f"X86_V3 {AVX_512}", NO_AVX),
+        ("DEFAULT", "AVX2", "AVX512"),
+    ),
+    "AVX2": (("Haswell", "avx2", "AVX2", AVX_512), ("AVX2", "AVX512")),
     "AVX-512": (("SkylakeX", "avx512"), ("AVX512",)),
     "this one": ((), None),
 }

@@ -27,12 +27,7 @@ def test_a_test_that_differs_is_named(tmp_path):
     (tmp_path / "test_x.py").write_text(
         "import os\ndef test_a(): assert os.environ['MKL_CBWR'] == 'AVX2'\ndef test_b(): pass\n"
     )
-    path = str(tmp_path / "test_x.py")
-    found, tried = processors.differing(
-        [path], processors.HOW["unit tests"], {"MKL_CBWR": "COMPATIBLE"}
-    )
+    given = [str(tmp_path / "test_x.py")], processors.HOW["unit tests"]
+    found, tried = processors.differing(*given, {"MKL_CBWR": "COMPATIBLE"})
     assert tried == 2 and [name.split("::")[-1] for name in found] == ["test_a"]
-    assert processors.differing([path], processors.HOW["unit tests"], {"MKL_CBWR": "AVX2"}) == (
-        [],
-        2,
-    )
+    assert processors.differing(*given, {"MKL_CBWR": "AVX2"}) == ([], 2)
