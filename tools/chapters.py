@@ -87,10 +87,26 @@ def add(app: Sphinx, doctree: nodes.document) -> None:
     docname = app.env.docname
     told = chapters().get(docname.removeprefix("book/"))
     title = doctree.next_node(nodes.title)
-    if told and title:
+    if title and told:
         box = _box(docname, told, minutes(doctree))
         _link_terms(doctree)
-        title.parent.insert(title.parent.index(title) + 1, box)
+    elif title and "/problems_" in docname:
+        words = "The starters and their assertions, without the solutions:"
+        box = nodes.container("", _offer(docname, words), classes=["chapter-box"])
+    else:
+        return
+    title.parent.insert(title.parent.index(title) + 1, box)
+
+
+def _offer(docname: str, words: str) -> nodes.paragraph:
+    """Words, and the button that saves the student notebook."""
+    student = f"notebooks/{docname.removeprefix('book/')}_student.ipynb"
+    there = posixpath.relpath(student, posixpath.dirname(docname))
+    button = (
+        f'<a class="download notebook" href="{there}" download '
+        'title="The code of this page, to run and to change">Notebook</a>'
+    )
+    return nodes.paragraph("", "", nodes.Text(f"{words} "), nodes.raw("", button, format="html"))
 
 
 def _box(docname: str, told: dict[str, Any], time: int) -> nodes.container:
@@ -99,14 +115,8 @@ def _box(docname: str, told: dict[str, Any], time: int) -> nodes.container:
         before = [nodes.Text("; ")] if at else [nodes.Text(" "), nodes.strong("", "Read first")]
         needs += [*before, nodes.Text("" if at else " "), _reference("doc", f"/book/{page}", page)]
     able = [nodes.strong("", "You will be able to"), nodes.Text(f" {told['able']}.")]
-    student = f"notebooks/{docname.removeprefix('book/')}_student.ipynb"
-    there = posixpath.relpath(student, posixpath.dirname(docname))
-    button = (
-        f'<a class="download notebook" href="{there}" download '
-        'title="The code of this chapter, to run and to change">Notebook</a>'
-    )
-    last = [nodes.Text(f"About {time} minutes. "), nodes.raw("", button, format="html")]
-    lines = [nodes.paragraph("", "", *parts) for parts in (needs, able, last)]
+    lines = [nodes.paragraph("", "", *parts) for parts in (needs, able)]
+    lines.append(_offer(docname, f"About {time} minutes."))
     return nodes.container("", *lines, classes=["chapter-box"])
 
 

@@ -3,7 +3,8 @@
 It has the chapter's text in plain Markdown, and the code of what the chapter shows, without the
 check cells, the section *Evidence* and what only they need. All imports stand in the first cell,
 stored results are found from any folder, and a section ends with the parameters that it depends on.
-nbconvert drops tagged cells, but not what only these need, and leaves MyST as it is.
+That of a problem set has its starters as code, and no solutions. nbconvert drops tagged cells, but
+not what only these need, and leaves MyST as it is.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from sphinx.util import logging
 
 from bayesloss_book.ledger.claims import ledger, numbers_in
 
-PARTS = ("learning", "calibrating", "beyond", "guide")
-TIDY = ("check -q --fix --select I,F401,F821", "format -q")  # for ruff, in this order
+PARTS = ("learning", "calibrating", "beyond", "guide", "course")
+# For ruff, in this order; who solves a problem may need what its starter does not.
+TIDY = ("check -q --fix --select I,F401,F821 --per-file-ignores problems_*:F401", "format -q")
 
-ABOUT = """*The chapter "{title}" of the book `bayesloss`, as a notebook to work with. It needs the
+ABOUT = """*The page "{title}" of the book `bayesloss`, as a notebook to work with. It needs the
 book's environment: `make lab` in a clone opens JupyterLab in it. Numbers in the text are those of
 the parameters that stand here.*"""
 FIND = """import sys
@@ -54,6 +56,8 @@ FOUND = {
 ROLE = re.compile(r"\{([a-z:]+)\}`(?:([^`<]+?)\s*<([^`<>]+)>|([^`]+))`")
 FENCE = re.compile(r"^( *)(`{3,}|:{3,})\{([\w:-]+)\} *(.*)$", re.MULTILINE)
 OPTIONS = re.compile(r"\A\n(?:(?: *:[\w-]+:[^\n]*\n)+| *---\n.*?\n *---\n)", re.DOTALL)
+STARTER = re.compile(r"^```python\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+ANSWER = re.compile(r"^```\{dropdown\}.*?\n```$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^(?=## )", re.MULTILINE)
 
 logger = logging.getLogger(__name__)
@@ -188,6 +192,16 @@ class Plain:
         return words or f"`{target.removeprefix('~').rpartition('.')[2]}`"
 
 
+def starters(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """The cells of a problem set without its answers, each starter a cell of code."""
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            for place, part in enumerate(STARTER.split(ANSWER.sub("", cell.source))):
+                yield new_code_cell(part) if place % 2 else new_markdown_cell(part)
+        elif "solution" not in tags(cell):
+            yield cell
+
+
 def student(app: Sphinx, docname: str) -> NotebookNode:
     """The student notebook of a page."""
     cells = nbformat.read(app.env.doc2path(docname), as_version=4).cells
@@ -195,6 +209,8 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
         before, evidence, _ = f"\n{cell.source}".partition("\n## Evidence")
         if evidence:
             cell.source, cells = before, cells[: place + 1]
+    problems = docname.startswith("book/course/")
+    cells = list(starters(cells)) if problems else cells
     plain, (codes, imports) = Plain(app, docname), code_of(cells)
     both = list(zip(cells, codes, strict=True))
     given = next((code for cell, code in both if "parameters" in tags(cell)), "")
@@ -205,7 +221,7 @@ def student(app: Sphinx, docname: str) -> NotebookNode:
     made.append(new_code_cell(FIND.format(imports=imports)))
 
     def end_section() -> None:
-        if changes:
+        if changes and not problems:
             said = dict.fromkeys(f"# {line}" for name, line in lines.items() if name in changes)
             made.append(new_code_cell(CHANGE + "\n".join(said)))
         changes.clear()

@@ -15,9 +15,8 @@ part-yes: ; @echo '{XML}' > $(REPORTS)/yes.xml
 
 @pytest.mark.parametrize(("beside", "parts", "status"), [("", "no", 2), ("no", "", 2), ("", "", 0)])
 def test_all_parts_run_also_after_one_failed(tmp_path, beside, parts, status):
-    (tmp_path / "more.mk").write_text(PARTS)
+    (tmp_path / "more.mk").write_text(f"override REPORTS := {tmp_path}/reports\n{PARTS}")
     given = ["test", f"BESIDE={beside}", f"PARTS={parts}", "LAST=yes", "-o", ".venv/.installed"]
-    given += [f"REPORTS={tmp_path}/reports"]
     settings = {"MAKEFILES": str(tmp_path / "more.mk"), "MAKEFLAGS": "", "MAKELEVEL": ""}
     run = subprocess.run(
         ["make", *given], cwd=ROOT, env=os.environ | settings, capture_output=True, text=True
