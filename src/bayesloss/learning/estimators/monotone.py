@@ -71,7 +71,7 @@ class ISGPRegressor(RegressorMixin, BaseEstimator):
         Whether a monotone map brings heavy-tailed inputs near
         (:class:`~bayesloss.learning.data.range_map.RangeMap`), and the ISGP's curve continues
         straight beyond the training inputs. If not, as in the paper, the curve climbs like a
-        staircase with the kernel's period. A GP's curve always returns to its mean.
+        staircase with the kernel's period. A GP's curve is constant beyond one period.
     average_hyperparameters : bool, default=True
         Whether predictions average over hyper-parameters. If not, as in the paper, they use those
         of maximal evidence, and bands are too narrow.
