@@ -17,8 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from scipy.integrate import quad
-from scipy.optimize import brentq
+from scipy.integrate import fixed_quad, quad
 from scipy.special import expit, logit
 from torch import Tensor
 
@@ -32,10 +31,9 @@ _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
     """The cost of all cost pairs' decisions at a score, each taken by its own turning score."""
 
-    def cost(log_odds: float) -> float:
-        yes = score > _turning_score(prior, Gamma, log_odds)
-        t = float(expit(log_odds))
-        return (t if yes else 0.0) if label == 0 else (0.0 if yes else 1 - t)
+    def cost(log_odds: Array) -> Array:
+        yes, t = score > _roots(prior, Gamma, log_odds), expit(log_odds)
+        return np.where(yes, t, 0.0) if label == 0 else np.where(yes, 0.0, 1 - t)
 
     return _over_log_odds(cost, _source(prior, Gamma, score))  # where the pair turns at the score
 
@@ -67,9 +65,9 @@ def excess_risks(p: Tensor, q: Tensor, thresholds: Array) -> Array:
 def added_up(loss: ProperLoss, p: float, q: float) -> float:
     """The excess risks of one target, weighted by the loss and added up over thresholds."""
 
-    def weight(log_odds: float) -> float:
-        t = float(expit(log_odds))
-        return float(loss.weight(t)) * t * (1 - t)
+    def weight(log_odds: Array) -> Array:
+        t = expit(log_odds)
+        return np.asarray(loss.weight(t)) * t * (1 - t)
 
     return _weighted_risks(weight, p, q)
 
@@ -80,42 +78,43 @@ def drawn_divergences(prior: ISGP, Gamma: Tensor, p: float, q: float) -> tuple[f
     The loss is that of :func:`by_scores` in which the score is the log odds itself.
     """
 
-    def weight(log_odds: float) -> float:
-        return float(prior.derivative(torch.tensor([log_odds], dtype=torch.float64), Gamma)[0])
+    def weight(log_odds: Array) -> Array:
+        return prior.derivative(torch.from_numpy(log_odds), Gamma).numpy()
 
     ends = logit([p, q])
-    false_yes = quad(lambda z: expit(z) * weight(z), *ends, epsabs=1e-12)[0]
-    missed = quad(lambda z: (expit(z) - 1) * weight(z), *ends, epsabs=1e-12)[0]
+    false_yes = float(fixed_quad(lambda z: expit(z) * weight(z), *ends, n=200)[0])
+    missed = float(fixed_quad(lambda z: (expit(z) - 1) * weight(z), *ends, n=200)[0])
     return _weighted_risks(weight, p, q), (1 - p) * false_yes + p * missed
 
 
-def _weighted_risks(weight: Callable[[float], float], p: float, q: float) -> float:
+def _weighted_risks(weight: Callable[[Array], Array], p: float, q: float) -> float:
     """The excess risks of one target, with a weight over log odds."""
     truth, given = torch.tensor([[p], [q]], dtype=torch.float64).unbind()
 
-    def density(log_odds: float) -> float:
-        return float(excess_risks(truth, given, expit([log_odds]))[0]) * weight(log_odds)
+    def density(log_odds: Array) -> Array:
+        return excess_risks(truth, given, expit(log_odds)) * weight(log_odds)
 
     return _over_log_odds(density, *logit([p, q]))
 
 
-def _over_log_odds(density: Callable[[float], float], *jumps: float) -> float:
-    """The integral over log odds of a function with jumps."""
+def _over_log_odds(density: Callable[[Array], Array], *jumps: float) -> float:
+    """The integral over log odds of a function with jumps, smooth between: Gauss's 200 nodes."""
     parts = itertools.pairwise([-_FAR, *sorted(jumps), _FAR])
-    return sum(quad(density, *part, epsabs=1e-12, epsrel=1e-12, limit=200)[0] for part in parts)
+    return sum(float(fixed_quad(density, *part, n=200)[0]) for part in parts)
 
 
 def _source(prior: ISGP, Gamma: Tensor, score: float) -> float:
     return float(prior.source(torch.tensor([score], dtype=torch.float64), Gamma)[0])
 
 
-def _turning_score(prior: ISGP, Gamma: Tensor, log_odds: float) -> float:
-    """Beyond the data the formula of the source goes on as a rising staircase, so a root exists."""
-
-    def over(score: float) -> float:
-        return _source(prior, Gamma, score) - log_odds
-
-    reach = 1 / prior.kernel.c
-    while over(-float(reach)) > 0 or over(float(reach)) < 0:
-        reach = reach * 2
-    return float(brentq(over, -float(reach), float(reach), xtol=1e-9))
+def _roots(prior: ISGP, Gamma: Tensor, log_odds: Array) -> Array:
+    """Scores of these log odds: beyond the data the source goes on rising, as a staircase."""
+    wanted, high = torch.from_numpy(log_odds), torch.ones(len(log_odds), dtype=torch.float64)
+    while ((prior.source(-high, Gamma) > wanted) | (prior.source(high, Gamma) < wanted)).any():
+        high = 2 * high
+    low = -high
+    for _ in range(50):
+        middle = (low + high) / 2
+        below = prior.source(middle, Gamma) < wanted
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high.numpy()
