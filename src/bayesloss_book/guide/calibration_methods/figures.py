@@ -28,8 +28,7 @@ STYLES = {  # colour, marker, line
     HELD_OUT: (COLOURS["held out"], "P", "-."),
     "true link": ("black", "", "-"),
 }
-NAMES = dict(zip(STYLES, STYLES, strict=True))  # what the page calls them
-NAMES |= {HELD_OUT: "learned link", "ISGP": "W&N's EM", "GP": "GP as link"}
+NAMES = {m: m for m in STYLES} | {HELD_OUT: "learned link", "ISGP": "W&N's EM", "GP": "GP as link"}
 
 
 def draw_divergence(results: pd.DataFrame) -> Figure:
@@ -44,6 +43,7 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
                 look = style(*of_method, markersize=4, linewidth=1.2, label=NAMES[method])
                 axis.errorbar(curve.index, curve["mean"], curve["sem"], **look)
             axis.set(xscale="log", yscale="log", title=f"{link}, {kind}")
+            axis.minorticks_off()
         column[-1].set(xlabel="training size")
     setp(axes[:, 0], ylabel="divergence (nats)")
     legend_above(figure, axes[0, 0], ncols=3)
