@@ -82,7 +82,7 @@ def draw_cost(
     smoothness: Sequence[float], *, n_basis: int, tolerance: float, constant: float
 ) -> Figure:
     """What f near 1 costs on a part of the period, without and with a constant basis function."""
-    fractions = np.linspace(0.04, 1.0, 25)
+    fractions = np.linspace(0.04, 1.0, 33)
     figure, axis = subplots(figsize=(5.6, 4.4))
     for a, colour in zip(smoothness, ("ISGP", "GP", "PAVA"), strict=False):
         kernel = make_prior(a=a, n_basis=n_basis).kernel
