@@ -88,9 +88,8 @@ def draw_cost(
         kernel = make_prior(a=a, n_basis=n_basis).kernel
         for share, dashes in ((0.0, "-"), (constant, "--")):
             scaled = kernel.scaled(1 - share)
-            cost = [
-                least_penalty(scaled, rho, tolerance=tolerance, constant=share) for rho in fractions
-            ]
+            bounds = {"tolerance": tolerance, "constant": share}
+            cost = [least_penalty(scaled, rho, **bounds) for rho in fractions]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")

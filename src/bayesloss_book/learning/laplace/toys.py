@@ -143,11 +143,11 @@ def compare_losses(
 ) -> pd.DataFrame:
     """:func:`losses` at 201 inputs of :func:`classification`; a row a size and a seed."""
     x_new = torch.linspace(-1, 1, 201, dtype=torch.float64)
-    truth = torch.sigmoid(log_odds(x_new))
     rows = {}
     for n, seed in product(sizes, seeds):
         x, y, likelihood = classification(n, seed)
-        rows[n, seed] = losses(laplace(prior, likelihood, x, y), x_new, truth, n_samples, seed)
+        q = laplace(prior, likelihood, x, y)
+        rows[n, seed] = losses(q, x_new, log_odds(x_new).sigmoid(), n_samples, seed)
     return pd.DataFrame(rows).T.rename_axis(["n", "seed"])
 
 
@@ -157,14 +157,12 @@ def losses(posterior: Posterior, x: Tensor, p: Tensor, n_samples: int, seed: int
     nu = posterior.prior.source(x, Gamma)
     loss = torch.nn.functional.binary_cross_entropy_with_logits
     single = loss(nu, p.expand_as(nu), reduction="none").mean(dim=1)
-    marginal = torch.sigmoid(nu).mean(dim=0)
+    averaged = torch.sigmoid(nu).mean(dim=0)
     return pd.Series(
         {
             "averaged over sources": float(single.mean()),
             "of the mean source": float(loss(posterior.mean(x), p)),
-            "of the averaged probability": float(
-                torch.nn.functional.binary_cross_entropy(marginal, p)
-            ),
+            "of the averaged probability": float(loss(averaged.logit(), p)),
             "error": float(single.std()) / math.sqrt(n_samples),
         }
     )

@@ -57,6 +57,5 @@ def test_every_data_set_is_one_fitted_alone():
     assert table.index.tolist() == [(5, 2), (5, 3), (12, 2), (12, 3)]
     x, y, likelihood = toys.classification(12, 2)
     new = torch.linspace(-1, 1, 201, dtype=torch.float64)
-    chance = torch.sigmoid(toys.log_odds(new))
-    alone = toys.losses(laplace(prior, likelihood, x, y), new, chance, 300, 2)
+    alone = toys.losses(laplace(prior, likelihood, x, y), new, toys.log_odds(new).sigmoid(), 300, 2)
     assert table.loc[12, 2].tolist() == pytest.approx(alone.tolist())
