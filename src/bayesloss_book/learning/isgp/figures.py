@@ -82,15 +82,14 @@ def draw_cost(
     smoothness: Sequence[float], *, n_basis: int, tolerance: float, constant: float
 ) -> Figure:
     """What f near 1 costs on a part of the period, without and with a constant basis function."""
-    fractions = np.linspace(0.02, 1.0, 50)
+    fractions = np.linspace(0.04, 1.0, 33)
     figure, axis = subplots(figsize=(5.6, 4.4))
     for a, colour in zip(smoothness, ("ISGP", "GP", "PAVA"), strict=False):
         kernel = make_prior(a=a, n_basis=n_basis).kernel
         for share, dashes in ((0.0, "-"), (constant, "--")):
             scaled = kernel.scaled(1 - share)
-            cost = [
-                least_penalty(scaled, rho, tolerance=tolerance, constant=share) for rho in fractions
-            ]
+            bounds = {"tolerance": tolerance, "constant": share}
+            cost = [least_penalty(scaled, rho, **bounds) for rho in fractions]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")

@@ -76,7 +76,7 @@ def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, p
         x, y = data_set(task, n, seed)
         posterior = laplace(prior, likelihood, x, y)
         joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-        how = {"n_burn_in": 200, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
+        how = {"n_burn_in": 50, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
         chains = long_run(joint, posterior, n_draws=n_draws, **how)
         nu = source_of_chains(prior, grid(), chains.Gamma)
         exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
@@ -180,7 +180,7 @@ def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str,
     scale = prior.precision.rsqrt()
     sizes = {"n_chains": 16, "n_draws": n_draws, "n_burn_in": 200}
     z = elliptical_slice_sampling(whitened_log_likelihood(joint), n_basis + 1, seed=seed, **sizes)
-    sizes = {"n_draws": n_draws // 2, "n_annealed": 64, "n_temperatures": 60}
+    sizes = {"n_draws": n_draws // 2, "n_burn_in": 50, "n_annealed": 64, "n_temperatures": 60}
     chains = long_run(joint, posterior, seed=seed, **sizes)
     first, second = (
         source_of_chains(prior, grid(), Gamma)

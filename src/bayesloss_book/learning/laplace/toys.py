@@ -32,12 +32,16 @@ def regression(n: int, seed: int) -> tuple[Tensor, Tensor, Gaussian]:
     return x, torch.tanh(1.5 * x) + 0.5 * noise, Gaussian(4.0)
 
 
+def log_odds(x: Tensor) -> Tensor:
+    """The true source of :func:`classification`: two lines that meet at zero."""
+    return torch.where(x < 0, 1.0 * x, 5.0 * x) - 0.5
+
+
 def classification(n: int, seed: int) -> tuple[Tensor, Tensor, Bernoulli]:
     """Inputs in [-1, 1], labels whose log odds are piecewise linear, and their likelihood."""
     generator = torch.Generator().manual_seed(seed)
     x = 2 * torch.rand(n, dtype=torch.float64, generator=generator) - 1
-    odds = torch.where(x < 0, 1.0 * x, 5.0 * x) - 0.5
-    y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(odds)
+    y = torch.rand(n, dtype=torch.float64, generator=generator) < torch.sigmoid(log_odds(x))
     return x, y.to(torch.float64), Bernoulli()
 
 
@@ -137,28 +141,28 @@ def draw_posterior(n: int, seed: int) -> Figure:
 def compare_losses(
     prior: ISGP, sizes: Sequence[int], seeds: Iterable[int], n_samples: int
 ) -> pd.DataFrame:
-    """:func:`losses` on 1,000 new labels of :func:`classification`; a row a size and a seed."""
-    x_new, y_new, _ = classification(1000, 10_000)
+    """:func:`losses` at 201 inputs of :func:`classification`; a row a size and a seed."""
+    x_new = torch.linspace(-1, 1, 201, dtype=torch.float64)
     rows = {}
     for n, seed in product(sizes, seeds):
         x, y, likelihood = classification(n, seed)
-        rows[n, seed] = losses(laplace(prior, likelihood, x, y), x_new, y_new, n_samples, seed)
+        q = laplace(prior, likelihood, x, y)
+        rows[n, seed] = losses(q, x_new, log_odds(x_new).sigmoid(), n_samples, seed)
     return pd.DataFrame(rows).T.rename_axis(["n", "seed"])
 
 
-def losses(posterior: Posterior, x: Tensor, y: Tensor, n_samples: int, seed: int) -> pd.Series:
-    """Three log losses of labels under a posterior over sources, in nats, and an error."""
+def losses(posterior: Posterior, x: Tensor, p: Tensor, n_samples: int, seed: int) -> pd.Series:
+    """Three expected log losses of labels that are 1 with probabilities p, and an error; nats."""
     Gamma = posterior.sample(n_samples, torch.Generator().manual_seed(seed))
     nu = posterior.prior.source(x, Gamma)
-    sign = 2 * y - 1
-    single = torch.nn.functional.softplus(-sign * nu).mean(dim=1)
-    marginal = torch.sigmoid(sign * nu).mean(dim=0)
-    of_mean = torch.nn.functional.softplus(-sign * posterior.mean(x))
+    loss = torch.nn.functional.binary_cross_entropy_with_logits
+    single = loss(nu, p.expand_as(nu), reduction="none").mean(dim=1)
+    averaged = torch.sigmoid(nu).mean(dim=0)
     return pd.Series(
         {
             "averaged over sources": float(single.mean()),
-            "of the mean source": float(of_mean.mean()),
-            "of the averaged probability": float(-marginal.log().mean()),
+            "of the mean source": float(loss(posterior.mean(x), p)),
+            "of the averaged probability": float(loss(averaged.logit(), p)),
             "error": float(single.std()) / math.sqrt(n_samples),
         }
     )

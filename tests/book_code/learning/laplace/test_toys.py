@@ -56,6 +56,6 @@ def test_every_data_set_is_one_fitted_alone():
     table = toys.compare_losses(prior, (5, 12), range(2, 4), 300)
     assert table.index.tolist() == [(5, 2), (5, 3), (12, 2), (12, 3)]
     x, y, likelihood = toys.classification(12, 2)
-    new = toys.classification(1000, 10_000)[:2]
-    alone = toys.losses(laplace(prior, likelihood, x, y), *new, 300, 2)
+    new = torch.linspace(-1, 1, 201, dtype=torch.float64)
+    alone = toys.losses(laplace(prior, likelihood, x, y), new, toys.log_odds(new).sigmoid(), 300, 2)
     assert table.loc[12, 2].tolist() == pytest.approx(alone.tolist())
