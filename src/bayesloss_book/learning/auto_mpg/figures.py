@@ -12,7 +12,7 @@ from bayesloss_book.learning.auto_mpg.table_1 import (
     PERIOD_FRACTION,
     SIZES,
     UNITS,
-    fit,
+    fitted,
     paired_gains,
     plug_in,
     printed,
@@ -29,7 +29,7 @@ def draw_fits(n_basis: int, period_fraction: float) -> Figure:
         axis.plot(x, y, ".", color=COLOURS["data"], markersize=3, alpha=0.35, zorder=1)
         grid = np.linspace(x.min(), x.max(), 200)
         for method, dashes in (("GP", "--"), ("ISGP", "-")):
-            model = fit(method, x, y, n_basis, period_fraction)
+            model = fitted(name, method, n_basis, period_fraction)
             mean, std = model.predict(grid[:, None], return_std=True)
             colour, ends = COLOURS[method], (mean - 2 * std, mean + 2 * std)
             axis.fill_between(grid, *ends, color=colour, alpha=0.2, linewidth=0)

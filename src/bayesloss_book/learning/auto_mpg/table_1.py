@@ -106,6 +106,12 @@ def fit(method: str, x: Array, y: Array, n_basis: int, period_fraction: float) -
     return model.fit(x[:, None], y)
 
 
+@cache
+def fitted(input: str, method: str, n_basis: int, period_fraction: float) -> ISGPRegressor:
+    """The GP or the ISGP on all cars, fitted once for all that the page shows of it."""
+    return fit(method, *rows_of(input), n_basis, period_fraction)
+
+
 def rows_of(input: str) -> tuple[Array, Array]:
     """Input and miles per gallon of all cars for which the input is known: 398, or 392 (power)."""
     known = _cars()[["mpg", INPUTS[input]]].dropna()

@@ -16,7 +16,7 @@ from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
 from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
 from bayesloss_book.baselines import recipe
-from bayesloss_book.learning.linkgistic.rounds import Task, bent_draws, digit, reach
+from bayesloss_book.learning.linkgistic.rounds import Task, digit, reach
 from bayesloss_book.stores.results import crossed, runs
 
 FILLED = (0.1, 0.25, 0.5, 0.75, 0.95)  # parts of [-1/c, 1/c]
@@ -107,9 +107,7 @@ def sensitivity_to_b(problem: Task, factors: Sequence[float], **options: Any) ->
     rows = {}
     for factor in factors:
         model = fit(problem, "gp", variance=factor * variance, **options)
-        link = model.link_
-        x = link.within(np.linspace(link.low, link.high, 200))
-        rows[factor] = scores_of(model, problem) | {"bent": bent_draws(link.posterior, x, 500, 0)}
+        rows[factor] = scores_of(model, problem)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("b, times the default")
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -46,6 +47,14 @@ def fit(
     )
 
 
+@cache
+def fitted(
+    truth: str, n: int, seed: int, kind: type[SourcePrior], objective: Objective
+) -> EvidenceMaximum[Gaussian]:
+    """The fit of one problem, made once for all that a page shows of it."""
+    return fit(problem(n, seed, truth), kind, objective=objective)
+
+
 def bands(posterior: Posterior, x: Tensor) -> pd.DataFrame:
     """Means and deviations of nu, f and new targets at x (n,), f^2 and its 95 % quantiles.
 
@@ -80,8 +89,7 @@ def comparison(
     """
     x, rows = grid(), {}
     for truth, n, seed in problems:
-        data = problem(n, seed, truth)
-        found = fit(data, kind, objective=objective)
+        data, found = problem(n, seed, truth), fitted(truth, n, seed, kind, objective)
         posterior = found.posterior
         mean, variance = posterior.moments(x)
         error = data.source(x) - mean
@@ -154,6 +162,4 @@ def slices(
 
 def flat_limit(posterior: Posterior) -> float:
     """The gamma below which the evidence falls by 1/2 nat for every e-fold: the data's own."""
-    prior = posterior.prior
-    wide = 1 / float(posterior.covariance[-1, -1])
-    return wide - float(prior.gamma)
+    return 1 / float(posterior.covariance[-1, -1]) - float(posterior.prior.gamma)
