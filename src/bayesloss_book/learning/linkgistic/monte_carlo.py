@@ -83,7 +83,7 @@ def draw_errors(table: pd.DataFrame) -> Figure:
     top.fill_between(table.index, -spread, spread, color=random, alpha=0.3, linewidth=0)
     top.axhline(0, color="0.3", linewidth=0.8)
     top.plot(off.index, off, "o-", color=even)
-    axis.loglog(table["a label", "random"], "s--", color=random, label="random draws, as in (13)")
+    axis.loglog(table["a label", "random"], "s--", color=random, label="random draws, as W&N's")
     axis.loglog(table["a label", "even"], "o-", color=even, label="even points, as the library")
     axis.axhline(rest, color="0.3", linestyle=":", label="no draws: one normal variable")
     top.set(ylabel="error of $Q$,\nmillinats a label")
