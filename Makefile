@@ -44,7 +44,7 @@ UNUSED := $(addprefix mathjax/,mml-*.js node-main.js tex-svg*.js tex-mml-*.js te
 
 # The parts of `make test`: all are tried, also after one has failed, and the end says which did, how
 # long each took and what pytest counted. `make part-units` runs one. The book, which one core
-# builds, is built beside those that do not look at it, and told of when they have ended.
+# builds, is built beside those that do not look at it; what it prints is shown after theirs.
 BESIDE := book
 PARTS := rules format types notebooks
 LAST := units

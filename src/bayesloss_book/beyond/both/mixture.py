@@ -24,6 +24,7 @@ from torch import Tensor
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.proper_losses import ProperLoss
 from bayesloss_book import Array
+from bayesloss_book.random_sources import inverse_source
 
 _FAR = 34.0  # log odds beyond which a cost pair is cheaper than rounding
 
@@ -32,7 +33,7 @@ def by_decisions(prior: ISGP, Gamma: Tensor, score: float, label: int) -> float:
     """The cost of all cost pairs' decisions at a score, each taken by its own turning score."""
 
     def cost(log_odds: Array) -> Array:
-        yes, t = score > _roots(prior, Gamma, log_odds), expit(log_odds)
+        yes, t = score > inverse_source(prior, Gamma, log_odds), expit(log_odds)
         return np.where(yes, t, 0.0) if label == 0 else np.where(yes, 0.0, 1 - t)
 
     return _over_log_odds(cost, _source(prior, Gamma, score))  # where the pair turns at the score
@@ -105,16 +106,3 @@ def _over_log_odds(density: Callable[[Array], Array], *jumps: float) -> float:
 
 def _source(prior: ISGP, Gamma: Tensor, score: float) -> float:
     return float(prior.source(torch.tensor([score], dtype=torch.float64), Gamma)[0])
-
-
-def _roots(prior: ISGP, Gamma: Tensor, log_odds: Array) -> Array:
-    """Scores of these log odds: beyond the data the source goes on rising, as a staircase."""
-    wanted, high = torch.from_numpy(log_odds), torch.ones(len(log_odds), dtype=torch.float64)
-    while ((prior.source(-high, Gamma) > wanted) | (prior.source(high, Gamma) < wanted)).any():
-        high = 2 * high
-    low = -high
-    for _ in range(50):
-        middle = (low + high) / 2
-        below = prior.source(middle, Gamma) < wanted
-        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
-    return high.numpy()

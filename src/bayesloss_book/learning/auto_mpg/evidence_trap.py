@@ -24,8 +24,14 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.auto_mpg import table_1
-from bayesloss_book.learning.auto_mpg.table_1 import INPUTS, PERIOD_FRACTION, fit, rows_of, split_of
+from bayesloss_book.learning.auto_mpg.table_1 import (
+    INPUTS,
+    PERIOD_FRACTION,
+    fit,
+    fitted,
+    rows_of,
+    split_of,
+)
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import runs
 
@@ -99,7 +105,7 @@ def free_intercept(n_basis: int) -> pd.DataFrame:
     rows = {}
     for name, column in INPUTS.items():
         x, y = rows_of(name)
-        model = table_1.fitted(name, "ISGP", n_basis, PERIOD_FRACTION)
+        model = fitted(name, "ISGP", n_basis, PERIOD_FRACTION)
         kept = model.posterior_
         freed = maximise_evidence(
             kept.prior,
