@@ -166,10 +166,12 @@
   // What scrolls must be reached from the keyboard; the theme looks when the page is loaded, and
   // sees no width of what is folded.
   function reach() {
-    for (const part of document.querySelectorAll(".bd-article :is(pre, .output)")) {
-      if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
+    const parts = [...document.querySelectorAll(".bd-article :is(pre, .output)")];
+    const scroll = parts.map((part) => part.scrollWidth > part.clientWidth); // one layout for all
+    parts.forEach((part, number) => {
+      if (scroll[number]) part.tabIndex = 0;
       else part.removeAttribute("tabindex");
-    }
+    });
   }
 
   function addSwitch() {

@@ -13,35 +13,43 @@
     return box.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight);
   };
 
-  function shrink(element, needed, given) {
-    const share = Math.floor((98 * given) / needed) / 100;
-    element.style.fontSize = `calc(${element.dataset.size} * ${share < LEAST ? SCROLLED : share})`;
-  }
-
-  function fit(box) {
-    if (box.clientWidth === 0) return; // folded; it is seen again when it opens
-    if (box.matches(FORMULA)) {
-      box.dataset.size ||= box.style.fontSize || "1em";
-      box.style.fontSize = box.dataset.size;
-      if (box.scrollWidth > box.clientWidth + 1) shrink(box, box.scrollWidth, box.clientWidth);
-    } else {
-      for (const table of box.querySelectorAll(":scope > table, :scope > div > table")) {
-        table.style.fontSize = "";
-        const given = room(box);
-        if (table.offsetWidth > given + 1) {
-          table.dataset.size = getComputedStyle(table).fontSize;
-          shrink(table, table.offsetWidth, given);
-        }
-      }
+  // Measured together and then changed together: a page is laid out a few times, not once a formula.
+  function fit(boxes) {
+    const open = boxes.filter((box) => box.clientWidth > 0); // what is folded is seen when it opens
+    const parts = open.flatMap((box) =>
+      box.matches(FORMULA)
+        ? [{ part: box, needed: () => box.scrollWidth, given: () => box.clientWidth }]
+        : [...box.querySelectorAll(":scope > table, :scope > div > table")].map((part) => ({
+            part, needed: () => part.offsetWidth, given: () => room(box),
+          })),
+    );
+    for (const { part } of parts) {
+      part.dataset.size ??= part.style.fontSize || (part.matches(FORMULA) ? "1em" : "");
+      part.style.fontSize = part.dataset.size;
     }
-    mark(box);
+    const wide = parts
+      .map(({ part, needed, given }) => ({ part, share: given() / needed(), lacks: needed() - given() }))
+      .filter(({ lacks }) => lacks > 1);
+    const sizes = wide.map(({ part }) => part.dataset.size || getComputedStyle(part).fontSize);
+    wide.forEach(({ part, share }, number) => {
+      const rounded = Math.floor(98 * share) / 100;
+      part.style.fontSize = `calc(${sizes[number]} * ${rounded < LEAST ? SCROLLED : rounded})`;
+    });
+    mark(open);
   }
 
-  function mark(box) {
-    const scrolls = box.scrollWidth > box.clientWidth + 4;
-    if (scrolls && box.tabIndex < 0) box.tabIndex = 0; // to be scrolled from the keyboard
-    box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 4);
-    box.classList.toggle("more-left", box.scrollLeft > 4);
+  function mark(boxes) {
+    const found = boxes.map((box) => [
+      box,
+      box.scrollWidth - box.clientWidth > 4,
+      box.scrollWidth - box.clientWidth - box.scrollLeft > 4,
+      box.scrollLeft > 4,
+    ]);
+    for (const [box, scrolls, right, left] of found) {
+      if (scrolls && box.tabIndex < 0) box.tabIndex = 0; // to be scrolled from the keyboard
+      box.classList.toggle("more-right", right);
+      box.classList.toggle("more-left", left);
+    }
   }
 
   // A figure scrolls without its caption.
@@ -58,7 +66,7 @@
     const article = document.querySelector(".bd-article");
     if (!article) return;
     article.querySelectorAll("figure > img").forEach(wrap);
-    const sizes = new ResizeObserver((seen) => seen.forEach(({ target }) => fit(target)));
+    const sizes = new ResizeObserver((seen) => fit(seen.map(({ target }) => target)));
     const watch = (part) => {
       if (part.matches(boxes)) sizes.observe(part);
       part.querySelectorAll(boxes).forEach((box) => sizes.observe(box));
@@ -73,7 +81,7 @@
     document.addEventListener(
       "scroll",
       ({ target }) => {
-        if (target !== document && target.matches(boxes)) mark(target);
+        if (target !== document && target.matches(boxes)) mark([target]);
       },
       { capture: true, passive: true },
     );
