@@ -17,7 +17,7 @@ from bayesloss.learning.sources.priors import ISGP
 from bayesloss.proper_losses import LogLoss, MatsushitaLoss, SquareLoss
 from bayesloss_book.beyond.both.mixture import excess_risks, turning_scores
 from bayesloss_book.beyond.both.regrets import METHODS, RATIOS, chains, probabilities
-from bayesloss_book.beyond.both.tilted import cut_of, labels_joint, tilted_evidence
+from bayesloss_book.beyond.both.tilted import best_cut, cut_of, labels_joint, tilted_evidence
 from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.labelled_scores import DATA, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at
@@ -61,17 +61,21 @@ def live(data: str, n: int, seed: int, n_chains: int, n_draws: int) -> Live:
 
 
 def draw_links(here: Live, threshold: float) -> Figure:
-    """The probability of yes by five methods, and the score above which each says yes."""
+    """The probability of yes by five methods, and where these and one more begin to say yes."""
     figure, axis = subplots(figsize=(5.6, 4.8))
     x, costs = here.given.targets, costs_at(threshold)
     for name in ("chains", "laplace", "one_label", "variational", "weighted"):
         p = here.p[name]
         colour, marker, line = STYLES[name]
-        label = "long chains" if name == "chains" else METHODS[name]
+        label = METHODS.get(name, "long chains")
         axis.plot(x, p, line, color=colour, label=label, linewidth=2.2)
         cut = cut_of(p, costs)
         if cut < len(x):
             axis.plot(x[cut], threshold, marker or "o", color=colour, markersize=10)
+    colour, marker, line = STYLES["tilted"]
+    if (cut := best_cut(here.joint, here.mode, here.targets, costs)) < len(x):
+        pin = axis.plot(x[[cut, cut]], [threshold, threshold + 0.09], line, color=colour)
+        pin[0].set(marker=marker, markevery=[1], markersize=10, label=METHODS["tilted"])
     axis.axhline(threshold, color="black", linewidth=0.8, linestyle=":")
     place = float(x[-1]), threshold + 0.015
     axis.annotate("say yes above this line", place, fontsize=10, ha="right")
@@ -109,13 +113,10 @@ def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
     cuts = np.unique(np.linspace(0, size - 1, n_cuts).astype(int))
     base = float(here.joint.log_evidence(here.mode.Gamma))
     M = max(costs.c_plus, costs.c_minus)
+    no_yes = {name: costs.risk(here.p[name]) for name in ("chains", "laplace")}
     rows = {}
     for cut in cuts.tolist():
-        yes, row = torch.arange(size) >= cut, {}
-        for name in ("chains", "laplace"):
-            p = here.p[name]
-            cost = torch.where(yes, costs.c_plus * (1 - p), costs.c_minus * p)
-            row[name] = float(cost.mean())
+        row = {name: (r[:cut, 0].sum() + r[cut:, 1].sum()) / size for name, r in no_yes.items()}
         log_z = tilted_evidence(here.joint, here.mode, here.targets, cut, costs)
         row["tilted"] = M - math.exp(log_z - base)
         rows[float(here.given.targets[cut])] = row
@@ -125,9 +126,9 @@ def risks(here: Live, threshold: float, n_cuts: int) -> pd.DataFrame:
 def draw_risk(found: pd.DataFrame) -> Figure:
     """The risk curves, with the lowest point of each."""
     figure, axis = subplots(figsize=(5.6, 4.0))
-    names = {"chains": "long chains", "laplace": "Laplace's Gaussian", "tilted": "two evidences"}
-    for name, label in names.items():
+    for name in found:
         colour, marker, line = STYLES[name]
+        label = METHODS.get(name, "long chains")
         axis.plot(found.index, found[name], line, color=colour, label=label, linewidth=2.2)
         low = found[name].idxmin()
         axis.plot(low, found.loc[low, name], marker or "o", color=colour, markersize=10)

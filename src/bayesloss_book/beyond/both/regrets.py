@@ -38,10 +38,10 @@ METHODS = {
     "mode": "the mode's link",
     "laplace": "Laplace",
     "table_3": "Table 3 by Laplace",
-    "tilted": "tilted evidence",
+    "tilted": "Laplace with costs",
     "one_label": "one more label",
     "variational": "variational",
-    "tilted_variational": "tilted, variational",
+    "tilted_variational": "variational with costs",
     "weighted": "weighted draws",
 }
 RATIOS = {"1": 0.5, "4": 0.2, "19": 0.05, "49": 0.02}  # c_- / c_+, and the threshold
