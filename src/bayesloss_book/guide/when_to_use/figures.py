@@ -9,11 +9,11 @@ from bayesloss_book.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
 STYLES = {  # colour, marker, as on `calibration_methods` where that has the method
-    "linkgistic": (COLOURS["held out"], "P"),
     "paper's recipe": (COLOURS["ISGP"], "o"),
     "our calibrator": ("black", "*"),
     "isotonic": (COLOURS["PAVA"], "^"),
     "boosting": (COLOURS["data"], "<"),
+    "linkgistic": (COLOURS["held out"], "P"),
     "ISGP": (COLOURS["ISGP"], "p"),
     "GP": (COLOURS["GP"], "X"),
     "logistic CV": (COLOURS["Linear"], "s"),
