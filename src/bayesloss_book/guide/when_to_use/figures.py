@@ -8,13 +8,13 @@ from matplotlib.pyplot import subplots
 from bayesloss_book.figures import COLOURS
 from bayesloss_book.guide.when_to_use.summary import averages
 
-STYLES = {  # colour, marker
-    "linkgistic": (COLOURS["ISGP"], "o"),
-    "paper's recipe": (COLOURS["held out"], "P"),
-    "our calibrator": (COLOURS["bound"], "D"),
+STYLES = {  # colour, marker, as on `calibration_methods` where that has the method
+    "paper's recipe": (COLOURS["ISGP"], "o"),
+    "our calibrator": ("black", "*"),
     "isotonic": (COLOURS["PAVA"], "^"),
-    "boosting": (COLOURS["accent"], "v"),
-    "ISGP": (COLOURS["ISGP"], "o"),
+    "boosting": (COLOURS["data"], "<"),
+    "linkgistic": (COLOURS["held out"], "P"),
+    "ISGP": (COLOURS["ISGP"], "p"),
     "GP": (COLOURS["GP"], "X"),
     "logistic CV": (COLOURS["Linear"], "s"),
 }
