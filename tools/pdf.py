@@ -9,7 +9,6 @@ and citations first of all, lead to another page's.
 """
 
 import re
-import sys
 from html import escape
 from os.path import dirname, normpath
 from pathlib import Path
@@ -142,7 +141,7 @@ def name_outline(pdf: Path, headings: list[str]) -> None:
 def main() -> None:
     """Print the built book."""
     if not browser.executable():
-        sys.exit("found no chromium or google-chrome on the PATH. On Debian: apt install chromium")
+        raise SystemExit("no chromium on this machine (on Debian: apt install chromium)")
     small = "<div style='font-size:8px;width:100%;text-align:center;color:#555'>{}</div>"
     title = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text("utf-8"))["title"]
     document = HTML / "print.html"
