@@ -192,7 +192,7 @@ lock: ## write the locks: every package with the sums of all its files
 	_build/lock/bin/python tools/lock.py
 
 mutants: $(INSTALLED) ## faults in the library, one at a time: which do the unit tests see? (hours)
-	$(BIN)/python tools/mutants.py --out _build/mutants.json
+	$(BIN)/python tools/mutants.py
 
 # Over old doctrees -W forgets the warnings of pages that did not change, so a build starts
 # clean. Only the book's own folders go: _build/paper holds the results of long runs.

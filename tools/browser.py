@@ -1,20 +1,13 @@
 """Debian's Chromium, driven by Playwright, from which nothing leaves the machine.
 
-    from browser import chromium
-    with chromium() as browser: ...
-
 Playwright would download a browser of its own; ours is the system's.
 """
-
-from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, sync_playwright
-
-__all__ = ["chromium", "executable", "typeset"]
 
 # A page that asks for an address finds that no host of any name exists.
 CUT = ["--host-resolver-rules=MAP * ~NOTFOUND"]

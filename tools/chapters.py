@@ -157,7 +157,6 @@ def _link_terms(doctree: nodes.document) -> None:
     doctree += nodes.raw("", f'<div class="definitions" hidden>{said}</div>', format="html")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Work when a page is read, after `how_made`."""
     app.connect("doctree-read", add, priority=450)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -25,22 +25,16 @@ class ClaimChip(ReferenceRole):
         """Return the chip; an id that the ledger lacks is a warning, and fails the build."""
         claim = ledger().get(self.target)
         if claim is None or not self.has_explicit_title:
-            logger.warning(
-                "expected {claim}`words <id of a claim>`, got %s",
-                self.rawtext,
-                location=self.get_location(),
-            )
+            said = f"expected {{claim}}`words <id of a claim>`, got {self.rawtext}"
+            logger.warning(said, location=self.get_location())
             return [nodes.Text(self.title)], []
         here = self.env.app.builder.get_relative_uri(self.env.docname, f"book/{claim.page}")
         named = f"{claim.paper} {self.title}" if self.title[0] == "(" else self.title
-        chip = (
-            f'<a class="chip" href="{here}#claim-{claim.id}">'
-            f"{html.escape(named)} {badge(claim.verdict)}</a>"
-        )
+        said = f"{html.escape(named)} {badge(claim.verdict)}"
+        chip = f'<a class="chip" href="{here}#claim-{claim.id}">{said}</a>'
         return [nodes.raw("", chip, format="html")], []
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Add the role."""
     app.add_role("claim", ClaimChip())
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,8 +7,6 @@ so the build fails. What records provenance elsewhere (Sumatra, DVC) says which 
 which lines of a page made a figure.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import gzip
@@ -22,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import nbformat
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -38,9 +37,6 @@ PLUMBING = {"book", "n_jobs", "results", "scale"}
 logger = logging.getLogger(__name__)
 
 
-# ------------------------------------------------------------------------- what the code says
-
-
 class Origin(NamedTuple):
     """Where something shown comes from; names of functions are whole, in the order of the code."""
 
@@ -52,7 +48,7 @@ class Origin(NamedTuple):
 class Code:
     """The code of one page: its cells in order, of which one is tagged `parameters`."""
 
-    def __init__(self, cells: Sequence[str], parameters: int, stores: Sequence[str]) -> None:
+    def __init__(self, cells: Sequence[str], parameters: int, stores: Mapping[str, Any]) -> None:
         self.cells = [ast.parse(source).body for source in cells]
         self.stores = stores
         self.values = {
@@ -62,15 +58,13 @@ class Code:
             for name in _flow(statement)[1]
         }
         self._imported: dict[str, Any] = {}
-        every = (node for cell in self.cells for node in cell)
-        imports: list[ast.stmt] = [
-            node for node in every if isinstance(node, ast.Import | ast.ImportFrom)
-        ]
-        exec(compile(ast.Module(imports, []), "imports", "exec"), self._imported)
+        for statement in chain(*self.cells):
+            if isinstance(statement, ast.Import | ast.ImportFrom):
+                exec(ast.unparse(statement), self._imported)
 
-    def drawing(self, place: int) -> list[str]:
-        """Return the functions called `draw_...` or `..._slider` that a cell calls."""
-        calls = [name for statement in self.cells[place] for name in self._calls(statement)]
+    def drawing(self, *statements: ast.stmt) -> list[str]:
+        """Return the functions called `draw_...` or `..._slider` that statements call."""
+        calls = self._calls(*statements)
         return [name for name in calls if ".draw_" in name or name.endswith("_slider")]
 
     def origin(self, place: int) -> Origin:
@@ -78,25 +72,19 @@ class Code:
 
         It is what the last statement with a drawing function shows, or else the last one.
         """
-        drawing = set(self.drawing(place))
         cell = self.cells[place]
-        shown = [at for at, s in enumerate(cell) if drawing & set(self._calls(s))]
-        end = (shown or [len(cell) - 1])[-1]
-        needed, kept = _flow(cell[end])[0] - self._imported.keys(), [cell[end]]
-        earlier = [s for before in self.cells[:place] for s in before] + cell[:end]
-        for statement in reversed(earlier):
+        end = max((at for at, s in enumerate(cell) if self.drawing(s)), default=len(cell) - 1)
+        kept, needed, used = list[ast.stmt](), set[str](), set[str]()
+        for statement in reversed([*chain(*self.cells[:place]), *cell[: end + 1]]):
             read, bound = _flow(statement)
-            if needed & (bound | _changed(statement)):
+            if not kept or needed & (bound | _changed(statement)):
                 kept.insert(0, statement)
                 if not isinstance(statement, ast.If):
                     needed -= bound  # what they were before does not matter
                 needed |= read - self._imported.keys()
-        names = {name for statement in kept for name in _names(statement)} - PLUMBING
-        return Origin(
-            list(dict.fromkeys(name for statement in kept for name in self._calls(statement))),
-            {name: value for name, value in self.values.items() if name in names},
-            self.loaded(kept),
-        )
+                used |= read | bound
+        parameters = {name: value for name, value in self.values.items() if name in used}
+        return Origin(list(dict.fromkeys(self._calls(*kept))), parameters, self.loaded(kept))
 
     def loaded(self, statements: Iterable[ast.stmt]) -> list[str]:
         """Return the names of the stored results that statements mention, if they read any."""
@@ -105,26 +93,25 @@ class Code:
         named = {node.value: None for node in read if isinstance(node, ast.Constant)}
         return [name for name in map(str, named) if name in self.stores]
 
-    def _calls(self, statement: ast.stmt) -> list[str]:
-        """Return the package's functions and classes that a statement calls or hands on."""
+    def _calls(self, *statements: ast.stmt) -> list[str]:
+        """Return the package's functions and classes that statements call or hand on."""
         found = []
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute | ast.Name):
-                thing: Any = self._resolve(node)
-                home = getattr(thing, "__module__", None) or ""
-                callable_ = inspect.isfunction(thing) or inspect.isclass(thing)
-                if callable_ and home.partition(".")[0] in PACKAGES and home not in EVERYWHERE:
+        for node in chain(*map(ast.walk, statements)):
+            thing = self._resolve(node)
+            if inspect.isfunction(thing) or inspect.isclass(thing):
+                home = thing.__module__
+                if home.startswith(PACKAGES) and home not in EVERYWHERE:
                     found.append(f"{home}.{thing.__qualname__}")
         return found
 
-    def _resolve(self, node: ast.expr) -> Any:
+    def _resolve(self, node: ast.AST) -> Any:
         """Return the imported object that an expression such as ``isgp.slopes`` names, or None."""
-        if isinstance(node, ast.Name):
-            return self._imported.get(node.id)
-        if isinstance(node, ast.Attribute):
-            owner = self._resolve(node.value)
-            return getattr(owner, node.attr, None) if inspect.ismodule(owner) else None
-        return None
+        match node:
+            case ast.Name(id=name):
+                return self._imported.get(name)
+            case ast.Attribute(value=value, attr=name):
+                owner = self._resolve(value)
+                return getattr(owner, name, None) if inspect.ismodule(owner) else None
 
 
 def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
@@ -136,19 +123,12 @@ def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
             read, bound = read | needs - bound, bound | binds
         return read, bound
     tables = [symtable.symtable(ast.unparse(statement), "cell", "exec")]
+    bound = {symbol.get_name() for symbol in tables[0].get_symbols() if symbol.is_assigned()}
     for table in tables:
         tables += table.get_children()
-        outermost = table is tables[0]
-        for symbol in table.get_symbols():
-            if symbol.is_referenced() and (outermost or symbol.is_global()):
-                read.add(symbol.get_name())
-            if symbol.is_assigned() and outermost:
-                bound.add(symbol.get_name())
+        used = (symbol for symbol in table.get_symbols() if symbol.is_referenced())
+        read |= {symbol.get_name() for symbol in used if symbol.is_global()}
     return read if isinstance(statement, ast.Assign | ast.AugAssign) else read - bound, bound
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
 
 
 def _changed(statement: ast.stmt) -> set[str]:
@@ -156,14 +136,13 @@ def _changed(statement: ast.stmt) -> set[str]:
     found = set()
     for node in ast.walk(statement):
         match node:
-            case ast.Subscript(ctx=ast.Store()) | ast.Attribute(ctx=ast.Store()):
-                found |= _names(node.value)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner))):
-                found |= _names(owner)
+            case (
+                ast.Subscript(value=owner, ctx=ast.Store())
+                | ast.Attribute(value=owner, ctx=ast.Store())
+                | ast.Expr(value=ast.Call(func=ast.Attribute(value=owner)))
+            ):
+                found |= {name.id for name in ast.walk(owner) if isinstance(name, ast.Name)}
     return found
-
-
-# ------------------------------------------------------------------------------- what it shows
 
 
 def add_notes(app: Sphinx, doctree: nodes.document) -> None:
@@ -171,36 +150,28 @@ def add_notes(app: Sphinx, doctree: nodes.document) -> None:
     path = Path(app.env.doc2path(app.env.docname))
     if path.suffix != ".ipynb":
         return
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    places = [at for at, cell in enumerate(cells) if cell["cell_type"] == "code"]
-    tags = [cells[at]["metadata"].get("tags", []) for at in places]
-    sources = ["".join(cells[at]["source"]) for at in places]
+    cells = nbformat.read(path, as_version=4).cells
+    sources = [cell.source if cell.cell_type == "code" else "" for cell in cells]
+    tagged = ("parameters" in cell.metadata.get("tags", []) for cell in cells)
     page = app.env.docname.removeprefix("book/")
-    stores = {path.name.partition(".")[0]: path for path in RESULTS.glob("*.provenance.json")}
-    provenance = {name: json.loads(path.read_text("utf-8")) for name, path in stores.items()}
-    parameters = next(at for at, given in enumerate(tags) if "parameters" in given)
-    code = Code(sources, parameters, list(stores))
+    files = RESULTS.glob("*.provenance.json")
+    stores = {file.name.partition(".")[0]: json.loads(file.read_text("utf-8")) for file in files}
+    code = Code(sources, [*tagged].index(True), stores)
     for cell in doctree.findall(nodes.container):
         if kind := _kind(cell):
-            place = places.index(cell["cell_index"])
-            said = _check_caption(cell, code.drawing(place))
-            cell.children[-1].append(_note(kind, code.origin(place), said, page, provenance))
-    end = doctree.children[-1]
-    (end if isinstance(end, nodes.section) else doctree).append(
-        _foot(page, code, {name: provenance[name] for name in code.loaded(chain(*code.cells))})
-    )
+            place = cell["cell_index"]
+            named = _check_caption(cell, code.drawing(*code.cells[place]))
+            cell.children[-1].append(_note(kind, code.origin(place), named, page, code))
+    doctree.children[-1].append(_foot(page, code))
 
 
 def _kind(cell: nodes.container) -> str | None:
     """Return what a cell shows that wants a note; a claim checked is none of these."""
-    if cell.get("nb_element") != "cell_code":
-        return None
-    if any(str(c.get("mime_type", "")).startswith("image/") for c in cell.findall(nodes.container)):
-        return "figure"
     html = "".join(raw.astext() for raw in cell.findall(nodes.raw))
-    if 'class="claim ' in html:
+    if cell.get("nb_element") != "cell_code" or 'class="claim ' in html:
         return None
-    if "type='range'" in html or 'type="range"' in html:
+    kinds = [str(output.get("mime_type")) for output in cell.findall(nodes.container)]
+    if "type='range'" in html or any(kind.startswith("image/") for kind in kinds):
         return "figure"
     return "table" if "<table" in html else None
 
@@ -219,17 +190,15 @@ def _check_caption(cell: nodes.container, drawing: list[str]) -> list[str]:
     return said
 
 
-def _note(
-    kind: str, origin: Origin, named: list[str], page: str, provenance: Mapping[str, dict[str, Any]]
-) -> nodes.Element:
+def _note(kind: str, origin: Origin, named: list[str], page: str, code: Code) -> nodes.Element:
     """The note under a figure or table, without functions that its caption has named."""
     said = f"`make notebooks PAGE={page}` runs the code above{_with(origin.parameters)}."
     calls = [_described(name) for name in origin.functions if name not in named]
     if calls:
         said += " It calls the functions below."
     for name in origin.stores:
-        said += f" It shows the stored results `{name}`, {_when(provenance[name])}."
-    return _details(f"Make this {kind} again", _paragraph(said), *_list(calls))
+        said += f" It shows the stored results `{name}`, {_when(code.stores[name])}."
+    return _details(f"Make this {kind} again", calls, _paragraph(said))
 
 
 def _described(name: str) -> str:
@@ -239,21 +208,19 @@ def _described(name: str) -> str:
     return f"<{name}>: " + re.sub(r":math:`([^`]*)`", r"$\1$", plain.replace("``", ""))
 
 
-def _foot(page: str, code: Code, stores: Mapping[str, dict[str, Any]]) -> nodes.Element:
+def _foot(page: str, code: Code) -> nodes.Element:
     """The box at the foot of a page: its notebook, the commands, its stored results."""
     link = addnodes.download_reference("", "", reftarget=f"/book/{page}.ipynb")
     file = f"{page.rpartition('/')[2]}.ipynb"
     link += nodes.literal(file, file)
-    shown = {name: value for name, value in code.values.items() if name not in PLUMBING}
-    make = f"`make notebooks PAGE={page}` executes it again from `book/{page}.md`{_with(shown)}."
-    parts = [_paragraph(f", executed. {make}")]
+    make = f"`make notebooks PAGE={page}` executes it again from `book/{page}.md`"
+    parts = [_paragraph(f", executed. {make}{_with(code.values)}.")]
     parts[0][:0] = [nodes.strong("", "This page as a notebook: "), link]
     if "scale" in code.values:
         measured = "first measures, at the paper's scale, what is missing in `data/results`."
         parts.append(_paragraph(f"`make paper PAGE={page}` {measured}"))
-    if stores:
-        summary = "Where the stored results on this page come from"
-        parts.append(_details(summary, *_list(_store(*each) for each in stores.items())))
+    if told := [_store(name, code.stores[name]) for name in code.loaded(chain(*code.cells))]:
+        parts.append(_details("Where the stored results on this page come from", told))
     return nodes.container("", *parts, classes=["made-page"])
 
 
@@ -264,10 +231,8 @@ def _store(name: str, provenance: Mapping[str, Any]) -> str:
     commits = ", ".join(dict.fromkeys(run["commit"][:10] for run in provenance["runs"]))
     versions = ", ".join(map(" ".join, provenance["runs"][-1]["versions"].items()))
     function = provenance["function"].replace(":", ".")
-    return (
-        f"`{name}`: {rows:,} rows by <{function}>{given}; {_when(provenance)}; "
-        f"commit {commits}; {versions}."
-    )
+    made = f"{rows:,} rows by <{function}>{given}; {_when(provenance)}"
+    return f"`{name}`: {made}; commit {commits}; {versions}."
 
 
 def _when(provenance: Mapping[str, Any]) -> str:
@@ -285,19 +250,18 @@ def _when(provenance: Mapping[str, Any]) -> str:
 
 def _with(values: Mapping[str, str], begin: str = ", with ") -> str:
     """Parameters with their values; a value too long to read in a line is left out."""
-    shown = [f"`{n} = {v}`" if len(v) <= 50 else f"`{n}`" for n, v in values.items()]
+    told = {n: v for n, v in values.items() if n not in PLUMBING}
+    shown = [f"`{n} = {v}`" if len(v) <= 50 else f"`{n}`" for n, v in told.items()]
     return begin + ", ".join(shown) if shown else ""
 
 
-def _details(summary: str, *content: nodes.Element) -> nodes.Element:
+def _details(summary: str, listed: list[str], *content: nodes.Element) -> nodes.Element:
     opening = f'<details class="made"><summary>{summary}</summary>'
     ends = [nodes.raw("", text, format="html") for text in (opening, "</details>")]
+    if listed:
+        items = [nodes.list_item("", _paragraph(text)) for text in listed]
+        content = (*content, nodes.bullet_list("", *items))
     return nodes.container("", ends[0], *content, ends[1], classes=["made-box"])
-
-
-def _list(texts: Iterable[str]) -> list[nodes.Element]:
-    items = [nodes.list_item("", _paragraph(text)) for text in texts]
-    return [nodes.bullet_list("", *items)] if items else []
 
 
 def _paragraph(text: str) -> nodes.paragraph:
@@ -311,12 +275,9 @@ def _paragraph(text: str) -> nodes.paragraph:
 
 def _function(name: str) -> nodes.Element:
     """A function's name, which Sphinx links where an API page has it: the library's."""
-    link = addnodes.pending_xref(
-        "", refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=False
-    )
-    short = name.removeprefix("bayesloss.").removeprefix("bayesloss_book.")
-    link += nodes.literal(short, short)
-    return link
+    short = name.partition(".")[2]
+    place = {"refdomain": "py", "reftype": "obj", "reftarget": name}
+    return addnodes.pending_xref("", nodes.literal(short, short), **place)
 
 
 def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:
@@ -328,8 +289,7 @@ def carry_notebooks(app: Sphinx, exception: Exception | None) -> None:
             path.with_name(f"{path.name}.js").write_text(script, "utf-8")
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Work before Sphinx collects the files that can be downloaded, and when it has copied them."""
     app.connect("doctree-read", add_notes, priority=400)
     app.connect("build-finished", carry_notebooks)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@ MyST-NB folds all of a cell or nothing.
 import ast
 
 from docutils import nodes
+from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -21,47 +22,33 @@ def split(source: str) -> tuple[str, str]:
     """
     statements, lines = ast.parse(source).body, source.splitlines()
     for at, statement in enumerate(statements):
-        if _judges(statement):
+        names = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        if not isinstance(statement, ast.FunctionDef) and not _CHECKS.isdisjoint(names):
             imports = all(isinstance(each, ast.Import | ast.ImportFrom) for each in statements[:at])
             end = 0 if imports else statements[at - 1].end_lineno or 0
             return "\n".join(lines[:end]), "\n".join(lines[end:]).strip("\n")
     return "", source
 
 
-def _judges(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        return False
-    calls = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return any(isinstance(name, ast.Name) and name.id in _CHECKS for name in calls)
-
-
 class ShowMathematics(SphinxPostTransform):
     """Take the mathematics out of the fold that holds a cell's code."""
 
-    default_priority = 200  # after MyST-NB has folded the cells
-    formats = ("html",)
+    default_priority = 200  # after MyST-NB has folded the cells, which it does in HTML alone
 
     def run(self, **_: object) -> None:
         """Split the code of each folded cell that judges."""
-        for cell in list(self.document.findall(nodes.container)):
-            fold = cell.children[0] if cell.get("nb_element") == "cell_code" else None
-            if fold is None or "prompt_show" not in getattr(fold, "attributes", {}):
-                continue
-            for source in fold.findall(nodes.literal_block):
-                shown, folded = split(source.astext())
-                if shown:
-                    parts = [
-                        nodes.literal_block(t, t, **source.attributes) for t in (shown, folded)
-                    ]
-                    mathematics = nodes.container("", parts[0], **source.parent.attributes)
-                    mathematics["classes"] = [*source.parent["classes"], "mathematics"]
-                    source.replace_self(parts[1])
-                    cell.insert(0, mathematics)
-                    fold["prompt_show"], fold["prompt_hide"] = "How it is judged", "Hide how"
-                break
+        for fold in list(self.document.findall(HideCodeCellNode)):
+            source = fold.next_node(nodes.literal_block)
+            shown, folded = split(source.astext())
+            if shown:
+                parts = [nodes.literal_block(t, t, **source.attributes) for t in (shown, folded)]
+                mathematics = nodes.container("", parts[0], **source.parent.attributes)
+                mathematics["classes"] = [*source.parent["classes"], "mathematics"]
+                source.replace_self(parts[1])
+                fold.parent.insert(0, mathematics)
+                fold["prompt_show"], fold["prompt_hide"] = "How it is judged", "Hide how"
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Add the transform."""
     app.add_post_transform(ShowMathematics)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

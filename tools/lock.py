@@ -1,9 +1,7 @@
 """Write the locks: every package at one version, with the sums of all its files.
 
-    make lock
-
-reads the pins of the present locks, resolves what `pyproject.toml` asks for at these versions and
-on every system, and writes four files that pip takes with `--require-hashes --no-deps`:
+`make lock` reads the pins of the present locks, resolves what `pyproject.toml` asks for at these
+versions on every system, and writes four files that pip takes with `--require-hashes --no-deps`:
 
     requirements.lock          what `make` installs
     requirements-torch.lock    what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
@@ -26,7 +24,7 @@ EXTRAS = ("book", "pdf", "test", "cluster")  # of `requirements.lock`
 LOCKS = tuple(f"requirements{kind}.lock" for kind in ("", "-torch", "-extras", "-lab"))
 CPU_LOCK = ROOT / "requirements-torch-cpu.lock"
 TORCH = re.compile(r"^(torch$|nvidia-|cuda-|triton$)")
-PYPY = "== 'pypy'"
+PYPY = "== 'pypy'"  # left out, as PyTorch is for CPython
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 PYTHON = "3.11.5"  # the first for which all pins have files
 
@@ -35,20 +33,15 @@ BLOCK = re.compile(r"^(?P<name>[a-z0-9][a-z0-9._-]*)==(?P<version>[^\s;\\]+).*(?
 
 def blocks(text: str) -> dict[str, re.Match[str]]:
     """The packages of a lock: from their names to pin, marker and sums as they are written."""
-    return {match["name"]: match for match in BLOCK.finditer(text)}
+    return {found["name"]: found for found in BLOCK.finditer(text) if PYPY not in found[0]}
 
 
 def compile_(*arguments: str, asked: str | None = None) -> str:
     """What uv resolves, with sums, for every system."""
-    command = ["uv", "pip", "compile", "-q", "--universal", "--python-version", PYTHON]
-    command += ["--generate-hashes", "--no-annotate", "--no-header", *arguments]
-    command += ["pyproject.toml"] if asked is None else ["-"]
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=ROOT, input=asked, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return done.stdout
+    command = [sys.executable, "-m", "uv", "pip", "compile", "-q", "--universal"]
+    command += ["--python-version", PYTHON, "--generate-hashes", "--no-annotate", "--no-header"]
+    command += [*arguments, "pyproject.toml" if asked is None else "-"]
+    return subprocess.check_output(command, cwd=ROOT, input=asked, text=True)
 
 
 def main() -> None:
@@ -56,20 +49,15 @@ def main() -> None:
     paths = [ROOT / name for name in LOCKS]
     before = "".join(path.read_text("utf-8") for path in paths if path.exists())
     pins = ROOT / "_build" / "pins.txt"
-    pins.parent.mkdir(exist_ok=True)
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(before).values()))
     whole = compile_("--all-extras", "--constraint", str(pins))
     pins.write_text("".join(f"{m['name']}=={m['version']}\n" for m in blocks(whole).values()))
-    asked = [argument for extra in EXTRAS for argument in ("--extra", extra)]
-    usual, lab = (
-        {name for name, match in blocks(compile_(*asked, *more)).items() if PYPY not in match[0]}
-        for more in (("--constraint", str(pins)), ("--constraint", str(pins), "--extra", "lab"))
-    )
+    asked = ["--constraint", str(pins), *(f"--extra={extra}" for extra in EXTRAS)]
+    usual, lab = blocks(compile_(*asked)), blocks(compile_(*asked, "--extra=lab"))
     files: tuple[list[str], ...] = ([], [], [], [])
     for name, match in blocks(whole).items():
-        if PYPY not in match[0]:  # PyTorch is for CPython
-            file = 1 if TORCH.match(name) else 0 if name in usual else 3 if name in lab else 2
-            files[file].append(match[0])
+        file = 1 if TORCH.match(name) else 0 if name in usual else 3 if name in lab else 2
+        files[file].append(match[0])
     for path, packages in zip(paths, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")
@@ -77,10 +65,10 @@ def main() -> None:
     try:
         sums = compile_("--no-deps", "--index-url", CPU_INDEX, asked=torch)
         CPU_LOCK.write_text(sums, "utf-8")
-    except RuntimeError as error:
+    except subprocess.CalledProcessError:
         if not (CPU_LOCK.exists() and CPU_LOCK.read_text("utf-8").startswith(torch)):
             raise
-        print(f"The sums of {torch} stay as they were: {error}", file=sys.stderr)
+        print(f"The sums of {torch} stay as they were.", file=sys.stderr)
 
 
 if __name__ == "__main__":

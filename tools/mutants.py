@@ -1,6 +1,6 @@
 """Put faults into the library, one at a time, and see whether the unit tests notice.
 
-    python tools/mutants.py [--n 60] [--seed 0] [--seconds 900] [--out mutants.json]
+    python tools/mutants.py [--n 60] [--seed 0]
 
 Candidates come from the syntax of `src/bayesloss` alone, never from the tests: lines are drawn in
 proportion, then one of the faults that a line can have. Each is put into a copy of the tree, where
@@ -9,12 +9,11 @@ cosmic-ray do every fault with one command for all tests, which would take days,
 cosines nor arguments in each other's place.
 
 What came out is stored, and not done again: whether the fault was caught, by which test, and what
-that said. The seconds are of processor time, for one fault; one that takes more is `slow`.
+that said. One that takes more seconds of processor time than `SECONDS` is `slow`.
 """
 
 import argparse
 import ast
-import copy
 import json
 import os
 import random
@@ -30,6 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "_build" / "mutants.json"
+SECONDS = 900
 
 PAIRS = [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.Lt, ast.LtE), (ast.Gt, ast.GtE)]
 PAIRS += [(ast.Eq, ast.NotEq), (ast.And, ast.Or)]
@@ -73,9 +74,7 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
     """What may stand in the place of an expression by mistake."""
 
     def changed(**fields: Any) -> ast.expr:
-        new = copy.copy(node)
-        vars(new).update(fields)
-        return new
+        return type(node)(**vars(node) | fields)
 
     match node:
         case ast.BinOp(left=left, op=op) if type(op) in OTHER:
@@ -102,19 +101,16 @@ def _others(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _computing(tree: ast.AST) -> Iterator[ast.expr]:
-    """The expressions that compute: no annotations, texts, refusals, warnings or imports."""
-    for name, value in ast.iter_fields(tree):
-        if name in ("annotation", "returns", "decorator_list"):
+    """The expressions that compute: no annotations, texts, refusals or warnings."""
+    fields = vars(tree)
+    spared = [fields.get("annotation"), fields.get("returns"), *fields.get("decorator_list", [])]
+    for child in ast.iter_child_nodes(tree):
+        warns = isinstance(child, ast.Expr) and "warn" in ast.unparse(child)
+        if warns or child in spared or isinstance(child, ast.Raise | ast.JoinedStr):
             continue
-        for child in value if isinstance(value, list) else [value]:
-            spared = ast.Raise | ast.Import | ast.ImportFrom | ast.JoinedStr
-            if not isinstance(child, ast.AST) or isinstance(child, spared):
-                continue
-            if isinstance(child, ast.Expr) and "warn" in ast.unparse(child):
-                continue
-            if isinstance(child, ast.expr):
-                yield child
-            yield from _computing(child)
+        if isinstance(child, ast.expr):
+            yield child
+        yield from _computing(child)
 
 
 def draw(root: Path, n: int, seed: int) -> list[Fault]:
@@ -140,23 +136,20 @@ def test_files(root: Path, module: str) -> list[str]:
     return [path.as_posix() for path in sorted(tests, key=far) if path.parts[1] not in NO_UNIT]
 
 
-def run(tree: Path, tests: list[str], seconds: float) -> tuple[str, str, str]:
+def run(tree: Path, tests: list[str]) -> tuple[str, str, str]:
     """Tests in a copy of the project: what came out, which failed first, and what it said."""
     settings = {"PYTHONPATH": f"{tree}/src:{tree}/tools", "PYTHONDONTWRITEBYTECODE": "1"}
-    settings |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "--benchmark-disable"]
     done = subprocess.run(
         [*command, "-p", "no:cacheprovider", *tests],
         cwd=tree,
         env=os.environ | settings,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (int(seconds),) * 2),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (SECONDS,) * 2),
         capture_output=True,
         text=True,
     )
-    if done.returncode < 0:
-        return "slow", "", ""
-    if not done.returncode:
-        return "lived", "", ""
+    if done.returncode <= 0:
+        return "slow" if done.returncode else "lived", "", ""
     first = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.M)
     return "caught", first[1] if first else "pytest itself", done.stdout[-4000:]
 
@@ -166,10 +159,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--n", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=900.0, help="of processor time")
-    parser.add_argument("--out", type=Path, default=Path("mutants.json"))
     given = parser.parse_args()
-    stored = json.loads(given.out.read_text("utf-8")) if given.out.exists() else []
+    stored = json.loads(STORE.read_text("utf-8")) if STORE.exists() else []
     done = {tuple(entry["fault"]) for entry in stored}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
@@ -177,12 +168,12 @@ def main() -> None:
         for fault in (f for f in draw(tree, given.n, given.seed) if tuple(f) not in done):
             path, text = tree / fault.file, (tree / fault.file).read_text("utf-8")
             path.write_text(fault.into(text), "utf-8")
-            result, by, said = run(tree, test_files(tree, fault.file), given.seconds)
+            result, by, said = run(tree, test_files(tree, fault.file))
             path.write_text(text, "utf-8")
-            if by and (told := run(tree, [by.partition("::")[0]], given.seconds))[0] != "lived":
+            if by and (told := run(tree, [by.partition("::")[0]]))[0] != "lived":
                 sys.exit(f"expected tests that pass without a fault, got {told[1]}:\n{told[2]}")
             stored.append({"fault": fault, "result": result, "by": by, "said": said})
-            given.out.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
+            STORE.write_text(json.dumps(stored, indent=1, ensure_ascii=False), "utf-8")
             print(f"{result:6} {fault.file}:{fault.line}  {fault.old}  ->  {fault.new}   {by}")
 
 

@@ -10,8 +10,6 @@ rather than `jupytext --execute`, for it has to be the same to the byte wherever
 name the stored results that its kernel read.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -19,7 +17,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +35,7 @@ BOOK = ROOT / "book"
 
 # The same on every machine and for every Python, so that a rerun changes outputs only; and of the
 # stores that the kernel read, the checksums.
-METADATA = {
-    "stores": {},
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python", "pygments_lexer": "ipython3"},
-}
+METADATA = {"stores": {}, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 # What the kernel read: asked of it in a cell behind the last.
 PROBE = """import json, sys
 print(json.dumps(getattr(sys.modules.get("bayesloss_book.stores.tables"), "tables_read", {})))"""
@@ -88,12 +81,6 @@ def from_source(name: str, book: Path = BOOK) -> NotebookNode:
     return notebook
 
 
-def parameters_of(notebook: NotebookNode) -> str:
-    """The code of a page's parameters cell; empty if it has none."""
-    tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    return "\n".join(cell.source for cell in tagged)
-
-
 def execute(name: str, book: Path = BOOK) -> NotebookNode:
     """Execute a page from its source, in the page's own folder."""
     notebook = from_source(name, book)
@@ -111,15 +98,6 @@ def execute(name: str, book: Path = BOOK) -> NotebookNode:
     metadata["stores"] = {t.stem: read[t] for t in sorted(read) if t.parent == results}
     notebook.metadata = metadata  # the kernel wrote its Python version there
     return notebook
-
-
-def execute_with(
-    name: str, output: Path, book: Path = BOOK, *, given: dict[str, Any], **options: Any
-) -> None:
-    """Execute a page with other parameters into another file, each cell as it is done."""
-    write(from_source(name, book), output)
-    folder = notebook_path(name, book).parent
-    papermill.execute_notebook(output, output, parameters=given, cwd=folder, **KERNEL, **options)
 
 
 def write(notebook: NotebookNode, path: Path) -> None:
@@ -144,26 +122,23 @@ def paper(name: str) -> None:
     The rows that it computes go to data/results as they are done, so that a killed run is
     taken up where it stopped. The committed notebooks are not touched.
     """
-    if re.search(r"^scale = ", parameters_of(from_source(name)), re.MULTILINE):
+    if re.search(r'^scale = "', (BOOK / f"{name}.md").read_text("utf-8"), re.MULTILINE):
         output = ROOT / "_build" / "paper" / f"{name}.ipynb"
         print(f"{name} at the paper's scale -> {output.relative_to(ROOT)}", flush=True)
-        shown: dict[str, Any] = {"stdout_file": sys.stdout, "stderr_file": sys.stderr}
-        execute_with(name, output, given={"scale": "paper"}, **shown)
+        write(from_source(name), output)
+        how: dict[str, Any] = {"cwd": notebook_path(name).parent, **KERNEL}
+        how |= {"stdout_file": sys.stdout, "stderr_file": sys.stderr}
+        papermill.execute_notebook(output, output, {"scale": "paper"}, **how)
 
 
-def plain(error: Exception) -> str:
-    """Return an error's text without the colours of a terminal."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", str(error))
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one of the commands, up to the first page that fails; return the exit status."""
+def main() -> None:
+    """Run one of the commands, up to the first page that fails."""
     os.environ.update(ENVIRONMENT)
     known = pages()
     parser = argparse.ArgumentParser(description="Make and run the book's notebooks.")
     parser.add_argument("command", choices=["make", "paper"])
     parser.add_argument("page", nargs="*", choices=[[], *known], help="all if none")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     if chosen.command == "paper":
         os.environ["BAYESLOSS_PROGRESS"] = "1"  # a kernel has no terminal of its own to ask
         if "MAKELEVEL" in os.environ:
@@ -172,10 +147,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             (make if chosen.command == "make" else paper)(name)
         except STOPPED as error:
-            print(f"FAILED\n\nbook/{name}.md\n{plain(error)}")
-            return 1
-    return 0
+            said = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # without a terminal's colours
+            sys.exit(f"FAILED\n\nbook/{name}.md\n{said}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

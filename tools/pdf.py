@@ -8,11 +8,7 @@ The pages of `_build/html` become one document, which a headless Chromium prints
 and citations first of all, lead to another page's.
 """
 
-from __future__ import annotations
-
 import re
-import sys
-from collections.abc import Iterator
 from html import escape
 from os.path import dirname, normpath
 from pathlib import Path
@@ -26,15 +22,17 @@ from bs4 import BeautifulSoup, Tag
 from pypdf import PdfWriter
 from pypdf.generic import NameObject, TextStringObject
 
+Page = tuple[str, str]  # its part, and its name
 HTML = notebooks.ROOT / "_build" / "html"
 # What the volume to read has of these parts: what is argued, not what is looked up.
 LOOKED_UP = ("Guide", "Reference", "Appendix")
 TO_READ = ("book/guide/ten_minutes", "book/reference/notation", "book/reference/bibliography")
 # What it leaves out of a page: what Read hides on a screen, and what is folded.
-EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence"
-# What paper has no use for; a slider's script looks for its button.
+EVIDENCE = ".admonition-this-page, .made-box, .made-page, .cell.tag_parameters, details, #evidence,"
+EVIDENCE += ".output:has(.claim[id]), .claim[id]"
+# What paper has no use for, hidden code among it; a slider's script looks for its button.
 SCREEN = "a.headerlink, button:not(.cell_output button), noscript, details.hide > summary, "
-SCREEN += ".definitions, .chapter-box .notebook"
+SCREEN += "details.hide:not(.tag_hide-cell *), .definitions, .chapter-box .notebook"
 
 SCALE, MARGIN = 0.7, round(16 / 25.4 * 96)  # of the print; 16 mm, in CSS pixels
 WIDTH = round((210 / 25.4 * 96 - 2 * MARGIN) / SCALE)  # of A4 between the margins, in CSS pixels
@@ -60,34 +58,29 @@ for (const kind of ["mjx-container[display], .pst-scrollable-table-container",
 """
 
 
-def chapters(evidence: bool) -> list[tuple[str, str]]:
+def chapters(evidence: bool) -> list[Page]:
     """The part, empty for the front page, and the name of each page of a volume, in order."""
     found, part = [], ""
-    for line in (notebooks.ROOT / "_toc.yml").read_text("utf-8").splitlines():
-        if caption := re.match(r"  - caption: (.*)", line):
-            part = caption[1]
-        elif file := re.match(r"(?:root|[ -]*file): (\S+)\.", line):
-            found.append((part, file[1]))
+    toc = (notebooks.ROOT / "_toc.yml").read_text("utf-8")
+    for caption, file in re.findall(r"- caption: (.*)|(?:root|file): (\S+)\.", toc):
+        part = caption or part
+        found += [(part, file)] if file else []
     return [page for page in found if evidence or page[0] not in LOOKED_UP or page[1] in TO_READ]
 
 
-def assemble(
-    html: Path, pages: list[tuple[str, str]], title: str, evidence: bool
-) -> tuple[str, list[str]]:
+def assemble(html: Path, pages: list[Page], title: str, evidence: bool) -> tuple[str, list[str]]:
     """One document with the articles of all pages, to lie beside their folder; its headings."""
     names, contents, body, headings, last = {name for _, name in pages}, "", "", [], ""
     for part, name in pages:
         soup = BeautifulSoup((html / f"{name}.html").read_text("utf-8"), "html.parser")
         article = soup.select_one("article.bd-article")
-        if not evidence:
-            _leave_argument(article)
-        _prepare(article)
+        _prepare(article, evidence)
         _lead_inside(article, name, names)
         if part != last:
             contents += f"<h2 role='none'>{escape(part)}</h2>"
             body += f"<h1 class='print-part'>{escape(part)}</h1>"
             headings.append(part)
-        last = part
+            last = part
         for heading in article.find_all(re.compile("^h[1-6]$")):
             heading["aria-level"] = int(heading.name[1]) + bool(part)  # in the PDF's outline
             headings.append(heading.get_text().replace("\\(", "").replace("\\)", ""))
@@ -105,25 +98,16 @@ def assemble(
     return re.sub(r'((?:src|href)=")(?:\.\./)+_', r"\1_", document), headings
 
 
-def _leave_argument(article: Tag) -> None:
-    """Leave of a page what is to be read; of its boxes, a line that says their verdicts."""
-    for cell in article.select(".cell:has(.claim[id])"):
+def _prepare(article: Tag, evidence: bool) -> None:
+    """Open what is folded; without the evidence, leave of the boxes a line with their verdicts."""
+    for cell in article.select(".cell:has(.claim[id])") if not evidence else ():
         heads = [" ".join(h.get_text(" ").split()) for h in cell.select(".claim[id] .claim-head")]
-        line = BeautifulSoup("<p class='claim-line'></p>", "html.parser").p
-        line.string = f"Checked: {'; '.join(heads)}."
-        cell.insert_after(line)
-    for tag in article.select(f".output:has(.claim[id]), .claim[id], {EVIDENCE}"):
+        line = f"<p class='claim-line'>Checked: {escape('; '.join(heads))}.</p>"
+        cell.insert_after(BeautifulSoup(line, "html.parser").p)
+    for tag in article.select(SCREEN if evidence else f"{SCREEN}, {EVIDENCE}"):
         tag.extract()
-
-
-def _prepare(article: Tag) -> None:
-    """Open what is folded, drop hidden code and what only a screen can use."""
     for details in article.find_all("details"):
-        if "hide" in details.get("class", []) and not details.find_parent(class_="tag_hide-cell"):
-            details.extract()
         details["open"] = ""
-    for tag in article.select(SCREEN):
-        tag.extract()
 
 
 def _lead_inside(article: Tag, name: str, names: set[str]) -> None:
@@ -143,31 +127,26 @@ def _lead_inside(article: Tag, name: str, names: set[str]) -> None:
 
 def name_outline(pdf: Path, headings: list[str]) -> None:
     """Write the headings into the outline, where Chromium repeats and drops parts of them."""
-
-    def entries(parent: Any) -> Iterator[Any]:
-        entry = parent.get("/First")
-        while entry is not None:
-            yield entry.get_object()
-            yield from entries(entry.get_object())
-            entry = entry.get_object().get("/Next")
-
     writer = PdfWriter(clone_from=pdf)
-    for entry, heading in zip(entries(writer.get_outline_root()), headings, strict=True):
+    waiting: list[Any] = [writer.get_outline_root()["/First"]]
+    for heading in headings:
+        entry = waiting.pop()
         entry[NameObject("/Title")] = TextStringObject(heading)
+        waiting += [entry[place] for place in ("/Next", "/First") if place in entry]
+    if waiting:
+        raise ValueError(f"expected {len(headings)} entries in the outline of {pdf}, got more")
     writer.write(pdf)
 
 
-def main() -> int:
-    """Print the built book; return the exit status."""
+def main() -> None:
+    """Print the built book."""
     if not browser.executable():
-        print("expected chromium or google-chrome on the PATH, found none. On Debian: "
-              "apt install chromium", file=sys.stderr)  # fmt: skip
-        return 1
+        raise SystemExit("no chromium on this machine (on Debian: apt install chromium)")
     small = "<div style='font-size:8px;width:100%;text-align:center;color:#555'>{}</div>"
     title = yaml.safe_load((notebooks.ROOT / "_config.yml").read_text("utf-8"))["title"]
+    document = HTML / "print.html"
     for file, evidence in {"bayesloss.pdf": False, "bayesloss-evidence.pdf": True}.items():
         volume = f"{title}: the evidence" if evidence else title
-        document = HTML / "print.html"
         text, headings = assemble(HTML, chapters(evidence), volume, evidence)
         document.write_text(text, "utf-8")
         with browser.chromium() as started:
@@ -192,8 +171,7 @@ def main() -> int:
         document.unlink()
         name_outline(HTML.parent / file, headings)
         print(HTML.parent / file)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

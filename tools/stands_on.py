@@ -9,6 +9,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -26,10 +27,9 @@ BREAK = re.compile(r"\s*\n[\s#]*")  # of a line in a docstring or a comment
 
 def _source(thing: Any) -> str:
     """Its text; empty for what a test made up."""
-    try:
+    with suppress(OSError):
         return inspect.getsource(thing)
-    except (OSError, TypeError):
-        return ""
+    return ""
 
 
 def _told(thing: Any, module: ModuleType) -> str:

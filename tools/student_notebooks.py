@@ -267,7 +267,6 @@ def write(app: Sphinx, exception: Exception | None) -> None:
             logger.warning("a student notebook is not sound: %s", done.stdout + done.stderr)
 
 
-def setup(app: Sphinx) -> dict[str, bool]:
+def setup(app: Sphinx) -> None:
     """Work when the pages are written, before `how_made` packs what can be downloaded."""
     app.connect("build-finished", write, priority=400)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -12,7 +12,7 @@ import pytest
 from built_pages import HTML, built
 from docutils import nodes
 
-STORES = ["auto_mpg", "other"]
+STORES = {"auto_mpg": {}, "other": {}}
 
 
 @functools.cache
@@ -107,6 +107,7 @@ def test_the_variables_of_a_loop_are_its_own():
     assert origin("name = seed", "for name in (1, 2):\n    print(name)").parameters == {}
     nested = "for name in (1, 2):\n    print([name for _ in 'ab'])"
     assert origin("name = seed", nested).parameters == {}
+    assert origin("[seed for seed in (1, 2)]").parameters == {}
 
 
 @pytest.mark.parametrize(
