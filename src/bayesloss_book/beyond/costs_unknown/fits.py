@@ -138,9 +138,14 @@ def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict
                 z = targets @ linear(x, y, loss, centre, precision)
             row.append(1e3 * float(bill(z, truth).mean()))
         bills.append(row)
+    return gains(bills)
+
+
+def gains(bills: list[list[float]]) -> dict[str, float]:
+    """Means of bills, a row a draw and a column a loss; gains on the log loss, and their errors."""
     table = pd.DataFrame(bills, columns=list(LOSSES))
-    gains = -table.drop(columns="log").sub(table["log"], axis=0).add_suffix("_gain")
-    return {**table.mean(), **gains.mean(), **gains.sem().add_suffix("/error")}
+    saved = -table.drop(columns="log").sub(table["log"], axis=0).add_suffix("_gain")
+    return {**table.mean(), **saved.mean(), **saved.sem().add_suffix("/error")}
 
 
 def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[Sequence[Tensor]]:
