@@ -9,6 +9,7 @@ above log r. So the expected bill of announcing log odds z is a proper loss with
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ FAMILIES = {
 # The first ten real tables in their order; of the seven classifiers one after the other.
 REAL = dict(zip([*tables.TABLES, *tables.LARGER][:10], [*scores.MODELS] * 2, strict=False))
 _FEWEST = 2  # of either class among the cases to learn from
+_load = lru_cache(maxsize=1)(tables.load)
 
 
 class CostLikelihood(Bernoulli):
@@ -150,7 +152,7 @@ def gains(bills: list[list[float]]) -> dict[str, float]:
 
 def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[Sequence[Tensor]]:
     """Columns of 1 and of inputs, or of Platt's log odds; labels; the same of test cases."""
-    whole = tables.load((tables.TABLES | tables.LARGER)[data]) if family == "inputs" else None
+    whole = _load((tables.TABLES | tables.LARGER)[data]) if family == "inputs" else None
     for number in range(n_draws):
         if whole is not None:
             sizes = (tables.TABLES | tables.LARGER)[data].sizes

@@ -16,20 +16,19 @@ the medians of the library's prior.
 from typing import Any
 
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import pad
 
 from bayesloss import GPClassifier, SquaredExponential
 from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
-from bayesloss_book import Array
+from bayesloss.optimise import differentiated, minimise
 from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown import fits
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.sparse_means import spread_support
 from bayesloss_book.stores.results import crossed, runs
 
-SIZES, N_DRAWS = (50, 200, 1_000), 6
+SIZES, N_DRAWS = (50, 200, 1_000), 4
 # What k functions are fitted to, and their number.
 FAMILIES = {"three": ("posterior", 3), "ten": ("posterior", 10), "labels": ("labels", 10)}
 _N_POINTS = 500  # test inputs that are known without labels
@@ -58,14 +57,11 @@ def climb(
     """Steps of all of theta to what labels, or probabilities, p at x ask for."""
     data = Observations(x, p, torch.ones_like(p))
 
-    def objective(flat: Array) -> tuple[float, Array]:
-        at = torch.tensor(flat, requires_grad=True)
+    def penalised(at: Tensor) -> Tensor:
         u = at[1 :: 1 + x.shape[1]]
-        value = 0.5 * share * u @ u - loss.log_density(log_odds(at, x, kernel), data)
-        return float(value.detach()), torch.autograd.grad(value, at)[0].numpy()
+        return 0.5 * share * u @ u - loss.log_density(log_odds(at, x, kernel), data)
 
-    steps = {"maxiter": _N_STEPS}
-    found = minimize(objective, theta.numpy(), jac=True, method="L-BFGS-B", options=steps)
+    found = minimise(differentiated(penalised), theta, options={"maxiter": _N_STEPS})
     return torch.from_numpy(found.x)
 
 
