@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bayesloss import GPClassifier, SquaredExponential
-from bayesloss.learning.inference.likelihoods import Bernoulli, Observations
+from bayesloss.learning.inference.likelihoods import Observations
 from bayesloss.optimise import differentiated, minimise
 from bayesloss_book import score_sets as scores
 from bayesloss_book.beyond.costs_unknown import fits
@@ -51,20 +51,6 @@ def log_odds(theta: Tensor, x: Tensor, kernel: SquaredExponential) -> Tensor:
     return theta[0] + rows[:, 0] @ functions
 
 
-def climb(
-    theta: Tensor, x: Tensor, p: Tensor, kernel: SquaredExponential, loss: Bernoulli, share: float
-) -> Tensor:
-    """Steps of all of theta to what labels, or probabilities, p at x ask for."""
-    data = Observations(x, p, torch.ones_like(p))
-
-    def penalised(at: Tensor) -> Tensor:
-        u = at[1 :: 1 + x.shape[1]]
-        return 0.5 * share * u @ u - loss.log_density(log_odds(at, x, kernel), data)
-
-    found = minimise(differentiated(penalised), theta, options={"maxiter": _N_STEPS})
-    return torch.from_numpy(found.x)
-
-
 def means(
     x: Tensor, y: Tensor, points: Tensor, family: str
 ) -> tuple[dict[str, Tensor], SquaredExponential]:
@@ -82,8 +68,16 @@ def means(
         x, y = points, torch.from_numpy(p)
     places = spread_support(GPRegression(kernel, x, y, noise_variance=1.0), points, k)
 
+    data = Observations(x, y, torch.ones_like(y))
+
     def go_on(start: Tensor, loss: str) -> Tensor:
-        return climb(start, x, y, kernel, fits.LOSSES[loss], _SHARES[target])
+        def penalised(theta: Tensor) -> Tensor:
+            u = theta[1 :: 1 + x.shape[1]]
+            fit = fits.LOSSES[loss].log_density(log_odds(theta, x, kernel), data)
+            return 0.5 * _SHARES[target] * u @ u - fit
+
+        found = minimise(differentiated(penalised), start, options={"maxiter": _N_STEPS})
+        return torch.from_numpy(found.x)
 
     first = go_on(pad(pad(points[places], (1, 0)).flatten(), (1, 0)), "log")
     by_both = go_on(first, "mixed")
