@@ -186,20 +186,19 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def summary(stored: pd.DataFrame) -> pd.DataFrame:
+def summary(*parts: pd.DataFrame) -> pd.DataFrame:
     """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
-    rows = []
-    for name in LOSSES:
-        if name != "log":
-            gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
-            rows.append(
-                stored[["family", "n", "data"]].assign(
-                    loss=name,
-                    gain=100 * gain / stored["log"],
-                    ahead=gain > 2 * error,
-                    behind=gain < -2 * error,
-                )
+    stored, rows = pd.concat(parts), []
+    for name in ("cost", "mixed"):
+        gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
+        rows.append(
+            stored[["family", "n", "data"]].assign(
+                loss=name,
+                gain=100 * gain / stored["log"],
+                ahead=gain > 2 * error,
+                behind=gain < -2 * error,
             )
+        )
     by = pd.concat(rows).groupby(["family", "loss", "n"])
     counts = by[["ahead", "behind"]].sum().assign(sets=by.size())
     return by["gain"].agg(mean="mean", error="sem").join(counts)

@@ -31,6 +31,7 @@ from bayesloss_book.stores.results import crossed, runs
 SIZES, N_DRAWS = (50, 200, 1_000), 4
 # What k functions are fitted to, and their number.
 FAMILIES = {"three": ("posterior", 3), "ten": ("posterior", 10), "labels": ("labels", 10)}
+NAMES = {name: f"{k} functions, by the {target}" for name, (target, k) in FAMILIES.items()}
 _N_POINTS = 500  # test inputs that are known without labels
 _N_STEPS = 50  # of each search, short by intent as `move_support`'s
 _AMPLITUDE = 3.0
