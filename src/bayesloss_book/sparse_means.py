@@ -21,12 +21,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from scipy.sparse.linalg import cg
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from bayesloss_book import Array
+from bayesloss.optimise import differentiated, minimise
 from bayesloss_book.gp_regression import GPRegression, checked_points
 
 # Of the prior variance: what a moving support may not do is to use huge coefficients.
@@ -205,20 +204,16 @@ def move_support(
     if not n_moves or not size:
         return start
 
-    def distance(flat: Array) -> tuple[float, Array]:
-        """The logarithm of the part of the target that is left, and its gradient."""
-        places = torch.tensor(flat.reshape(start.shape), requires_grad=True)
+    def distance(flat: Tensor) -> Tensor:
+        """The logarithm of the part of the target that is left."""
+        places = flat.reshape(start.shape)
         K = model.kernel(places, places) + 1e-8 * b * eye
         rows = root[:, None] * model.kernel(points, places)
         unit, _ = torch.linalg.qr(torch.cat([rows, torch.linalg.cholesky(_RIDGE * b * K).T]))
         left = 1 - ((unit[: len(points)].T @ right) ** 2).sum() / size
-        value = left.clamp(min=1e-14).log()
-        (gradient,) = torch.autograd.grad(value, places)
-        return float(value.detach()), gradient.numpy().ravel()
+        return left.clamp(min=1e-14).log()
 
-    found = minimize(
-        distance, start.numpy().ravel(), jac=True, method="L-BFGS-B", options={"maxiter": n_moves}
-    )
+    found = minimise(differentiated(distance), start.flatten(), options={"maxiter": n_moves})
     return torch.from_numpy(found.x.reshape(start.shape))
 
 

@@ -20,14 +20,7 @@ from bayesloss.learning.inference.laplace import approximate
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import Mode, find_mode
 from bayesloss.learning.sources.priors import SourcePrior
-from bayesloss_book.beyond.both.tilted import (
-    best_cut,
-    cut_of,
-    labels_joint,
-    mean_probability,
-    one_more_label,
-    table_3,
-)
+from bayesloss_book.beyond.both import tilted
 from bayesloss_book.labelled_scores import DATA, N_BASIS, Problem, make_prior, problem
 from bayesloss_book.probit_references import costs_at, excess_risk
 from bayesloss_book.samplers import elliptical_slice_sampling
@@ -87,7 +80,7 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     the posterior.
     """
     prior, given = make_prior(), problem(data, n, seed)
-    joint = labels_joint(prior, given.x, given.y)
+    joint = tilted.labels_joint(prior, given.x, given.y)
     mode = find_mode(joint, prior.start(given.x))
     targets = prior.features(given.targets)
     noise = gaussian_noise()
@@ -104,16 +97,16 @@ def measure(*, data: str, n: int, seed: int, n_chains: int, n_draws: int) -> dic
     settled = mode.converged
     for ratio, threshold in RATIOS.items():
         costs = costs_at(threshold)
-        cut = {name: cut_of(p[name], costs) for name in p}
-        cut["tilted"] = best_cut(joint, mode, targets, costs)
-        cut["tilted_variational"] = best_cut(joint, mode, targets, costs, by_variation=True)
-        cut["table_3"], ended = table_3(joint, mode, targets, costs, noise, cut["laplace"])
+        cut = {name: tilted.cut_of(p[name], costs) for name in p}
+        cut["tilted"] = tilted.best_cut(joint, mode, targets, costs)
+        cut["tilted_variational"] = tilted.best_cut(joint, mode, targets, costs, by_variation=True)
+        cut["table_3"], ended = tilted.table_3(joint, mode, targets, costs, noise, cut["laplace"])
         settled &= ended
         for name in METHODS:
             h = decisions(cut[name], len(exact))
             out[f"{name}_{ratio}"] = float(excess_risk(h, exact, costs))
             out[f"{name}_{ratio}_paid"] = _paid(h, given.labels, costs)
-        best = decisions(cut_of(exact, costs), len(exact))
+        best = decisions(tilted.cut_of(exact, costs), len(exact))
         out[f"chains_{ratio}_paid"] = _paid(best, given.labels, costs)
     return out | {"settled": settled}
 
@@ -126,17 +119,19 @@ def probabilities(given: Problem, joint: LogJoint, mode: Mode) -> tuple[dict[str
     weights = torch.softmax(log_ratios(joint, q, noise), dim=0)
     p = {
         "mode": torch.sigmoid(targets @ prior.coefficients(mode.Gamma)),
-        "laplace": mean_probability(approximate(joint, mode, with_bound=False), targets, noise),
+        "laplace": tilted.mean_probability(
+            approximate(joint, mode, with_bound=False), targets, noise
+        ),
         "one_label": _interpolated(prior, given.x, given.y, mode, given.targets),
-        "variational": mean_probability(q, targets, noise),
-        "weighted": mean_probability(q, targets, noise, weights),
+        "variational": tilted.mean_probability(q, targets, noise),
+        "weighted": tilted.mean_probability(q, targets, noise, weights),
     }
     return p, float(1 / (weights**2).sum()) / len(weights)
 
 
 def _interpolated(prior: SourcePrior, x: Tensor, y: Tensor, mode: Mode, targets: Tensor) -> Tensor:
     nodes = torch.linspace(float(targets[0]), float(targets[-1]), _NODES, dtype=torch.float64)
-    log_odds = torch.logit(one_more_label(prior, x, y, mode, nodes))
+    log_odds = torch.logit(tilted.one_more_label(prior, x, y, mode, nodes))
     return torch.sigmoid(torch.from_numpy(np.interp(targets, nodes, log_odds)))
 
 

@@ -25,6 +25,7 @@ with W&N's variational bound L. The last mean is taken over the same even draws 
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -153,14 +154,10 @@ def best_cut(
     joint: LogJoint, mode: Mode, targets: Tensor, costs: CostMatrix, *, by_variation: bool = False
 ) -> int:
     """The cut of the largest :func:`tilted_evidence`: on a coarse grid, then in halved steps."""
-    known: dict[int, float] = {}
 
+    @cache
     def evidence(cut: int) -> float:
-        if cut not in known:
-            known[cut] = tilted_evidence(
-                joint, mode, targets, cut, costs, by_variation=by_variation
-            )
-        return known[cut]
+        return tilted_evidence(joint, mode, targets, cut, costs, by_variation=by_variation)
 
     step = max(1, len(targets) // 8)
     best = max(range(0, len(targets) + 1, step), key=evidence)

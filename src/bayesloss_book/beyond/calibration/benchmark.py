@@ -64,26 +64,16 @@ def more_cells() -> list[dict[str, Any]]:
     return sorted(found, key=lambda cell: cell["number"])  # stable
 
 
-def table_cells() -> list[dict[str, Any]]:
-    """One draw of each size of the larger tables."""
-    return cells(sizes=tuple(_REAL), draws=1, real=LARGER)
-
-
-def shuffled_cells() -> list[dict[str, Any]]:
-    """One draw of each size of odd and even classes of Kuzushiji-MNIST."""
+def planned(store: str) -> list[dict[str, Any]]:
+    """The cells of a store; of the last two one draw of each size."""
+    if store in ("calibrators", "calibrators_extra"):
+        return cells()
+    if store.startswith("calibrators_more"):
+        return more_cells()
+    if store == "calibrators_tables":
+        return cells(sizes=tuple(_REAL), draws=1, real=LARGER)
     wanted = ("kmnist", "odd")
     return [c for c in cells(sizes=tuple(_REAL), draws=1) if (c["data"], c["task"]) == wanted]
-
-
-def planned(store: str) -> list[dict[str, Any]]:
-    """The cells of a store."""
-    later = {
-        "calibrators_more": more_cells,
-        "calibrators_more_extra": more_cells,
-        "calibrators_tables": table_cells,
-        "calibrators_shuffled": shuffled_cells,
-    }
-    return later.get(store, cells)()
 
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:

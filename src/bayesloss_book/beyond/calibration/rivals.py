@@ -58,25 +58,20 @@ def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
     return lambda t: _probabilities(t, probability)
 
 
-def _scikit_learn(method: str) -> Callable[[Array, Array, bool], Curve]:
-    def fit(scores: Array, y: Array, probability: bool) -> Curve:
-        model = _by_log_odds(method, _log_odds(scores, probability)[:, None], y)
-        return lambda t: model.predict_proba(_log_odds(t, probability)[:, None])[:, 1]
+def _scikit_learn(method: str) -> Callable[..., Curve]:
+    """Of many classes, which come as probabilities, each against the rest."""
+
+    def fit(scores: Array, y: Array, probability: bool = True) -> Curve:
+        def columns(values: Array) -> Array:
+            odds = _log_odds(values, probability)
+            return odds if odds.ndim == 2 else odds[:, None]
+
+        X = columns(scores)
+        model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
+        model.fit(X, y)
+        return lambda t: _like(t, model.predict_proba(columns(t)))
 
     return fit
-
-
-def _one_against_rest(method: str) -> Callable[[Array, NDArray[np.int64]], Curve]:
-    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
-        model = _by_log_odds(method, _log_odds(p, True), y)
-        return lambda t: model.predict_proba(_log_odds(t, True))
-
-    return fit
-
-
-def _by_log_odds(method: str, X: Array, y: NDArray[Any]) -> CalibratedClassifierCV:
-    model = CalibratedClassifierCV(FrozenEstimator(_Scores().fit(X, y)), method=method)
-    return model.fit(X, y)
 
 
 def _beta(scores: Array, y: Array, probability: bool) -> Curve:
@@ -84,24 +79,21 @@ def _beta(scores: Array, y: Array, probability: bool) -> Curve:
     return lambda t: model.predict(_probabilities(t, probability)[:, None])
 
 
-def _probmetrics(make: Callable[[Any], Any]) -> Callable[[Array, Array, bool], Curve]:
-    def fit(scores: Array, y: Array, probability: bool) -> Curve:
-        def two(values: Array) -> Array:
+def _probmetrics(make: Callable[[Any], Any]) -> Callable[..., Curve]:
+    def fit(scores: Array, y: Array, probability: bool = True) -> Curve:
+        def columns(values: Array) -> Array:
             p = _probabilities(values, probability)
-            return np.stack([1 - p, p], axis=1)
+            return p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
 
-        model = make(_calarena()).fit(two(scores), y.astype(np.int64))
-        return lambda t: np.asarray(model.predict_proba(two(t)))[:, 1]
-
-    return fit
-
-
-def _probmetrics_many(make: Callable[[Any], Any]) -> Callable[[Array, NDArray[np.int64]], Curve]:
-    def fit(p: Array, y: NDArray[np.int64]) -> Curve:
-        model = make(_calarena()).fit(p, y.astype(np.int64))
-        return lambda t: np.asarray(model.predict_proba(t))
+        model = make(_calarena()).fit(columns(scores), y.astype(np.int64))
+        return lambda t: _like(t, np.asarray(model.predict_proba(columns(t))))
 
     return fit
+
+
+def _like(scores: Array, p: Array) -> Array:
+    """Of two classes, which have one score, the second's probability."""
+    return p if scores.ndim == 2 else p[:, 1]
 
 
 def _calarena() -> Any:
@@ -142,14 +134,14 @@ METHODS = (*STANDARD, *EXTRA)
 _MANY_STANDARD: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
     OURS: lambda p, y: SoftmaxCalibrator(scale="probability").fit(p, y).predict_proba,
     "none": lambda p, y: lambda t: t,
-    "sigmoid": _one_against_rest("sigmoid"),
-    "isotonic": _one_against_rest("isotonic"),
+    "sigmoid": _scikit_learn("sigmoid"),
+    "isotonic": _scikit_learn("isotonic"),
 }
 _MANY_EXTRA: dict[str, Callable[[Array, NDArray[np.int64]], Curve]] = {
-    "temperature": _probmetrics_many(_named("ts-mix")),
-    "vector": _probmetrics_many(lambda c: c.VectorScalingCalibrator()),
-    "structured vector": _probmetrics_many(_named("svs")),
-    "structured matrix": _probmetrics_many(_named("sms")),
+    "temperature": _probmetrics(_named("ts-mix")),
+    "vector": _probmetrics(lambda c: c.VectorScalingCalibrator()),
+    "structured vector": _probmetrics(_named("svs")),
+    "structured matrix": _probmetrics(_named("sms")),
 }
 MANY_STANDARD, MANY_EXTRA = tuple(_MANY_STANDARD), tuple(_MANY_EXTRA)
 MANY = (*MANY_STANDARD, *MANY_EXTRA)

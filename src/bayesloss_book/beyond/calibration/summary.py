@@ -21,9 +21,7 @@ def long(*stores: pd.DataFrame) -> pd.DataFrame:
     for store in stores[1:]:
         wide = wide.merge(store.drop(columns="seconds"), on=KEYS, validate="one_to_one")
     wide = wide.set_index(KEYS)
-    wide.columns = pd.MultiIndex.from_tuples(
-        [tuple(name.split(": ")) for name in wide.columns], names=["method", None]
-    )
+    wide.columns = wide.columns.str.split(": ", expand=True).set_names(["method", None])
     rows = wide.stack("method").reset_index()
     rows["kind"] = rows["data"].map(kind)
     rows["tuned"] = [key in TUNED for key in rows[SET].itertuples(index=False, name=None)]

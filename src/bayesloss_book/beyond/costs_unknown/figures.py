@@ -7,16 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 from scipy.special import logit
 
-from bayesloss_book.beyond.costs_unknown import fits
-from bayesloss_book.beyond.costs_unknown.labels import (
-    METHODS,
-    NODES,
-    RATIOS,
-    Paths,
-    Pool,
-    choose,
-    expected_after,
-)
+from bayesloss_book.beyond.costs_unknown import fits, labels
 from bayesloss_book.figures import COLOURS, legend_above, style
 
 _STYLES = {
@@ -29,34 +20,35 @@ _STYLES = {
 _LOSSES = {"cost": ("the matching loss", "ISGP", "o"), "mixed": ("both losses", "bound", "s")}
 
 
-def live(pool: Pool, n: int, seed: int) -> Paths:
+def live(pool: labels.Pool, n: int, seed: int) -> labels.Paths:
     """The posterior over links after the pool's first n labels."""
-    paths = Paths(1_024, seed)
+    paths = labels.Paths(1_024, seed)
     for node, label in zip(pool.nodes[:n], pool.labels[:n], strict=True):
         paths.add(int(node), float(label))
     return paths
 
 
-def draw_value(pool: Pool, paths: Paths, n: int) -> Figure:
+def draw_value(pool: labels.Pool, paths: labels.Paths, n: int) -> Figure:
     """A learned link, and what a label at each score is expected to save at three cost ratios."""
     figure, (upper, lower) = subplots(2, 1, figsize=(5.8, 4.8), sharex=True, height_ratios=[1, 1.1])
+    x = labels.NODES
     kept = np.random.default_rng(0).choice(len(paths.p), 200, p=paths.weight)
     low, high = np.quantile(paths.p[kept], [0.025, 0.975], axis=0)
-    upper.fill_between(NODES, low, high, color=COLOURS["ISGP"], alpha=0.2, linewidth=0)
-    upper.plot(NODES, paths.mean, color=COLOURS["ISGP"])
+    upper.fill_between(x, low, high, color=COLOURS["ISGP"], alpha=0.2, linewidth=0)
+    upper.plot(x, paths.mean, color=COLOURS["ISGP"])
     for label, marker, place in ((1.0, "^", 1.08), (0.0, "v", -0.08)):
-        at = NODES[pool.nodes[:n][pool.labels[:n] == label]]
+        at = x[pool.nodes[:n][pool.labels[:n] == label]]
         upper.plot(at, np.full(len(at), place), marker, color=COLOURS["data"], markersize=5)
     upper.set(ylabel="probability", ylim=(-0.16, 1.16))
     for (ratio, t), colour, line in zip(
-        RATIOS.items(), ("ISGP", "PAVA", "GP"), ("-", "--", "-."), strict=True
+        labels.RATIOS.items(), ("ISGP", "PAVA", "GP"), ("-", "--", "-."), strict=True
     ):
         upper.axhline(t, color=COLOURS[colour], linewidth=0.8, linestyle=line)
         now = pool.mass @ np.minimum(t * (1 - paths.mean), (1 - t) * paths.mean)
-        saved = now - expected_after(paths.p, paths.weight, pool.mass, t)
-        lower.plot(NODES, saved / saved.max(), line, color=COLOURS[colour], label=f"{ratio} : 1")
-    variance = -choose("variance", paths, pool.mass, 0.5)
-    lower.plot(NODES, variance / variance.max(), ":", color="black", label=r"variance of $\nu$")
+        saved = now - labels.expected_after(paths.p, paths.weight, pool.mass, t)
+        lower.plot(x, saved / saved.max(), line, color=COLOURS[colour], label=f"{ratio} : 1")
+    variance = -labels.choose("variance", paths, pool.mass, 0.5)
+    lower.plot(x, variance / variance.max(), ":", color="black", label=r"variance of $\nu$")
     lower.set(xlabel="score", ylabel="worth of a label", ylim=(-0.02, 1.05))
     figure.legend(*lower.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
@@ -90,8 +82,9 @@ def draw_bill() -> Figure:
 
 def draw_gains(found: pd.DataFrame) -> Figure:
     """What fitting by the matching loss saves, by number of cases; errors over sets."""
-    figure, panels = subplots(3, 1, figsize=(5.8, 6.4), sharex=True)
-    for axis, (family, name) in zip(panels, fits.FAMILIES.items(), strict=True):
+    figure, panels = subplots(4, 1, figsize=(5.8, 8.2), sharex=True)
+    shown = fits.FAMILIES | {"three": "a sparse mean of three functions"}
+    for axis, (family, name) in zip(panels, shown.items(), strict=True):
         axis.axhline(0, color="black", linewidth=0.8)
         for loss, (label, colour, marker) in _LOSSES.items():
             part = found.loc[(family, loss)]
@@ -108,12 +101,12 @@ def draw_gains(found: pd.DataFrame) -> Figure:
 def draw_labels(found: pd.DataFrame) -> Figure:
     """Regret in per cent of random labels', by number of labels and cost ratio."""
     figure, panels = subplots(3, 1, figsize=(5.8, 7.2), sharex=True)
-    for axis, ratio in zip(panels, RATIOS, strict=True):
+    for axis, ratio in zip(panels, labels.RATIOS, strict=True):
         axis.axhline(100, color="black", linewidth=0.8)
         for k, (method, (colour, marker)) in enumerate(_STYLES.items()):
             if method != "random":
                 part = found.xs((ratio, method), level=("ratio", "method")).loc[6:]
-                look = style(colour, marker, "-", markersize=5, label=METHODS[method])
+                look = style(colour, marker, "-", markersize=5, label=labels.METHODS[method])
                 axis.errorbar(part.index * 1.02 ** (k - 2), part["mean"], part["error"], **look)
         axis.set(title=f"costs {ratio} : 1", xscale="log", yscale="log", ylabel="regret, %")
         axis.set_yticks([50, 100, 200], ["50", "100", "200"])

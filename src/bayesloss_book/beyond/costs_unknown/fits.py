@@ -9,6 +9,7 @@ above log r. So the expected bill of announcing log odds z is a proper loss with
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ FAMILIES = {
 # The first ten real tables in their order; of the seven classifiers one after the other.
 REAL = dict(zip([*tables.TABLES, *tables.LARGER][:10], [*scores.MODELS] * 2, strict=False))
 _FEWEST = 2  # of either class among the cases to learn from
+_load = lru_cache(maxsize=1)(tables.load)
 
 
 class CostLikelihood(Bernoulli):
@@ -138,14 +140,19 @@ def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict
                 z = targets @ linear(x, y, loss, centre, precision)
             row.append(1e3 * float(bill(z, truth).mean()))
         bills.append(row)
+    return gains(bills)
+
+
+def gains(bills: list[list[float]]) -> dict[str, float]:
+    """Means of bills, a row a draw and a column a loss; gains on the log loss, and their errors."""
     table = pd.DataFrame(bills, columns=list(LOSSES))
-    gains = -table.drop(columns="log").sub(table["log"], axis=0).add_suffix("_gain")
-    return {**table.mean(), **gains.mean(), **gains.sem().add_suffix("/error")}
+    saved = -table.drop(columns="log").sub(table["log"], axis=0).add_suffix("_gain")
+    return {**table.mean(), **saved.mean(), **saved.sem().add_suffix("/error")}
 
 
 def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[Sequence[Tensor]]:
     """Columns of 1 and of inputs, or of Platt's log odds; labels; the same of test cases."""
-    whole = tables.load((tables.TABLES | tables.LARGER)[data]) if family == "inputs" else None
+    whole = _load((tables.TABLES | tables.LARGER)[data]) if family == "inputs" else None
     for number in range(n_draws):
         if whole is not None:
             sizes = (tables.TABLES | tables.LARGER)[data].sizes
@@ -179,20 +186,19 @@ def cells() -> list[dict[str, Any]]:
     ]
 
 
-def summary(stored: pd.DataFrame) -> pd.DataFrame:
+def summary(*parts: pd.DataFrame) -> pd.DataFrame:
     """What a loss saves in per cent: means and errors over sets, and sets ahead and behind."""
-    rows = []
-    for name in LOSSES:
-        if name != "log":
-            gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
-            rows.append(
-                stored[["family", "n", "data"]].assign(
-                    loss=name,
-                    gain=100 * gain / stored["log"],
-                    ahead=gain > 2 * error,
-                    behind=gain < -2 * error,
-                )
+    stored, rows = pd.concat(parts), []
+    for name in ("cost", "mixed"):
+        gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
+        rows.append(
+            stored[["family", "n", "data"]].assign(
+                loss=name,
+                gain=100 * gain / stored["log"],
+                ahead=gain > 2 * error,
+                behind=gain < -2 * error,
             )
+        )
     by = pd.concat(rows).groupby(["family", "loss", "n"])
     counts = by[["ahead", "behind"]].sum().assign(sets=by.size())
     return by["gain"].agg(mean="mean", error="sem").join(counts)

@@ -13,18 +13,11 @@ from torch import Tensor
 from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP, decide, predictive
+from bayesloss_book import probit_references as probit
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import table_3_by_draws
 from bayesloss_book.beyond.loss_ep.table import KERNEL, METHODS
 from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
-from bayesloss_book.probit_references import (
-    TESTS,
-    THRESHOLDS,
-    costs_at,
-    draw_data,
-    excess_risk,
-    importance_points,
-)
 
 TEST_NAMES = {"u_00_10": "U(0, 1)", "u_02_12": "U(0.2, 1.2)", "u_05_15": "U(0.5, 1.5)"}
 _STYLES = {
@@ -55,12 +48,12 @@ class Live:
 
 def live(n_sets: int, n_test: int, test: str, n_points: int, seed: int) -> Live:
     """Draw data sets and targets, and the posterior's probabilities."""
-    prior, y, test_unit = draw_data(
+    prior, y, test_unit = probit.draw_data(
         KERNEL["length_scale"], KERNEL["amplitude"], n_sets, n_test, seed
     )
-    x = (test_unit[list(TESTS).index(test)] + TESTS[test]).sort().values
+    x = (test_unit[list(probit.TESTS).index(test)] + probit.TESTS[test]).sort().values
     ep = expectation_propagation(prior.features, y)
-    z, share = importance_points(prior, y, ep, n_draws=n_points, seed=seed)
+    z, share = probit.importance_points(prior, y, ep, n_draws=n_points, seed=seed)
     features, noise = prior.project(x.expand(n_sets, -1))
     exact = torch.stack([share[i] @ _by_draws(z[i], features[i], noise[i]) for i in range(n_sets)])
     return Live(prior, y, ep, x, features, noise, z, share, exact)
@@ -72,14 +65,14 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
     """The data set on which Table 3 without approximations loses most: beliefs and decisions."""
-    costs = costs_at(threshold)
+    costs = probit.costs_at(threshold)
     found = [
         table_3_by_draws(
             _by_draws(here.z[i], here.features[i], here.noise[i]), here.share[i], costs
         )
         for i in range(len(here.y))
     ]
-    lost = excess_risk(torch.stack([h for h, _, _ in found]), here.exact, costs)
+    lost = probit.excess_risk(torch.stack([h for h, _, _ in found]), here.exact, costs)
     i = int(lost.argmax())
     loss_ep = loss_ep_probit(here.prior.features, here.y, here.features, here.noise, costs)
     by_loss_ep = predictive(loss_ep.q, here.features, here.noise)[i]
@@ -109,16 +102,16 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
         ("ep", decide(here.ep, here.features, here.noise, costs.probit_threshold)),
         ("loss_ep", loss_ep.decisions),
     ):
-        measured[name] = float(excess_risk(decided, here.exact, costs)[i])
+        measured[name] = float(probit.excess_risk(decided, here.exact, costs)[i])
     return figure, measured
 
 
 def draw_regrets(summary: pd.DataFrame) -> Figure:
     """Mean regrets by cost, a panel a test; bars are standard errors over repetitions."""
     figure, panels = subplots(3, 1, figsize=(5.6, 9.4), sharex=True, sharey=True)
-    places = np.arange(len(THRESHOLDS))
-    for axis, test in zip(panels, TESTS, strict=True):
-        part = summary.xs(test, level="test").reindex(list(THRESHOLDS))
+    places = np.arange(len(probit.THRESHOLDS))
+    for axis, test in zip(panels, probit.TESTS, strict=True):
+        part = summary.xs(test, level="test").reindex(list(probit.THRESHOLDS))
         for j, (name, of_method) in enumerate(_STYLES.items()):
             look = style(*of_method, markersize=6, label=METHODS[name])
             means, errors = part["mean"][name], part["error"][name]
@@ -126,7 +119,7 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
         axis.set(
             yscale="log", title=f"decisions on {TEST_NAMES[test]}", ylabel="regret, LHG's (28)"
         )
-    panels[-1].set_xticks(places, [f"{t:g}" for t in THRESHOLDS.values()])
+    panels[-1].set_xticks(places, [f"{t:g}" for t in probit.THRESHOLDS.values()])
     panels[-1].set(xlabel="decide +1 above this probability")
     legend_above(figure, panels[0], ncols=3)
     return figure
@@ -135,8 +128,8 @@ def draw_regrets(summary: pd.DataFrame) -> Figure:
 def draw_saved(summary: pd.DataFrame) -> Figure:
     """What part of EP's regret two methods save, with standard errors over repetitions."""
     figure, axis = subplots(figsize=(5.6, 6.2))
-    cells = [(row, test) for test in TESTS for row in THRESHOLDS]
-    places = {cell: i + i // len(THRESHOLDS) for i, cell in enumerate(cells)}
+    cells = [(row, test) for test in probit.TESTS for row in probit.THRESHOLDS]
+    places = {cell: i + i // len(probit.THRESHOLDS) for i, cell in enumerate(cells)}
     for name, shift in (("loss_ep", -0.15), ("one_label", 0.15)):
         saved = -100 * summary["over"][name] / summary["mean"]["ep"]
         error = 100 * summary["over_error"][name] / summary["mean"]["ep"]
@@ -146,7 +139,7 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
     axis.axvline(0, color="black", linewidth=1)
     axis.set_yticks(
         [places[cell] for cell in cells],
-        [f"{TEST_NAMES[test]}, {THRESHOLDS[row]:g}" for row, test in cells],
+        [f"{TEST_NAMES[test]}, {probit.THRESHOLDS[row]:g}" for row, test in cells],
     )
     axis.set(xlabel="% of EP's regret saved", ylabel="test inputs, threshold", xlim=(-70, 105))
     axis.invert_yaxis()
@@ -172,7 +165,7 @@ def draw_kernels(regrets: pd.DataFrame) -> Figure:
 
 def by_max_loss(here: Live, threshold: float, multiples: Sequence[float]) -> pd.DataFrame:
     """Mean (28) of loss-EP and of Table 3 by EP with M a multiple of the larger cost."""
-    costs = costs_at(threshold)
+    costs = probit.costs_at(threshold)
     data = (here.prior.features, here.y, here.features, here.noise, costs)
     rows = {}
     for multiple in multiples:
@@ -182,12 +175,12 @@ def by_max_loss(here: Live, threshold: float, multiples: Sequence[float]) -> pd.
             "table_3_ep": loss_em_probit(*data, inference="ep", max_loss=M),
         }
         rows[multiple] = {
-            name: float(excess_risk(end.decisions, here.exact, costs).mean())
+            name: float(probit.excess_risk(end.decisions, here.exact, costs).mean())
             for name, end in found.items()
         }
     out = pd.DataFrame(rows).T.rename_axis("M")
     ep = decide(here.ep, here.features, here.noise, costs.probit_threshold)
-    return out.assign(ep=float(excess_risk(ep, here.exact, costs).mean()))
+    return out.assign(ep=float(probit.excess_risk(ep, here.exact, costs).mean()))
 
 
 def draw_bumps(amplitude: float, multiples: Sequence[float]) -> Figure:

@@ -17,20 +17,9 @@ from bayesloss.calibrating.loss_em_probit import loss_em_probit
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
 from bayesloss.calibrating.probit.whitened_gp import decide
+from bayesloss_book import probit_references as probit
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
 from bayesloss_book.beyond.loss_ep.rules import by_one_more_label, table_3_by_draws
-from bayesloss_book.probit_references import (
-    GRID,
-    TESTS,
-    THRESHOLDS,
-    Predictive,
-    by_hamiltonian_monte_carlo,
-    costs_at,
-    draw_data,
-    excess_risk,
-    importance_points,
-    normal_cdf,
-)
 from bayesloss_book.stores.results import Folder, crossed, run_cells
 
 METHODS = {
@@ -67,34 +56,34 @@ def measure(
     its runs did not end; ``unsettled_sites``: how many Gaussians. ``r_hat``, ``hmc_size``,
     ``points_size``: the worst of all data sets.
     """
-    prior, y, test_unit = draw_data(length_scale, amplitude, n_sets, n_test, repetition)
+    prior, y, test_unit = probit.draw_data(length_scale, amplitude, n_sets, n_test, repetition)
     features = prior.features
     laplace, ep = laplace_probit(features, y), expectation_propagation(features, y)
-    z, share = importance_points(prior, y, ep, n_draws=n_points, seed=repetition)
-    hmc = by_hamiltonian_monte_carlo(
+    z, share = probit.importance_points(prior, y, ep, n_draws=n_points, seed=repetition)
+    hmc = probit.by_hamiltonian_monte_carlo(
         prior, y, laplace, n_chains=n_chains, n_draws=n_draws, seed=repetition
     )
-    one_label = Predictive(by_one_more_label(prior, y, GRID))
+    one_label = probit.Predictive(by_one_more_label(prior, y, probit.GRID))
     out: dict[str, float] = {
         "r_hat": hmc.r_hat,
         "hmc_size": hmc.effective_size,
         "points_size": float((1 / (share**2).sum(-1)).min()),
     }
     unsettled = dict.fromkeys(("loss_em", "table_3_ep", "table_3_exact", "loss_ep", "sites"), 0)
-    for i, (test, left) in enumerate(TESTS.items()):
+    for i, (test, left) in enumerate(probit.TESTS.items()):
         x = test_unit[i] + left
         targets, noise = prior.project(x.expand(n_sets, -1))
         exact = torch.empty(n_sets, n_test, dtype=torch.float64)
-        by_draws = {row: torch.empty_like(exact) for row in THRESHOLDS}
+        by_draws = {row: torch.empty_like(exact) for row in probit.THRESHOLDS}
         for j in range(n_sets):
-            p_draws = normal_cdf((z[j] @ targets[j].mT) / noise[j])
+            p_draws = probit.normal_cdf((z[j] @ targets[j].mT) / noise[j])
             exact[j] = share[j] @ p_draws
-            for row, threshold in THRESHOLDS.items():
-                found = table_3_by_draws(p_draws, share[j], costs_at(threshold))
+            for row, threshold in probit.THRESHOLDS.items():
+                found = table_3_by_draws(p_draws, share[j], probit.costs_at(threshold))
                 by_draws[row][j] = found[0]
                 unsettled["table_3_exact"] += not found[2]
-        for row, threshold in THRESHOLDS.items():
-            costs = costs_at(threshold)
+        for row, threshold in probit.THRESHOLDS.items():
+            costs = probit.costs_at(threshold)
             edge = costs.probit_threshold
             data = (features, y, targets, noise, costs)
             # Counted instead.
@@ -114,12 +103,12 @@ def measure(
                 "loss_ep": loss_ep.decisions,
                 "one_label": torch.where(one_label(x) > costs.threshold, 1.0, -1.0),
             }
-            by_points = {name: excess_risk(h[name], exact, costs) for name in METHODS}
+            by_points = {name: probit.excess_risk(h[name], exact, costs) for name in METHODS}
             sampled = hmc.predictive(x)
             for name in METHODS:
                 key = f"{name}_{row}_{test}"
                 out[key] = float(by_points[name].mean())
-                out[f"{key}_hmc"] = float(excess_risk(h[name], sampled, costs).mean())
+                out[f"{key}_hmc"] = float(probit.excess_risk(h[name], sampled, costs).mean())
                 out[f"{key}_over"] = _error(by_points[name] - by_points["ep"])
     return out | {f"unsettled_{name}": count for name, count in unsettled.items()}
 
@@ -150,8 +139,8 @@ def regrets(stored: pd.DataFrame, reference: str = "") -> pd.DataFrame:
     """The stored means of (28), by weighted draws or "_hmc": a column a method."""
     index = ["length_scale", "amplitude", "repetition"]
     parts = []
-    for row in THRESHOLDS:
-        for test in TESTS:
+    for row in probit.THRESHOLDS:
+        for test in probit.TESTS:
             part = stored[index].assign(row=row, test=test)
             for name in METHODS:
                 part[name] = stored[f"{name}_{row}_{test}{reference}"]

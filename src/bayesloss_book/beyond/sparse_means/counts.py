@@ -60,9 +60,9 @@ def by_hand(
     model: GPRegression, points: torch.Tensor, *, k: int, size: int
 ) -> tuple[dict[str, int], tuple[list[int], NDArray[np.float64]]]:
     """Counts of the parts, and the targeted mean: indices of points, and coefficients."""
-    noise, y = Counted(model.noise_variance), _objects(model.y)
-    K = _objects(model.kernel(points, points))
-    cross = _objects(model.kernel(model.x, points))
+    noise, y = Counted(model.noise_variance), objects(model.y)
+    K = objects(model.kernel(points, points))
+    cross = objects(model.kernel(model.x, points))
     parts: dict[str, int] = {}
 
     def lap(name: str) -> None:
@@ -71,9 +71,9 @@ def by_hand(
 
     Counted.steps = 0
     S = list(range(k))  # any k training points
-    rows = _objects(model.kernel(model.x, model.x[S]))
-    prior = _objects(model.kernel(model.x[S], model.x[S]))
-    _solve(_gram(rows) + prior * noise, rows.T @ y)  # LHG eq. (34)
+    rows = objects(model.kernel(model.x, model.x[S]))
+    prior = objects(model.kernel(model.x[S], model.x[S]))
+    solve(gram(rows) + prior * noise, rows.T @ y)  # LHG eq. (34)
     lap("least KL")
     order, factor = _pivots(K, size, Counted(float(model.kernel.b)))
     lap("spread")
@@ -81,7 +81,7 @@ def by_hand(
     explained = _forward(factor, wide.T.copy()).T
     unexplained = np.array([Counted(float(model.kernel.b)) - row @ row for row in explained])
     weighted = wide * np.array([noise / (noise + u) for u in unexplained])[:, None]
-    teacher = _solve(_gram(wide, weighted) + K[np.ix_(order, order)] * noise, weighted.T @ y)
+    teacher = solve(gram(wide, weighted) + K[np.ix_(order, order)] * noise, weighted.T @ y)
     lap("teacher")
     target = K[:, order] @ teacher
     columns, chosen = K[:, order], []
@@ -94,18 +94,19 @@ def by_hand(
     kept = [order[j] for j in chosen]
     lap("choice")
     functions = K[:, kept]
-    found = _solve(_gram(functions), functions.T @ target)
+    found = solve(gram(functions), functions.T @ target)
     lap("fit")
     parts["moves, at most"] = parts["fit"]
     return parts, (kept, found.astype(np.float64))
 
 
-def _objects(values: torch.Tensor) -> Array:
+def objects(values: torch.Tensor) -> Array:
+    """The same numbers, counted."""
     flat = np.array([Counted(v) for v in values.flatten().tolist()], dtype=object)
     return flat.reshape(tuple(values.shape))
 
 
-def _gram(rows: Array, others: Array | None = None) -> Array:
+def gram(rows: Array, others: Array | None = None) -> Array:
     """The lower half of rows.T @ others."""
     others = rows if others is None else others
     k = rows.shape[1]
@@ -116,7 +117,7 @@ def _gram(rows: Array, others: Array | None = None) -> Array:
     return out
 
 
-def _solve(A: Array, right: Array) -> Array:
+def solve(A: Array, right: Array) -> Array:
     """By Cholesky's factor of the lower half and two substitutions."""
     k = len(A)
     L = np.full((k, k), Counted(0.0), dtype=object)

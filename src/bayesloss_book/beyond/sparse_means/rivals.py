@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
+from bayesloss.optimise import differentiated, minimise
 from bayesloss_book.beyond.sparse_means.problems import Problem
 from bayesloss_book.gp_regression import GPRegression
 from bayesloss_book.sparse_means import (
@@ -97,8 +97,8 @@ def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 1
     """Inputs that raise Titsias' bound on the evidence, by quasi-Newton steps from a start."""
     x, y, noise = model.x, model.y, model.noise_variance
 
-    def negative_bound(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        Z = torch.tensor(flat.reshape(start.shape), requires_grad=True)
+    def negative_bound(flat: Tensor) -> Tensor:
+        Z = flat.reshape(start.shape)
         K = model.kernel(Z, Z) + 1e-8 * model.kernel.b * torch.eye(len(Z), dtype=torch.float64)
         root = torch.linalg.cholesky(K)
         rows = torch.linalg.solve_triangular(root, model.kernel(Z, x), upper=False)
@@ -106,12 +106,8 @@ def inputs_by_the_bound(model: GPRegression, start: Tensor, *, max_iter: int = 1
         factor = torch.linalg.cholesky(B)
         c = torch.linalg.solve_triangular(factor, (rows @ y)[:, None], upper=False) / noise
         value = factor.diagonal().log().sum() + 0.5 * (y @ y / noise - (c**2).sum())
-        value = value + 0.5 * (len(y) * model.kernel.b - (rows**2).sum()) / noise
-        (gradient,) = torch.autograd.grad(value, Z)
-        return float(value.detach()), gradient.numpy().ravel()
+        return value + 0.5 * (len(y) * model.kernel.b - (rows**2).sum()) / noise
 
-    found = minimize(
-        negative_bound, start.numpy().ravel(), jac=True, method="L-BFGS-B",
-        options={"maxiter": max_iter},
-    )  # fmt: skip
+    steps = {"maxiter": max_iter}
+    found = minimise(differentiated(negative_bound), start.flatten(), options=steps)
     return torch.from_numpy(found.x.reshape(start.shape))

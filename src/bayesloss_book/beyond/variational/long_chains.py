@@ -20,19 +20,9 @@ from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss_book import Array
+from bayesloss_book import source_problems as toys
 from bayesloss_book.gaussian_bounds import best_gaussian
 from bayesloss_book.samplers import annealed_importance_sampling
-from bayesloss_book.source_problems import (
-    batched_log_likelihood,
-    cells,
-    data_set,
-    diagnose,
-    grid,
-    log_loss,
-    prior_and_likelihood,
-    source_of_chains,
-    whitened_log_likelihood,
-)
 from bayesloss_book.stores.results import runs
 
 SETTLED = 1.01  # the largest split R-hat
@@ -111,7 +101,7 @@ def importance_evidence(
     log_prior = 0.5 * (
         torch.log(precision / (2 * math.pi)) - precision * (Gamma - joint.prior.location) ** 2
     ).sum(dim=1)
-    ratios = batched_log_likelihood(joint)(Gamma) + log_prior - mixture.log_density(Gamma)
+    ratios = toys.batched_log_likelihood(joint)(Gamma) + log_prior - mixture.log_density(Gamma)
     relative = (ratios - ratios.max()).exp()
     value = float(torch.logsumexp(ratios, 0)) - math.log(n)
     error = float(relative.std() / relative.mean()) / math.sqrt(n)
@@ -237,11 +227,11 @@ def measure(
     in nats a datum. ``mean_i``, ``sd_i``, ``low_i``, ``high_i``: mean, standard deviation, and 2.5
     % and 97.5 % quantiles of nu at the i-th point of the grid.
     """
-    prior, likelihood = prior_and_likelihood(task, n_basis)
-    x, y = data_set(task, n, seed)
+    prior, likelihood = toys.prior_and_likelihood(task, n_basis)
+    x, y = toys.data_set(task, n, seed)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
     annealed = annealed_importance_sampling(
-        whitened_log_likelihood(joint), len(prior.location), n_chains=n_annealed, seed=seed
+        toys.whitened_log_likelihood(joint), len(prior.location), n_chains=n_annealed, seed=seed
     )
     generator = torch.Generator().manual_seed(seed)
     ends = annealed.points[torch.multinomial(annealed.weights, 40, True, generator=generator)]
@@ -252,15 +242,15 @@ def measure(
     how = {"n_draws": n_draws, "n_warm_up": 300, "n_jumps": 4, "seed": seed}
     for target in (0.8, 0.98):  # smaller steps where the first ones diverge and chains get stuck
         Gamma, went = nuts(joint, mixture, ends[:n_chains], target_acceptance=target, **how)
-        nu = source_of_chains(prior, grid(), Gamma)
-        if diagnose(nu)["r_hat"] <= SETTLED:
+        nu = toys.source_of_chains(prior, toys.grid(), Gamma)
+        if toys.diagnose(nu)["r_hat"] <= SETTLED:
             break
-    new_x, new_y = data_set(task, 2000, 10_000 + seed)
+    new_x, new_y = toys.data_set(task, 2000, 10_000 + seed)
     kept = Gamma.flatten(0, 1)[:: max(1, Gamma.shape[0] * Gamma.shape[1] // 2000)]
     importance, error, share = importance_evidence(joint, mixture, 20_000, seed)
     bounds = torch.tensor([fit.log_evidence for fit in found]).double()
     return {
-        **diagnose(nu),
+        **toys.diagnose(nu),
         **went,
         "n_modes": len(found),
         "annealed": annealed.log_evidence,
@@ -270,7 +260,7 @@ def measure(
         "importance_error": error,
         "importance_share": share,
         "mixed": float(torch.logsumexp(bounds, 0)),
-        "loss": log_loss(prior.source(new_x, kept), new_y, likelihood),
+        "loss": toys.log_loss(prior.source(new_x, kept), new_y, likelihood),
         **_summaries(nu),
     }
 
@@ -286,4 +276,4 @@ def _summaries(nu: Array) -> dict[str, float]:
     }
 
 
-run = runs(measure, cells, "long_chains", n_basis=64, n_chains=8, n_draws=1000, n_annealed=128)
+run = runs(measure, toys.cells, "long_chains", n_basis=64, n_chains=8, n_draws=1000, n_annealed=128)

@@ -1,15 +1,12 @@
 """What sparse means cost: operations counted, and seconds stored (LHG section 4.1)."""
 
-import math
-from collections.abc import Sequence
-from operator import mul
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
+import numpy as np
 
-from bayesloss.kernels import SquaredExponential
-from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.shifted_regression import NOISE, SMOOTHNESS, covariate_shift, equal_ranks, truth
+from bayesloss_book.beyond.sparse_means.counts import Counted, gram, objects, problem, solve
+from bayesloss_book.shifted_regression import covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
 from bayesloss_book.stores.results import runs
 
@@ -23,50 +20,25 @@ SIZES = {
 
 def count_multiplications(n: int, k: int) -> dict[str, int]:
     """Multiplications and divisions of the exact and the sparse mean by textbook loops."""
-    x = torch.arange(n, dtype=torch.float64)  # far enough apart for plain loops
-    kernel = SquaredExponential(a=SMOOTHNESS)
-    model = GPRegression(kernel, x, torch.cos(x), noise_variance=NOISE)
-    K, y = model.K.tolist(), model.y.tolist()
-    noisy = [[K[i][j] + (i == j) * NOISE for j in range(n)] for i in range(n)]
-    steps = {"exact mean": solve_by_hand(noisy, y)[1]}
-    rows = K[:k]  # K_SD
-    matrix = [
-        [NOISE * rows[i][j] + sum(map(mul, rows[i], rows[j])) for j in range(i + 1)]
-        for i in range(k)
-    ]
-    right = [sum(map(mul, row, y)) for row in rows]
-    steps["sparse KL"] = (n + 1) * k * (k + 1) // 2 + n * k + solve_by_hand(matrix, right)[1]
-    return steps
+    model, _ = problem(n, 1)
+    K, y, noise = objects(model.K), objects(model.y), Counted(model.noise_variance)
+    Counted.steps = 0
+    solve(K + np.diag(np.full(n, noise)), y)
+    exact, Counted.steps = Counted.steps, 0
+    rows, half = K[:, :k], np.tril_indices(k)
+    matrix = gram(rows)
+    matrix[half] += K[half] * noise
+    solve(matrix, rows.T @ y)
+    return {"exact mean": exact, "sparse KL": Counted.steps}
 
 
-def solve_by_hand(
-    matrix: Sequence[Sequence[float]], right: Sequence[float]
-) -> tuple[list[float], int]:
-    """Solve a positive definite system by Cholesky's loops, of whose lower half they read."""
-    n, steps = len(right), 0
-    L = [[0.0] * n for _ in range(n)]
-    for i in range(n):
-        for j in range(i + 1):
-            rest = matrix[i][j] - sum(L[i][m] * L[j][m] for m in range(j))
-            L[i][j] = math.sqrt(rest) if i == j else rest / L[j][j]
-            steps += j + 1
-    z = list(right)
-    for i in range(n):
-        z[i] = (z[i] - sum(L[i][m] * z[m] for m in range(i))) / L[i][i]
-        steps += i + 1
-    for i in reversed(range(n)):
-        z[i] = (z[i] - sum(L[m][i] * z[m] for m in range(i + 1, n))) / L[i][i]
-        steps += n - i
-    return z, steps
-
-
-def cells() -> list[dict[str, Any]]:
+def cells(sizes: Mapping[str, Sequence[int]] = SIZES) -> list[dict[str, Any]]:
     """Each way to a sparse mean at several N, three times."""
     return [
         {"method": method, "n": n, "repeat": repeat}
         for repeat in range(3)
-        for method, sizes in SIZES.items()
-        for n in sizes
+        for method, of_method in sizes.items()
+        for n in of_method
     ]
 
 

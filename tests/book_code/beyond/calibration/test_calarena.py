@@ -1,20 +1,14 @@
-import importlib.util
-
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.special import expit
 from sklearn.metrics import brier_score_loss, log_loss
 
 from bayesloss import LinkCalibrator
 from bayesloss_book.beyond.calibration import calarena
 
-needs_h5py = pytest.mark.skipif(
-    importlib.util.find_spec("h5py") is None, reason="needs the extra calibrators"
-)
-needs_probmetrics = pytest.mark.skipif(
-    importlib.util.find_spec("probmetrics") is None, reason="needs the extra calibrators"
-)
+EXTRA = "needs the extra calibrators"
 
 
 def two_classes(rng, n):
@@ -29,7 +23,7 @@ def three_classes(rng, n):
 
 @pytest.fixture
 def binary(tmp_path):
-    import h5py
+    h5py = pytest.importorskip("h5py", reason=EXTRA)
 
     rng = np.random.default_rng(0)
     path = tmp_path / "made-binary.h5"
@@ -43,9 +37,8 @@ def binary(tmp_path):
     return path
 
 
-@needs_h5py
 def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_path):
-    import h5py
+    h5py = pytest.importorskip("h5py", reason=EXTRA)
 
     calarena.main([str(binary), str(tmp_path / "results")])
     table = pd.read_csv(tmp_path / "results" / "bayesloss.csv")
@@ -64,9 +57,8 @@ def test_results_have_calarenas_columns_and_the_calibrators_losses(binary, tmp_p
     assert row["bayesloss_accuracy"] == pytest.approx(((p > 0.5) == y).mean())
 
 
-@needs_h5py
 def test_many_classes_have_their_number_and_no_kuiper(tmp_path):
-    import h5py
+    h5py = pytest.importorskip("h5py", reason=EXTRA)
 
     rng = np.random.default_rng(0)
     path = tmp_path / "made-multiclass.h5"
@@ -80,16 +72,13 @@ def test_many_classes_have_their_number_and_no_kuiper(tmp_path):
     assert 0 < table["bayesloss_logloss"].item() < np.log(3)
 
 
-@needs_probmetrics
 @pytest.mark.parametrize("make", [two_classes, three_classes])
 def test_measures_are_those_of_probmetrics(make):
-    import torch
-    from probmetrics.metrics import Metrics
-
+    metrics = pytest.importorskip("probmetrics.metrics", reason=EXTRA).Metrics
     p, y = make(np.random.default_rng(1), 400)
     p = calarena._columns(p)
     found = calarena.measures(p, y)
-    expected = Metrics.from_names(list(found)).compute_all_from_labels_probs(
+    expected = metrics.from_names(list(found)).compute_all_from_labels_probs(
         torch.tensor(y), torch.tensor(p)
     )
     for name, value in found.items():  # the library's sums are partly in single precision

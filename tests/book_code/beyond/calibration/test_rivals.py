@@ -33,11 +33,6 @@ def test_probabilities_and_their_log_odds_are_the_same_scores(cases, method):
     np.testing.assert_allclose(by_probability, by_margin, atol=2e-5)
 
 
-def test_uncalibrated_is_the_logistic_function(cases):
-    s, y, t = cases
-    np.testing.assert_allclose(rivals.fit("none", s, y, False)(t), expit(t))
-
-
 def test_isotonic_is_isotonic_regression(cases):
     s, y, t = cases
     expected = IsotonicRegression(out_of_bounds="clip").fit(s, y).predict(t)

@@ -5,7 +5,6 @@ import torch
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from bayesloss_book.beyond.both.mixture import excess_risks
 from bayesloss_book.beyond.costs_unknown import fits
 
 Z = torch.tensor([-9.0, -4.0, -2.5, -1.0, 0.0, 3.0], dtype=torch.float64)
@@ -23,17 +22,6 @@ def test_the_bill_adds_up_decisions(label):
         inside = [z] if ends[0] < z < ends[1] else None
         expected = quad(cost, *ends, args=(z,), points=inside, epsabs=1e-12, limit=200)[0]
         assert found == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_bill_is_the_theorem_of_both():
-    """What a wrong announcement costs is LHG's excess risk, added up over the costs."""
-    p, q = torch.tensor([[0.07], [0.02]], dtype=torch.float64)
-    log_r = np.linspace(-12, 8, 400_001)
-    t = 1 / (1 + np.exp(-log_r))
-    risks = excess_risks(p, q, t) / (1 - t)  # a missed case costs 1
-    added = np.trapezoid(risks * norm.pdf(log_r, fits.CENTRE, fits.SPREAD), log_r)
-    found = fits.bill(torch.logit(q), p) - fits.bill(torch.logit(p), p)
-    assert float(found) == pytest.approx(added, abs=1e-7)
 
 
 @pytest.mark.parametrize("name", ["cost", "mixed"])
