@@ -26,7 +26,7 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.whitened_gp import Pair, WhitenedGP, curvature, hazard
 from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.beyond.together.experiment import cells
-from bayesloss_book.beyond.together.loss_ep import Tried, gains, standardised, worth
+from bayesloss_book.beyond.together.loss_ep import Tried, gains, left_open, standardised, worth
 from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 256, "n_open": 16, "n_chain": 512, "n_labels": 4}
@@ -68,10 +68,8 @@ class FullLossEM:
         self.inputs, self.y, self.utility, self.n_open = gp.features, y, utility, n_open
         self.targets, r = gp.project(x)[0], gp.features.shape[1]
         self.normal = standardised(n, r, seed)
-        values, vectors = torch.linalg.eigh(gp.kernel(x, x) - self.targets @ self.targets.T)
         chance = torch.Generator().manual_seed(seed + 1)
-        left = torch.randn((n, n_open, len(x)), dtype=x.dtype, generator=chance)
-        self.left = left @ (vectors * values.clamp(min=0.0).sqrt()).T  # open, given the weights
+        self.left = left_open(gp, x, (n, n_open), chance)
         self.coin = torch.rand((n * n_open, len(x)), dtype=x.dtype, generator=chance)
         self.pairs = torch.triu_indices(r, r)
         squares = self.normal[:, self.pairs].prod(1) - (self.pairs[0] == self.pairs[1]).double()

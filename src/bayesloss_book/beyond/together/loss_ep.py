@@ -47,7 +47,7 @@ from bayesloss_book.probit_references import TESTS, draw_data
 from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}
-FEW = SIZES[:2]  # targets; with a thousand it would take hours
+FEW = SIZES[:2]  # targets
 
 
 class Calibrated(NamedTuple):
@@ -62,15 +62,17 @@ class DrawnUtility:
     """A set's mean utility as a factor of one data set's weights, for :func:`tilted_ep`."""
 
     def __init__(self, gp: WhitenedGP, x: Tensor, utility: Utility, n: int, seed: int) -> None:
-        self.gp, self.x, self.utility, self.seed = gp, x, utility, seed
+        self.gp, self.utility, self.targets = gp, utility, gp.project(x)[0]
         self.normal = standardised(n, gp.features.shape[-1], seed)
+        chance = torch.Generator().manual_seed(seed + 1)
+        self.rest = left_open(gp, x, (n,), chance)
+        self.rest += torch.randn(self.rest.shape, dtype=x.dtype, generator=chance)  # probit noise
         self.chosen: NDArray[np.bool_] = np.zeros(len(x), dtype=bool)
 
     def labels(self, mean: Tensor, covariance: Tensor) -> NDArray[np.bool_]:
         """Joint draws of the labels under a Gaussian over the weights (1, r)."""
         z = mean + self.normal @ torch.linalg.cholesky(covariance[0]).T
-        chance = torch.Generator().manual_seed(self.seed + 1)
-        return np.asarray(self.gp.draw_labels(z, self.x, chance))
+        return np.asarray(z @ self.targets.T + self.rest > 0)
 
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By Stein's identities: of draws e = R^-1 (z - mean), weighted by the utility."""
@@ -98,6 +100,14 @@ def standardised(n: int, r: int, seed: int) -> Tensor:
     normal = normal - normal.mean(0)
     root = torch.linalg.cholesky(normal.T @ normal / n)
     return torch.linalg.solve_triangular(root, normal.T, upper=False).T
+
+
+def left_open(gp: WhitenedGP, x: Tensor, shape: tuple[int, ...], chance: torch.Generator) -> Tensor:
+    """Draws (*shape, m) of the latent function at x, less its mean given the weights."""
+    features = gp.project(x)[0]
+    values, vectors = torch.linalg.eigh(gp.kernel(x, x) - features @ features.T)
+    normal = torch.randn((*shape, len(x)), dtype=x.dtype, generator=chance)
+    return normal @ (vectors * values.clamp(min=0.0).sqrt()).T
 
 
 def worth(utility: Utility, labels: NDArray[Any], chosen: NDArray[Any]) -> NDArray[np.float64]:
@@ -162,15 +172,17 @@ def gains(
     n_sets: int,
     n_chain: int,
     n_labels: int,
+    n_targets: int = 0,
 ) -> dict[str, float]:
     """Utility gained, by four long chains: means over data sets, of keys ``utility/m/test``."""
-    prior, y, unit = draw_data(length_scale, amplitude, n_sets, max(FEW), repetition)
+    sizes = (n_targets,) if n_targets else FEW
+    prior, y, unit = draw_data(length_scale, amplitude, n_sets, max(sizes), repetition)
     long = chains(prior, y, laplace_probit(prior.features, y), n_chain, repetition)
     generator = torch.Generator().manual_seed(repetition)
     rows: dict[str, list[float]] = {}
     for test in INPUTS:
         x = unit[list(TESTS).index(test)] + TESTS[test]
-        for m, j in product(FEW, range(n_sets)):
+        for m, j in product(sizes, range(n_sets)):
             gp = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
             z = long[:, :, j].flatten(0, 1).repeat_interleave(n_labels, 0)
             judge = gp.draw_labels(z, x[:m], generator).numpy()
@@ -184,18 +196,24 @@ def gains(
     return {key: float(np.mean(values)) for key, values in rows.items()}
 
 
+def per_cell(stored: pd.DataFrame, utility: str, suffix: str = "", test: str = "") -> pd.Series:
+    """What a store has for a utility, or for one of its tests, averaged within each cell."""
+    n_parts = 2 + suffix.count("/")
+    those = [n for n in stored if n.startswith(f"{utility}/") and n.endswith(test + suffix)]
+    return stored[[n for n in those if n.count("/") == n_parts]].mean(axis=1)
+
+
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean gain over EP by utility, its standard error over cells, and shares of choices."""
     rows = {}
     for utility in UTILITIES:
-        names = [n for n in stored if n.startswith(f"{utility}/") and n.count("/") == 2]
-        gain = stored[names].mean(axis=1)
-        rows[utility] = {"gain": gain.mean(), "error": gain.sem()} | {
-            kind: stored[[f"{name}/{kind}" for name in names]].to_numpy().mean()
-            for kind in ("changed", "settled")
-        }
+        gain = per_cell(stored, utility)
+        shares = {k: per_cell(stored, utility, f"/{k}").mean() for k in ("changed", "settled")}
+        rows[utility] = {"gain": gain.mean(), "error": gain.sem()} | shares
     return pd.DataFrame(rows).T
 
 
-# Each kernel once.
+# Each kernel once; with a thousand targets a quarter of the data sets.
 run = runs(measure, lambda: cells(n_repetitions=1), "together_loss_ep", **PAPER)
+many = PAPER | {"n_sets": 2, "n_targets": max(SIZES)}
+run_many = runs(measure, lambda: cells(n_repetitions=1), "together_loss_ep_many", **many)
