@@ -29,7 +29,7 @@ from bayesloss_book.beyond.together.experiment import cells
 from bayesloss_book.beyond.together.loss_ep import Tried, gains, left_open, standardised, worth
 from bayesloss_book.stores.results import runs
 
-PAPER = {"n_sets": 8, "n_draws": 256, "n_open": 16, "n_chain": 512, "n_labels": 4}
+PAPER = {"n_sets": 2, "n_draws": 256, "n_open": 16, "n_chain": 256, "n_labels": 8}
 # Where loss-EM begins, and M in units of the largest loss, which it has to exceed.
 RUNS = {"least_1.1": 1.1, "least_2": 2.0, "random_2": 2.0}
 
@@ -191,5 +191,5 @@ def measure(*, n_draws: int, n_open: int, **cell: Any) -> dict[str, float]:
     return gains(choose, **cell)
 
 
-# Each kernel once, as for loss-EP.
+# Two data sets a cell.
 run = runs(measure, lambda: cells(n_repetitions=1), "together_loss_em", **PAPER)
