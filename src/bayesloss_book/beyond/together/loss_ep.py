@@ -14,6 +14,8 @@ with how much the utility varies. The same normal numbers serve all rounds.
 """
 
 import warnings
+from collections.abc import Callable
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -45,7 +47,7 @@ from bayesloss_book.probit_references import TESTS, draw_data
 from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 8, "n_draws": 4096, "n_chain": 512, "n_labels": 4}
-FEW = SIZES[:2]  # targets; with a thousand it would take hours
+FEW = SIZES[:2]  # targets
 
 
 class Calibrated(NamedTuple):
@@ -60,19 +62,17 @@ class DrawnUtility:
     """A set's mean utility as a factor of one data set's weights, for :func:`tilted_ep`."""
 
     def __init__(self, gp: WhitenedGP, x: Tensor, utility: Utility, n: int, seed: int) -> None:
-        self.gp, self.x, self.utility, self.seed = gp, x, utility, seed
-        chance, r = torch.Generator().manual_seed(seed), gp.features.shape[-1]
-        normal = torch.randn((n, r), dtype=x.dtype, generator=chance)
-        normal = normal - normal.mean(0)
-        root = torch.linalg.cholesky(normal.T @ normal / n)
-        self.normal = torch.linalg.solve_triangular(root, normal.T, upper=False).T
+        self.gp, self.utility, self.targets = gp, utility, gp.project(x)[0]
+        self.normal = standardised(n, gp.features.shape[-1], seed)
+        chance = torch.Generator().manual_seed(seed + 1)
+        self.rest = left_open(gp, x, (n,), chance)
+        self.rest += torch.randn(self.rest.shape, dtype=x.dtype, generator=chance)  # probit noise
         self.chosen: NDArray[np.bool_] = np.zeros(len(x), dtype=bool)
 
     def labels(self, mean: Tensor, covariance: Tensor) -> NDArray[np.bool_]:
         """Joint draws of the labels under a Gaussian over the weights (1, r)."""
         z = mean + self.normal @ torch.linalg.cholesky(covariance[0]).T
-        chance = torch.Generator().manual_seed(self.seed + 1)
-        return np.asarray(self.gp.draw_labels(z, self.x, chance))
+        return np.asarray(z @ self.targets.T + self.rest > 0)
 
     def log_expectation(self, mean: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """By Stein's identities: of draws e = R^-1 (z - mean), weighted by the utility."""
@@ -91,6 +91,23 @@ class DrawnUtility:
     def select(self, rows: Tensor) -> "DrawnUtility":
         """The same: there is one data set."""
         return self
+
+
+def standardised(n: int, r: int, seed: int) -> Tensor:
+    """Normal numbers whose means are 0 and whose covariance is the identity."""
+    chance = torch.Generator().manual_seed(seed)
+    normal = torch.randn((n, r), dtype=torch.float64, generator=chance)
+    normal = normal - normal.mean(0)
+    root = torch.linalg.cholesky(normal.T @ normal / n)
+    return torch.linalg.solve_triangular(root, normal.T, upper=False).T
+
+
+def left_open(gp: WhitenedGP, x: Tensor, shape: tuple[int, ...], chance: torch.Generator) -> Tensor:
+    """Draws (*shape, m) of the latent function at x, less its mean given the weights."""
+    features = gp.project(x)[0]
+    values, vectors = torch.linalg.eigh(gp.kernel(x, x) - features @ features.T)
+    normal = torch.randn((*shape, len(x)), dtype=x.dtype, generator=chance)
+    return normal @ (vectors * values.clamp(min=0.0).sqrt()).T
 
 
 def worth(utility: Utility, labels: NDArray[Any], chosen: NDArray[Any]) -> NDArray[np.float64]:
@@ -121,60 +138,76 @@ def choose(y: Tensor, term: DrawnUtility, k: int | None, max_iter: int = 10) -> 
     return Calibrated(found[0], found[-2], False)
 
 
-def measure(
+class Tried(NamedTuple):
+    """A choice to compare with, those that are compared with it, and numbers beside, by suffix."""
+
+    before: NDArray[np.bool_]
+    choices: dict[str, NDArray[np.bool_]]
+    numbers: dict[str, float]
+
+
+def measure(*, n_draws: int, **cell: Any) -> dict[str, float]:
+    """How much utility loss-EP gains over EP with the same normal numbers.
+
+    With ``/changed``, how many choices differ, and ``/settled``.
+    """
+
+    def tried(
+        gp: WhitenedGP, y: Tensor, x: Tensor, utility: Utility, k: int | None, seed: int
+    ) -> Tried:
+        found = choose(y, DrawnUtility(gp, x, utility, n_draws, seed), k)
+        before, after = found.ep.chosen, found.loss_ep.chosen
+        numbers = {"/changed": float((after != before).any()), "/settled": float(found.settled)}
+        return Tried(before, {"": after}, numbers)
+
+    return gains(tried, **cell)
+
+
+def gains(
+    choose: Callable[..., Tried],
     *,
     length_scale: float,
     amplitude: float,
     repetition: int,
     n_sets: int,
-    n_draws: int,
     n_chain: int,
     n_labels: int,
 ) -> dict[str, float]:
-    """How much utility loss-EP gains over EP with the same normal numbers, by four long chains.
-
-    Keys are ``utility/m/test``, means over data sets, with ``/changed``, how many choices differ,
-    and ``/settled``.
-    """
+    """Utility gained, by four long chains: means over data sets, of keys ``utility/m/test``."""
     prior, y, unit = draw_data(length_scale, amplitude, n_sets, max(FEW), repetition)
     long = chains(prior, y, laplace_probit(prior.features, y), n_chain, repetition)
     generator = torch.Generator().manual_seed(repetition)
-    out: dict[str, float] = {}
-    for test, shift in ((name, TESTS[name]) for name in INPUTS):
-        x = unit[list(TESTS).index(test)] + shift
-        for m in FEW:
-            rows: dict[str, list[list[float]]] = {}
-            for j in range(n_sets):
-                gp = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
-                z = long[:, :, j].flatten(0, 1).repeat_interleave(n_labels, 0)
-                judge = gp.draw_labels(z, x[:m], generator).numpy()
-                for name in cases(m):
-                    utility, k = utility_of(name, m)
-                    term = DrawnUtility(gp, x[:m], utility, n_draws, 1000 * repetition + j)
-                    rows.setdefault(name, []).append(_row(choose(y[j], term, k), judge, utility))
-            for name, values in rows.items():
-                gain, changed, settled = np.mean(values, axis=0)
-                key = f"{name}/{m}/{test}"
-                out |= {key: gain, f"{key}/changed": changed, f"{key}/settled": settled}
-    return out
+    rows: dict[str, list[float]] = {}
+    for test in INPUTS:
+        x = unit[list(TESTS).index(test)] + TESTS[test]
+        for m, j in product(FEW, range(n_sets)):
+            gp = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
+            z = long[:, :, j].flatten(0, 1).repeat_interleave(n_labels, 0)
+            judge = gp.draw_labels(z, x[:m], generator).numpy()
+            for name in cases(m):
+                utility, k = utility_of(name, m)
+                found = choose(gp, y[j], x[:m], utility, k, 1000 * repetition + j)
+                old = worth(utility, judge, found.before).mean()
+                row = {s: worth(utility, judge, c).mean() - old for s, c in found.choices.items()}
+                for suffix, value in (row | found.numbers).items():
+                    rows.setdefault(f"{name}/{m}/{test}{suffix}", []).append(float(value))
+    return {key: float(np.mean(values)) for key, values in rows.items()}
 
 
-def _row(found: Calibrated, judge: NDArray[Any], utility: Utility) -> list[float]:
-    before, after = found.ep.chosen, found.loss_ep.chosen
-    gain = worth(utility, judge, after).mean() - worth(utility, judge, before).mean()
-    return [float(gain), float((after != before).any()), float(found.settled)]
+def per_cell(stored: pd.DataFrame, utility: str, suffix: str = "", test: str = "") -> pd.Series:
+    """What a store has for a utility, or for one of its tests, averaged within each cell."""
+    n_parts = 2 + suffix.count("/")
+    those = [n for n in stored if n.startswith(f"{utility}/") and n.endswith(test + suffix)]
+    return stored[[n for n in those if n.count("/") == n_parts]].mean(axis=1)
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean gain over EP by utility, its standard error over cells, and shares of choices."""
     rows = {}
     for utility in UTILITIES:
-        names = [n for n in stored if n.startswith(f"{utility}/") and n.count("/") == 2]
-        gain = stored[names].mean(axis=1)
-        rows[utility] = {"gain": gain.mean(), "error": gain.sem()} | {
-            kind: stored[[f"{name}/{kind}" for name in names]].to_numpy().mean()
-            for kind in ("changed", "settled")
-        }
+        gain = per_cell(stored, utility)
+        shares = {k: per_cell(stored, utility, f"/{k}").mean() for k in ("changed", "settled")}
+        rows[utility] = {"gain": gain.mean(), "error": gain.sem()} | shares
     return pd.DataFrame(rows).T
 
 
