@@ -81,12 +81,16 @@ def locate(name: str) -> Path:
         raise ValueError(f"expected one of the data files {sorted(known)}, got {name!r}")
     file_name = name.partition("/")[2]
     url, expected = known[name].url + file_name, known[name].files[file_name]
-    cached = Path(os.environ.get("BAYESLOSS_CACHE") or pooch.os_cache("bayesloss")).expanduser()
-    folder = _user_folder()
-    for path in (folder / name if folder else None, cached / name):
+    folder, cached = _user_folder(), cache_folder() / name
+    for path in (folder / name if folder else None, cached):
         if path and path.is_file():
             return _verified(path, expected, url)
-    return _download(url, cached / name, expected)
+    return _download(url, cached, expected)
+
+
+def cache_folder() -> Path:
+    """The user's cache."""
+    return Path(os.environ.get("BAYESLOSS_CACHE") or pooch.os_cache("bayesloss")).expanduser()
 
 
 def _user_folder() -> Path | None:

@@ -98,22 +98,18 @@ def by_hamiltonian_monte_carlo(
     r_hat = array_stats.rhat(arrays, chain_axis=1, draw_axis=2)
     size = array_stats.ess(arrays, chain_axis=1, draw_axis=2)
     features, noise = prior.project(GRID.expand(m, -1))
-    chains = []
-    first = {n: torch.empty(m, len(GRID), dtype=torch.float64) for n in lengths}
+    by_chain = torch.empty(n_chains, m, len(GRID), dtype=torch.float64)
+    first = {n: torch.empty_like(by_chain[0]) for n in lengths}
     for chain in range(n_chains):
         z = laplace.mean[:, None] + points[:, chain] @ root.mT
-        here = torch.empty(m, len(GRID), dtype=torch.float64)
         for i in range(m):  # one data set at a time: all at once would not fit in memory
             values = normal_cdf((z[i] @ features[i].mT) / noise[i])
-            here[i] = values.mean(0)
-            if chain == 0:
-                for n in lengths:
-                    first[n][i] = values[:n].mean(0)
-        chains.append(here)
-    stacked = torch.stack(chains)
+            by_chain[chain, i] = values.mean(0)
+            for n in lengths if chain == 0 else ():
+                first[n][i] = values[:n].mean(0)
     return Reference(
-        Predictive(stacked.mean(0)),
-        Predictive(stacked),
+        Predictive(by_chain.mean(0)),
+        Predictive(by_chain),
         {n: Predictive(values) for n, values in first.items()},
         float(r_hat.max()),
         float(size.min()),
@@ -146,14 +142,11 @@ def by_importance_sampling(
     prior: WhitenedGP, y: Tensor, ep: GaussianWeights, *, n_draws: int, seed: int
 ) -> Reference:
     """From :func:`importance_points`."""
-    m = len(y)
     z, share = importance_points(prior, y, ep, n_draws=n_draws, seed=seed)
-    features, noise = prior.project(GRID.expand(m, -1))
-    probabilities = torch.empty(m, len(GRID), dtype=torch.float64)
-    for i in range(m):
-        probabilities[i] = share[i] @ normal_cdf((z[i] @ features[i].mT) / noise[i])
+    parts = zip(share, z, *prior.project(GRID.expand(len(y), -1)), strict=True)
+    p = [mass @ normal_cdf((at @ features.mT) / noise) for mass, at, features, noise in parts]
     sizes = 1 / (share**2).sum(-1)
-    return Reference(Predictive(probabilities), None, {}, 1.0, float(sizes.min()))
+    return Reference(Predictive(torch.stack(p)), None, {}, 1.0, float(sizes.min()))
 
 
 def importance_points(

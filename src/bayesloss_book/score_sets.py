@@ -11,7 +11,6 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ from sklearn.svm import LinearSVC
 
 from bayesloss_book import Array
 from bayesloss_book import score_tables as tables
-from bayesloss_book.data import load_images
+from bayesloss_book.data import cache_folder, load_images
 
 
 class ScoreSet(NamedTuple):
@@ -67,14 +66,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "nearest neighbours": lambda: KNeighborsClassifier(15),
     "neural network": lambda: MLPClassifier((50,), max_iter=30, random_state=0),
 }
-IMAGES = (
-    ("mnist", "odd"),
-    ("mnist", "3"),
-    ("fashion-mnist", "odd"),
-    ("fashion-mnist", "6"),
-    ("kmnist", "odd"),
-    ("kmnist", "3"),
-)
+_CLASSES = {"mnist": "3", "fashion-mnist": "6", "kmnist": "3"}  # each against the rest
+IMAGES = tuple((data, task) for data, one in _CLASSES.items() for task in ("odd", one))
 SMALL = {"digits": (load_digits, 300, 1_000), "breast cancer": (load_breast_cancer, 150, 200)}
 TABLES = ("additive", "interactions", "rare")
 TUNED = frozenset(
@@ -238,8 +231,11 @@ def _scores(data: str, task: str, model: str, part: int) -> tuple[Array, Array, 
 
 
 def cached(name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The arrays of that name from the user's cache, or made and put there."""
-    path = _cache() / f"{name}.npz"
+    """The arrays of that name from the user's cache, or made and put there.
+
+    The folder is to be emptied when the classifiers change.
+    """
+    path = cache_folder() / "scores" / f"{name}.npz"
     if path.exists():
         with np.load(path) as stored:
             return dict(stored)
@@ -249,14 +245,6 @@ def cached(name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         np.savez(file, **found)
     os.replace(file.name, path)  # whole, or not at all
     return found
-
-
-def _cache() -> Path:
-    """The folder of the scores; to be emptied when the classifiers change."""
-    import pooch  # after bayesloss_book.data, which silences its first import
-
-    root = os.environ.get("BAYESLOSS_CACHE") or pooch.os_cache("bayesloss")
-    return Path(root).expanduser() / "scores"
 
 
 def _cases(data: str, task: str, part: int) -> tuple[Array, ...]:

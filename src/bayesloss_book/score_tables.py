@@ -84,64 +84,54 @@ TABLES = {
         (6_000, 8_000, 8_000),
     ),
 }
-_ROOM = (6_000, 20_000, 10_000)
-LARGER = {
-    "chemistry": Table("mlmRev/Chem97", _high("score"), "lea school gender age gcsescore", _ROOM),
+_LARGER = {
+    "chemistry": Table("mlmRev/Chem97", _high("score"), "lea school gender age gcsescore"),
     "feelings": Table(
         "stevedata/anes_partytherms",
         _high("therm_dem"),
         "year stateabb age educat urbanism pid7 incomeperc race4 unemployed polint "
         "distrust_govt govt_crooked govt_waste",
-        _ROOM,
     ),
     "murders": Table(
         "wooldridge/countymurders",
         lambda d: d["murders"] > 0,
         "year density popul perc1019 perc2029 percblack percmale rpcincmaint rpcpersinc rpcunemins",
-        _ROOM,
     ),
     "colleges": Table(
         "causaldata/scorecard",
         _high("earnings_med"),
         "unitid state_abbr pred_degree_awarded_ipeds year count_not_working count_working",
-        _ROOM,
     ),
     "searches": Table(
         "carData/MplsStops",
         lambda d: d["personSearch"],
         "problem MDC preRace race gender lat long policePrecinct neighborhood",
-        _ROOM,
     ),
     "films": Table(
         "ggplot2movies/movies",
         _high("rating"),
         "year length budget votes mpaa Action Animation Comedy Drama Documentary Romance Short",
-        _ROOM,
     ),
     "votes for Trump": Table(
         "stevedata/TV16",
         lambda d: d["votetrump"],
         "state age female collegeed racef famincr ideo pid7na bornagain religimp churchatd "
         "prayerfreq",
-        _ROOM,
     ),
     "abortion": Table(
         "stevedata/gss_abortion",
         lambda d: d["abany"],
         "year age race sex hispaniccat educ partyid relactiv",
-        _ROOM,
     ),
-    "lectures": Table("lme4/InstEval", _high("y"), "s d studage lectage service dept", _ROOM),
-    "ratings": Table(
-        "dslabs/movielens", _high("rating"), "movieId year genres userId timestamp", _ROOM
-    ),
+    "lectures": Table("lme4/InstEval", _high("y"), "s d studage lectage service dept"),
+    "ratings": Table("dslabs/movielens", _high("rating"), "movieId year genres userId timestamp"),
     "homes": Table(
         "causaldata/mortgages",
         lambda d: d["home_ownership"],
         "bpl qob nonwhite vet_wwko qob_minus_kw",
-        _ROOM,
     ),
 }
+LARGER = {name: table._replace(sizes=(6_000, 20_000, 10_000)) for name, table in _LARGER.items()}
 MANY = {
     "carriers": Table("nycflights13/flights", _largest("carrier", 8), _PLANNED),
     "clarity": Table("ggplot2/diamonds", lambda d: d["clarity"], _STONE + " cut"),

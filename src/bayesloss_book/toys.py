@@ -64,9 +64,7 @@ def classification_problem(n: int, seed: int, truth: str = "plateau") -> Problem
 
     def piece(x: Tensor) -> Tensor:
         """Which line x is on; the outer ones go on for ever."""
-        return (torch.searchsorted(corners, x.contiguous(), right=True) - 1).clamp(
-            0, len(slopes) - 1
-        )
+        return (torch.bucketize(x.contiguous(), corners, right=True) - 1).clamp(0, len(slopes) - 1)
 
     def source(x: Tensor) -> Tensor:
         return values[piece(x)] + slopes[piece(x)] * (x - corners[piece(x)])

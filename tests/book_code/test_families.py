@@ -41,9 +41,8 @@ def test_nearest_is_the_best_of_a_brute_search():
         q = q / q.sum()
         return float((q * (np.log(q + 1e-300) - P.log().numpy())).sum())
 
-    best, least, *_ = brute(
-        divergence, ((-4, 5), (0.3, 4)), Ns=40, full_output=True
-    )  # polished by Nelder and Mead
+    # Polished by Nelder and Mead.
+    best, least, *_ = brute(divergence, ((-4, 5), (0.3, 4)), Ns=40, full_output=True)
     assert found.converged
     assert found.divergence == pytest.approx(least, abs=1e-8)
     assert float((found.q * STATES).sum()) == pytest.approx(best[0], abs=1e-3)

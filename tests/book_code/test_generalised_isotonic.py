@@ -8,12 +8,7 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss_book import generalised_isotonic as trons
-from bayesloss_book.generalised_isotonic import (
-    BregmanTron,
-    GLMTron,
-    PiecewiseLinearLink,
-    SLIsotron,
-)
+from bayesloss_book.generalised_isotonic import BregmanTron, GLMTron, PiecewiseLinearLink, SLIsotron
 
 ALL = [GLMTron(), SLIsotron(), BregmanTron(), BregmanTron("label"), BregmanTron("approx")]
 quiet = pytest.mark.filterwarnings("ignore:the error on the hold-out:UserWarning")
@@ -40,6 +35,7 @@ def test_what_is_held_out_trains_nothing(model):
     assert one.holdout_errors_ != other.holdout_errors_
 
 
+@quiet
 class TestRounds:
     def test_the_glmtrons_step(self):
         """One round from w = 0: the mean of (y - 1/2) x, in inputs as they are scaled."""
@@ -56,7 +52,6 @@ class TestRounds:
         )
 
     @pytest.mark.parametrize("model", ALL, ids=repr)
-    @quiet
     def test_inputs_are_at_most_1_long(self, model):
         """So the origin, the scale and the units of the inputs do not matter."""
         X, y, _ = simulate(200)
@@ -66,7 +61,6 @@ class TestRounds:
         # Links are fitted to 1e-7 or so, and scores rounded.
         np.testing.assert_allclose(first, second, atol=1e-6)
 
-    @quiet
     def test_the_slisotrons_link_is_the_regression_of_the_labels(self):
         X, y, _ = simulate(200)
         model = SLIsotron(max_iter=5, validation_fraction=0.001).fit(X, y)
@@ -79,7 +73,6 @@ class TestRounds:
         assert np.mean((y - fitted) ** 2) < np.mean((y - np.clip(fitted - 0.01, 0, 1)) ** 2)
 
     @pytest.mark.parametrize("variant", [None, "label", "approx"])
-    @quiet
     def test_the_bregmantrons_link_has_its_slopes(self, variant):
         X, y, _ = simulate(200)
         model = BregmanTron(variant, max_iter=5, slope_ratio=0.2, max_slope=0.5).fit(X, y)
@@ -91,7 +84,6 @@ class TestRounds:
         assert slopes.min() > 0.99 * least and slopes.max() < 0.5 * 1.001
         assert link.values[0] == 0 and link.values[-1] == 1
 
-    @quiet
     def test_the_bregmantrons_first_step(self):
         """From w = 0, where the first link is 1/2, a step of 1 / max_slope down the gradient."""
         X, y, _ = simulate(50)
@@ -102,7 +94,6 @@ class TestRounds:
         assert model.coef_ == pytest.approx(expected)
         assert model.intercept_ == pytest.approx(0.5 * residual.mean() / 0.5)
 
-    @quiet
     def test_the_bregmantrons_least_slope_where_the_largest_one_is_too_steep(self):
         """It is then in units of 1 / (range of the scores)."""
         X, y, _ = simulate(200)
@@ -114,7 +105,6 @@ class TestRounds:
         assert slopes.min() == pytest.approx(0.2 / np.ptp(z), rel=1e-6)
 
     @pytest.mark.parametrize("model", ALL, ids=repr)
-    @quiet
     def test_the_order_of_the_data_does_not_matter(self, model):
         """Values of the round before stay with their data."""
         X, y, _ = simulate(200)

@@ -138,14 +138,10 @@ class TestBregman:
         def link(p):
             return np.interp(p, places, heights)
 
-        fit = bregman_isotonic(
-            z,
-            image,
-            link,
-            lambda p: slopes[np.minimum((4 * p).astype(int), 3)],
-            lower=lower,
-            upper=upper,
-        )
+        def slope(p):
+            return slopes[np.minimum((4 * p).astype(int), 3)]
+
+        fit = bregman_isotonic(z, image, link, slope, lower=lower, upper=upper)
         assert fit.converged
         assert is_allowed(z, fit.values, lower, upper)
         assert gap(z, fit.values, link(fit.values) - image, lower, upper) < 1e-4

@@ -101,7 +101,6 @@ def test_ep_is_ep_and_exact_for_one_factor_only(slopes):
 
 def test_ep_that_does_not_rest():
     grid = torch.linspace(-8, 8, 201, dtype=torch.float64)
+    factors = page.probit_factors(grid, [3.0, -3.0])
     with pytest.raises(RuntimeError, match="sites at rest after 1 sweeps"):
-        page.expectation_propagation(
-            grid, -0.5 * grid**2, page.probit_factors(grid, [3.0, -3.0]), max_sweeps=1
-        )
+        page.expectation_propagation(grid, -0.5 * grid**2, factors, max_sweeps=1)

@@ -88,12 +88,8 @@ def skew(z):
 def test_hamiltonian_monte_carlo_on_a_skew_density():
     """Against quadrature, for chains of two problems at once, within 4 standard errors."""
     shift = torch.tensor([0.0, 2.0], dtype=torch.float64)[:, None]
-    found = hamiltonian_monte_carlo(
-        lambda z: skew(z - shift),
-        shift + torch.ones(8, 2, 3, dtype=torch.float64),
-        n_draws=1500,
-        seed=3,
-    )
+    start = shift + torch.ones(8, 2, 3, dtype=torch.float64)
+    found = hamiltonian_monte_carlo(lambda z: skew(z - shift), start, n_draws=1500, seed=3)
     assert found.points.shape == (1500, 8, 2, 3)
     grid = torch.linspace(-8, 8, 20001, dtype=torch.float64)
     weight = torch.softmax(skew(grid[:, None]), 0)
@@ -140,14 +136,12 @@ def test_slice_sampling_gaussian_posterior_in_closed_form():
     variance = 0.3
     covariance = torch.linalg.inv(torch.eye(3, dtype=torch.float64) + A.T @ A / variance)
     mean = covariance @ A.T @ t / variance
-    z = elliptical_slice_sampling(
-        lambda z: -0.5 * ((z @ A.T - t) ** 2).sum(dim=1) / variance,
-        3,
-        n_chains=8,
-        n_draws=700,
-        n_burn_in=100,
-        seed=1,
-    ).numpy()
+    sizes = {"n_chains": 8, "n_draws": 700, "n_burn_in": 100}
+
+    def log_likelihood(z):
+        return -0.5 * ((z @ A.T - t) ** 2).sum(dim=1) / variance
+
+    z = elliptical_slice_sampling(log_likelihood, 3, seed=1, **sizes).numpy()
     assert not np.isclose(z[0], z[1]).any()  # each chain goes its own way
     for i in range(3):
         assert array_stats.rhat(z[:, :, i]) < 1.01
@@ -173,6 +167,5 @@ def test_a_likelihood_whose_rounding_errors_hide_the_height_comes_to_an_end():
         assert calls < 1000, "an endless search"
         return torch.full((len(points),), -1e20, dtype=torch.float64)
 
-    assert (
-        elliptical_slice_sampling(constant, 2, n_chains=2, n_draws=5, n_burn_in=0).isfinite().all()
-    )
+    draws = elliptical_slice_sampling(constant, 2, n_chains=2, n_draws=5, n_burn_in=0)
+    assert draws.isfinite().all()

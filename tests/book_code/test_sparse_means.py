@@ -9,20 +9,14 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from bayesloss.kernels import SquaredExponential
+from bayesloss_book import sparse_means as means
 from bayesloss_book.gp_regression import GPRegression, normal_nodes
-from bayesloss_book.sparse_means import (
-    choose_support,
-    mean_by_cg,
-    move_support,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-    sparse_mean_targeted,
-    spread_support,
-)
+from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_calibrated, sparse_mean_kl
 
 NOISE = 0.09
 POINTS, WEIGHTS = normal_nodes(1.0, 0.7)
 SUPPORT = [0, 2, 5]
+BOTH = (sparse_mean_kl, lambda *given: sparse_mean_calibrated(*given, POINTS, WEIGHTS))
 
 
 def model_of(y=None, n=6, b=1.0):
@@ -82,17 +76,13 @@ def test_repeated_points_in_the_support():
     x = torch.tensor([0.0, 0.0, 1.0, 2.0], dtype=torch.float64)
     y = torch.tensor([1.0, 0.5, -1.0, 0.3], dtype=torch.float64)
     model = GPRegression(SquaredExponential(a=2.0), x, y, noise_variance=NOISE)
-    for find in (
-        lambda support: sparse_mean_kl(model, support),
-        lambda support: sparse_mean_calibrated(model, support, POINTS, WEIGHTS),
-    ):
-        twice, once = find([0, 1, 3]), find([0, 3])
-        torch.testing.assert_close(
-            model.action(POINTS, twice, [0, 1, 3]),
-            model.action(POINTS, once, [0, 3]),
-            rtol=0,
-            atol=1e-8,
+    for find in BOTH:
+        twice, once = find(model, [0, 1, 3]), find(model, [0, 3])
+        found, expected = (
+            model.action(POINTS, mean, support)
+            for mean, support in ((twice, [0, 1, 3]), (once, [0, 3]))
         )
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-8)
         assert float(twice[0] - twice[1]) == pytest.approx(0, abs=1e-8)
 
 
@@ -132,15 +122,13 @@ def test_conjugate_gradients_of_nothing():
 
 
 ASKED = torch.tensor([1.1, 2.0, 2.4, 0.9, 3.0, 1.6, 2.0], dtype=torch.float64)  # one of them twice
+MASSES = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
 ELSEWHERE = torch.tensor([1.3, 2.2, 2.9], dtype=torch.float64)
 
 
 def test_inputs_of_training_points_are_a_support_like_their_indices():
     model = model_of()
-    for find in (
-        sparse_mean_kl,
-        lambda model, support: sparse_mean_calibrated(model, support, POINTS, WEIGHTS),
-    ):
+    for find in BOTH:
         by_index, by_input = find(model, SUPPORT), find(model, model.x[SUPPORT])
         torch.testing.assert_close(by_index, by_input, rtol=0, atol=0)
     found = model.divergence(by_index, POINTS, WEIGHTS, support=model.x[SUPPORT])
@@ -184,46 +172,47 @@ def test_fitc_is_the_exact_mean_of_its_own_prior():
 def test_spread_points_are_least_known():
     """Each has the largest conditional variance given those before, by a dense solve."""
     model = model_of(b=3.0)
-    masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
-    for weights in (None, masses):
-        chosen = spread_support(model, ASKED, 5, weights)
+    for weights in (None, MASSES):
+        chosen = means.spread_support(model, ASKED, 5, weights)
         K = model.kernel(ASKED, ASKED)
         for j in range(5):
             before = chosen[:j]
             cross = K[before]
             left = K.diagonal() - (cross * torch.linalg.solve(K[before][:, before], cross)).sum(0)
-            left = left * (1 if weights is None else masses)
+            left = left * (1 if weights is None else MASSES)
             assert float(left[chosen[j]]) == pytest.approx(float(left.max()), rel=1e-9)
 
 
 def test_spread_points_do_not_come_twice():
-    assert sorted(spread_support(model_of(), ASKED, 7)) in ([0, 1, 2, 3, 4, 5], [0, 2, 3, 4, 5, 6])
+    assert sorted(means.spread_support(model_of(), ASKED, 7)) in (
+        [0, 1, 2, 3, 4, 5],
+        [0, 2, 3, 4, 5, 6],
+    )
     nowhere = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0], dtype=torch.float64)
-    assert sorted(spread_support(model_of(), ASKED, 7, nowhere)) == [1, 3]
+    assert sorted(means.spread_support(model_of(), ASKED, 7, nowhere)) == [1, 3]
 
 
 def test_chosen_points_are_those_of_a_search():
     """Forward selection by fitting each candidate set anew, with weights."""
     model = model_of()
-    masses = torch.tensor([0.1, 0.1, 0.3, 0.1, 0.1, 0.2, 0.1], dtype=torch.float64)
     target = torch.sin(3 * ASKED)
     candidates = torch.tensor([-1.0, 0.5, 1.4, 2.1, 2.6, 3.3], dtype=torch.float64)
-    rows = masses.sqrt()[:, None] * model.kernel(ASKED, candidates)
+    rows = MASSES.sqrt()[:, None] * model.kernel(ASKED, candidates)
     expected = []
     for _ in range(3):
         errors = {}
         for i in set(range(6)) - set(expected):
-            fit = np.linalg.lstsq(rows[:, [*expected, i]], masses.sqrt() * target, rcond=None)
+            fit = np.linalg.lstsq(rows[:, [*expected, i]], MASSES.sqrt() * target, rcond=None)
             errors[i] = float(fit[1][0])
         expected.append(min(errors, key=errors.get))
-    assert choose_support(model, candidates, ASKED, masses, target=target, k=3) == expected
+    assert means.choose_support(model, candidates, ASKED, MASSES, target=target, k=3) == expected
 
 
 def test_chosen_points_stop_where_nothing_is_left():
     """Equal candidates have one function between them."""
     model = model_of()
     twice = torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)
-    chosen = choose_support(model, twice, ASKED, target=torch.sin(ASKED), k=3)
+    chosen = means.choose_support(model, twice, ASKED, target=torch.sin(ASKED), k=3)
     assert len(chosen) == 2 and {*chosen} in ({0, 2}, {1, 2})
 
 
@@ -238,8 +227,8 @@ def shifted(n=300, m=60):
 def test_targeted_mean_with_everything_is_the_best_fit():
     """With all points the teacher interpolates what the data say about them: Pythagoras bounds."""
     model, points = shifted()
-    inputs, mean = sparse_mean_targeted(model, points, k=8, oversampling=100, n_moves=5)
-    larger = points[spread_support(model, points, 60)]
+    inputs, mean = means.sparse_mean_targeted(model, points, k=8, oversampling=100, n_moves=5)
+    larger = points[means.spread_support(model, points, 60)]
     coarse = model.action(points, sparse_mean_kl(model, larger, fitc=True), larger)
     off = float(((coarse - model.action(points, model.mean)) ** 2).mean())
     best = sparse_mean_calibrated(model, inputs, points)
@@ -251,9 +240,9 @@ def test_targeted_mean_with_everything_is_the_best_fit():
 def test_targeted_mean_with_few_points():
     """As many functions as differ, and weights on quadrature nodes of which most are empty."""
     model = model_of()
-    inputs, mean = sparse_mean_targeted(model, ASKED, k=7)
+    inputs, mean = means.sparse_mean_targeted(model, ASKED, k=7)
     assert len(inputs) == 6 == len(mean)
-    inputs, mean = sparse_mean_targeted(model, POINTS, WEIGHTS, k=5)
+    inputs, mean = means.sparse_mean_targeted(model, POINTS, WEIGHTS, k=5)
     assert float((inputs - 1).abs().max()) < 4  # deviations of 0.7: not at the outermost nodes
     kl = sparse_mean_kl(model, inputs)
     found, other = (model.divergence(m, POINTS, WEIGHTS, inputs) for m in (mean, kl))
@@ -276,7 +265,7 @@ def test_moved_support_fits_better_until_nothing_is_gained():
         return float(np.linalg.lstsq(both, right, rcond=None)[1][0])
 
     few, many = (
-        move_support(model, start, points, masses, target=target, n_moves=n) for n in (3, 500)
+        means.move_support(model, start, points, masses, target=target, n_moves=n) for n in (3, 500)
     )
     assert left(many) < left(few) < 0.9 * left(start)
     by_values = minimize(  # a search without gradients
@@ -291,5 +280,5 @@ def test_moved_support_fits_better_until_nothing_is_gained():
 def test_support_stays_where_there_is_nothing_to_do():
     model, points = shifted()
     for target, n in ((torch.zeros(60).double(), 20), (points[:, 0], 0)):
-        moved = move_support(model, points[:3], points, target=target, n_moves=n)
+        moved = means.move_support(model, points[:3], points, target=target, n_moves=n)
         torch.testing.assert_close(moved, points[:3], rtol=0, atol=0)

@@ -167,9 +167,8 @@ def draw_mixture(here: Live, thresholds: tuple[float, ...], n_draws: int) -> Fig
     grid = torch.linspace(-50, 50, 401, dtype=torch.float64)
     levels = torch.tensor([0.025, 0.5, 0.975], dtype=torch.float64)
     low, middle, high = torch.sigmoid(here.prior.source(grid, Gamma)).quantile(levels, dim=0)
-    turning = np.quantile(
-        turning_scores(here.prior, Gamma, np.array(thresholds), grid), [0.025, 0.5, 0.975], axis=0
-    )
+    scores = turning_scores(here.prior, Gamma, np.array(thresholds), grid)
+    turning = np.quantile(scores, levels, axis=0)
     slopes = here.prior.derivative(grid, Gamma).quantile(levels, dim=0)
     figure, (upper, lower) = subplots(2, 1, figsize=(5.6, 7.0), sharex=True, height_ratios=[1.4, 1])
     colour = COLOURS["ISGP"]

@@ -64,16 +64,13 @@ class TiltedJoint(LogJoint):
         """The log density, all constants included, as a scalar."""
         return super().__call__(Gamma) + self.log_utility(Gamma)
 
-    def _by_nu(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
-        """The log utility's gradient by nu at the targets, and the diagonal part of its Hessian."""
-        utility, p = self._utility(Gamma)
-        first = -self.slope * p * (1 - p) / (len(p) * utility)
-        return first, first * (1 - 2 * p)
-
     def derivatives(self, Gamma: Tensor) -> tuple[Tensor, Tensor]:
         """The gradient, and minus the second derivative."""
         gradient, hessian = super().derivatives(Gamma)
-        first, second = self._by_nu(Gamma)
+        # The log utility's gradient by nu at the targets, and the diagonal part of its Hessian.
+        utility, p = self._utility(Gamma)
+        first = -self.slope * p * (1 - p) / (len(p) * utility)
+        second = first * (1 - 2 * p)
         slopes = self.targets @ self.prior.jacobian(Gamma)
         pull = slopes.T @ first
         bend = self.prior.curvature(self.targets.T @ first)

@@ -17,7 +17,7 @@ from bayesloss import LinkCalibrator
 from bayesloss_book import Array
 from bayesloss_book.baselines import calibration_error, log_loss
 from bayesloss_book.beyond.calibration import rivals
-from bayesloss_book.score_sets import CURVES, SMALL, draw, enough, kind, score_sets
+from bayesloss_book.score_sets import CURVES, SMALL, Draw, draw, enough, kind, score_sets
 from bayesloss_book.score_tables import LARGER, TABLES
 from bayesloss_book.stores.results import Folder, run_cells
 
@@ -83,36 +83,19 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
 
 
 def measure(
-    *,
-    methods: Sequence[str],
-    data: str,
-    task: str,
-    model: str,
-    n: int,
-    number: int,
-    timed: bool = False,
-    shuffled: bool = False,
+    *, methods: Sequence[str], timed: bool = False, shuffled: bool = False, **cell: Any
 ) -> dict[str, float]:
     """What `measure_one` finds on one draw by every method, as "method: measure"."""
-    cases = draw(data, task, model, n, number, shuffled=shuffled)
-    known = kind(data) == "curve"
+    cases, known = draw(**cell, shuffled=shuffled), kind(cell["data"]) == "curve"
     return {
         f"{method}: {name}": value
         for method in methods
-        for name, value in measure_one(method, *cases, known=known, timed=timed).items()
+        for name, value in measure_one(method, cases, known=known, timed=timed).items()
     }
 
 
 def measure_one(
-    method: str,
-    scores: Array,
-    y: Array,
-    test_scores: Array,
-    truth: Array,
-    probability: bool,
-    *,
-    known: bool = False,
-    timed: bool = False,
+    method: str, cases: Draw, *, known: bool = False, timed: bool = False
 ) -> dict[str, float]:
     """Fit one calibrator and measure it.
 
@@ -124,6 +107,7 @@ def measure_one(
     time.
     """
     _warm(method)
+    scores, y, test_scores, truth, probability = cases
     curve, p, seconds = attempt(
         lambda: rivals.fit(method, scores, y, probability), test_scores, test_scores.shape
     )

@@ -33,9 +33,8 @@ def _judge_one(data: str, n: int, number: int) -> pd.DataFrame:
     to_log_odds = ScoreTransform.fit(rows, n, cases.probability)
     x = torch.from_numpy(to_log_odds(cases.scores))
     centre, half = float(x.max() + x.min()) / 2, float(x.max() - x.min()) / 2
-    prior = ISGP(
-        TrigonometricKernel(a=2.0, c=_FILLED / half, n_basis=_N_BASIS), mu=centre, gamma=_GAMMA
-    )
+    kernel = TrigonometricKernel(a=2.0, c=_FILLED / half, n_basis=_N_BASIS)
+    prior = ISGP(kernel, mu=centre, gamma=_GAMMA)
     likelihood = Bernoulli()
     grid = torch.linspace(-half, half, _GRID, dtype=torch.float64)
     shares = likelihood.shares(x - centre, y, torch.ones_like(y), grid)

@@ -68,7 +68,8 @@ def draw_benchmark(rows: pd.DataFrame, measure: str = "log_loss") -> Figure:
         error = found.xs("error", axis=1, level=1).loc[method]
         places = [i + 0.03 * (j - len(methods) / 2) for i in range(len(sizes))]
         width = 2.2 if method == rivals.OURS else 1.1
-        look = style(*STYLES[method], markersize=5, linewidth=width, label=_label(method))
+        label = "learned link" if method == rivals.OURS else method
+        look = style(*STYLES[method], markersize=5, linewidth=width, label=label)
         axis.errorbar(places, mean.clip(lower=_FLOOR), error, **look)
     axis.set(
         yscale="log",
@@ -131,7 +132,3 @@ def draw_coverage(covered: pd.DataFrame) -> Figure:
     axis.set(xlabel="% of scores with the truth in the band")
     legend_above(figure, axis, title="cases", ncols=3)
     return figure
-
-
-def _label(method: str) -> str:
-    return "learned link" if method == rivals.OURS else method

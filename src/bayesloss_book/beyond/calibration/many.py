@@ -152,25 +152,23 @@ def _scores(data: str, model: str, part: int) -> tuple[Array, NDArray[np.int64],
 @lru_cache(maxsize=1)
 def _cases(data: str, part: int) -> tuple[NDArray[Any], ...]:
     """Inputs and labels to train on and to calibrate on; test inputs and the truth."""
-    X: Array
     y: NDArray[Any]
+    truth: Array | None = None
     parts: tuple[NDArray[Any], ...]
-    if data in tables.MIXTURES:
-        X, y, truth = tables.mixture(tables.MIXTURES[data], sum(_SIZES))
-        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
-        return X[:a], y[:a], X[a:b], y[a:b], X[b:], truth[b:]
-    if data in _IMAGES:
-        X, y, X_more, y_more = scores.images(data)
-        rows = np.random.default_rng(1).permutation(len(y) + len(y_more))[: sum(_SIZES)]
-        X, y = np.concatenate([X, X_more])[rows], np.concatenate([y, y_more])[rows]
-        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
-        parts = X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
-    elif data == "digits":
+    if data == "digits":
         X, y = load_digits(return_X_y=True)
         parts = tables.split(X, y, _DIGITS, part)
+    elif data in tables.MANY:
+        parts = tables.split(*tables.load(tables.MANY[data]), tables.MANY[data].sizes, part)
     else:
-        X, y = tables.load(tables.MANY[data])
-        parts = tables.split(X, y, tables.MANY[data].sizes, 0)
+        if data in tables.MIXTURES:
+            X, y, truth = tables.mixture(tables.MIXTURES[data], sum(_SIZES))
+        else:
+            X, y, X_more, y_more = scores.images(data)
+            rows = np.random.default_rng(1).permutation(len(y) + len(y_more))[: sum(_SIZES)]
+            X, y = np.concatenate([X, X_more])[rows], np.concatenate([y, y_more])[rows]
+        a, b = _SIZES[0], _SIZES[0] + _SIZES[1]
+        parts = X[:a], y[:a], X[a:b], y[a:b], X[b:], y[b:]
     X, y, X_pool, y_pool, X_test, y_test = parts
-    truth = np.eye(int(y.max()) + 1)[y_test.astype(int)]
+    truth = np.eye(int(y.max()) + 1)[y_test.astype(int)] if truth is None else truth[b:]
     return X, y.astype(int), X_pool, y_pool.astype(int), X_test, truth

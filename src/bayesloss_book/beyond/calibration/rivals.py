@@ -54,10 +54,6 @@ class _Link:
         return self.calibrator.predict_proba(scores)[:, 1]
 
 
-def _uncalibrated(scores: Array, y: Array, probability: bool) -> Curve:
-    return lambda t: _probabilities(t, probability)
-
-
 def _scikit_learn(method: str) -> Callable[..., Curve]:
     """Of many classes, which come as probabilities, each against the rest."""
 
@@ -113,7 +109,7 @@ def _named(name: str) -> Callable[[Any], Any]:
 
 _STANDARD: dict[str, Callable[[Array, Array, bool], Curve]] = {
     OURS: _Link,
-    "none": _uncalibrated,
+    "none": lambda _, y, probability: lambda t: _probabilities(t, probability),
     "sigmoid": _scikit_learn("sigmoid"),
     "isotonic": _scikit_learn("isotonic"),
     "temperature": _scikit_learn("temperature"),

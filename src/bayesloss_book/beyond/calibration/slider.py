@@ -53,12 +53,9 @@ def _frame(data: str, n: int, number: int, grid: Array, canvas: Canvas) -> Frame
         style = f'stroke="{STYLES[name][0]}" stroke-width="2" stroke-dasharray="{_DASHES[line]}"'
         drawn += curve(canvas.points(grid, rival(grid)), style)
         off[name] = rival(cases.test_scores) - truth
-    drawn += curve(
-        canvas.points(grid, ours.predict_proba(grid)[:, 1]),
-        f'stroke="{COLOURS["ISGP"]}" stroke-width="3"',
-    )
-    amounts = ", ".join(
-        f"{name} {100 * np.sqrt(np.square(each).mean()):.1f}" for name, each in off.items()
-    )
+    style = f'stroke="{COLOURS["ISGP"]}" stroke-width="3"'
+    drawn += curve(canvas.points(grid, ours.predict_proba(grid)[:, 1]), style)
+    errors = {name: 100 * np.sqrt(np.square(each).mean()) for name, each in off.items()}
+    amounts = ", ".join(f"{name} {error:.1f}" for name, error in errors.items())
     told = f"Root mean square error of the probability, in percentage points: {amounts}."
     return Frame(f"{n:,}", drawn, told)

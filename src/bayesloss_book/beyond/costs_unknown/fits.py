@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 from torch.special import ndtr
 
@@ -26,7 +25,7 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import CentredISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
-from bayesloss_book import Array
+from bayesloss.optimise import minimise
 from bayesloss_book import score_sets as scores
 from bayesloss_book import score_tables as tables
 from bayesloss_book.stores.results import runs
@@ -92,15 +91,12 @@ def linear(Z: Tensor, y: Tensor, loss: Bernoulli, centre: Tensor, precision: Ten
     def climb(loss: Bernoulli, start: Tensor) -> Tensor:
         data = Observations(Z, y, torch.ones_like(y))
 
-        def objective(theta: Array) -> tuple[float, Array]:
-            b = torch.from_numpy(theta)
-            nu = Z @ b
-            away = b - centre
+        def objective(b: Tensor) -> tuple[float, Tensor]:
+            nu, away = Z @ b, b - centre
             value = -loss.log_density(nu, data) + 0.5 * (precision * away**2).sum()
-            return float(value), (precision * away - Z.T @ loss.derivatives(nu, data)[0]).numpy()
+            return float(value), precision * away - Z.T @ loss.derivatives(nu, data)[0]
 
-        found = minimize(objective, start.numpy(), jac=True, method="L-BFGS-B")
-        return torch.from_numpy(found.x)
+        return torch.from_numpy(minimise(objective, start, options={}).x)
 
     best = climb(LOSSES["log"], centre)
     return best if loss is LOSSES["log"] else climb(loss, best)
@@ -130,10 +126,9 @@ def measure(*, data: str, model: str, family: str, n: int, n_draws: int) -> dict
             if family == "link":
                 z = link(x[:, 1], y, loss, targets[:, 1])
             else:
-                raw = family == "inputs"
                 centre = torch.zeros(x.shape[1], dtype=torch.float64)
                 precision = torch.ones_like(centre)
-                if raw:
+                if family == "inputs":
                     precision[0] = 1e-3  # the level is free
                 else:
                     centre[1] = 1.0  # Platt's own sigmoid
@@ -168,8 +163,7 @@ def draws(data: str, model: str, family: str, n: int, n_draws: int) -> Iterator[
             turn = ScoreTransform.fit(rows, n, drawn.probability)
             x, x_test = turn(drawn.scores)[:, None], turn(drawn.test_scores)[:, None]
             y, truth = drawn.y, drawn.truth
-        columns = (np.column_stack([np.ones(len(part)), part]) for part in (x, x_test))
-        x, x_test = columns
+        x, x_test = (np.column_stack([np.ones(len(part)), part]) for part in (x, x_test))
         yield [torch.from_numpy(np.asarray(part, dtype=float)) for part in (x, y, x_test, truth)]
 
 
@@ -191,14 +185,8 @@ def summary(*parts: pd.DataFrame) -> pd.DataFrame:
     stored, rows = pd.concat(parts), []
     for name in ("cost", "mixed"):
         gain, error = stored[f"{name}_gain"], stored[f"{name}_gain/error"]
-        rows.append(
-            stored[["family", "n", "data"]].assign(
-                loss=name,
-                gain=100 * gain / stored["log"],
-                ahead=gain > 2 * error,
-                behind=gain < -2 * error,
-            )
-        )
+        part = stored[["family", "n", "data"]].assign(loss=name, gain=100 * gain / stored["log"])
+        rows.append(part.assign(ahead=gain > 2 * error, behind=gain < -2 * error))
     by = pd.concat(rows).groupby(["family", "loss", "n"])
     counts = by[["ahead", "behind"]].sum().assign(sets=by.size())
     return by["gain"].agg(mean="mean", error="sem").join(counts)

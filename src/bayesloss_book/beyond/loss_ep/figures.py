@@ -48,9 +48,7 @@ class Live:
 
 def live(n_sets: int, n_test: int, test: str, n_points: int, seed: int) -> Live:
     """Draw data sets and targets, and the posterior's probabilities."""
-    prior, y, test_unit = probit.draw_data(
-        KERNEL["length_scale"], KERNEL["amplitude"], n_sets, n_test, seed
-    )
+    prior, y, test_unit = probit.draw_data(**KERNEL, n_sets=n_sets, n_test=n_test, seed=seed)
     x = (test_unit[list(probit.TESTS).index(test)] + probit.TESTS[test]).sort().values
     ep = expectation_propagation(prior.features, y)
     z, share = probit.importance_points(prior, y, ep, n_draws=n_points, seed=seed)
@@ -66,12 +64,8 @@ def _by_draws(z: Tensor, features: Tensor, noise: Tensor) -> Tensor:
 def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]:
     """The data set on which Table 3 without approximations loses most: beliefs and decisions."""
     costs = probit.costs_at(threshold)
-    found = [
-        table_3_by_draws(
-            _by_draws(here.z[i], here.features[i], here.noise[i]), here.share[i], costs
-        )
-        for i in range(len(here.y))
-    ]
+    parts = zip(here.z, here.features, here.noise, here.share, strict=True)
+    found = [table_3_by_draws(_by_draws(*given), share, costs) for *given, share in parts]
     lost = probit.excess_risk(torch.stack([h for h, _, _ in found]), here.exact, costs)
     i = int(lost.argmax())
     loss_ep = loss_ep_probit(here.prior.features, here.y, here.features, here.noise, costs)
@@ -97,13 +91,10 @@ def draw_belief(here: Live, threshold: float) -> tuple[Figure, dict[str, float]]
     lower.set_yticks([0.5, 1.5, 2.5], list(belief))
     lower.set(xlabel="input $x$", title="where +1 is decided", ylim=(3, 0))
     lower.grid(visible=False)
-    measured = {"exact": float(lost[i])}
-    for name, decided in (
-        ("ep", decide(here.ep, here.features, here.noise, costs.probit_threshold)),
-        ("loss_ep", loss_ep.decisions),
-    ):
-        measured[name] = float(probit.excess_risk(decided, here.exact, costs)[i])
-    return figure, measured
+    ep = decide(here.ep, here.features, here.noise, costs.probit_threshold)
+    others = {"ep": ep, "loss_ep": loss_ep.decisions}
+    measured = {n: float(probit.excess_risk(h, here.exact, costs)[i]) for n, h in others.items()}
+    return figure, {"exact": float(lost[i])} | measured
 
 
 def draw_regrets(summary: pd.DataFrame) -> Figure:
@@ -137,10 +128,8 @@ def draw_saved(summary: pd.DataFrame) -> Figure:
         heights = [places[cell] + shift for cell in cells]
         axis.errorbar(saved.loc[cells], heights, xerr=error.loc[cells], **look)
     axis.axvline(0, color="black", linewidth=1)
-    axis.set_yticks(
-        [places[cell] for cell in cells],
-        [f"{TEST_NAMES[test]}, {probit.THRESHOLDS[row]:g}" for row, test in cells],
-    )
+    names = [f"{TEST_NAMES[test]}, {probit.THRESHOLDS[row]:g}" for row, test in cells]
+    axis.set_yticks([places[cell] for cell in cells], names)
     axis.set(xlabel="% of EP's regret saved", ylabel="test inputs, threshold", xlim=(-70, 105))
     axis.invert_yaxis()
     legend_above(figure, axis, ncols=2)
@@ -154,9 +143,8 @@ def draw_kernels(regrets: pd.DataFrame) -> Figure:
     for name, (colour, marker, _) in _STYLES.items():
         look = style(colour, marker, markersize=8, label=METHODS[name])
         axis.plot(by_kernel[name], range(len(by_kernel)), **look)
-    axis.set_yticks(
-        range(len(by_kernel)), [f"{length:g}, {height:g}" for length, height in by_kernel.index]
-    )
+    names = [f"{length:g}, {height:g}" for length, height in by_kernel.index]
+    axis.set_yticks(range(len(by_kernel)), names)
     axis.set(xscale="log", xlabel="regret, mean of 15 cells", ylabel="length scale, amplitude")
     axis.invert_yaxis()
     legend_above(figure, axis, ncols=3)

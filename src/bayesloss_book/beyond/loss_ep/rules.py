@@ -21,6 +21,8 @@ from bayesloss.calibrating.probit.expectation_propagation import expectation_pro
 from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.calibrating.utility import check_max_loss
 
+_ROUNDS = 50  # of Table 3, at most
+
 
 def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
     """Probabilities (m, s) of +1 from EP's evidences with a label +1 or -1 at the target."""
@@ -39,12 +41,7 @@ def by_one_more_label(prior: WhitenedGP, y: Tensor, x: Tensor) -> Tensor:
 
 
 def table_3_by_draws(
-    p_draws: Tensor,
-    share: Tensor,
-    costs: CostMatrix,
-    *,
-    max_loss: float | None = None,
-    max_iter: int = 50,
+    p_draws: Tensor, share: Tensor, costs: CostMatrix, *, max_loss: float | None = None
 ) -> tuple[Tensor, Tensor, bool]:
     """LHG Table 3 with exact integrals, started at the Bayes decisions, on one data set.
 
@@ -54,7 +51,7 @@ def table_3_by_draws(
     M = check_max_loss(max_loss, costs)
     probability = share @ p_draws
     decisions = probability > costs.threshold
-    for _ in range(max_iter):
+    for _ in range(_ROUNDS):
         # The loss is c_+ (1 - p) where +1 was decided, and c_- p elsewhere: linear in p.
         slope = torch.where(decisions, -costs.c_plus, costs.c_minus).to(p_draws.dtype)
         loss = (p_draws @ slope + costs.c_plus * decisions.sum()) / len(slope)

@@ -115,9 +115,8 @@ def cases_of(X: Array, y: NDArray[np.int64], C: float) -> LinearScores:
     """Training data as the library's fits take them."""
     labels = np.stack([y == k for k in range(int(y.max()) + 1)]).astype(np.int64)
     one = torch.ones(len(X), dtype=torch.float64)
-    return LinearScores.of(
-        torch.from_numpy(np.ascontiguousarray(X)), torch.from_numpy(labels), one, C
-    )
+    rows = torch.from_numpy(np.ascontiguousarray(X))
+    return LinearScores.of(rows, torch.from_numpy(labels), one, C)
 
 
 def tempered(cases: LinearScores, X_test: Array) -> tuple[Array, Array, float]:
@@ -151,10 +150,8 @@ def log_probabilities(fit: JointFit, cases: LinearScores, X: Array) -> Array:
     """The log probabilities of the classes, of shape (n, K)."""
     scores = fit.beta @ (torch.from_numpy(np.ascontiguousarray(X)) - cases.centre).T
     edge = fit.prior.kernel.edge
-    nu = [
-        fit.prior.source(x.clamp(-edge, edge), mode)
-        for x, mode in zip(scores, fit.mode, strict=True)
-    ]
+    pairs = zip(scores.clamp(-edge, edge), fit.mode, strict=True)
+    nu = [fit.prior.source(x, mode) for x, mode in pairs]
     return torch.log_softmax(torch.stack(nu, dim=1), dim=1).numpy()
 
 

@@ -73,13 +73,8 @@ def link(sources: Sequence[Source], p: Array) -> Array:
         return float(source.value(np.array(x))) - target
 
     def scores(t: float) -> Array:
-        targets = np.log(p) + t
-        return np.array(
-            [
-                brentq(above, -_FAR, _FAR, args=(source, target))
-                for source, target in zip(sources, targets, strict=True)
-            ]
-        )
+        pairs = zip(sources, np.log(p) + t, strict=True)
+        return np.array([brentq(above, -_FAR, _FAR, args=pair) for pair in pairs])
 
     return scores(brentq(lambda t: scores(t).sum(), least, most, xtol=1e-13))
 

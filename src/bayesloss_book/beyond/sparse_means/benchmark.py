@@ -7,6 +7,7 @@ import torch
 from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
 from bayesloss_book.calibrating.gp_regression import costs
+from bayesloss_book.gp_regression import checked_points
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
 from bayesloss_book.stores.results import Folder, run_cells
@@ -56,9 +57,7 @@ def measure(
     """All methods on one problem: d_L, and squared ``error``, over the test distribution."""
     problem = draw(kind, shift, k, seed, n_points=n_points)
     model, fresh = problem.model, problem.fresh
-    masses = problem.weights
-    if masses is None:
-        masses = torch.full((len(fresh),), 1 / len(fresh), dtype=torch.float64)
+    masses = checked_points(fresh, problem.weights)
     posterior = model.action(fresh, model.mean)
     decisions = {"posterior mean": posterior, "zero": torch.zeros_like(posterior)}
     for method in methods:
@@ -75,20 +74,16 @@ def measure_cost(*, method: str, n: int, repeat: int, k: int, n_points: int) -> 
     """Find one mean; ``error``: its decision's mean squared distance from the true function."""
     problem = covariate_shift(repeat, n=n, k=k)
     model, generator = problem.model, torch.Generator().manual_seed(repeat)
-    points = problem.shift + DEVIATION * torch.randn(
-        n_points, dtype=torch.float64, generator=generator
-    )
+    noise = torch.randn(n_points, dtype=torch.float64, generator=generator)
+    points = problem.shift + DEVIATION * noise
     if method == "posterior mean":
         inputs, mean = model.x, model.mean
     elif method == "least KL":
         inputs = model.x[problem.support]
         mean = sparse_mean_kl(model, inputs)
     else:
-        settings: dict[str, Any] = (
-            {} if method == "targeted" else {"oversampling": 1.0, "n_moves": 0}
-        )
-        inputs, mean = sparse_mean_targeted(model, points, k=k, **settings)
-    gap = model.action(problem.points, mean, inputs) - torch.from_numpy(
-        truth(problem.points.numpy())
-    )
+        how: dict[str, Any] = {} if method == "targeted" else {"oversampling": 1.0, "n_moves": 0}
+        inputs, mean = sparse_mean_targeted(model, points, k=k, **how)
+    exact = torch.from_numpy(truth(problem.points.numpy()))
+    gap = model.action(problem.points, mean, inputs) - exact
     return {"error": float(problem.weights @ gap**2)}

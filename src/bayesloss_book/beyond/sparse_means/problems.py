@@ -68,13 +68,11 @@ def draw(kind: str, shift: float, k: int, seed: int, *, n_points: int = 200) -> 
         return np.asarray(np.cos(z @ waves + phases) @ size)
 
     y = f(x) + math.sqrt(NOISE) * rng.normal(size=_N)
-    model = GPRegression(
-        SquaredExponential(a=a), torch.tensor(x), torch.tensor(y), noise_variance=NOISE
-    )
+    given = SquaredExponential(a=a), torch.tensor(x), torch.tensor(y)
+    model = GPRegression(*given, noise_variance=NOISE)
     support = rng.choice(_N, k, replace=False).tolist()
-    return Problem(
-        model, support, torch.tensor(points), torch.tensor(fresh), None, torch.tensor(f(fresh))
-    )
+    parts = torch.tensor(points), torch.tensor(fresh), None, torch.tensor(f(fresh))
+    return Problem(model, support, *parts)
 
 
 def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
@@ -87,10 +85,8 @@ def _of_table(kind: str, shift: float, k: int, seed: int) -> Problem:
     centre = y[train].mean()
     scales, b, noise = _hyperparameters(X[train], y[train] - centre)
     Z = torch.tensor(X / scales)
-    model = GPRegression(
-        SquaredExponential(a=1.0, b=b), Z[train], torch.tensor(y[train] - centre),
-        noise_variance=noise,
-    )  # fmt: skip
+    given = SquaredExponential(a=1.0, b=b), Z[train], torch.tensor(y[train] - centre)
+    model = GPRegression(*given, noise_variance=noise)
     support = rng.choice(len(train), k, replace=False).tolist()
     fresh = asked[half:]
     return Problem(model, support, Z[asked[:half]], Z[fresh], None, torch.tensor(y[fresh] - centre))
@@ -111,9 +107,8 @@ def _table(kind: str) -> tuple[Array, Array, int]:
 
 def _hyperparameters(X: Array, y: Array) -> tuple[Array, float, float]:
     """Length scales, prior and noise variance by the marginal likelihood."""
-    start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3)) + WhiteKernel(
-        0.2, (1e-3, 10)
-    )
+    start = ConstantKernel(1.0) * RBF(np.ones(X.shape[1]), (0.1, 1e3))
+    start += WhiteKernel(0.2, (1e-3, 10))
     # A length scale at its bound is meant.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         kernel = GaussianProcessRegressor(start, alpha=0.0).fit(X, y).kernel_

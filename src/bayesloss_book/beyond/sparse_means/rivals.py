@@ -15,15 +15,9 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from torch import Tensor
 
 from bayesloss.optimise import differentiated, minimise
+from bayesloss_book import sparse_means as means
 from bayesloss_book.beyond.sparse_means.problems import Problem
 from bayesloss_book.gp_regression import GPRegression
-from bayesloss_book.sparse_means import (
-    choose_support,
-    sparse_mean_calibrated,
-    sparse_mean_kl,
-    sparse_mean_targeted,
-    spread_support,
-)
 
 OURS = "targeted"
 FIXED = ("least KL", "FITC", "importance weights", "fitted to FITC at the targets", "exact fit")
@@ -53,30 +47,30 @@ def fit(name: str, problem: Problem, k: int) -> tuple[Tensor, Tensor]:
     support = model.x[problem.support]
     little = _KL_SHARE * model.noise_variance / len(points)
     if name in ("least KL", "FITC"):
-        return support, sparse_mean_kl(model, support, fitc=name == "FITC")
+        return support, means.sparse_mean_kl(model, support, fitc=name == "FITC")
     if name == "importance weights":
-        return support, sparse_mean_kl(model, support, weights=density_ratio(model.x, points))
+        return support, means.sparse_mean_kl(model, support, weights=density_ratio(model.x, points))
     if name == "exact fit":
-        return support, sparse_mean_calibrated(model, support, points, kl_weight=little)
+        return support, means.sparse_mean_calibrated(model, support, points, kl_weight=little)
     if name == "least KL, inputs by its bound":
         inputs = inputs_by_the_bound(model, support)
-        return inputs, sparse_mean_kl(model, inputs)
+        return inputs, means.sparse_mean_kl(model, inputs)
     if name in TARGETED:
-        return sparse_mean_targeted(model, points, k=k, **TARGETED[name])
-    spread = points[spread_support(model, points, min(2 * k, len(points)))]
+        return means.sparse_mean_targeted(model, points, k=k, **TARGETED[name])
+    spread = points[means.spread_support(model, points, min(2 * k, len(points)))]
     if name in ("least KL at the targets", "FITC at the targets"):
-        return spread[:k], sparse_mean_kl(model, spread[:k], fitc=name.startswith("FITC"))
+        return spread[:k], means.sparse_mean_kl(model, spread[:k], fitc=name.startswith("FITC"))
     if name == "least possible at the targets":
-        best = sparse_mean_calibrated(model, spread[:k], problem.fresh, problem.weights)
-        return spread[:k], best
-    if name == "least possible":
-        return support, sparse_mean_calibrated(model, support, problem.fresh, problem.weights)
-    target = model.action(points, sparse_mean_kl(model, spread, fitc=True), spread)
+        support = spread[:k]
+    if name in ORACLES:
+        best = means.sparse_mean_calibrated(model, support, problem.fresh, problem.weights)
+        return support, best
+    target = model.action(points, means.sparse_mean_kl(model, spread, fitc=True), spread)
     if name == "training points for the targets":
-        support = model.x[choose_support(model, model.x, points, target=target, k=k)]
+        support = model.x[means.choose_support(model, model.x, points, target=target, k=k)]
     elif name != "fitted to FITC at the targets":
         raise ValueError(f"expected a method of {FIXED + PLACED + ORACLES}, got {name!r}")
-    fitted = sparse_mean_calibrated(model, support, points, target=target, kl_weight=little)
+    fitted = means.sparse_mean_calibrated(model, support, points, target=target, kl_weight=little)
     return support, fitted
 
 
@@ -84,10 +78,8 @@ def density_ratio(x: Tensor, points: Tensor) -> Tensor:
     """The test inputs' density over the training inputs', with mean 1, by logistic regression."""
     both = torch.cat([x, points]).reshape(len(x) + len(points), -1).numpy()
     asked = np.arange(len(both)) >= len(x)
-    model = make_pipeline(
-        StandardScaler(), PolynomialFeatures(2, include_bias=False), StandardScaler(),
-        LogisticRegression(max_iter=10_000),
-    )  # fmt: skip
+    steps = StandardScaler(), PolynomialFeatures(2, include_bias=False), StandardScaler()
+    model = make_pipeline(*steps, LogisticRegression(max_iter=10_000))
     odds = model.fit(both, asked).decision_function(both[~asked])
     ratio = torch.from_numpy(np.exp(odds - odds.max()))
     return ratio / ratio.mean()

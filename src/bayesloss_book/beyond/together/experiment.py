@@ -14,6 +14,8 @@ A method ``..._alone`` has the same marginals but no dependence: each target's d
 utility of the last decisions until these stay.
 """
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -82,12 +84,31 @@ def chains(prior: WhitenedGP, y: Tensor, laplace: GaussianWeights, n: int, seed:
     return (laplace.mean + (root @ points[..., None]).squeeze(-1)).transpose(0, 1)
 
 
+def data_set(prior: WhitenedGP, j: int) -> WhitenedGP:
+    """The prior at the inputs of one data set."""
+    return WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
+
+
+def problems(
+    prior: WhitenedGP, unit: Tensor, sizes: tuple[int, ...]
+) -> Iterator[tuple[str, int, int, WhitenedGP, Tensor]]:
+    """Each test, number of targets and data set, with its prior and the targets."""
+    for test, m, j in product(INPUTS, sizes, range(len(prior.inputs))):
+        yield test, m, j, data_set(prior, j), unit[list(TESTS).index(test), :m] + TESTS[test]
+
+
+def worth(utility: Utility, labels: NDArray[Any], chosen: NDArray[Any]) -> NDArray[np.float64]:
+    """The utility of a choice, for each draw of the labels."""
+    hits, positives = labels[:, chosen].sum(axis=1), labels.sum(axis=1)
+    return np.asarray(utility(hits, chosen.sum(), positives), dtype=np.float64)
+
+
 def loss_em(labels: NDArray, n_labels: int, utility: Utility, k: int | None) -> JointDecision:
     """LHG's Table 3 by draws: ``n_labels`` rows in turn belong to one draw of the weights."""
-    positives, found = labels.sum(axis=1), decide_together(labels, utility, k=k)
+    found = decide_together(labels, utility, k=k)
     for _ in range(20):
         chosen = found.chosen
-        each = utility(labels[:, chosen].sum(axis=1), chosen.sum(), positives)
+        each = worth(utility, labels, chosen)
         weight = each.reshape(-1, n_labels).mean(axis=1).repeat(n_labels)  # LHG (11)
         if not weight.any():
             break
@@ -98,48 +119,35 @@ def loss_em(labels: NDArray, n_labels: int, utility: Utility, k: int | None) -> 
 
 
 def measure(
-    *,
-    length_scale: float,
-    amplitude: float,
-    repetition: int,
-    n_sets: int,
-    n_draws: int,
-    n_labels: int,
+    *, repetition: int, n_sets: int, n_draws: int, n_labels: int, **kernel: float
 ) -> dict[str, float]:
     """Means over data sets of each method's utility less that of the chains' own choice.
 
     Keys are ``method/utility/m/test``, with ``/error`` the standard error over data sets, and
     ``.../gap``, how far the choice may be from the best one under the draws, by its bound.
     """
-    prior, y, unit = draw_data(length_scale, amplitude, n_sets, max(SIZES), repetition)
+    prior, y, unit = draw_data(**kernel, n_sets=n_sets, n_test=max(SIZES), seed=repetition)
     generator = torch.Generator().manual_seed(repetition)
     laplace, ep = laplace_probit(prior.features, y), expectation_propagation(prior.features, y)
     long = chains(prior, y, laplace, n_draws, repetition)
-    half = [long[i : i + 2].flatten(0, 1).transpose(0, 1) for i in (0, 2)]
+    own, judge = (half.flatten(0, 1).transpose(0, 1) for half in long.split(2))
     z = {
         "laplace": laplace.sample(n_draws, generator),
         "ep": ep.sample(n_draws, generator),
         "exact": weighted_draws(prior, y, ep, n_draws, repetition),
-        "own": half[0],
-        "judge": half[1],
+        "own": own,
+        "judge": judge,
     }
     rows: list[dict[str, Any]] = []
-    for test in INPUTS:
-        x = unit[list(TESTS).index(test)] + TESTS[test]
-        for m in SIZES:
-            for j in range(n_sets):
-                one = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
-                drawn = {
-                    name: one.draw_labels(each[j].repeat_interleave(n_labels, 0), x[:m], generator)
-                    .numpy()
-                    .astype(np.int8)
-                    for name, each in z.items()
-                }
-                found = _all_methods(drawn, m, n_labels, np.random.default_rng([repetition, j, m]))
-                rows += [row | {"m": m, "test": test} for row in found]
-    by = pd.DataFrame(rows).groupby(["method", "utility", "m", "test"])
+    for test, m, j, one, x in problems(prior, unit, SIZES):
+        drawn = {
+            name: one.draw_labels(each[j].repeat_interleave(n_labels, 0), x, generator).numpy()
+            for name, each in z.items()
+        }
+        found = _all_methods(drawn, m, n_labels, np.random.default_rng([repetition, j, m]))
+        rows += [row | {"m": m, "test": test} for row in found]
     out: dict[str, float] = {}
-    for key, group in by:
+    for key, group in pd.DataFrame(rows).groupby(["method", "utility", "m", "test"]):
         name = "/".join(map(str, key))
         out[name] = float(group["regret"].mean())
         out[f"{name}/error"] = float(group["regret"].std() / len(group) ** 0.5)
@@ -150,27 +158,19 @@ def measure(
 def _all_methods(
     drawn: dict[str, NDArray], m: int, n_labels: int, chance: np.random.Generator
 ) -> list[dict[str, Any]]:
-    judge = drawn["judge"]
-    positives = judge.sum(axis=1)
-    alone = {f"{name}_alone": chance.permuted(drawn[name], axis=0) for name in ("ep", "exact")}
+    judge = drawn.pop("judge")
+    drawn |= {f"{name}_alone": chance.permuted(drawn[name], axis=0) for name in ("ep", "exact")}
     rows = []
     for name in cases(m):
         utility, k = utility_of(name, m)
-        made = {
-            method: decide_together(labels, utility, k=k)
-            for method, labels in (drawn | alone).items()
-            if method != "judge"
-        }
+        made = {method: decide_together(labels, utility, k=k) for method, labels in drawn.items()}
         made["loss_em"] = loss_em(drawn["exact"], n_labels, utility, k)
-        worth = {
-            method: np.mean(utility(judge[:, d.chosen].sum(axis=1), d.chosen.sum(), positives))
-            for method, d in made.items()
-        }
+        of = {method: worth(utility, judge, each.chosen).mean() for method, each in made.items()}
         rows += [
             {
                 "method": method,
                 "utility": name,
-                "regret": float(worth["own"] - worth[method]),
+                "regret": float(of["own"] - of[method]),
                 "gap": made[method].bound - made[method].utility,
             }
             for method in METHODS

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 
 from bayesloss import decide_together
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
-from bayesloss_book.beyond.together.experiment import (
-    INPUTS,
-    KERNELS,
-    METHODS,
-    SIZES,
-    UTILITIES,
-    weighted_draws,
-)
+from bayesloss_book.beyond.together import experiment
 from bayesloss_book.figures import COLOURS, draw_yes, legend_above, style
 from bayesloss_book.probit_references import TESTS, draw_data
 
@@ -46,13 +38,14 @@ class Live:
 
 def live(n_sets: int, m: int, n_draws: int, seed: int) -> Live:
     """The first data set on which decisions by the F-measure differ most with the dependence."""
-    prior, y, unit = draw_data(*KERNELS[0], n_sets, m, seed)
+    prior, y, unit = draw_data(*experiment.KERNELS[0], n_sets, m, seed)
     x = (unit[0] + TESTS["u_05_15"]).sort().values
-    z = weighted_draws(prior, y, expectation_propagation(prior.features, y), n_draws, seed)
+    ep = expectation_propagation(prior.features, y)
+    z = experiment.weighted_draws(prior, y, ep, n_draws, seed)
     generator, chance = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     found, most = None, -1
     for j in range(n_sets):
-        one = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
+        one = experiment.data_set(prior, j)
         together = one.draw_labels(z[j], x, generator).numpy().astype(int)
         alone = chance.permuted(together, axis=0)
         both = [decide_together(draws).chosen for draws in (together, alone)]
@@ -100,17 +93,17 @@ def draw_counts(here: Live) -> Figure:
 def draw_regrets(found: pd.DataFrame) -> Figure:
     """Mean regret by utility, number of targets and test, with standard errors over cells."""
     figure, panels = subplots(2, 1, figsize=(5.8, 7.6), sharex=True)
-    for axis, test in zip(panels, INPUTS, strict=True):
-        every = [(u, m) for u in UTILITIES for m in SIZES]
+    for axis, test in zip(panels, experiment.INPUTS, strict=True):
+        every = [(u, m) for u in experiment.UTILITIES for m in experiment.SIZES]
         rows = [(u, m) for u, m in every if (u, m, test, "ep") in found.index]
         for i, (method, of_method) in enumerate(_STYLES.items()):
             part = 1e3 * found.loc[[(u, m, test, method) for u, m in rows]]
-            look = style(*of_method, markersize=6, label=METHODS[method])
+            look = style(*of_method, markersize=6, label=experiment.METHODS[method])
             heights = np.arange(len(rows)) + 0.11 * (i - 2.5)
             axis.errorbar(part["mean"], heights, xerr=part["error"], **look)
         axis.axvline(0, color="black", linewidth=0.8)
-        axis.set_yticks(range(len(rows)), [f"{UTILITIES[u]}, {m:,}" for u, m in rows])
-        axis.set(title=f"targets {INPUTS[test]}")
+        axis.set_yticks(range(len(rows)), [f"{experiment.UTILITIES[u]}, {m:,}" for u, m in rows])
+        axis.set(title=f"targets {experiment.INPUTS[test]}")
         axis.invert_yaxis()
     panels[-1].set(xlabel="utility lost, in thousandths of its range")
     legend_above(figure, panels[0], ncols=2)

@@ -27,15 +27,7 @@ from bayesloss.calibrating.decide_together import Utility, decide_together
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.whitened_gp import Pair, WhitenedGP, curvature, hazard
 from bayesloss.quadrature import gauss_hermite
-from bayesloss_book.beyond.together.experiment import UTILITIES, cells
-from bayesloss_book.beyond.together.loss_ep import (
-    Tried,
-    gains,
-    left_open,
-    per_cell,
-    standardised,
-    worth,
-)
+from bayesloss_book.beyond.together import experiment, loss_ep
 from bayesloss_book.stores.results import runs
 
 PAPER = {"n_sets": 2, "n_draws": 256, "n_open": 8, "n_chain": 256, "n_labels": 8}
@@ -68,18 +60,15 @@ def mean_utility(p: Tensor, chosen: NDArray[Any], utility: Utility) -> Tensor:
     return (counts(p[:, chosen]) * (values @ counts(p[:, ~chosen]))).sum(0)
 
 
-class FullLossEM:
+class FullLossEM(loss_ep.Draws):
     """One data set and its targets x. The same normal numbers serve all steps."""
 
     def __init__(
         self, gp: WhitenedGP, y: Tensor, x: Tensor, utility: Utility, n: int, n_open: int, seed: int
     ) -> None:
-        self.inputs, self.y, self.utility, self.n_open = gp.features, y, utility, n_open
-        self.targets, r = gp.project(x)[0], gp.features.shape[1]
-        self.normal = standardised(n, r, seed)
-        chance = torch.Generator().manual_seed(seed + 1)
-        self.left = left_open(gp, x, (n, n_open), chance)
-        self.coin = torch.rand((n * n_open, len(x)), dtype=x.dtype, generator=chance)
+        super().__init__(gp, x, (n, n_open), seed)
+        self.y, self.utility, self.n_open, r = y, utility, n_open, gp.features.shape[1]
+        self.coin = torch.rand((n * n_open, len(x)), dtype=x.dtype, generator=self.chance)
         self.pairs = torch.triu_indices(r, r)
         squares = self.normal[:, self.pairs].prod(1) - (self.pairs[0] == self.pairs[1]).double()
         self.fit = torch.linalg.pinv(torch.cat([squares[:, :1] * 0 + 1, self.normal, squares], 1))
@@ -109,12 +98,12 @@ class FullLossEM:
         nodes, weights = gauss_hermite(32)
         for _ in range(300):
             mean, root, _ = moments(q)
-            f, spread = self.inputs @ mean, (self.inputs @ root).norm(dim=1)
+            f, spread = self.features @ mean, (self.features @ root).norm(dim=1)
             margin = self.y[:, None] * (f[:, None] + spread[:, None] * nodes)
             bend = curvature(margin) @ weights
             pull = self.y * (hazard(margin) @ weights) + bend * f
-            precision = torch.eye(len(mean)) + (self.inputs.T * bend) @ self.inputs + site[1]
-            new = self.inputs.T @ pull + site[0], precision
+            precision = torch.eye(len(mean)) + (self.features.T * bend) @ self.features + site[1]
+            new = self.features.T @ pull + site[0], precision
             change = max(float((a - b).abs().max()) for a, b in zip(new, q, strict=True))
             q = 0.5 * (q[0] + new[0]), 0.5 * (q[1] + new[1])
             if change < 1e-7:
@@ -143,7 +132,7 @@ class FullLossEM:
             tries = [  # the best choice under q, and the one that maximises the bound
                 decide_together(labels, self.utility, k=k, sample_weight=w) for w in (None, weight)
             ]
-            own = np.average(worth(self.utility, labels, chosen), weights=weight)
+            own = np.average(experiment.worth(self.utility, labels, chosen), weights=weight)
             missed = float(max(tries[-1].bound - own, 0) * weight.mean())
             values = [self.log_gain(p, each.chosen) for each in tries]
             best = int(torch.stack(values).mean(1).argmax())
@@ -171,7 +160,7 @@ def measure(*, n_draws: int, n_open: int, **cell: Any) -> dict[str, float]:
 
     def choose(
         gp: WhitenedGP, y: Tensor, x: Tensor, utility: Utility, k: int | None, seed: int
-    ) -> Tried:
+    ) -> loss_ep.Tried:
         em = FullLossEM(gp, y, x, utility, n_draws, n_open, seed)
         ep = expectation_propagation(gp.features[None], y[None])
         precision = torch.linalg.inv(ep.covariance[0])
@@ -185,24 +174,22 @@ def measure(*, n_draws: int, n_open: int, **cell: Any) -> dict[str, float]:
         drawn = order < 0.5 if k is None else order.argsort().argsort() < k
         choices, numbers = {"/gaussian": least}, {}
         for name, first in zip(STARTS, (least, drawn), strict=True):
-            choices[f"/{name}"], missed, settled = em.run(q, first, k)
-            changed = float((choices[f"/{name}"] != least).any())
-            of_run = {"missed": missed, "settled": float(settled), "changed": changed}
-            numbers |= {f"/{name}/{kind}": value for kind, value in of_run.items()}
-        return Tried(by_ep, choices, numbers)
+            found, numbers[f"/{name}/missed"], numbers[f"/{name}/settled"] = em.run(q, first, k)
+            choices[f"/{name}"], numbers[f"/{name}/changed"] = found, (found != least).any()
+        return loss_ep.Tried(by_ep, choices, numbers)
 
-    return gains(choose, **cell)
+    return loss_ep.gains(choose, **cell)
 
 
 def summary(stored: pd.DataFrame) -> pd.DataFrame:
     """Mean gains and their standard errors over cells: over ``gaussian``, and of that over EP."""
     rows = {}
-    for utility, name in product(UTILITIES, (*STARTS, "gaussian")):
-        gain = per_cell(stored, utility, f"/{name}")
-        gain -= 0 if name == "gaussian" else per_cell(stored, utility, "/gaussian")
+    for utility, name in product(experiment.UTILITIES, (*STARTS, "gaussian")):
+        gain = loss_ep.per_cell(stored, utility, f"/{name}")
+        gain -= 0 if name == "gaussian" else loss_ep.per_cell(stored, utility, "/gaussian")
         rows[utility, name] = {"gain": gain.mean(), "error": gain.sem()}
     return pd.DataFrame(rows).T
 
 
 # Two data sets a cell.
-run = runs(measure, lambda: cells(n_repetitions=1), "together_loss_em", **PAPER)
+run = runs(measure, lambda: experiment.cells(n_repetitions=1), "together_loss_em", **PAPER)

@@ -128,13 +128,10 @@ def small_problems(task: str, sizes: tuple[int, ...], seed: int) -> pd.DataFrame
             "Laplace's bound": by_laplace.evidence_bound - truth,
             "variational": variational(prior, likelihood, *data).log_evidence - truth,
         }
-        if task == "classification":
-            for name, method in (
-                ("as if ν were normal", "normal"),
-                ("Jaakkola and Jordan", "bound"),
-            ):
-                other = best_gaussian(method, prior, likelihood, *data)
-                rows[n][name] = other.log_evidence - truth
+        others = {"as if ν were normal": "normal", "Jaakkola and Jordan": "bound"}
+        for name, method in others.items() if task == "classification" else ():
+            other = best_gaussian(method, prior, likelihood, *data)
+            rows[n][name] = other.log_evidence - truth
     return pd.DataFrame(rows).T.rename_axis("n")
 
 

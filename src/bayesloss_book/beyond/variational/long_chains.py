@@ -68,18 +68,12 @@ def gaussians(
         mode = find_mode(joint, start)
         if mode.converged:
             found.setdefault(round(float(joint(mode.Gamma)), 3), mode.Gamma)
-    fits = [
-        best_gaussian(method, joint.prior, joint.likelihood, x, y, Gamma)
-        for Gamma in found.values()
-    ]
+    given = method, joint.prior, joint.likelihood, x, y
+    fits = [best_gaussian(*given, Gamma) for Gamma in found.values()]
     fits.sort(key=lambda fit: -fit.log_evidence)
     new = np.diff([fit.log_evidence for fit in fits], prepend=np.inf) < -_NEW
-    best = fits[0].log_evidence
-    return [
-        fit
-        for fit, is_new in zip(fits, new, strict=True)
-        if is_new and fit.log_evidence > best - _LIGHT
-    ]
+    least, pairs = fits[0].log_evidence - _LIGHT, zip(fits, new, strict=True)
+    return [fit for fit, is_new in pairs if is_new and fit.log_evidence > least]
 
 
 def jumper(found: list[Posterior]) -> Jumper:

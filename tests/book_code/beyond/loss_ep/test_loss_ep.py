@@ -9,44 +9,38 @@ from tilted_problems import CASES, COSTS, brute_force, problem
 from bayesloss import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.tilted_ep import tilted_ep
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, decide
+from bayesloss.calibrating.probit.whitened_gp import decide
 from bayesloss.calibrating.utility import LogUtility
-from bayesloss.kernels import SquaredExponential
 from bayesloss_book.beyond.loss_ep.loss_ep import loss_ep_probit
+from bayesloss_book.probit_references import draw_data
+
+UNEQUAL = CostMatrix(0.2, 1)
 
 
 class _One:
     """A utility whose mean is the probability of +1 at one target, or 1 if there is none."""
 
     def __init__(self, features, noise, target):
-        self.costs, self.max_loss = CostMatrix(1, 1), 1.0
+        self.costs, self.max_loss = CostMatrix(1e-300 if target is None else 1, 1), 1.0
         one = slice(None) if target is None else slice(target, target + 1)
         self.features, self.noise = features[:, one], noise[:, one]
         self.decisions = torch.ones_like(self.noise)
-        if target is None:
-            self.costs, self.max_loss = CostMatrix(1e-300, 1), 1.0
 
 
-def sets(n_sets=10, seed=0, n_targets=40):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
-    prior = WhitenedGP.at(SquaredExponential(a=0.3**-2, b=9.0), x, batch_dims=1)
-    z = torch.randn(n_sets, prior.features.shape[-1], 1, dtype=torch.float64, generator=generator)
-    coin = torch.rand(n_sets, 15, dtype=torch.float64, generator=generator)
-    y = torch.where(coin < torch.special.ndtr((prior.features @ z).squeeze(-1)), 1.0, -1.0)
+def sets(n_sets=10, n_targets=40):
+    prior, y, _ = draw_data(0.3, 3.0, n_sets, 1, seed=0)
     targets = torch.linspace(0, 1.2, n_targets, dtype=torch.float64).expand(n_sets, -1)
-    return prior.features, y.double(), *prior.project(targets)
+    return prior.features, y, *prior.project(targets)
 
 
 def test_one_flip_changes_the_evidence_as_the_cavity_says():
     """The derivation: at the fixed point log Z(h) changes by the utility under the cavity."""
     features, y, target_features, noise = sets(4)
-    costs = CostMatrix(0.2, 1)
-    found = loss_ep_probit(features, y, target_features, noise, costs)
+    found = loss_ep_probit(features, y, target_features, noise, UNEQUAL)
     h = found.decisions
 
     def utility(decisions):
-        return LogUtility(target_features, noise, decisions, costs, 1.0)
+        return LogUtility(target_features, noise, decisions, UNEQUAL, 1.0)
 
     tilted = tilted_ep(features, y, utility(h))
     for s in (3, 17, 34):
@@ -87,9 +81,8 @@ def test_all_decisions_on_five_targets(inputs, labels, costs):
 
 def test_decides_as_its_gaussian_says():
     features, y, target_features, noise = sets()
-    costs = CostMatrix(0.2, 1)
-    found = loss_ep_probit(features, y, target_features, noise, costs)
-    again = decide(found.q, target_features, noise, costs.probit_threshold)
+    found = loss_ep_probit(features, y, target_features, noise, UNEQUAL)
+    again = decide(found.q, target_features, noise, UNEQUAL.probit_threshold)
     # A decision that swings at the boundary stays on the side of the larger evidence.
     assert int((again != found.decisions).sum()) <= 1
     assert found.q.held_out(features)[1].min() > 0
@@ -97,17 +90,17 @@ def test_decides_as_its_gaussian_says():
 
 def test_a_huge_max_loss_decides_as_ep():
     features, y, target_features, noise = sets()
-    costs = CostMatrix(0.2, 1)
-    found = loss_ep_probit(features, y, target_features, noise, costs, max_loss=1e9)
+    found = loss_ep_probit(features, y, target_features, noise, UNEQUAL, max_loss=1e9)
     ep = expectation_propagation(features, y)
-    assert torch.equal(found.decisions, decide(ep, target_features, noise, costs.probit_threshold))
+    assert torch.equal(
+        found.decisions, decide(ep, target_features, noise, UNEQUAL.probit_threshold)
+    )
     assert (found.q.mean - ep.mean).abs().max() < 1e-7
 
 
 def test_too_few_rounds_are_told_and_a_small_M_is_refused():
     features, y, target_features, noise = sets(n_targets=1000)
-    costs = CostMatrix(0.2, 1)
     with pytest.warns(ConvergenceWarning, match="still rose after 1 rounds"):
-        loss_ep_probit(features, y, target_features, noise, costs, max_iter=1)
+        loss_ep_probit(features, y, target_features, noise, UNEQUAL, max_iter=1)
     with pytest.raises(ValueError, match="max_loss >="):
-        loss_ep_probit(features, y, target_features, noise, costs, max_loss=0.5)
+        loss_ep_probit(features, y, target_features, noise, UNEQUAL, max_loss=0.5)

@@ -49,12 +49,8 @@ def test_weights_count_data():
     model, support = PROBLEM.model, PROBLEM.model.x[PROBLEM.support]
     weights = torch.ones(len(model.y), dtype=torch.float64)
     weights[3] = 2
-    twice = type(model)(
-        model.kernel,
-        torch.cat([model.x, model.x[3:4]]),
-        torch.cat([model.y, model.y[3:4]]),
-        noise_variance=model.noise_variance,
-    )
+    x, y = (torch.cat([part, part[3:4]]) for part in (model.x, model.y))
+    twice = type(model)(model.kernel, x, y, noise_variance=model.noise_variance)
     found = sparse_mean_kl(model, support, weights=weights)
     torch.testing.assert_close(found, sparse_mean_kl(twice, support), rtol=0, atol=1e-9)
 

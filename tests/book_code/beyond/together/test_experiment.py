@@ -8,7 +8,7 @@ import torch
 from bayesloss.calibrating.decide_together import decide_together
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
 from bayesloss.calibrating.probit.laplace import laplace_probit
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, predictive
+from bayesloss.calibrating.probit.whitened_gp import predictive
 from bayesloss_book.beyond.together import experiment
 from bayesloss_book.probit_references import draw_data
 
@@ -51,7 +51,7 @@ def test_chains_and_weighted_points_agree_on_the_joint_law():
     points = experiment.weighted_draws(prior, y, ep, 4_096, 5)
     generator = torch.Generator().manual_seed(0)
     for j in range(2):
-        one = WhitenedGP(prior.kernel, prior.inputs[j], prior.features[j], prior.basis[j])
+        one = experiment.data_set(prior, j)
         by_chains = one.draw_labels(long[:, :, j].flatten(0, 1), unit[0] + 0.2, generator)
         by_points = one.draw_labels(points[j], unit[0] + 0.2, generator)
         pairs = [(d.double().T @ d.double() / len(d)) for d in (by_chains, by_points)]

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP, log_likelihood
+from bayesloss.calibrating.probit.whitened_gp import log_likelihood
 from bayesloss.quadrature import gauss_hermite
 from bayesloss_book.beyond.together import full_loss_em, loss_ep
-from bayesloss_book.beyond.together.experiment import UTILITIES, utility_of
+from bayesloss_book.beyond.together.experiment import UTILITIES, data_set, utility_of
 from bayesloss_book.beyond.together.full_loss_em import FullLossEM, mean_utility, moments
 from bayesloss_book.probit_references import draw_data
 
@@ -20,7 +20,7 @@ EVERY = np.array(list(product([False, True], repeat=6)))
 @pytest.fixture(scope="module", params=["f", "saturating"])
 def problem(request):
     prior, y, unit = draw_data(0.3, 3.0, 1, 6, 3)
-    gp = WhitenedGP(prior.kernel, prior.inputs[0], prior.features[0], prior.basis[0])
+    gp = data_set(prior, 0)
     em = FullLossEM(gp, y[0], unit[0] + 0.5, utility_of(request.param, 10)[0], 1024, 16, 1)
     unit = torch.eye(gp.features.shape[1], dtype=torch.float64)
     q = em.with_labels((0 * unit[0], 0 * unit), (0 * unit[0], unit))
@@ -30,7 +30,7 @@ def problem(request):
 def bound(em, q, chosen):
     """LHG (10), but for a constant, with M = 1.1: by quadrature and the same draws."""
     (mean, root, _), (nodes, weights) = moments(q), gauss_hermite(64)
-    f, spread = em.inputs @ mean, (em.inputs @ root).norm(dim=1)
+    f, spread = em.features @ mean, (em.features @ root).norm(dim=1)
     fit = log_likelihood(em.y[:, None] * (f[:, None] + spread[:, None] * nodes)) @ weights
     kl = 0.5 * (mean @ mean + (root**2).sum()) - torch.linalg.slogdet(root)[1]
     return float(fit.sum() - kl + em.log_gain(em.chances(q), chosen).mean())
@@ -78,7 +78,6 @@ def test_a_cell_has_gains_of_each_run(monkeypatch):
     found = full_loss_em.summary(pd.DataFrame([cell, cell]))
     assert np.isfinite(found).all(axis=None)
     assert (found["error"] == 0).all()
-    key = "f/10/u_05_15"
-    mean = np.mean([cell[f"{key}/random"], cell["f/10/u_00_10/random"]])
-    gaussian = np.mean([cell[f"{key}/gaussian"], cell["f/10/u_00_10/gaussian"]])
-    assert found["gain"]["f", "random"] == pytest.approx(mean - gaussian)
+    keys = ("f/10/u_05_15", "f/10/u_00_10")
+    gains = [cell[f"{key}/random"] - cell[f"{key}/gaussian"] for key in keys]
+    assert found["gain"]["f", "random"] == pytest.approx(np.mean(gains))

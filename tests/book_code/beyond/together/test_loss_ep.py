@@ -7,10 +7,8 @@ import torch
 
 from bayesloss.calibrating.costs import CostMatrix
 from bayesloss.calibrating.probit.expectation_propagation import expectation_propagation
-from bayesloss.calibrating.probit.whitened_gp import WhitenedGP
 from bayesloss.calibrating.utility import LogUtility
-from bayesloss_book.beyond.together import loss_ep
-from bayesloss_book.beyond.together.experiment import UTILITIES
+from bayesloss_book.beyond.together import experiment, loss_ep
 from bayesloss_book.beyond.together.loss_ep import DrawnUtility, choose
 from bayesloss_book.probit_references import draw_data
 
@@ -23,8 +21,7 @@ def right(hits, chosen, positives):
 @pytest.fixture(scope="module")
 def problem():
     prior, y, unit = draw_data(0.3, 3.0, 1, 6, 3)
-    gp = WhitenedGP(prior.kernel, prior.inputs[0], prior.features[0], prior.basis[0])
-    return gp, y[0], unit[0] + 0.5
+    return experiment.data_set(prior, 0), y[0], unit[0] + 0.5
 
 
 def test_of_a_sum_over_targets_the_drawn_site_is_the_closed_one(problem):
@@ -57,8 +54,8 @@ def test_a_constant_utility_has_no_site_and_changes_no_choice(problem):
     assert slope.abs().max() < 1e-10
     assert bend.abs().max() < 1e-10
     found = choose(y, term, None)
-    assert found.settled
-    assert (found.ep.chosen == found.loss_ep.chosen).all()
+    assert found.numbers == {"/changed": 0, "/settled": 1}
+    assert (found.before == found.choices[""]).all()
 
 
 def test_a_cell_has_gains_for_each_utility_and_test(monkeypatch):
@@ -73,12 +70,11 @@ def test_a_cell_has_gains_for_each_utility_and_test(monkeypatch):
 
 
 def test_a_summary_has_a_row_for_each_utility():
-    keys = [f"{u}/10/{test}" for u in UTILITIES for test in ("a", "b")]
-    stored = pd.DataFrame([{k: v for k in keys} for v in (1.0, 3.0)])
-    for kind in ("changed", "settled"):
-        stored = stored.assign(**{f"{key}/{kind}": 0.25 for key in keys})
+    keys = [f"{u}/10/{test}" for u in experiment.UTILITIES for test in ("a", "b")]
+    shares = {f"{key}/{kind}": 0.25 for key in keys for kind in ("changed", "settled")}
+    stored = pd.DataFrame([dict.fromkeys(keys, gain) | shares for gain in (1.0, 3.0)])
     found = loss_ep.summary(stored)
-    assert list(found.index) == list(UTILITIES)
+    assert list(found.index) == list(experiment.UTILITIES)
     assert (found["gain"] == 2).all()
     assert (found["error"] == 1).all()
     assert (found[["changed", "settled"]] == 0.25).all(axis=None)
