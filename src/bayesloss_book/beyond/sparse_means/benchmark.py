@@ -6,7 +6,6 @@ import torch
 
 from bayesloss_book.beyond.sparse_means.problems import draw
 from bayesloss_book.beyond.sparse_means.rivals import FIXED, ORACLES, PLACED, fit
-from bayesloss_book.calibrating.gp_regression import costs
 from bayesloss_book.gp_regression import checked_points
 from bayesloss_book.shifted_regression import DEVIATION, covariate_shift, truth
 from bayesloss_book.sparse_means import sparse_mean_kl, sparse_mean_targeted
@@ -47,8 +46,14 @@ def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """Measure what is missing in both stores, resumable. Seconds mean little if others compute."""
     how: dict[str, Any] = {"methods": [*FIXED, *PLACED, *ORACLES], "n_points": 200}
     run_cells(measure, cells(), folder, "sparse_means", parameters=how, n_jobs=n_jobs)
-    how, name = {"k": 15, "n_points": 60}, "sparse_means_cost"
-    run_cells(measure_cost, costs.cells(SIZES), folder, name, parameters=how, n_jobs=n_jobs)
+    costs: list[dict[str, Any]] = [
+        {"method": method, "n": n, "repeat": repeat}
+        for repeat in range(3)
+        for method, sizes in SIZES.items()
+        for n in sizes
+    ]
+    how = {"k": 15, "n_points": 60}
+    run_cells(measure_cost, costs, folder, "sparse_means_cost", parameters=how, n_jobs=n_jobs)
 
 
 def measure(

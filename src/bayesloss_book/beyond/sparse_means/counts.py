@@ -1,52 +1,13 @@
 """What a targeted mean costs: multiplications, counted by the numbers that are multiplied."""
 
-import math
-from typing import Any
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesloss.kernels import SquaredExponential
 from bayesloss_book.gp_regression import GPRegression
+from bayesloss_book.multiplications import Array, Counted, forward, gram, objects, problem, solve
 
-_NOISE = 0.04
 _BACKWARD = 5  # the cost of a value and its gradient in units of the value, at most (Griewank)
-
-
-class Counted(float):
-    """A number; `steps` is how often such numbers were multiplied, divided or their root taken."""
-
-    steps = 0
-
-    def __mul__(self, other: Any) -> "Counted":
-        Counted.steps += 1
-        return Counted(float(self) * float(other))
-
-    def __truediv__(self, other: Any) -> "Counted":
-        Counted.steps += 1
-        return Counted(float(self) / float(other))
-
-    def __add__(self, other: Any) -> "Counted":
-        return Counted(float(self) + float(other))
-
-    def __sub__(self, other: Any) -> "Counted":
-        return Counted(float(self) - float(other))
-
-    def sqrt(self) -> "Counted":
-        """The square root, which NumPy asks its objects for."""
-        Counted.steps += 1
-        return Counted(math.sqrt(self))
-
-
-Array = NDArray[np.object_]
-
-
-def problem(n: int, m: int) -> tuple[GPRegression, torch.Tensor]:
-    """A model of n data and m test inputs, far enough apart for plain loops."""
-    x = torch.arange(n, dtype=torch.float64)
-    model = GPRegression(SquaredExponential(a=1.0), x, torch.cos(x), noise_variance=_NOISE)
-    return model, n / 2 + 1.3 * torch.arange(m, dtype=torch.float64)
 
 
 def count(n: int, k: int, m: int, *, oversampling: int = 2, n_moves: int = 20) -> dict[str, int]:
@@ -78,7 +39,7 @@ def by_hand(
     order, factor = _pivots(K, size, Counted(float(model.kernel.b)))
     lap("spread")
     wide = cross[:, order]
-    explained = _forward(factor, wide.T.copy()).T
+    explained = forward(factor, wide.T.copy()).T
     unexplained = np.array([Counted(float(model.kernel.b)) - row @ row for row in explained])
     weighted = wide * np.array([noise / (noise + u) for u in unexplained])[:, None]
     teacher = solve(gram(wide, weighted) + K[np.ix_(order, order)] * noise, weighted.T @ y)
@@ -98,43 +59,6 @@ def by_hand(
     lap("fit")
     parts["moves, at most"] = parts["fit"]
     return parts, (kept, found.astype(np.float64))
-
-
-def objects(values: torch.Tensor) -> Array:
-    """The same numbers, counted."""
-    flat = np.array([Counted(v) for v in values.flatten().tolist()], dtype=object)
-    return flat.reshape(tuple(values.shape))
-
-
-def gram(rows: Array, others: Array | None = None) -> Array:
-    """The lower half of rows.T @ others."""
-    others = rows if others is None else others
-    k = rows.shape[1]
-    out = np.full((k, k), Counted(0.0), dtype=object)
-    for i in range(k):
-        for j in range(i + 1):
-            out[i, j] = rows[:, i] @ others[:, j]
-    return out
-
-
-def solve(A: Array, right: Array) -> Array:
-    """By Cholesky's factor of the lower half and two substitutions."""
-    k = len(A)
-    L = np.full((k, k), Counted(0.0), dtype=object)
-    for j in range(k):
-        L[j, j] = (A[j, j] - L[j, :j] @ L[j, :j]).sqrt() if j else A[j, j].sqrt()
-        for i in range(j + 1, k):
-            L[i, j] = (A[i, j] - L[i, :j] @ L[j, :j] if j else A[i, j]) / L[j, j]
-    z = _forward(L, right.copy())
-    for i in reversed(range(k)):
-        z[i] = (z[i] - L[i + 1 :, i] @ z[i + 1 :] if i + 1 < k else z[i]) / L[i, i]
-    return z
-
-
-def _forward(L: Array, right: Array) -> Array:
-    for i in range(len(L)):
-        right[i] = (right[i] - L[i, :i] @ right[:i] if i else right[i]) / L[i, i]
-    return right
 
 
 def _pivots(K: Array, size: int, b: Counted) -> tuple[list[int], Array]:

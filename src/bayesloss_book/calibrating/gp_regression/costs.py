@@ -1,11 +1,10 @@
 """What sparse means cost: operations counted, and seconds stored (LHG section 4.1)."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bayesloss_book.beyond.sparse_means.counts import Counted, gram, objects, problem, solve
+from bayesloss_book.multiplications import Counted, gram, objects, problem, solve
 from bayesloss_book.shifted_regression import covariate_shift, equal_ranks, truth
 from bayesloss_book.sparse_means import mean_by_cg, sparse_mean_kl
 from bayesloss_book.stores.results import runs
@@ -32,13 +31,13 @@ def count_multiplications(n: int, k: int) -> dict[str, int]:
     return {"exact mean": exact, "sparse KL": Counted.steps}
 
 
-def cells(sizes: Mapping[str, Sequence[int]] = SIZES) -> list[dict[str, Any]]:
+def cells() -> list[dict[str, Any]]:
     """Each way to a sparse mean at several N, three times."""
     return [
         {"method": method, "n": n, "repeat": repeat}
         for repeat in range(3)
-        for method, of_method in sizes.items()
-        for n in of_method
+        for method, sizes in SIZES.items()
+        for n in sizes
     ]
 
 

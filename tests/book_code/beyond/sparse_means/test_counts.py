@@ -1,16 +1,10 @@
 """Counted multiplications: the loops do what the library does, and count what they do."""
 
-import pytest
 import torch
 
-from bayesloss_book.beyond.sparse_means.counts import Counted, by_hand, count, problem
+from bayesloss_book.beyond.sparse_means.counts import by_hand, count
+from bayesloss_book.multiplications import problem
 from bayesloss_book.sparse_means import sparse_mean_targeted
-
-
-def test_numbers_count_themselves():
-    Counted.steps = 0
-    value = (Counted(3) * Counted(2) + Counted(4) / Counted(2) - Counted(1)).sqrt()
-    assert float(value) == pytest.approx(7**0.5) and Counted.steps == 3
 
 
 def test_loops_find_the_mean_of_the_library():
