@@ -18,7 +18,7 @@ from bayesloss.calibrating.probit.whitened_gp import GaussianWeights, WhitenedGP
 from bayesloss.calibrating.utility import LogUtility
 from bayesloss.kernels import SquaredExponential
 from bayesloss_book.figures import COLOURS, legend_above
-from bayesloss_book.probit_references import GRID, by_importance_sampling, draw_data
+from bayesloss_book.probit_references import GRID, by_importance_sampling, costs_at, draw_data
 
 # Labels at inputs between 0 and 1: alone, together, against each other.
 SMALL = {
@@ -110,7 +110,7 @@ def pull_table(thresholds: dict[str, float], n_sets: int, seed: int) -> pd.DataF
     q = laplace_probit(prior.features, y)
     rows = {}
     for name, threshold in thresholds.items():
-        costs = CostMatrix(threshold / (1 - threshold), 1.0)
+        costs = costs_at(threshold)
         mean, variance = q.latent(features)
         edge = costs.probit_threshold * (noise**2 + variance).sqrt()
         h = torch.where(mean > edge, 1.0, -1.0).to(torch.float64)
@@ -130,7 +130,7 @@ def draw_answers(seed: int, index: int, threshold: float = 0.275) -> Figure:
     """The probability of +1 by four methods on one data set of 15 points."""
     prior, y, _ = draw_data(0.3, 3.0, index + 1, 10, seed)
     features, noise = prior.project(GRID.expand(len(y), -1))
-    costs = CostMatrix(threshold / (1 - threshold), 1.0)
+    costs = costs_at(threshold)
     ep = expectation_propagation(prior.features, y)
     exact = by_importance_sampling(prior, y, ep, n_draws=2048, seed=0).predictive.on_grid
     laplace = laplace_probit(prior.features, y)
@@ -161,9 +161,8 @@ def draw_spread(x: Tensor, wide: Tensor, narrow: Tensor, thresholds: tuple[float
     axis.plot(x, narrow, "--", color=COLOURS["ISGP"], label="a quarter of its covariance")
     for threshold in thresholds:
         axis.axhline(threshold, color="black", linewidth=0.8)
-        axis.annotate(
-            f"{threshold:g}", (float(x[0]), threshold), (0, 3), textcoords="offset points"
-        )
+        place = (float(x[0]), threshold)
+        axis.annotate(f"{threshold:g}", place, (0, 3), textcoords="offset points")
     differ = (wide > thresholds[-1]) != (narrow > thresholds[-1])
     axis.fill_between(x, 0, 1, where=differ, color=COLOURS["bound"], alpha=0.4, linewidth=0)
     axis.set(xlabel="input $x$", ylabel="probability of $+1$", ylim=(0, 1))
@@ -197,13 +196,10 @@ def draw_pull(seed: int, n_sets: int) -> Figure:
     multiples = np.geomspace(1, 100, 7)
     styles = {0.5: ("-", "ISGP"), 0.275: ("--", "GP"), 0.05: (":", "PAVA")}
     for threshold, (dashes, colour) in styles.items():
-        costs = CostMatrix(threshold / (1 - threshold), 1.0)
-        shifts = []
-        for multiple in multiples:
-            found = loss_em_probit(
-                prior.features, y, features, noise, costs, max_loss=float(multiple)
-            )
-            shifts.append(float((found.q.mean - q.mean).norm(dim=-1).mean()))
+        costs = costs_at(threshold)
+        data = (prior.features, y, features, noise, costs)
+        found = (loss_em_probit(*data, max_loss=float(multiple)) for multiple in multiples)
+        shifts = [float((each.q.mean - q.mean).norm(dim=-1).mean()) for each in found]
         label = f"$c_+ = {costs.c_plus:.2f}$"
         axis.plot(multiples, shifts, dashes, marker="o", color=COLOURS[colour], label=label)
     axis.set(xscale="log", yscale="log", xlabel="$M$, as a multiple of the larger cost")

@@ -9,6 +9,7 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS, style
 from bayesloss_book.ledger.claims import Finding
+from bayesloss_book.ledger.under_specified import sway
 
 
 def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
@@ -30,9 +31,7 @@ def draw_decisions(tails: Mapping[str, float], share: float) -> Figure:
 
 def readings(finding: Finding) -> pd.Series:
     """What an open setting does: the result under each reading of the paper."""
-    if finding.check != "setting":
-        raise ValueError(f"expected a finding about a setting, got {finding.check!r}")
-    return pd.Series({row["what"]: float(row["measured"]) for row in finding.rows})
+    return pd.Series(sway(finding)[0])
 
 
 def draw_readings(found: pd.Series, printed: float, label: str) -> Figure:

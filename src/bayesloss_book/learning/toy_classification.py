@@ -151,14 +151,10 @@ def draw_searches(ends: pd.DataFrame, floor: float = -200.0) -> Figure:
         low = max(end["bound"], floor)
         axis.plot([low, end["laplace"]], [height, height], color="black", lw=1, zorder=0)
         last = height == len(ends) - 1
-        axis.plot(
-            end["laplace"], height, "s", ms=9, color=COLOURS["GP"],
-            label="Laplace's evidence" if last else None,
-        )  # fmt: skip
-        axis.plot(
-            low, height, "<" if end["bound"] < floor else "o", ms=9, color=COLOURS["ISGP"],
-            label="lower bound" if last else None,
-        )  # fmt: skip
+        evidence, bound = ("Laplace's evidence", "lower bound") if last else (None, None)
+        marker = "<" if end["bound"] < floor else "o"
+        axis.plot(end["laplace"], height, "s", ms=9, color=COLOURS["GP"], label=evidence)
+        axis.plot(low, height, marker, ms=9, color=COLOURS["ISGP"], label=bound)
     rows = [f"{names[objective]},\nfrom a = {start:g}" for objective, start in ends.index]
     axis.set_yticks(range(len(ends))[::-1], rows)
     axis.set(xlabel="nats at the end of the search", ylim=(-0.6, len(ends) - 0.2))
@@ -174,9 +170,8 @@ def draw_data_sets(problems: Sequence[tuple[str, int, int]]) -> Figure:
     for axis, (truth, n, data_seed) in zip(axes.flat, problems, strict=False):
         data, found = _fitted(truth, n, data_seed)
         shown = bands(found.posterior, x, _SAMPLES, 0)
-        axis.fill_between(
-            x, shown["p low"], shown["p high"], color=COLOURS["ISGP"], alpha=0.3, lw=0
-        )
+        band = shown["p low"], shown["p high"]
+        axis.fill_between(x, *band, color=COLOURS["ISGP"], alpha=0.3, lw=0)
         axis.plot(x, shown["p median"], color=COLOURS["ISGP"])
         axis.plot(x, torch.sigmoid(data.source(x)), "--", color="black", lw=1.2)
         axis.set(title=f"{truth}, {n} labels, seed {data_seed}", ylim=(-0.03, 1.03))
@@ -191,10 +186,8 @@ def draw_panels(data: Problem, shown: pd.DataFrame) -> Figure:
     x, colour = torch.from_numpy(np.array(shown.index)), COLOURS["ISGP"]
     truth = data.source(x)
     for axis, prefix, true in ((upper, "", truth), (lower, "p ", torch.sigmoid(truth))):
-        axis.fill_between(
-            x, shown[f"{prefix}low"], shown[f"{prefix}high"], color=colour, alpha=0.3, lw=0,
-            label="central 95 %",
-        )  # fmt: skip
+        band = shown[f"{prefix}low"], shown[f"{prefix}high"]
+        axis.fill_between(x, *band, color=colour, alpha=0.3, lw=0, label="central 95 %")
         axis.plot(x, shown[f"{prefix}median"], color=colour, label="median")
         axis.plot(x, true, "--", color="black", linewidth=1.2, label="truth")
     low, high = upper.get_ylim()

@@ -50,15 +50,10 @@ def check_formula(
     verdict = "holds" if agrees["as printed"] else "fails"
     if not agrees["as printed"] and agrees.get("corrected"):
         verdict = "holds as corrected"
-    rows = [
-        {
-            "what": f"the formula {name}",
-            "measured": f"within {_short(tolerance)}" if ok else _size(gaps[name], part=True),
-            "expected": by,
-            "ok": ok,
-        }
-        for name, ok in agrees.items()
-    ]
+    rows = []
+    for name, ok in agrees.items():
+        found = f"within {_short(tolerance)}" if ok else _size(gaps[name], part=True)
+        rows.append(_row(f"the formula {name}", found, by, ok))
     return _settle(Finding(id, verdict, rows, note, "formula"))
 
 
@@ -110,14 +105,9 @@ def check_numbers(
     rows = []
     for key, value in measured.items():
         allowed = tolerance[key] if isinstance(tolerance, Mapping) else tolerance
-        rows.append(
-            {
-                "what": key,
-                "measured": f"{value:.{digits}g}",
-                "expected": f"{printed[key]:.{digits}g}\u00a0±\u00a0{allowed:.2g}",
-                "ok": bool(abs(value - printed[key]) <= allowed),
-            }
-        )
+        expected = f"{printed[key]:.{digits}g}\u00a0±\u00a0{allowed:.2g}"
+        ok = bool(abs(value - printed[key]) <= allowed)
+        rows.append(_row(key, f"{value:.{digits}g}", expected, ok))
     shows = "What the numbers are said to show"
     seen = [] if pattern is None else _outcome_rows(pattern, shows)
     if _all_ok(rows):
@@ -139,18 +129,13 @@ def check_setting(
     values = list(outcomes.values())
     if len(values) < 2 or not np.isfinite(values).all():
         raise ValueError(f"{id}: expected a number under each of two readings, got {outcomes}")
-    middle = float(np.median(values))
-    spread = max(values) - min(values)
+    middle, half = float(np.median(values)), tolerance / 2
+    expected = f"{middle:.{digits}g} ± {half:.2g}"
     rows = [
-        {
-            "what": reading,
-            "measured": f"{value:.{digits}g}",
-            "expected": f"{middle:.{digits}g} ± {tolerance / 2:.2g}",
-            "ok": bool(abs(value - middle) <= tolerance / 2),
-        }
+        _row(reading, f"{value:.{digits}g}", expected, bool(abs(value - middle) <= half))
         for reading, value in outcomes.items()
     ]
-    verdict = "under-specified" if spread > tolerance else "holds"
+    verdict = "under-specified" if max(values) - min(values) > tolerance else "holds"
     return _settle(Finding(id, verdict, rows, note, "setting"))
 
 
@@ -207,12 +192,16 @@ def every(values: ArrayLike | Iterable[ArrayLike], what: str = "every") -> bool:
     return bool(found.all())
 
 
+def _row(what: str, measured: str, expected: str, ok: bool) -> dict[str, Any]:
+    return {"what": what, "measured": measured, "expected": expected, "ok": ok}
+
+
 def _outcome_rows(outcomes: Mapping[str, Outcome], group: str = "") -> list[dict[str, Any]]:
     if not outcomes:
         raise ValueError(f"{group or 'outcomes'}: expected something to be checked, got nothing")
     head = {"group": group} if group else {}
     return [
-        {"what": what, "measured": evidence, "expected": TRUE, "ok": every(ok, what)} | head
+        _row(what, evidence, TRUE, every(ok, what)) | head
         for what, (ok, evidence) in outcomes.items()
     ]
 
@@ -266,7 +255,7 @@ def _settle(finding: Finding) -> Finding:
         raise LedgerMismatch(f"the ledger has no claim {finding.id!r}")
     stands: str = ledger()[finding.id].verdict
     if stands != finding.verdict:
-        failed: Sequence[str] = [
+        failed = [
             f"{row['what']}: {row['measured']} ({row['expected']}: {answer(row)})"
             for row in finding.rows
             if not row["ok"]
@@ -279,13 +268,9 @@ def _settle(finding: Finding) -> Finding:
 
 
 def _refuse(what: str) -> None:
-    if not _other_parameters():
-        raise LedgerMismatch(what)
-    warnings.warn(what, LedgerWarning, stacklevel=2)
-
-
-def _other_parameters() -> bool:
-    """Whether papermill put a cell with parameters behind the page's own."""
     shell = get_ipython()
     cells = [] if shell is None else shell.user_ns.get("In", [])
-    return any(cell.startswith("# Parameters\n") for cell in cells)
+    # Did papermill put a cell with parameters behind the page's own?
+    if not any(cell.startswith("# Parameters\n") for cell in cells):
+        raise LedgerMismatch(what)
+    warnings.warn(what, LedgerWarning, stacklevel=2)

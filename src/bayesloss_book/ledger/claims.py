@@ -122,7 +122,8 @@ class Finding:
             if group:
                 body += f'<tr><th colspan="{len(columns)}" scope="rowgroup">{group}</th></tr>'
             for row in rows:
-                shown = row | {"expected": _expected(row), "answer": answer(row)}
+                expected = "" if row["expected"] == TRUE else row["expected"]
+                shown = row | {"expected": expected, "answer": answer(row)}
                 cells = "".join(f"<td>{with_math(shown[key])}</td>" for key in columns)
                 body += f"<tr>{cells}</tr>"
         note = f"<p>{with_math(self.note)}</p>" if self.note else ""
@@ -165,10 +166,6 @@ def answer(row: dict[str, Any]) -> str:
     if row["expected"] == TRUE:
         return "true" if row["ok"] else "false"
     return "agrees" if row["ok"] else "differs"
-
-
-def _expected(row: dict[str, Any]) -> str:
-    return "" if row["expected"] == TRUE else row["expected"]
 
 
 def findings_in(notebook: Path) -> Iterator[Finding]:

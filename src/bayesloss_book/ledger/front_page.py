@@ -70,24 +70,20 @@ class Headline(NamedTuple):
 
 def headlines(rows: Mapping[str, Headline], findings: Found, root: str) -> HTMLTable:
     """Some claims with what is printed, what we found, and the verdict."""
-    entries = []
+    lines, body = [], ""
     for id, row in rows.items():
         claim, finding = ledger()[id], findings[id][1]
         if "{}" not in row.ours:
             raise ValueError(f'{id}: expected a place "{{}}" for what was found, got {row.ours!r}')
-        printed, ours = _found(finding, row.line)
-        shown = row.printed.replace("{}", printed), row.ours.replace("{}", ours)
-        entries.append((claim, row.title, *shown, finding.verdict))
+        frames = zip((row.printed, row.ours), _found(finding, row.line), strict=True)
+        printed, ours = (frame.replace("{}", value) for frame, value in frames)
+        title = f"{claim.paper}: {row.title}"
+        lines.append(f"{title}: in print {printed}; here {ours}; {finding.verdict}")
+        body += (
+            f'<tr><th scope="row">{link(claim, with_math(title), root)} {badge(finding.verdict)}'
+            f"</th><td>{with_math(printed)}</td><td>{with_math(ours)}</td></tr>"
+        )
     head = "".join(f'<th scope="col">{name}</th>' for name in ("Claim", "In print", "Here"))
-    body = "".join(
-        f'<tr><th scope="row">{link(claim, with_math(f"{claim.paper}: {title}"), root)} '
-        f"{badge(verdict)}</th><td>{with_math(printed)}</td><td>{with_math(ours)}</td></tr>"
-        for claim, title, printed, ours, verdict in entries
-    )
-    lines = [
-        f"{claim.paper}: {title}: in print {printed}; here {ours}; {verdict}"
-        for claim, title, printed, ours, verdict in entries
-    ]
     return HTMLTable(
         f'<table class="headlines"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>',
         "\n".join(lines),

@@ -6,18 +6,6 @@ import pytest
 import torch
 
 from bayesloss_book.ledger import checks
-from bayesloss_book.ledger.checks import (
-    LedgerMismatch,
-    LedgerWarning,
-    check_formula,
-    check_numbers,
-    check_setting,
-    check_statement,
-    every,
-    prose,
-    within,
-    within_errors,
-)
 from bayesloss_book.ledger.claims import VERDICTS, Claim
 
 
@@ -42,11 +30,11 @@ def verdict_of(monkeypatch):
 )
 def test_formula(verdict_of, printed, corrected, verdict):
     given = {"truth": [1.0, 2.0], "printed": printed, "corrected": corrected}
-    finding = check_formula(verdict_of(verdict), **given, tolerance=1e-10, by="hand")
+    finding = checks.check_formula(verdict_of(verdict), **given, tolerance=1e-10, by="hand")
     assert finding.verdict == verdict
     for other in set(VERDICTS) - {verdict}:
-        with pytest.raises(LedgerMismatch, match=verdict):
-            check_formula(verdict_of(other), **given, tolerance=1e-10, by="hand")
+        with pytest.raises(checks.LedgerMismatch, match=verdict):
+            checks.check_formula(verdict_of(other), **given, tolerance=1e-10, by="hand")
 
 
 @pytest.mark.parametrize(
@@ -59,20 +47,20 @@ def test_formula(verdict_of, printed, corrected, verdict):
     ],
 )
 def test_statement(verdict_of, outcomes, corrected, verdict):
-    finding = check_statement(verdict_of(verdict), outcomes, corrected=corrected)
+    finding = checks.check_statement(verdict_of(verdict), outcomes, corrected=corrected)
     assert finding.verdict == verdict
 
 
 def test_what_is_true_instead_must_be_true(verdict_of):
     false, true = {"a <= b": (False, "a = 2, b = 1")}, {"a > b": (True, "a = 2, b = 1")}
-    finding = check_statement(verdict_of("fails"), false, instead=true)
+    finding = checks.check_statement(verdict_of("fails"), false, instead=true)
     assert [head for head, _ in finding.groups()] == ["If it is right as printed", "True instead"]
-    with pytest.raises(LedgerMismatch, match="true instead is not"):
-        check_statement(verdict_of("fails"), false, instead={"a > b": (False, "")})
-    with pytest.raises(LedgerMismatch, match="holds"):
-        check_statement(verdict_of("fails"), true, instead=true)
+    with pytest.raises(checks.LedgerMismatch, match="true instead is not"):
+        checks.check_statement(verdict_of("fails"), false, instead={"a > b": (False, "")})
+    with pytest.raises(checks.LedgerMismatch, match="holds"):
+        checks.check_statement(verdict_of("fails"), true, instead=true)
     with pytest.raises(ValueError, match="one of corrected and instead"):
-        check_statement(verdict_of("fails"), false, instead=true, corrected=true)
+        checks.check_statement(verdict_of("fails"), false, instead=true, corrected=true)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +76,9 @@ def test_what_is_true_instead_must_be_true(verdict_of):
 )
 def test_numbers(verdict_of, measured, pattern, verdict):
     printed = {"a": 1.0, "b": 2.0}
-    finding = check_numbers(verdict_of(verdict), measured, printed, tolerance=0.1, pattern=pattern)
+    finding = checks.check_numbers(
+        verdict_of(verdict), measured, printed, tolerance=0.1, pattern=pattern
+    )
     assert finding.verdict == verdict
 
 
@@ -96,7 +86,9 @@ def test_numbers(verdict_of, measured, pattern, verdict):
     ("second", "verdict"), [(1.05, "holds"), (1.12, "under-specified"), (0.88, "under-specified")]
 )
 def test_setting(verdict_of, second, verdict):
-    finding = check_setting(verdict_of(verdict), {"one": 1.0, "other": second}, tolerance=0.1)
+    finding = checks.check_setting(
+        verdict_of(verdict), {"one": 1.0, "other": second}, tolerance=0.1
+    )
     assert finding.verdict == verdict
     # Both readings are as far from their middle, on either side of it.
     assert [row["ok"] for row in finding.rows] == [verdict == "holds"] * 2
@@ -104,15 +96,15 @@ def test_setting(verdict_of, second, verdict):
 
 def test_numbers_with_a_tolerance_each(verdict_of):
     measured, printed = {"a": 0.7, "b": 2.0}, {"a": 1.0, "b": 2.2}
-    finding = check_numbers(
+    finding = checks.check_numbers(
         verdict_of("not reproduced"), measured, printed, tolerance={"a": 0.4, "b": 0.1}
     )
     assert {row["what"]: row["ok"] for row in finding.rows} == {"a": True, "b": False}
 
 
 def test_unknown_claim_is_refused():
-    with pytest.raises(LedgerMismatch, match="no claim 'wn-nonsense'"):
-        check_statement("wn-nonsense", {"a": (True, "1")})
+    with pytest.raises(checks.LedgerMismatch, match="no claim 'wn-nonsense'"):
+        checks.check_statement("wn-nonsense", {"a": (True, "1")})
 
 
 def test_with_other_parameters_it_warns(verdict_of, monkeypatch):
@@ -120,18 +112,18 @@ def test_with_other_parameters_it_warns(verdict_of, monkeypatch):
     cells = ["", "seed = 0", "import math"]
     monkeypatch.setattr(checks, "get_ipython", lambda: SimpleNamespace(user_ns={"In": cells}))
     outcome = {"a": (False, "1")}
-    with pytest.raises(LedgerMismatch, match="'holds'"):
-        check_statement(verdict_of("holds"), outcome)
-    with pytest.raises(LedgerMismatch, match="says: one is two"):
-        prose(1 == 2, "one is two")
-    prose(np.array([True]), "one is one")
+    with pytest.raises(checks.LedgerMismatch, match="'holds'"):
+        checks.check_statement(verdict_of("holds"), outcome)
+    with pytest.raises(checks.LedgerMismatch, match="says: one is two"):
+        checks.prose(1 == 2, "one is two")
+    checks.prose(np.array([True]), "one is one")
     cells.insert(2, "# Parameters\nseed = 1\n")
     with pytest.warns(
-        LedgerWarning, match="wn-x: the ledger says 'holds', the check gives 'fails'"
+        checks.LedgerWarning, match="wn-x: the ledger says 'holds', the check gives 'fails'"
     ):
-        assert check_statement(verdict_of("holds"), outcome).verdict == "fails"
-    with pytest.warns(LedgerWarning, match="says: one is two"):
-        prose(1 == 2, "one is two")
+        assert checks.check_statement(verdict_of("holds"), outcome).verdict == "fails"
+    with pytest.warns(checks.LedgerWarning, match="says: one is two"):
+        checks.prose(1 == 2, "one is two")
 
 
 FRAME = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
@@ -153,7 +145,7 @@ FRAME = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
     ],
 )
 def test_true_is_true_everywhere(verdict_of, ok, verdict):
-    finding = check_statement(verdict_of(verdict), {"a": (ok, "1")})
+    finding = checks.check_statement(verdict_of(verdict), {"a": (ok, "1")})
     assert [row["ok"] for row in finding.rows] == [verdict == "holds"]
     assert type(finding.rows[0]["ok"]) is bool  # the page stores it as JSON
 
@@ -163,7 +155,7 @@ def test_true_is_true_everywhere(verdict_of, ok, verdict):
 )
 def test_what_is_no_truth_value_is_refused(verdict_of, ok):
     with pytest.raises(TypeError, match="a <= b: expected truth values"):
-        check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
+        checks.check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
 
 
 @pytest.mark.parametrize(
@@ -176,37 +168,39 @@ def test_what_is_no_truth_value_is_refused(verdict_of, ok):
     ],
 )
 def test_every(values, answer):
-    assert every(values) is answer
+    assert checks.every(values) is answer
 
 
 @pytest.mark.parametrize("values", [[], (x > 0 for x in ()), np.ones((0, 3)) > 0])
 def test_every_refuses_nothing(values):
     with pytest.raises(ValueError, match="links: expected something to be checked, got nothing"):
-        every(values, "links")
+        checks.every(values, "links")
 
 
 @pytest.mark.parametrize("outcomes", [{}, {"a": 1.0}, {"a": 1.0, "b": np.nan}])
 def test_a_setting_wants_two_readings_and_numbers(verdict_of, outcomes):
     with pytest.raises(ValueError, match="expected a number under each of two readings"):
-        check_setting(verdict_of("holds"), outcomes, tolerance=1.0)
+        checks.check_setting(verdict_of("holds"), outcomes, tolerance=1.0)
 
 
 def test_a_pattern_of_nothing_is_refused(verdict_of):
     with pytest.raises(ValueError, match="said to show: expected something to be checked"):
-        check_numbers(verdict_of("reproduced"), {"a": 1.0}, {"a": 1.0}, tolerance=0.1, pattern={})
+        checks.check_numbers(
+            verdict_of("reproduced"), {"a": 1.0}, {"a": 1.0}, tolerance=0.1, pattern={}
+        )
 
 
 @pytest.mark.parametrize("ok", [[], FRAME["a"][:0] > 0, torch.ones(0) > 0])
 def test_nothing_does_not_pass(verdict_of, ok):
     good = {"a": (True, "1")}
     with pytest.raises(ValueError, match="a <= b: expected something"):
-        check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
+        checks.check_statement(verdict_of("holds"), {"a <= b": (ok, "1")})
     with pytest.raises(ValueError, match="corrected: expected something"):
-        check_statement(verdict_of("fails"), {"a": (False, "1")}, corrected={})
+        checks.check_statement(verdict_of("fails"), {"a": (False, "1")}, corrected={})
     with pytest.raises(ValueError, match="a <= b: expected something"):
-        check_statement(verdict_of("holds"), good, corrected={"a <= b": (ok, "1")})
+        checks.check_statement(verdict_of("holds"), good, corrected={"a <= b": (ok, "1")})
     with pytest.raises(ValueError, match="same keys"):
-        check_numbers(verdict_of("reproduced"), {}, {}, tolerance=0.1)
+        checks.check_numbers(verdict_of("reproduced"), {}, {}, tolerance=0.1)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")  # infinite less infinite
@@ -232,8 +226,8 @@ def test_nothing_does_not_pass(verdict_of, ok):
     ],
 )
 def test_within(values, truth, tolerance, relative, outcome):
-    assert within(values, truth, tolerance, relative=relative) == outcome
-    said = within(values, truth, tolerance, "two places", relative=relative)
+    assert checks.within(values, truth, tolerance, relative=relative) == outcome
+    said = checks.within(values, truth, tolerance, "two places", relative=relative)
     assert said == (outcome[0], f"two places, {outcome[1]}")
 
 
@@ -251,16 +245,16 @@ def test_within(values, truth, tolerance, relative, outcome):
     ],
 )
 def test_within_errors(estimate, truth, error, times, outcome):
-    assert within_errors(estimate, truth, error=error, times=times) == outcome
-    said = within_errors(estimate, truth, "9 draws", error=error, times=times)
+    assert checks.within_errors(estimate, truth, error=error, times=times) == outcome
+    said = checks.within_errors(estimate, truth, "9 draws", error=error, times=times)
     assert said == (outcome[0], f"9 draws, {outcome[1]}")
 
 
 def test_tensors_may_carry_gradients():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
-    assert within(2 * x, x + x, 1e-10) == (True, "to 1e-10")
-    assert within_errors(x, x.mean(), error=x.std())[0]
-    assert not within(x, 2.0, 0.5)[0]
+    assert checks.within(2 * x, x + x, 1e-10) == (True, "to 1e-10")
+    assert checks.within_errors(x, x.mean(), error=x.std())[0]
+    assert not checks.within(x, 2.0, 0.5)[0]
 
 
 @pytest.mark.parametrize(
@@ -269,14 +263,14 @@ def test_tensors_may_carry_gradients():
 )
 def test_only_like_is_compared(values, truth, message):
     with pytest.raises(ValueError, match=message):
-        within(values, truth, 1.0)
+        checks.within(values, truth, 1.0)
     with pytest.raises(ValueError, match=message):
-        within_errors(values, truth, error=1.0)
+        checks.within_errors(values, truth, error=1.0)
 
 
 def test_what_cannot_be_a_measure_of_error_is_refused():
     with pytest.raises(ValueError, match="other than zero"):
-        within([0.0], [0.0], 1e-10, relative=True)
+        checks.within([0.0], [0.0], 1e-10, relative=True)
     for error in (-0.1, np.nan, np.inf, [0.1, 0.1, 0.1]):
         with pytest.raises(ValueError, match="a standard error"):
-            within_errors([1.0, 2.0], 1.0, error=error)
+            checks.within_errors([1.0, 2.0], 1.0, error=error)

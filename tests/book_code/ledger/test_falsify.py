@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from bayesloss_book.ledger import checks
 from bayesloss_book.ledger.claims import findings_in
-from bayesloss_book.ledger.falsify import FAULTS, digest, falsifiers, falsify, falsify_page
+from bayesloss_book.ledger.falsify import FAULTS, _spoil, digest, falsifiers, falsify, falsify_page
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 CELL = """
 half = 0.5 * whole
 check_statement("wn-remark-3-1", {"two halves": (abs(2 * half - whole) < tolerance, "note")})
 """
+NAMES = {"check_statement": checks.check_statement, "whole": 3.0, "tolerance": 1e-9}
 # No single wrong value was found within the time of a search: what these compare are whole
 # decisions, signs and orders, or several values that go wrong together. None may be added.
 NOT_BY_ONE_VALUE = {
@@ -63,35 +65,25 @@ def test_no_claim_is_excused_that_has_a_falsifier():
 
 
 def test_a_wrong_number_is_found():
-    from bayesloss_book.ledger.checks import check_statement
-
-    namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
-    found = falsify(CELL, namespace, {"wn-remark-3-1": "holds"})
+    found = falsify(CELL, NAMES, {"wn-remark-3-1": "holds"})
     assert found == {"wn-remark-3-1": ("2 * half", "1 % larger", "fails")}
 
 
 def test_a_check_that_cannot_fail_has_none():
-    from bayesloss_book.ledger.checks import check_statement
-
-    namespace = {"check_statement": check_statement, "whole": 3.0, "tolerance": 1e-9}
     cell = 'check_statement("wn-remark-3-1", {"itself": (whole == whole, str(whole))})'
-    assert falsify(cell, namespace, {"wn-remark-3-1": "holds"}) != {}  # one side is made wrong
+    assert falsify(cell, NAMES, {"wn-remark-3-1": "holds"}) != {}  # one side is made wrong
     cell = 'check_statement("wn-remark-3-1", {"typed": (True, "surely")})'
-    assert falsify(cell, namespace, {"wn-remark-3-1": "holds"}) == {}
+    assert falsify(cell, NAMES, {"wn-remark-3-1": "holds"}) == {}
 
 
 def test_a_tolerance_is_not_made_wrong():
-    from bayesloss_book.ledger.checks import check_formula
-
-    namespace = {"check_formula": check_formula, "truth": np.ones(2)}
+    names = {"check_formula": checks.check_formula, "truth": np.ones(2), "size": lambda: 1e-9}
     cell = 'check_formula("wn-lemma-7", truth=[1.0], printed=[1.0], tolerance=size(), by="hand")'
-    assert falsify(cell, namespace | {"size": lambda: 1e-9}, {"wn-lemma-7": "holds"}) == {}
+    assert falsify(cell, names, {"wn-lemma-7": "holds"}) == {}
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_faults_change_numbers_and_nothing_else(fault):
-    from bayesloss_book.ledger.falsify import _spoil
-
     if fault == "the same under every reading":
         assert _spoil({"a": 1.0, "b": 3.0}, FAULTS[fault], False) == {"a": 2.0, "b": 2.0}
         return

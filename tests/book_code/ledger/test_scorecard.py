@@ -3,23 +3,15 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
+from bayesloss_book.ledger import scorecard
 from bayesloss_book.ledger.claims import OURS, ledger, of_papers
-from bayesloss_book.ledger.scorecard import (
-    all_findings,
-    claims_table,
-    corrections,
-    counts,
-    own_table,
-    quote,
-    titles,
-)
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 
 
 @pytest.fixture(scope="module")
 def table():
-    return claims_table(all_findings(BOOK), titles(BOOK), root="..")
+    return scorecard.claims_table(scorecard.all_findings(BOOK), scorecard.titles(BOOK), root="..")
 
 
 def test_every_claim_carries_paper_and_verdict(table):
@@ -36,7 +28,7 @@ def test_claims_are_in_groups_by_kind_and_page_in_the_order_of_the_papers(table)
         assert ids == sorted(ids, key=order.index)
         (page,) = {ledger()[id].page for id in ids}
         title = group.find(class_="claims-of").get_text()
-        assert title.replace("\\(", "$").replace("\\)", "$") == titles(BOOK)[page]
+        assert title.replace("\\(", "$").replace("\\)", "$") == scorecard.titles(BOOK)[page]
         kinds = {ledger()[id].kind for id in ids}
         assert kinds <= {"definition", "equation", "algorithm"} or not kinds & {"equation"}
 
@@ -56,7 +48,9 @@ def test_every_claim_links_to_its_check(table):
 
 
 def test_what_this_book_adds_has_a_table_of_its_own(table):
-    own = markup(own_table(all_findings(BOOK), titles(BOOK), root=".."))
+    own = markup(
+        scorecard.own_table(scorecard.all_findings(BOOK), scorecard.titles(BOOK), root="..")
+    )
     shown = [(body["id"], body["data-verdict"]) for body in own.select(".own tbody")]
     assert sorted(shown) == sorted((c.id, c.verdict) for c in ledger().values() if c.paper == OURS)
     assert len(shown) >= 8
@@ -71,7 +65,7 @@ def test_filters_offer_what_occurs(table):
 
 
 def test_what_is_corrected_is_counted_and_shown(table):
-    assert corrections()["both"].sum() == counts()["both"]["holds as corrected"]
+    assert scorecard.corrections()["both"].sum() == scorecard.counts()["both"]["holds as corrected"]
     shown = {
         body["id"]: said.get_text()
         for body in markup(table).find_all("tbody")
@@ -81,8 +75,8 @@ def test_what_is_corrected_is_counted_and_shown(table):
 
 
 def test_a_quote_links_back_and_is_no_second_anchor():
-    page, finding = all_findings(BOOK)["wn-lemma-7"]
-    html = quote((page, finding), root="..")._repr_html_()
+    page, finding = scorecard.all_findings(BOOK)["wn-lemma-7"]
+    html = scorecard.quote((page, finding), root="..")._repr_html_()
     assert f'href="../{page}.html#claim-wn-lemma-7"' in html
     assert 'id="claim-wn-lemma-7"' not in html
 

@@ -75,15 +75,8 @@ def _with_references(
 ) -> tuple[Trial, Reference, Reference]:
     """Shared by the cells of a repetition; a worker computes it once."""
     here = trial(length_scale, amplitude, n_sets, n_test, seed)
-    hmc = by_hamiltonian_monte_carlo(
-        here.prior,
-        here.y,
-        here.laplace,
-        n_chains=n_chains,
-        n_draws=n_draws,
-        lengths=LENGTHS,
-        seed=seed,
-    )
+    how: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "lengths": LENGTHS}
+    hmc = by_hamiltonian_monte_carlo(here.prior, here.y, here.laplace, seed=seed, **how)
     importance = by_importance_sampling(here.prior, here.y, here.ep, n_draws=n_points, seed=seed)
     return here, hmc, importance
 

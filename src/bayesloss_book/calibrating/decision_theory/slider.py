@@ -99,22 +99,13 @@ def power_plant_slider(plant: PowerPlant, fits: dict[str, tuple[float, float]]) 
         f"<td data-divergence='{k}'></td></tr>"
         for k, name in enumerate(names)
     )
+    ends = (_CRITICAL[0], _CRITICAL[-1], 1)
+    sliders = slider("critical", "critical temperature in °C", ends, plant.critical)
+    price = f"cost of a shutdown (of a meltdown: {plant.meltdown:g})"
+    sliders += slider("cost", price, (0.5, 30, 0.5), plant.shutdown)
     content = (
         f"<div id='power-plant-slider' data-plant='{json.dumps(data)}'>"
-        "<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>"
-        + slider(
-            "critical",
-            "critical temperature in °C",
-            (_CRITICAL[0], _CRITICAL[-1], 1),
-            plant.critical,
-        )
-        + slider(
-            "cost",
-            f"cost of a shutdown (of a meltdown: {plant.meltdown:g})",
-            (0.5, 30, 0.5),
-            plant.shutdown,
-        )
-        + "</div>"
+        f"<div style='display:flex;flex-wrap:wrap;gap:0.2rem 1.5rem'>{sliders}</div>"
         + framed(
             "power-plant-slider",
             "<path data-curve='critical' stroke='currentColor' stroke-width='1' d=''/>" + paths,

@@ -8,14 +8,8 @@ from scipy.special import expit
 
 from bayesloss_book.baselines import HELD_OUT
 from bayesloss_book.figures import COLOURS, legend_above, style
+from bayesloss_book.guide.calibration_methods import problems
 from bayesloss_book.guide.calibration_methods.methods import predict
-from bayesloss_book.guide.calibration_methods.problems import (
-    INPUTS,
-    KINDS,
-    LINKS,
-    log_odds,
-    problem,
-)
 from bayesloss_book.guide.calibration_methods.summary import differences, label
 
 STYLES = {  # colour, marker, line
@@ -33,11 +27,11 @@ NAMES = {m: m for m in STYLES} | {HELD_OUT: "learned link", "ISGP": "W&N's EM", 
 
 def draw_divergence(results: pd.DataFrame) -> Figure:
     """Divergence from the true probabilities against training size, a panel a link and input."""
-    figure, axes = subplots(len(LINKS), 2, figsize=(5.8, 9.6), sharex=True, sharey=True)
-    simulated = results[results["data"].map(KINDS) == "simulated"]
+    figure, axes = subplots(len(problems.LINKS), 2, figsize=(5.8, 9.6), sharex=True, sharey=True)
+    simulated = results[results["data"].map(problems.KINDS) == "simulated"]
     stats = simulated.groupby(["data", "task", "method", "size"])["divergence"].agg(["mean", "sem"])
-    for column, kind in zip(axes.T, INPUTS, strict=True):
-        for axis, link in zip(column, LINKS, strict=True):
+    for column, kind in zip(axes.T, problems.INPUTS, strict=True):
+        for axis, link in zip(column, problems.LINKS, strict=True):
             for method, of_method in STYLES.items():
                 curve = stats.loc[(link, kind, method)]
                 look = style(*of_method, markersize=4, linewidth=1.2, label=NAMES[method])
@@ -52,12 +46,12 @@ def draw_divergence(results: pd.DataFrame) -> Figure:
 
 def draw_real(results: pd.DataFrame) -> Figure:
     """Log loss less that of logistic regression on embedded sets and images, and 2 errors."""
-    real = results[results["data"].map(KINDS) != "simulated"]
+    real = results[results["data"].map(problems.KINDS) != "simulated"]
     table = differences(real[real["method"] != "base rate"])
-    problems = list(table.index.droplevel("method").unique())
+    order = list(table.index.droplevel("method").unique())
     figure, axis = subplots(figsize=(5.6, 9.0))
     for j, (method, (colour, marker, _)) in enumerate(list(STYLES.items())[1:-1]):
-        rows = [(i, p) for i, p in enumerate(problems) if (*p, method) in table.index]
+        rows = [(i, p) for i, p in enumerate(order) if (*p, method) in table.index]
         found = table.loc[[(*p, method) for _, p in rows]]
         heights = [-i + 0.3 - 0.15 * j for i, _ in rows]
         look = style(colour, marker, markersize=4.5, linewidth=1.0, label=NAMES[method])
@@ -65,10 +59,10 @@ def draw_real(results: pd.DataFrame) -> Figure:
     axis.axvline(0, color="black", linewidth=0.8)
     axis.set_xscale("symlog", linthresh=10)
     axis.xaxis.set_major_formatter("{x:.0f}")
-    axis.set_yticks([-i for i in range(len(problems))], [label(p) for p in problems])
+    axis.set_yticks([-i for i in range(len(order))], [label(p) for p in order])
     axis.set(xlabel="log loss less that of logistic\nregression (millinats)")
-    axis.set_ylim(-len(problems) + 0.5, 0.5)
-    for i in range(len(problems) - 1):
+    axis.set_ylim(-len(order) + 0.5, 0.5)
+    for i in range(len(order) - 1):
         axis.axhline(-i - 0.5, color=COLOURS["data"], linewidth=0.3, alpha=0.5)
     axis.grid(visible=False, axis="y")
     legend_above(figure, axis, ncols=3)
@@ -77,13 +71,13 @@ def draw_real(results: pd.DataFrame) -> Figure:
 
 def draw_clouds(link: str, size: int, seed: int, n_points: int = 500) -> Figure:
     """Predicted probability of test inputs against their true score, a panel a method."""
-    found = problem(link, "skewed", size, seed)
+    found = problems.problem(link, "skewed", size, seed)
     if found.weights is None:
-        raise ValueError(f"expected a link of {LINKS}, got {link!r}")
+        raise ValueError(f"expected a link of {problems.LINKS}, got {link!r}")
     score = found.X_test[:n_points] @ found.weights
     low, high = np.quantile(score, [0.005, 0.995])  # the tails would fill the panel
     inside, grid = (score > low) & (score < high), np.linspace(low, high, 200)
-    truth = expit(log_odds(link, grid)[0])
+    truth = expit(problems.log_odds(link, grid)[0])
     figure, axes = subplots(3, 1, figsize=(5.6, 8.0), sharex=True, sharey=True)
     for axis, method in zip(axes, ("logistic", "isotonic", HELD_OUT), strict=True):
         p, _, _ = predict(method, found, link=link, seed=seed)

@@ -21,17 +21,7 @@ from bayesloss import CalibratedClassifier, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.baselines import CALIBRATION_BINS, HELD_OUT, calibration_error, log_loss, recipe
 from bayesloss_book.data import IMAGE_DATASETS
-from bayesloss_book.guide.calibration_methods.problems import (
-    EMBEDDED,
-    IMAGE_TASKS,
-    INPUTS,
-    LINKS,
-    N_IMAGES,
-    SCORES,
-    BinaryProblem,
-    log_odds,
-    problem,
-)
+from bayesloss_book.guide.calibration_methods import problems
 from bayesloss_book.stores.results import runs
 
 METHODS = ("base rate", "logistic", "sigmoid", "isotonic", "beta", "GP", "ISGP", HELD_OUT)
@@ -52,22 +42,23 @@ def cells() -> list[dict[str, Any]]:
 
 def simulated_cells(*, size: int, n_seeds: int) -> list[dict[str, Any]]:
     """Every link with either distribution of the inputs, and a fit that knows the true link."""
-    tasks = [(link, kind) for link in LINKS for kind in INPUTS]
+    tasks = [(link, kind) for link in problems.LINKS for kind in problems.INPUTS]
     return _cross(tasks, size, n_seeds, (*METHODS, "true link"))
 
 
 def embedded_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     """Random splits of scikit-learn's sets, two thirds to train on; a size of 0 stands for that."""
-    return _cross([(name, entry[0]) for name, entry in EMBEDDED.items()], 0, n_seeds, METHODS)
+    tasks = [(name, entry[0]) for name, entry in problems.EMBEDDED.items()]
+    return _cross(tasks, 0, n_seeds, METHODS)
 
 
 def image_cells(*, n_seeds: int) -> list[dict[str, Any]]:
     """An easy and a hard problem for each of the image sets, the hard one with two penalties."""
-    both = [(name, task) for name in IMAGE_DATASETS for task in IMAGE_TASKS]
-    hard = [(name, IMAGE_TASKS[1]) for name in IMAGE_DATASETS]
+    both = [(name, task) for name in IMAGE_DATASETS for task in problems.IMAGE_TASKS]
+    hard = [(name, problems.IMAGE_TASKS[1]) for name in IMAGE_DATASETS]
     return [
-        *_cross(both, N_IMAGES, n_seeds, METHODS),
-        *_cross(hard, N_IMAGES, n_seeds, METHODS, STRONG),
+        *_cross(both, problems.N_IMAGES, n_seeds, METHODS),
+        *_cross(hard, problems.N_IMAGES, n_seeds, METHODS, STRONG),
     ]
 
 
@@ -84,7 +75,7 @@ def measure(
     where unknown. ``wrong_and_sure``: the share of test data whose label was given probability
     zero. ``converged``: 1 or 0.
     """
-    found = problem(data, task, size, seed)
+    found = problems.problem(data, task, size, seed)
     p, weights, converged = predict(method, found, link=data, C=C, seed=seed)
     truth = found.truth
     simulated = found.weights is not None
@@ -109,7 +100,12 @@ def measure(
 
 
 def predict(
-    method: str, given: BinaryProblem, *, link: str = "logistic", C: float = 1.0, seed: int = 0
+    method: str,
+    given: problems.BinaryProblem,
+    *,
+    link: str = "logistic",
+    C: float = 1.0,
+    seed: int = 0,
 ) -> tuple[Array, Array | None, bool]:
     """Test probabilities of a method, its weights (None if none or several), and convergence.
 
@@ -124,7 +120,7 @@ def predict(
             return np.full(len(X_test), y.mean()), None, True
         if method == "true link":
             offset, weights = fit_true_link(X, y, link, given.weights, C)
-            return expit(log_odds(link, offset + X_test @ weights)[0]), weights, True
+            return expit(problems.log_odds(link, offset + X_test @ weights)[0]), weights, True
         if method in ("sigmoid", "isotonic"):
             model = CalibratedClassifierCV(model, method=method, cv=_FOLDS).fit(X, y)
             return model.predict_proba(X_test)[:, 1], None, True
@@ -145,7 +141,7 @@ def predict(
     return p, model.coef_[0], bool(converged)
 
 
-def penalty_path(given: BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
+def penalty_path(given: problems.BinaryProblem, strengths: Sequence[float]) -> pd.DataFrame:
     """Both regressions by penalties C: log losses, and the mean slope of each learned link."""
     rows = []
     for C in strengths:
@@ -184,12 +180,12 @@ def fit_true_link(
         raise ValueError("expected simulated data: the true link of others is not known")
 
     def objective(parameters: Array) -> tuple[float, Array]:
-        nu, slope = log_odds(link, parameters[0] + X @ parameters[1:])
+        nu, slope = problems.log_odds(link, parameters[0] + X @ parameters[1:])
         pull = (expit(nu) - y) * slope
         value = (np.logaddexp(0, nu) - y * nu).sum() + parameters[1:] @ parameters[1:] / (2 * C)
         return float(value), np.append(pull.sum(), X.T @ pull + parameters[1:] / C)
 
-    begin = np.append(SCORES[link][0], start)
+    begin = np.append(problems.SCORES[link][0], start)
     best = minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": _MAX_ITER})
     return float(best.x[0]), best.x[1:]
 

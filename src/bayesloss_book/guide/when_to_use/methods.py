@@ -18,15 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from bayesloss import CalibratedClassifier, ISGPRegressor, LinkgisticClassifier
 from bayesloss_book import Array
 from bayesloss_book.baselines import SMALLEST, recipe
-from bayesloss_book.guide.when_to_use.tables import (
-    CLASSIFICATION,
-    CURVES,
-    REGRESSION,
-    TEN_PENALTIES,
-    Problem,
-    labels,
-    values,
-)
+from bayesloss_book.guide.when_to_use import tables
 from bayesloss_book.stores.results import crossed, runs
 
 CLASSIFIERS = (
@@ -56,10 +48,10 @@ _MEASURES = ("log_loss", "accuracy", "brier", "entropy", "rmse", "coverage", "cu
 def cells(*, n_seeds: int = 5) -> list[dict[str, Any]]:
     """Every table, seed and method that the page shows."""
     drawn = [f"{kind}, {size}" for kind in SIMULATED for size in SIZES]
-    curves = [f"{curve}, {n}" for curve in CURVES for n in (30, 300)]
+    curves = [f"{curve}, {n}" for curve in tables.CURVES for n in (30, 300)]
     parts = {
-        "classification": ([*CLASSIFICATION, *drawn], CLASSIFIERS),
-        "regression": ([*REGRESSION, *curves], REGRESSORS),
+        "classification": ([*tables.CLASSIFICATION, *drawn], CLASSIFIERS),
+        "regression": ([*tables.REGRESSION, *curves], REGRESSORS),
     }
     return [
         cell
@@ -80,7 +72,8 @@ def measure(*, task: str, data: str, method: str, seed: int) -> dict[str, float]
     """
     if task not in ("classification", "regression"):
         raise ValueError(f"expected classification or regression, got {task!r}")
-    find, judge = (labels, _classify) if task == "classification" else (values, _regress)
+    find = tables.labels if task == "classification" else tables.values
+    judge = _classify if task == "classification" else _regress
     found = find(data, seed)
     # Convergence counts as it comes: who keeps to the defaults gets these predictions.
     with warnings.catch_warnings(action="ignore"):
@@ -97,7 +90,7 @@ def classifier(method: str, seed: int) -> Pipeline:
         "linkgistic CV": LinkgisticClassifier(C="auto"),
         "paper's recipe": recipe(random_state=seed),
         "logistic": logistic,
-        "logistic CV": LogisticRegressionCV(**TEN_PENALTIES),
+        "logistic CV": LogisticRegressionCV(**tables.TEN_PENALTIES),
         "sigmoid": CalibratedClassifierCV(logistic, method="sigmoid"),
         "isotonic": CalibratedClassifierCV(logistic, method="isotonic"),
         "our calibrator": CalibratedClassifier(logistic, ensemble=False),
@@ -106,7 +99,9 @@ def classifier(method: str, seed: int) -> Pipeline:
     return make_pipeline(StandardScaler(), models[method])
 
 
-def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | None, Array | None]:
+def regress(
+    method: str, found: tables.Problem, seed: int = 0
+) -> tuple[Array, Array | None, Array | None]:
     """Mean and standard deviations of a new target and of the curve, None where there is none."""
     x, y, x_test = found.X, found.y, found.X_test
     rising = bool(spearmanr(x[:, 0], y).statistic > 0)
@@ -133,7 +128,7 @@ def regress(method: str, found: Problem, seed: int = 0) -> tuple[Array, Array | 
     raise ValueError(f"expected a method of {REGRESSORS}, got {method!r}")
 
 
-def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
+def _classify(method: str, found: tables.Problem, seed: int) -> dict[str, float]:
     model = classifier(method, seed).fit(found.X, found.y)
     truth = found.truth
     p = np.zeros_like(truth)  # a class that was not seen in training has probability zero
@@ -149,7 +144,7 @@ def _classify(method: str, found: Problem, seed: int) -> dict[str, float]:
     }
 
 
-def _regress(method: str, found: Problem, seed: int) -> dict[str, float]:
+def _regress(method: str, found: tables.Problem, seed: int) -> dict[str, float]:
     mean, target_std, curve_std = regress(method, found, seed)
     sought = found.truth if found.curve is None else found.curve
     result = {"rmse": float(np.sqrt(np.mean((mean - sought) ** 2)) / found.truth.std())}

@@ -12,26 +12,14 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from bayesloss.learning.estimators.monotone import SEARCH_RANGES
-from bayesloss.learning.evidence.evidence import (
-    EvidenceMaximum,
-    Objective,
-    at_smoothness,
-    maximise_evidence,
-)
+from bayesloss.learning.evidence import evidence
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.likelihoods import Gaussian
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.sources.priors import SourcePrior
 from bayesloss.threads import fixed_threads
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.auto_mpg.table_1 import (
-    INPUTS,
-    PERIOD_FRACTION,
-    fit,
-    fitted,
-    rows_of,
-    split_of,
-)
+from bayesloss_book.learning.auto_mpg import table_1
 from bayesloss_book.samplers import AnnealedSample, annealed_importance_sampling
 from bayesloss_book.stores.results import runs
 
@@ -56,7 +44,7 @@ def measure(*, path: str, a: float, seed: int, n_basis: int) -> dict[str, float]
     """
     trial = _Trial(n_basis)
     if path == "slice":
-        prior, likelihood = at_smoothness(trial.prior, a), trial.likelihood
+        prior, likelihood = evidence.at_smoothness(trial.prior, a), trial.likelihood
         posterior = laplace(prior, likelihood, trial.x, trial.y)
     else:
         found = _search(trial, "laplace" if path == "laplace" else "bound", a)
@@ -103,11 +91,11 @@ def search_ends(results: pd.DataFrame) -> pd.DataFrame:
 def free_intercept(n_basis: int) -> pd.DataFrame:
     """What happens when the intercept's prior may become as narrow as it likes: all cars."""
     rows = {}
-    for name, column in INPUTS.items():
-        x, y = rows_of(name)
-        model = fitted(name, "ISGP", n_basis, PERIOD_FRACTION)
+    for name, column in table_1.INPUTS.items():
+        x, y = table_1.rows_of(name)
+        model = table_1.fitted(name, "ISGP", n_basis, table_1.PERIOD_FRACTION)
         kept = model.posterior_
-        freed = maximise_evidence(
+        freed = evidence.maximise_evidence(
             kept.prior,
             model.likelihood_,
             *model.standardise(x, y),
@@ -128,9 +116,9 @@ class _Trial:
     """Acceleration, Large, the first split, in the units of a fit, and where that fit ended."""
 
     def __init__(self, n_basis: int) -> None:
-        x, y = rows_of("accel")
-        train, test = split_of(len(x), "large", 0, 0)
-        model = fit("ISGP", x[train], y[train], n_basis, PERIOD_FRACTION)
+        x, y = table_1.rows_of("accel")
+        train, test = table_1.split_of(len(x), "large", 0, 0)
+        model = table_1.fit("ISGP", x[train], y[train], n_basis, table_1.PERIOD_FRACTION)
         self.prior, self.likelihood = model.posterior_.prior, model.likelihood_
         self.x, self.y = model.standardise(x[train], y[train])
         self.new_x, self._new_y = model.standardise(x[test], y[test])
@@ -159,12 +147,12 @@ class _Trial:
         return sample, sample.weights @ nu
 
 
-def _search(trial: _Trial, objective: Objective, start: float) -> EvidenceMaximum:
+def _search(trial: _Trial, objective: evidence.Objective, start: float) -> evidence.EvidenceMaximum:
     # Where Laplace's evidence is chased to infinity there is no convergence.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         given = trial.prior, trial.likelihood, trial.x, trial.y
         how = {"smoothness": [start], "bounds": SEARCH_RANGES}
-        return maximise_evidence(*given, objective=objective, **how)
+        return evidence.maximise_evidence(*given, objective=objective, **how)
 
 
 run = runs(measure, cells, "evidence_trap", n_basis=32)

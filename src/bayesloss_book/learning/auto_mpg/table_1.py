@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ UNITS = {"accel": "s to 60 mph", "displ": "cubic inches", "power": "hp", "weight
 N_SPLITS = 5
 PERIOD_FRACTION = 0.25
 PERIOD_FRACTIONS = (0.125, 0.25, 0.5, 0.75, 1.0)
+_cars = cache(load_auto_mpg)
 
 
 def cells(partitions: Sequence[int], methods: Sequence[str] = METHODS) -> list[dict[str, Any]]:
@@ -130,14 +132,9 @@ def split_of(
 def printed() -> pd.Series:
     """The numbers of Table 1 as printed, indexed by size, input and method."""
     table = ledger()["wn-table-1"].printed
-    return pd.Series(
-        {
-            (size, name, method): table[size][name][method]
-            for size in SIZES
-            for name in INPUTS
-            for method in METHODS
-        }
-    ).rename_axis(["size", "input", "method"])
+    keys = product(SIZES, INPUTS, METHODS)
+    values = {(size, name, method): table[size][name][method] for size, name, method in keys}
+    return pd.Series(values).rename_axis(["size", "input", "method"])
 
 
 def summary(results: pd.DataFrame, measure: str = "mse") -> pd.DataFrame:
@@ -243,8 +240,3 @@ def _luck(results: pd.DataFrame) -> float:
     """Half the width, in standard deviations, of a 99 % interval for one more partition."""
     n = results["partition"].nunique()
     return float(t.ppf(0.995, n - 1) * np.sqrt(1 + 1 / n))
-
-
-@cache
-def _cars() -> pd.DataFrame:
-    return load_auto_mpg()

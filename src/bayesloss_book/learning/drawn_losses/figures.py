@@ -7,11 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.pyplot import subplots
 
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.drawn_losses.losses import (
-    failure_frequency,
-    failure_probability,
-    represented_link,
-)
+from bayesloss_book.learning.drawn_losses import losses
 from bayesloss_book.random_sources import LOSSES, MARGINS, inverse_source, make_prior
 
 
@@ -20,7 +16,7 @@ def draw_construction(name: str, *, n_paths: int, seed: int) -> Figure:
     margin = MARGINS[name]
     prior = make_prior(a=2.0, c=0.25, n_basis=16)
     u = np.linspace(0.02, 0.98, 97)
-    chi = represented_link(margin, u)
+    chi = losses.represented_link(margin, u)
     x = torch.linspace(-4, 4, 401, dtype=torch.float64)
     figure, (left, middle, right) = subplots(3, 1, figsize=(5.8, 8.0))
     for Gamma in prior.sample(n_paths, torch.Generator().manual_seed(seed)):
@@ -40,11 +36,11 @@ def draw_failure(*, turn: float, n_paths: int, seed: int) -> Figure:
     figure, axis = subplots(figsize=(5.6, 4.0))
     gammas = np.geomspace(1e-3, 1e2, 31)
     for a, colour, dashes in ((1.2, "ISGP", "-"), (8.0, "GP", "--")):
-        exact = [failure_probability(make_prior(a=a, gamma=gamma), turn) for gamma in gammas]
+        exact = [losses.failure_probability(make_prior(a=a, gamma=gamma), turn) for gamma in gammas]
         axis.plot(gammas, exact, dashes, color=COLOURS[colour], label=f"exact, $a$ = {a:g}")
         for number, gamma in enumerate(gammas[::6]):
             prior = make_prior(a=a, gamma=gamma)
-            share, _ = failure_frequency(prior, turn, n_paths, seed + number)
+            share, _ = losses.failure_frequency(prior, turn, n_paths, seed + number)
             axis.plot(gamma, share, "o", color=COLOURS[colour], markersize=5, clip_on=False)
     axis.axvline(0.01, color="black", linewidth=0.8, linestyle=":")
     axis.set(xscale="log", ylim=(0, 0.5), ylabel="probability of failure")

@@ -10,21 +10,8 @@ from matplotlib.pyplot import subplots
 
 from bayesloss_book import Array
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.learning.isgp.flat_places import (
-    PRIORS,
-    SOURCES,
-    fit,
-    grid,
-    labels,
-    source_draws,
-)
-from bayesloss_book.learning.isgp.prior import (
-    best_root,
-    cumulants,
-    flipped_root,
-    least_penalty,
-    origin_quadratic,
-)
+from bayesloss_book.learning.isgp import flat_places
+from bayesloss_book.learning.isgp import prior as isgp
 from bayesloss_book.random_sources import inverse_source, make_prior
 
 
@@ -89,7 +76,7 @@ def draw_cost(
         for share, dashes in ((0.0, "-"), (constant, "--")):
             scaled = kernel.scaled(1 - share)
             bounds = {"tolerance": tolerance, "constant": share}
-            cost = [least_penalty(scaled, rho, **bounds) for rho in fractions]
+            cost = [isgp.least_penalty(scaled, rho, **bounds) for rho in fractions]
             name = f"$a$ = {a:g}" + (", with a constant" if share else "")
             axis.plot(fractions, cost, dashes, color=COLOURS[colour], label=name)
     axis.hlines(n_basis / 2, 0, 1, color=COLOURS["data"], linewidth=1, linestyle=":")
@@ -102,16 +89,18 @@ def draw_cost(
 def draw_fits(source: str, *, n: int, a: float, filled: Sequence[float], seed: int) -> Figure:
     """Posteriors of nu with and without a constant in the basis, a panel for each period."""
     figure, axes = subplots(len(filled), 1, figsize=(5.8, 3.4 * len(filled)), sharex=True)
-    x, y = labels(source, n, seed)
-    styles = dict(zip(PRIORS, (("GP", "-"), ("ISGP", "--")), strict=True))
+    x, y = flat_places.labels(source, n, seed)
+    styles = dict(zip(flat_places.PRIORS, (("GP", "-"), ("ISGP", "--")), strict=True))
     names = {"waves": "W&N's basis", "constant": "with a constant"}
+    points = flat_places.grid()
+    truth = flat_places.SOURCES[source](points)
     for axis, part in zip(axes, filled, strict=True):
         for prior, (colour, dashes) in styles.items():
-            nu = source_draws(fit(prior, x, y, filled=part, a=a))
+            nu = flat_places.source_draws(flat_places.fit(prior, x, y, filled=part, a=a))
             band = np.quantile(nu, [0.025, 0.975], axis=0)
-            axis.fill_between(grid(), *band, color=COLOURS[colour], alpha=0.2, linewidth=0)
-            axis.plot(grid(), nu.mean(axis=0), dashes, color=COLOURS[colour], label=names[prior])
-        axis.plot(grid(), SOURCES[source](grid()), ":", color=COLOURS["data"], label="truth")
+            axis.fill_between(points, *band, color=COLOURS[colour], alpha=0.2, linewidth=0)
+            axis.plot(points, nu.mean(axis=0), dashes, color=COLOURS[colour], label=names[prior])
+        axis.plot(points, truth, ":", color=COLOURS["data"], label="truth")
         axis.set(ylabel="$\\nu$", title=f"the data fill {part:.0%} of the period")
     axes[0].legend(loc="upper left")
     axes[-1].set(xlabel="score $x$")
@@ -123,12 +112,12 @@ def draw_universality(
 ) -> Figure:
     """How fast nu comes near a target on [-reach, reach], by three routes."""
     figure, axis = subplots(figsize=(5.6, 4.2))
-    kernels = {
-        rho: [make_prior(c=rho / reach, n_basis=M).kernel for M in sizes] for rho in (0.5, 1.0)
-    }
-    half = [best_root(slope, kernel, reach)[1] for kernel in kernels[0.5]]
-    full = [best_root(slope, kernel, reach)[1] for kernel in kernels[1.0]]
-    flipped = [flipped_root(slope, kernel) for kernel in kernels[1.0]]
+    within, whole = (
+        [make_prior(c=rho / reach, n_basis=M).kernel for M in sizes] for rho in (0.5, 1.0)
+    )
+    half = [isgp.best_root(slope, kernel, reach)[1] for kernel in within]
+    full = [isgp.best_root(slope, kernel, reach)[1] for kernel in whole]
+    flipped = [isgp.flipped_root(slope, kernel) for kernel in whole]
     axis.plot(sizes, half, "o-", color=COLOURS["ISGP"], label="half the period")
     axis.plot(sizes, full, "s--", color=COLOURS["GP"], label="whole period, positive root")
     axis.plot(sizes, flipped, "^-.", color=COLOURS["PAVA"], label="whole period, root that flips")
@@ -153,7 +142,8 @@ def draw_origin(*, r: float, reach: float, seed: int, n_paths: int = 6) -> Figur
     spread = {"paths": ("as corrected", "ISGP", "-"), "printed": ("as printed", "GP", "--")}
     points = np.linspace(0, reach, 121)
     for form, (label, colour, dashes) in spread.items():
-        sd = [cumulants(prior, origin_quadratic(prior, at, r, form)[0])[1] for at in points]
+        matrices = (isgp.origin_quadratic(prior, at, r, form)[0] for at in points)
+        sd = [isgp.cumulants(prior, matrix)[1] for matrix in matrices]
         axes[2].plot(points, sd, dashes, color=COLOURS[colour], label=label)
     axes[2].set(xlabel="$x$", ylabel="standard deviation", ylim=(0, None))
     axes[2].legend(fontsize="small")

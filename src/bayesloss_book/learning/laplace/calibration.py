@@ -22,15 +22,9 @@ from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
+from bayesloss_book import source_problems
 from bayesloss_book.baselines import PLUG_IN
 from bayesloss_book.learning.laplace.chains import long_run
-from bayesloss_book.source_problems import (
-    TASKS,
-    grid,
-    prior_and_likelihood,
-    simulate,
-    source_of_chains,
-)
 from bayesloss_book.stores.results import crossed, runs
 
 METHODS = {
@@ -64,9 +58,10 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     that a new target lies in its 95 % band, averaged over the grid (NaN for labels). ``width``: the
     mean standard deviation of nu.
     """
-    Gamma, x, y = simulate(task, n, n_basis, seed)
-    prior, likelihood = prior_and_likelihood(task, n_basis)
-    truth = prior.source(grid(), Gamma).numpy()
+    Gamma, x, y = source_problems.simulate(task, n, n_basis, seed)
+    prior, likelihood = source_problems.prior_and_likelihood(task, n_basis)
+    points = source_problems.grid()
+    truth = prior.source(points, Gamma).numpy()
     if method == "laplace":
         belief = _of_posterior(laplace(prior, likelihood, x, y), likelihood, seed)
     elif method == "chains":
@@ -74,7 +69,7 @@ def measure(*, task: str, method: str, seed: int, n: int, n_basis: int) -> dict[
     else:
         belief = _by_estimator(x, y, n_basis, method == "mixture", seed)
     ranks = {
-        f"rank_{name}": int((belief.draws < truth)[:, int((grid() - at).abs().argmin())].sum())
+        f"rank_{name}": int((belief.draws < truth)[:, int((points - at).abs().argmin())].sum())
         for name, at in PLACES.items()
     }
     miss = np.abs(truth - belief.mean) / belief.std
@@ -131,9 +126,9 @@ def hyper_mixture(
 
 
 def _of_posterior(posterior: Posterior, likelihood: Gaussian | Bernoulli, seed: int) -> _Belief:
-    mean, variance = posterior.moments(grid())
+    mean, variance = posterior.moments(source_problems.grid())
     Gamma = posterior.sample(N_DRAWS, torch.Generator().manual_seed(seed + 1_000_000))
-    draws = posterior.prior.source(grid(), Gamma).numpy()
+    draws = posterior.prior.source(source_problems.grid(), Gamma).numpy()
     return _Belief(mean.numpy(), variance.sqrt().numpy(), draws, _noise(likelihood))
 
 
@@ -149,7 +144,7 @@ def _by_chains(
     sizes = {"n_chains": 33, "n_draws": 150, "n_burn_in": 100}
     sizes |= {"n_annealed": 96, "n_temperatures": 60}
     chains = long_run(joint, posterior, seed=seed + 1_000_000, **sizes)
-    nu = source_of_chains(prior, grid(), chains.Gamma)
+    nu = source_problems.source_of_chains(prior, source_problems.grid(), chains.Gamma)
     # Three draws of each chain, 50 apart: as good as independent.
     draws = nu[:, 49::50].reshape(N_DRAWS, -1)
     return _Belief(nu.mean(axis=(0, 1)), nu.std(axis=(0, 1)), draws, _noise(likelihood))
@@ -160,7 +155,7 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
     model = ISGPRegressor(n_basis=n_basis, period_fraction=0.5, increasing=True, **PLUG_IN)
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         model.fit(x.numpy()[:, None], y.numpy())
-    at = grid().numpy()
+    at = source_problems.grid().numpy()
     if not mix:
         # The grid ends a little outside the data.
         with warnings.catch_warnings(action="ignore", category=UserWarning):
@@ -195,9 +190,9 @@ def _by_estimator(x: Tensor, y: Tensor, n_basis: int, mix: bool, seed: int) -> _
 
 def cells() -> list[dict[str, Any]]:
     """400 data sets for Laplace, 80 for the estimator and its mixture, 50 for the long runs."""
-    found = crossed(task=TASKS, method=["laplace"], seed=range(400))
+    found = crossed(task=source_problems.TASKS, method=["laplace"], seed=range(400))
     found += crossed(task=["regression"], method=["fitted", "mixture"], seed=range(80))
-    return found + crossed(task=TASKS, method=["chains"], seed=range(50))
+    return found + crossed(task=source_problems.TASKS, method=["chains"], seed=range(50))
 
 
 run = runs(measure, cells, "laplace_calibration", n=100, n_basis=16)

@@ -13,11 +13,7 @@ from torch import Tensor
 from bayesloss.learning.inference.laplace import Posterior, approximate, laplace
 from bayesloss.learning.inference.log_joint import LogJoint
 from bayesloss.learning.inference.newton import find_mode
-from bayesloss_book.samplers import (
-    AnnealedSample,
-    annealed_importance_sampling,
-    hamiltonian_monte_carlo,
-)
+from bayesloss_book import samplers
 from bayesloss_book.source_problems import (
     batched_log_likelihood,
     cells,
@@ -36,7 +32,7 @@ class LongRun:
     """Draws from an exact posterior."""
 
     Gamma: Tensor  # (chains, draws, M + 1)
-    annealed: AnnealedSample  # where the chains began, and the evidence
+    annealed: samplers.AnnealedSample  # where the chains began, and the evidence
     acceptance: float  # of the Hamiltonian moves, the mean over chains
 
 
@@ -56,7 +52,7 @@ def long_run(
     scale = prior.precision.rsqrt()
     log_likelihood = batched_log_likelihood(joint)
     how = {"n_chains": n_annealed, "n_temperatures": n_temperatures, "seed": seed}
-    annealed = annealed_importance_sampling(
+    annealed = samplers.annealed_importance_sampling(
         lambda z: log_likelihood(prior.location + scale * z), len(scale), **how
     )
     generator = torch.Generator().manual_seed(seed)
@@ -70,7 +66,7 @@ def long_run(
 
     start = torch.linalg.solve(posterior.root, start.T).T
     how = {"n_draws": n_draws, "n_burn_in": n_burn_in, "n_steps": 6, "seed": seed}
-    sample = hamiltonian_monte_carlo(log_density, start, **how)
+    sample = samplers.hamiltonian_monte_carlo(log_density, start, **how)
     Gamma = posterior.mode + sample.points.transpose(0, 1) @ posterior.root.T
     return LongRun(Gamma, annealed, float(sample.acceptance.mean()))
 

@@ -10,20 +10,12 @@ from scipy import stats
 
 from bayesloss.learning.inference.laplace import laplace
 from bayesloss.learning.inference.log_joint import LogJoint
+from bayesloss_book import source_problems
 from bayesloss_book.figures import COLOURS, legend_above, style
 from bayesloss_book.learning.laplace.calibration import LEVELS, N_DRAWS, PLACES
 from bayesloss_book.learning.laplace.chains import long_run
 from bayesloss_book.learning.laplace.toys import classification, small_prior
 from bayesloss_book.samplers import elliptical_slice_sampling
-from bayesloss_book.source_problems import (
-    TASKS,
-    data_set,
-    diagnose,
-    grid,
-    prior_and_likelihood,
-    source_of_chains,
-    whitened_log_likelihood,
-)
 
 
 def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
@@ -70,34 +62,32 @@ def draw_averaging(comparison: pd.DataFrame, seed: int) -> Figure:
 def draw_bands(n: int, n_basis: int, seed: int, n_draws: int) -> tuple[Figure, pd.DataFrame]:
     """Mean and 95 % band of nu, by Laplace and by a long run; and how far Laplace is off."""
     figure, axes = subplots(2, 1, figsize=(5.4, 7.0))
-    rows = {}
-    for axis, task in zip(axes, TASKS, strict=True):
-        prior, likelihood = prior_and_likelihood(task, n_basis)
-        x, y = data_set(task, n, seed)
+    points, rows = source_problems.grid(), {}
+    for axis, task in zip(axes, source_problems.TASKS, strict=True):
+        prior, likelihood = source_problems.prior_and_likelihood(task, n_basis)
+        x, y = source_problems.data_set(task, n, seed)
         posterior = laplace(prior, likelihood, x, y)
         joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
         how = {"n_burn_in": 50, "n_annealed": 64, "n_temperatures": 100, "seed": seed}
         chains = long_run(joint, posterior, n_draws=n_draws, **how)
-        nu = source_of_chains(prior, grid(), chains.Gamma)
+        nu = source_problems.source_of_chains(prior, points, chains.Gamma)
         exact, spread = nu.mean(axis=(0, 1)), nu.std(axis=(0, 1))
-        mean, variance = (part.numpy() for part in posterior.moments(grid()))
-        at_mode = prior.source(grid(), posterior.mode).numpy()
+        mean, variance = (part.numpy() for part in posterior.moments(points))
+        half = 1.96 * np.sqrt(variance)
+        at_mode = prior.source(points, posterior.mode).numpy()
         rows[task] = {
             "Laplace's mean": float(np.sqrt((((mean - exact) / spread) ** 2).mean())),
             "curve at the mode": float(np.sqrt((((at_mode - exact) / spread) ** 2).mean())),
-            **diagnose(nu),
+            **source_problems.diagnose(nu),
         }
         low, high = np.quantile(nu, (0.025, 0.975), axis=(0, 1))
-        axis.fill_between(
-            grid(), low, high, color=COLOURS["data"], alpha=0.25, label="long run, 95 %"
-        )
-        axis.plot(grid(), exact, color=COLOURS["data"], label="long run, mean")
-        axis.plot(grid(), mean, "--", color=COLOURS["GP"], label="Laplace, mean and 95 %")
-        for sign in (-1, 1):
-            axis.plot(
-                grid(), mean + sign * 1.96 * np.sqrt(variance), ":", color=COLOURS["GP"], lw=1.3
-            )
-        axis.plot(grid(), at_mode, "-.", color=COLOURS["ISGP"], label="at Laplace's mode")
+        look = {"color": COLOURS["data"], "alpha": 0.25, "label": "long run, 95 %"}
+        axis.fill_between(points, low, high, **look)
+        axis.plot(points, exact, color=COLOURS["data"], label="long run, mean")
+        axis.plot(points, mean, "--", color=COLOURS["GP"], label="Laplace, mean and 95 %")
+        for end in (mean - half, mean + half):
+            axis.plot(points, end, ":", color=COLOURS["GP"], lw=1.3)
+        axis.plot(points, at_mode, "-.", color=COLOURS["ISGP"], label="at Laplace's mode")
         if task == "regression":
             axis.plot(x, y, ".", color="black", markersize=3)
         else:
@@ -165,33 +155,33 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
         "r_hat": "R-hat",
         "ess": "effective size",
     }
-    means = table.groupby(["task", "n"], sort=False)[list(names)].mean()
-    means["r_hat"] = table.groupby(["task", "n"], sort=False)["r_hat"].max()
-    means["ess"] = table.groupby(["task", "n"], sort=False)["ess"].min().round(-1)
+    groups = table.groupby(["task", "n"], sort=False)
+    means = groups[list(names)].mean()
+    means["r_hat"], means["ess"] = groups["r_hat"].max(), groups["ess"].min().round(-1)
     return means.rename(columns=names)
 
 
 def compare_samplers(n: int, n_basis: int, seed: int, n_draws: int) -> dict[str, float]:
     """Differences of two samplers, the largest over the grid in its own standard error."""
-    prior, likelihood = prior_and_likelihood("classification", n_basis)
-    x, y = data_set("classification", n, seed)
+    prior, likelihood = source_problems.prior_and_likelihood("classification", n_basis)
+    x, y = source_problems.data_set("classification", n, seed)
     posterior = laplace(prior, likelihood, x, y)
     joint = LogJoint(prior, likelihood, likelihood.condense(prior.features, x, y))
-    scale = prior.precision.rsqrt()
+    whitened = source_problems.whitened_log_likelihood(joint)
     sizes = {"n_chains": 16, "n_draws": n_draws, "n_burn_in": 200}
-    z = elliptical_slice_sampling(whitened_log_likelihood(joint), n_basis + 1, seed=seed, **sizes)
+    z = elliptical_slice_sampling(whitened, n_basis + 1, seed=seed, **sizes)
     sizes = {"n_draws": n_draws // 2, "n_burn_in": 50, "n_annealed": 64, "n_temperatures": 60}
     chains = long_run(joint, posterior, seed=seed, **sizes)
+    points, sliced = source_problems.grid(), prior.location + prior.precision.rsqrt() * z
     first, second = (
-        source_of_chains(prior, grid(), Gamma)
-        for Gamma in (prior.location + scale * z, chains.Gamma)
+        source_problems.source_of_chains(prior, points, Gamma) for Gamma in (sliced, chains.Gamma)
     )
     moments = [{"mean": nu.mean(axis=(0, 1)), "sd": nu.std(axis=(0, 1))} for nu in (first, second)]
-    found = {"r_hat": diagnose(first)["r_hat"]}
+    found = {"r_hat": source_problems.diagnose(first)["r_hat"]}
     for name in ("mean", "sd"):
         error = [
             np.hypot(*(array_stats.mcse(nu[:, :, at], method=name) for nu in (first, second)))
-            for at in range(len(grid()))
+            for at in range(len(points))
         ]
         gap = moments[0][name] - moments[1][name]
         found[f"z_{name}"] = float(np.abs(gap / error).max())
@@ -214,9 +204,9 @@ def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
     rows = {}
     for (task, method), group in results.groupby(["task", "method"], sort=False):
         for place in PLACES:
-            counts, ranks = _histogram(group[f"rank_{place}"]), group[f"rank_{place}"]
+            ranks = group[f"rank_{place}"]
             rows[(task, method, place)] = {
-                "p": float(stats.chisquare(counts).pvalue),
+                "p": float(stats.chisquare(_histogram(ranks)).pvalue),
                 "p_ten": float(stats.chisquare(np.bincount(ranks // 10, minlength=10)).pvalue),
                 "low": float((ranks < 10).mean()),
                 "high": float((ranks >= 90).mean()),
@@ -228,7 +218,7 @@ def rank_tests(results: pd.DataFrame) -> pd.DataFrame:
 def draw_ranks(results: pd.DataFrame) -> Figure:
     """Histograms of ranks: bars are Laplace's, the line the control; the band is binomial."""
     figure, axes = subplots(3, 2, figsize=(5.4, 7.0), sharex=True, sharey=True)
-    for row, task in zip(axes.T, TASKS, strict=True):
+    for row, task in zip(axes.T, source_problems.TASKS, strict=True):
         for axis, (place, at) in zip(row, PLACES.items(), strict=True):
             of_task = results[results["task"] == task].groupby("method")[f"rank_{place}"]
             ranks = {method: of_task.get_group(method) for method in ("laplace", "chains")}

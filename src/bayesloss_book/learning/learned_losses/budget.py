@@ -9,13 +9,7 @@ from scipy.special import expit
 
 from bayesloss_book import Array
 from bayesloss_book.baselines import BUDGETS, fit_logistic
-from bayesloss_book.learning.learned_losses.table_2 import (
-    DATA,
-    TASKS,
-    mean_auc,
-    problem_data,
-    scaled_cells,
-)
+from bayesloss_book.learning.learned_losses import table_2
 from bayesloss_book.stores.results import Folder, run_cells
 
 ITERATIONS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -27,8 +21,8 @@ def cells() -> list[dict[str, Any]]:
     return [
         {"data": data, "task": task, "penalty": penalty, "seed": 0}
         for penalty in (1.0, 0.0)
-        for data in reversed(DATA)
-        for task in reversed(TASKS[:3])
+        for data in reversed(table_2.DATA)
+        for task in reversed(table_2.TASKS[:3])
         if penalty or data == "fashion-mnist" or task == "0 vs 8"
     ]
 
@@ -36,7 +30,7 @@ def cells() -> list[dict[str, Any]]:
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:
     """All cells at the paper's scale; resumable."""
     run_cells(measure, cells(), folder, "learned_losses_budget", n_jobs=n_jobs)
-    chosen = [cell for cell in scaled_cells() if cell["method"] == "logistic"]
+    chosen = [cell for cell in table_2.scaled_cells() if cell["method"] == "logistic"]
     scaled = [{n: cell[n] for n in ("data", "task", "penalty", "seed")} for cell in chosen]
     name, fixed = "learned_losses_budget_scaled", {"scaling": "mean deviation"}
     run_cells(measure, scaled, folder, name, parameters=fixed, n_jobs=n_jobs)
@@ -46,12 +40,12 @@ def measure(
     *, data: str, task: str, penalty: float, seed: int, scaling: str = "pixels"
 ) -> dict[str, float]:
     """Test AUC and log loss after so many iterations, and at the ``end`` of the long budget."""
-    X, truth, _, X_test, truth_test = problem_data(data, task, seed, scaling)
+    X, truth, _, X_test, truth_test = table_2.problem_data(data, task, seed, scaling)
     C = 1 / penalty if penalty else np.inf
 
     def describe(odds: Array, name: str) -> dict[str, float]:
         loss = float(np.logaddexp(0, -np.where(truth_test, 1.0, -1.0) * odds).mean())
-        return {f"auc_{name}": mean_auc(odds, truth_test), f"log_loss_{name}": loss}
+        return {f"auc_{name}": table_2.mean_auc(odds, truth_test), f"log_loss_{name}": loss}
 
     out: dict[str, float] = {}
     for iteration, weights in logistic_path(X, truth[:, 0], penalty).items():

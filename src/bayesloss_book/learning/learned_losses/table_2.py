@@ -38,7 +38,7 @@ METHODS = {  # in the order of the paper's rows
     "BregmanTron approx": "bregmantron_approx",
     "SLIsotron": "slisotron",
 }
-TRONS = tuple(METHODS)[3:]
+LINEAR, TRONS = tuple(METHODS)[:3], tuple(METHODS)[3:]
 
 # Largest number of rounds, and gradient steps a round of the BregmanTron.
 _TRON_ROUNDS = {
@@ -53,18 +53,13 @@ def cells(
     data: str, task: str, methods: Sequence[str] = tuple(METHODS), **setting: Any
 ) -> list[dict[str, Any]]:
     """The cells of some methods on one problem; penalised as in scikit-learn, unless said."""
-    out = []
-    for method in methods:
-        chosen = {"penalty": 1.0, "budget": "default", "seed": 0} | setting
-        if method in TRONS:
-            chosen["penalty"] = 0.0
-        out.append({"data": data, "task": task, "method": method, **chosen})
-    return out
+    chosen = {"penalty": 1.0, "budget": "default", "seed": 0} | setting
+    found = [{"data": data, "task": task, "method": method, **chosen} for method in methods]
+    return [cell | ({"penalty": 0.0} if cell["method"] in TRONS else {}) for cell in found]
 
 
 def paper_cells() -> list[dict[str, Any]]:
     """All cells at the paper's scale, what tells most first."""
-    linear = ("ISGP", "GP", "logistic")
     eight, rest, odd, each = TASKS
     mnist, fashion = DATA
     main = [(fashion, odd), (mnist, eight), (fashion, rest)]
@@ -76,30 +71,29 @@ def paper_cells() -> list[dict[str, Any]]:
         {"penalty": 0.0, "budget": "short"},
         {"penalty": 0.0, "budget": "long"},
     ]
-    out = [cell for problem in main for cell in cells(*problem, linear)]
+    out = [cell for problem in main for cell in cells(*problem, LINEAR)]
     out += [cell for problem in main[:2] for cell in cells(*problem, TRONS)]
-    out += [cell for setting in budgets for cell in cells(*main[0], linear, **setting)]
-    out += [cell for problem in other for cell in cells(*problem, linear)]
+    out += [cell for setting in budgets for cell in cells(*main[0], LINEAR, **setting)]
+    out += [cell for problem in other for cell in cells(*problem, LINEAR)]
     for budget in ("short", "long"):
-        out += cells(*main[1], linear, budget=budget)
+        out += cells(*main[1], LINEAR, budget=budget)
     for budget in ("default", "short"):
-        out += cells(*main[1], linear, penalty=0.0, budget=budget)
-    out += cells(*other[1], linear, penalty=0.0)
+        out += cells(*main[1], LINEAR, penalty=0.0, budget=budget)
+    out += cells(*other[1], LINEAR, penalty=0.0)
     out += cells(*other[1], TRONS)
     out += cells(*main[2], TRONS)
     out += cells(*main[1], ("GLMTron", "BregmanTron label"), budget="long")
     out += [cell for problem in main for cell in cells(*problem, TRONS, budget="short")]
-    out += [cell for data in (fashion, mnist) for cell in cells(data, each, linear)]
-    out += [cell for problem in other[::2] for cell in cells(*problem, linear, penalty=0.0)]
+    out += [cell for data in (fashion, mnist) for cell in cells(data, each, LINEAR)]
+    out += [cell for problem in other[::2] for cell in cells(*problem, LINEAR, penalty=0.0)]
     out += cells(*other[0], TRONS)
-    return out + [cell for setting in budgets for cell in cells(*main[2], linear, **setting)]
+    return out + [cell for setting in budgets for cell in cells(*main[2], LINEAR, **setting)]
 
 
 def scaled_cells() -> list[dict[str, Any]]:
     """The linear models in another unit, on the problems that fit the print best."""
     best = (("fashion-mnist", "odd vs even"), ("mnist", "0 vs 8"))
-    linear = ("ISGP", "GP", "logistic")
-    return [c for penalty in (1.0, 0.0) for p in best for c in cells(*p, linear, penalty=penalty)]
+    return [c for penalty in (1.0, 0.0) for p in best for c in cells(*p, LINEAR, penalty=penalty)]
 
 
 def run(folder: Folder, *, n_jobs: int | None = None) -> None:

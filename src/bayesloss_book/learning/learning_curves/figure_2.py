@@ -6,6 +6,7 @@ Subsets of one seed are nested, and the same for all methods and settings.
 
 import warnings
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 from bayesloss.learning.estimators.linkgistic import LinkgisticClassifier
-from bayesloss_book import Array
-from bayesloss_book.baselines import (
-    BUDGETS,
-    HELD_OUT,
-    LOGISTIC_STEPS,
-    calibration_error,
-    fit_logistic,
-    recipe,
-)
+from bayesloss_book import Array, baselines
 from bayesloss_book.data import IMAGE_DATASETS
 from bayesloss_book.image_sets import N_CLASSES, inputs, one_vs_rest
 from bayesloss_book.stores.results import runs
 
 DATA = IMAGE_DATASETS
 METHODS = ("logistic", "GP", "ISGP")  # the paper's
-COMPARED = (*METHODS, HELD_OUT)
+COMPARED = (*METHODS, baselines.HELD_OUT)
 SIZES = (1_000, 3_000, 10_000, 20_000, 30_000, 60_000)
 BLOCKS = 10  # parts of the test set, for the standard errors of differences
 
@@ -53,15 +46,9 @@ def curve_cells() -> list[dict[str, Any]]:
     """All cells of Figure 2: at one seed, then more seeds for subsets, what counts most first."""
     sizes = sorted(SIZES, key=lambda size: (size not in (60_000, 10_000), -size))
     first = [cell for size in sizes for data in DATA for cell in cells(data, size)]
-    more = [
-        cell
-        for seed in (1, 2)
-        for size in SIZES
-        if size <= 10_000
-        for data in DATA
-        for cell in cells(data, size, seed)
-    ]
-    return first + more
+    small = [size for size in SIZES if size <= 10_000]
+    more = product((1, 2), small, DATA)
+    return first + [cell for seed, size, data in more for cell in cells(data, size, seed)]
 
 
 def setting_cells() -> list[dict[str, Any]]:
@@ -75,7 +62,7 @@ def setting_cells() -> list[dict[str, Any]]:
         cell
         for change in large
         for data in DATA
-        for cell in cells(data, 60_000, methods=("logistic", "ISGP", HELD_OUT), **change)
+        for cell in cells(data, 60_000, methods=("logistic", "ISGP", baselines.HELD_OUT), **change)
     ]
     out += [cell for data in DATA for cell in cells(data, 10_000, penalty=0.0)]
     out += [cell for data in DATA for cell in cells(data, 10_000, methods=("scikit-learn",))]
@@ -105,13 +92,13 @@ def measure(
     """
     X, y, X_test, y_test = inputs(data, size, scaling, seed)
     C = 1 / penalty if penalty else np.inf
-    tol, max_rounds = BUDGETS[budget]
+    tol, max_rounds = baselines.BUDGETS[budget]
     if method == "logistic":
-        found = fit_logistic(X, one_vs_rest(y), X_test, C, tol)
+        found = baselines.fit_logistic(X, one_vs_rest(y), X_test, C, tol)
     elif method == "scikit-learn":
         found = _fit_scikit_learn(X, y, X_test, C, tol)
     else:
-        model = recipe(method, C=C, tol=tol, max_iter=max_rounds, random_state=seed)
+        model = baselines.recipe(method, C=C, tol=tol, max_iter=max_rounds, random_state=seed)
         found = _fit_linkgistic(model, X, y, X_test, c_factor)
     odds_train, odds, rounds, converged, outside = found
     return {
@@ -139,7 +126,7 @@ def measures_of(odds: Array, labels: NDArray[np.int64]) -> dict[str, float]:
         "accuracy": whole.mean(),
         "log_loss": _log_loss(odds, labels),
         "calibration": np.mean(
-            [calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
+            [baselines.calibration_error(expit(o), t) for o, t in zip(odds.T, truth.T, strict=True)]
         ),
     }
     out |= {f"class_{k}": right[:, k].mean() for k in range(N_CLASSES)}
@@ -152,11 +139,11 @@ def _fit_scikit_learn(
     X: Array, y: NDArray[np.int64], X_test: Array, C: float, tol: float
 ) -> tuple[Array, Array, int, bool, float]:
     """The same by scikit-learn."""
-    model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=LOGISTIC_STEPS))
+    model = OneVsRestClassifier(LogisticRegression(C=C, tol=tol, max_iter=baselines.LOGISTIC_STEPS))
     model.fit(X, y)
     rounds = max(int(single.n_iter_[0]) for single in model.estimators_)
     train, test = model.decision_function(X), model.decision_function(X_test)
-    return train, test, rounds, rounds < LOGISTIC_STEPS, 0.0
+    return train, test, rounds, rounds < baselines.LOGISTIC_STEPS, 0.0
 
 
 def _fit_linkgistic(

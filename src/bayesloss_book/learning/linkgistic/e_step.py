@@ -15,7 +15,7 @@ from bayesloss.learning.inference.newton import find_mode
 from bayesloss.learning.sources.priors import ISGP, grid_size
 from bayesloss.learning.sources.trigonometric import TrigonometricKernel
 from bayesloss_book.figures import COLOURS
-from bayesloss_book.stores.results import runs
+from bayesloss_book.stores.results import crossed, runs
 
 
 def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
@@ -40,13 +40,8 @@ def measure(*, n: int, n_basis: int, repeat: int) -> dict[str, float]:
 
 def cells() -> list[dict[str, Any]]:
     """N from 10^3 to 10^7 at M = 64, and M from 8 to 128 at N = 10^6; three repetitions."""
-    shapes = [(10**k, 64) for k in range(3, 8)]
-    shapes += [(10**6, n_basis) for n_basis in (8, 16, 32, 128)]
-    return [
-        {"n": n, "n_basis": n_basis, "repeat": repeat}
-        for n, n_basis in shapes
-        for repeat in range(3)
-    ]
+    found = crossed(n=[10**k for k in range(3, 8)], n_basis=[64], repeat=range(3))
+    return found + crossed(n=[10**6], n_basis=(8, 16, 32, 128), repeat=range(3))
 
 
 def medians(results: pd.DataFrame) -> pd.Series:

@@ -44,13 +44,8 @@ def draw_fall(rounds: Sequence[Round], limits: Sequence[float]) -> Figure:
     figure, (left, right) = subplots(2, 1, figsize=(5.4, 6.2))
     values = [found.value for found in rounds]
     left.plot(values, "o-", color=COLOURS["ISGP"], ms=4, label="by Laplace")
-    left.plot(
-        limits,
-        "v:",
-        color=COLOURS["accent"],
-        ms=5,
-        label="upper limit, by the best increasing link",
-    )
+    label = "upper limit, by the best increasing link"
+    left.plot(limits, "v:", color=COLOURS["accent"], ms=5, label=label)
     left.set(xlabel="round", ylabel="nats", title="log evidence, less the penalty")
     left.legend(fontsize="small")
     gains = [found.rise for found in rounds[1:]]
@@ -164,9 +159,8 @@ def _loglog(
 
 def draw_sensitivity(tables: Mapping[str, pd.DataFrame], fixed: Mapping[str, float]) -> Figure:
     """Test log loss against the part of the half period that the scores fill; dashed: no link."""
-    figure, axes = subplots(
-        len(tables), 1, figsize=(5.4, 2.4 * len(tables)), sharex=True, squeeze=False
-    )
+    n = len(tables)
+    figure, axes = subplots(n, 1, figsize=(5.4, 2.4 * n), sharex=True, squeeze=False)
     for axis, (name, table) in zip(axes[:, 0], tables.items(), strict=True):
         axis.plot(table.index, table["log loss"], "o-", color=COLOURS["ISGP"], label="learned link")
         axis.axhline(fixed[name], color=COLOURS["Linear"], ls="--", label="fixed link")
@@ -195,9 +189,8 @@ def draw_asymmetry(link: FittedLink) -> Figure:
     halves = mirrored(link)
     figure, axis = subplots(figsize=(5.2, 3.0))
     for side, colour in (("right", "ISGP"), ("left", "GP")):
-        axis.fill_between(
-            halves["t"], *halves[f"{side} band"], color=COLOURS[colour], alpha=0.25, lw=0
-        )
+        band = halves[f"{side} band"]
+        axis.fill_between(halves["t"], *band, color=COLOURS[colour], alpha=0.25, lw=0)
         label = {"right": "above the middle", "left": "below it, turned"}[side]
         axis.plot(halves["t"], halves[side], color=COLOURS[colour], label=label)
     axis.plot(halves["t"], expit(halves["t"]), "--", color=COLOURS["Linear"], label="sigmoid, both")

@@ -66,13 +66,8 @@ def refits(problem: Task, found: Round, C: float, rows: Sequence[int]) -> pd.Dat
 
 def relinked(problem: Task, found: Round, scores: Tensor) -> Round:
     """The same weights with a link fitted to other scores of the training data, of shape (n,)."""
-    posterior = laplace(
-        found.posterior.prior,
-        Bernoulli(),
-        scores,
-        torch.from_numpy(problem.y).double(),
-        start=found.posterior.mode,
-    )
+    before, y = found.posterior, torch.from_numpy(problem.y).double()
+    posterior = laplace(before.prior, Bernoulli(), scores, y, start=before.mode)
     return replace(found, posterior=posterior)
 
 

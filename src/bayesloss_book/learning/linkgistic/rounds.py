@@ -30,8 +30,6 @@ from bayesloss_book import Array
 KINKED = np.array([2.0, -2.0, 1.0])  # the weights of the simulated data
 STEP = np.array([1.0, -1.0])
 
-_PRIORS: dict[str, type[SourcePrior]] = {"isgp": ISGP, "gp": GP}
-
 
 @dataclass(frozen=True)
 class Task:
@@ -123,7 +121,7 @@ def learn(
         kernel = TrigonometricKernel(a=1.2, c=filled / float(scores.abs().max()), n_basis=n_basis)
         if prior == "gp":
             kernel = kernel.scaled(max(float((scores**2).mean()), 1.0))
-        return _PRIORS[prior](kernel, gamma=0.01)
+        return {"isgp": ISGP, "gp": GP}[prior](kernel, gamma=0.01)
 
     noise = torch.randn(
         (n_samples, n_basis + 1), dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
@@ -256,9 +254,8 @@ def ascents(n_instances: int, seed: int, *, n: int = 20, d: int = 2) -> pd.DataF
         return torch.randn(shape, dtype=torch.float64, generator=generator)
 
     Z, old = normal(n_instances, n, d), normal(n_instances, d)
-    new = old + torch.rand(n_instances, 1, dtype=torch.float64, generator=generator) * normal(
-        n_instances, d
-    )
+    reach = torch.rand(n_instances, 1, dtype=torch.float64, generator=generator)
+    new = old + reach * normal(n_instances, d)
     y = (normal(n_instances, n) < 0).to(torch.float64)
     before, after = (joint_of_atoms(paths, Z, y, beta) for beta in (old, new))
     q, q_new = torch.log_softmax(before, dim=-1), torch.log_softmax(after, dim=-1)

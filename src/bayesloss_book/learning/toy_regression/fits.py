@@ -147,17 +147,9 @@ def slices(
         "alpha": alpha * factors,
         "gamma": np.geomspace(1e-4, 1e10, n),
     }
-    return pd.DataFrame(
-        [
-            {
-                "name": name,
-                "value": value,
-                "evidence": evidence_at(found, data, objective, **{name: float(value)}),
-            }
-            for name, column in values.items()
-            for value in column
-        ]
-    )
+    rows = [(name, float(value)) for name, column in values.items() for value in column]
+    evidence = [evidence_at(found, data, objective, **{name: value}) for name, value in rows]
+    return pd.DataFrame(rows, columns=["name", "value"]).assign(evidence=evidence)
 
 
 def flat_limit(posterior: Posterior) -> float:

@@ -100,14 +100,10 @@ def _panel(name: str, title: str, reach: float, n_curves: int) -> str:
             "stroke-dasharray='5 4'/>"
         )
     up = Axis("", -reach, reach, [-int(reach), 0, int(reach)])
+    canvas = Canvas(300, 170, Axis("x", -1, 1, [-1, 0, 1]), up)
     cross = "<path d='M0 85H300M150 0V170' stroke='currentColor' stroke-width='0.5' opacity='0.4'/>"
     return (
         f"<figure style='flex:1 1 15rem;max-width:22rem;margin:0' data-panel='{name}'>"
-        + framed(
-            f"prior-slider-{name}",
-            cross + curves,
-            Canvas(300, 170, Axis("x", -1, 1, [-1, 0, 1]), up),
-            title,
-        )
+        + framed(f"prior-slider-{name}", cross + curves, canvas, title)
         + f"<figcaption>{title}</figcaption></figure>"
     )

@@ -31,9 +31,8 @@ def test_script_decides_as_the_package_does(shown, critical, cost, decisions):
         wrong = decision != decisions[0]
         found = float(tab.locator(f"[data-divergence='{k}']").text_content())
         assert found == pytest.approx(abs(truth - cost) if wrong else 0, abs=0.006)
-    height = float(
-        re.match(r"M0.0 ([\d.]+)L", tab.locator("[data-curve='3']").get_attribute("d"))[1]
-    )
+    path = tab.locator("[data-curve='3']").get_attribute("d")
+    height = float(re.match(r"M0.0 ([\d.]+)L", path)[1])
     data = json.loads(BeautifulSoup(TEXT, "html.parser").div["data-plant"])
     density = norm.pdf(220, *data["fits"][critical - data["first"]])
     assert height == pytest.approx(170 * (1 - density / 0.028), abs=0.06)

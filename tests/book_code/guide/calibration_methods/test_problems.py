@@ -59,12 +59,8 @@ def test_embedded_sets_are_split_and_standardised_by_the_training_part(name):
 
 
 def test_seeds_have_images_of_their_own(monkeypatch):
-    images = (
-        np.arange(100.0)[:, None],
-        np.arange(100),
-        np.arange(9_000.0)[:, None],
-        np.arange(9_000),
-    )
+    train, test = np.arange(100), np.arange(9_000)
+    images = (train[:, None].astype(float), train, test[:, None].astype(float), test)
     monkeypatch.setattr(problems, "_shuffled", lambda name: images)
     first, second = (problems.problem("mnist", "odd", 40, seed) for seed in (0, 1))
     assert not set(first.X.flat) & set(second.X.flat)

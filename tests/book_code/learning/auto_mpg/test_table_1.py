@@ -76,11 +76,16 @@ def made_up(factor: float, noise: float) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["size", "input", "split", "method", "partition", "mse"])
 
 
-def test_ratio_is_recovered():
-    ratio, error = auto_mpg.ratio(made_up(40.0, 0.02))
+def test_ratio_and_affine_fit_are_recovered():
+    """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
+    results = made_up(40.0, 0.02)
+    ratio, error = auto_mpg.ratio(results)
     # The noise of a mean over five splits and forty partitions is far below that of one partition.
     assert ratio == pytest.approx(40.0, abs=3 * error)
     assert error == pytest.approx(40 * 0.02 / math.sqrt(5 * 16), rel=0.2)
+    slope, intercept, error = auto_mpg.affine_fit(results)
+    assert slope == pytest.approx(40.0, rel=0.02)
+    assert abs(intercept) < 4 * error
 
 
 def test_gains_are_recovered():
@@ -97,13 +102,6 @@ def test_luck_is_a_prediction_interval():
     """With 40 partitions: the 99.5 % quantile of t(39), times sqrt(1 + 1/40)."""
     summary = auto_mpg.summary(made_up(40.0, 0.05))
     assert (summary["luck"] / summary["sd"]).between(2.7, 2.8).all()
-
-
-def test_affine_fit_is_recovered():
-    """Printed numbers that are proportional: the slope is the factor, the intercept zero."""
-    slope, intercept, error = auto_mpg.affine_fit(made_up(40.0, 0.02))
-    assert slope == pytest.approx(40.0, rel=0.02)
-    assert abs(intercept) < 4 * error
 
 
 def test_stored_results_are_what_the_code_gives():

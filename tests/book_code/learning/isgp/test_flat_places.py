@@ -61,9 +61,8 @@ def test_exact_posterior_is_that_of_a_sum():
     mass = fit - 0.5 * (cube**2).sum(dim=1) - 1.5 * np.log(2 * np.pi) + 3 * np.log(10 / 79)
     # Four standard errors; the data are on a grid there and not here, a hundredth of a nat.
     assert abs(sample.log_evidence - float(mass.logsumexp(0))) < 4 * sample.error + 0.01
-    expected = torch.softmax(mass, 0) @ torch.sigmoid(
-        joint.prior.source(at, joint.prior.location + scale * cube)
-    )
+    there = joint.prior.source(at, joint.prior.location + scale * cube)
+    expected = torch.softmax(mass, 0) @ torch.sigmoid(there)
     p = torch.sigmoid(joint.prior.source(at, joint.prior.location + scale * sample.points))
     error = ((p - expected) ** 2).T @ sample.weights / sample.effective_size
     assert bool(((sample.weights @ p - expected).abs() < 4 * error.sqrt()).all())

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bayesloss.learning.inference.laplace import laplace
+from bayesloss_book import source_problems
 from bayesloss_book.learning.laplace import calibration, figures
-from bayesloss_book.source_problems import prior_and_likelihood
 
 
 def simulated_ranks(bias):
@@ -35,18 +35,18 @@ def test_a_small_cell_can_be_measured(method):
 
 def test_mixture_is_centred_where_it_should_be():
     """With many data the hyper-parameters are known, and all members nearly agree."""
-    prior, likelihood = prior_and_likelihood("regression", 4)
-    _, x, y = calibration.simulate("regression", 5000, 4, 0)
+    prior, likelihood = source_problems.prior_and_likelihood("regression", 4)
+    _, x, y = source_problems.simulate("regression", 5000, 4, 0)
     posterior = laplace(prior, likelihood, x, y)
     found, weights = calibration.hyper_mixture(posterior, x, y, n_points=8)
     assert float(weights.sum()) == pytest.approx(1)
-    assert (
-        torch.stack([member.likelihood.alpha for member in found]) / likelihood.alpha - 1
-    ).abs().max() < 0.1  # sqrt(2 / 5000) = 0.02 is one deviation
+    precisions = torch.stack([member.likelihood.alpha for member in found])
+    # sqrt(2 / 5000) = 0.02 is one deviation
+    assert (precisions / likelihood.alpha - 1).abs().max() < 0.1
 
 
 def test_mixture_refuses_labels():
-    prior, likelihood = prior_and_likelihood("classification", 4)
-    _, x, y = calibration.simulate("classification", 30, 4, 0)
+    prior, likelihood = source_problems.prior_and_likelihood("classification", 4)
+    _, x, y = source_problems.simulate("classification", 30, 4, 0)
     with pytest.raises(TypeError, match="Gaussian likelihood"):
         calibration.hyper_mixture(laplace(prior, likelihood, x, y), x, y)

@@ -21,9 +21,8 @@ def test_density_of_weights_is_a_multivariate_normal():
     for value, point in zip(found, w, strict=True):
         mean = torch.einsum("i,nij,j->n", point, prior.kernel.psi(x), point).numpy()
         expected = multivariate_normal(mean, covariance).logpdf(y.numpy())
-        expected += multivariate_normal(
-            np.zeros(2), np.diag(prior.kernel.eigenvalues.numpy())
-        ).logpdf(point.numpy())
+        weights = multivariate_normal(np.zeros(2), np.diag(prior.kernel.eigenvalues.numpy()))
+        expected += weights.logpdf(point.numpy())
         assert float(value) == pytest.approx(expected, abs=1e-10)  # both exact up to rounding
 
 
@@ -33,9 +32,8 @@ def test_true_evidence_is_an_integral():
     x, y, likelihood = toys.regression(3, seed=2)
 
     nodes, weights = (torch.from_numpy(5 * each) for each in np.polynomial.legendre.leggauss(200))
-    log_density = toys.log_density_of_weights(
-        prior, likelihood, x, y, torch.cartesian_prod(nodes, nodes)
-    )
+    grid = torch.cartesian_prod(nodes, nodes)
+    log_density = toys.log_density_of_weights(prior, likelihood, x, y, grid)
     integral = float(torch.outer(weights, weights).flatten() @ log_density.exp())
     found = toys.true_log_evidence(prior, likelihood, x, y)
     assert found == pytest.approx(math.log(integral), abs=1e-4)

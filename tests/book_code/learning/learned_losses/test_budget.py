@@ -26,8 +26,7 @@ def test_iterates_are_scikit_learns(odd_digits, penalty):
     path = budget.logistic_path(X, y, penalty)
     assert tuple(path) == budget.ITERATIONS
     for k in (1, 2, 5, 10, 20):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
             model = LogisticRegression(C=1 / penalty if penalty else np.inf, max_iter=k)
             model.fit(X, y)
         theirs = np.append(model.coef_[0], model.intercept_)

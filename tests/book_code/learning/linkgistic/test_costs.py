@@ -28,11 +28,10 @@ def labels():
 
 def test_tables_give_the_plain_recipe(found, draws):
     x = found.scores.clone().requires_grad_()
-    plain = costs.plain_expectation(found.posterior.prior, draws, x, labels())
+    prior = found.posterior.prior
+    plain = costs.plain_expectation(prior, draws, x, labels())
     (slopes,) = torch.autograd.grad(plain, x)
-    value, tabulated = costs.tabulated_expectation(
-        found.posterior.prior, draws, found.scores, labels()
-    )
+    value, tabulated = costs.tabulated_expectation(prior, draws, found.scores, labels())
     assert float(value) == pytest.approx(float(plain.detach()), abs=1e-8)  # the tables' h^4
     torch.testing.assert_close(tabulated, slopes, rtol=0, atol=1e-4 * float(slopes.abs().max()))
 
@@ -46,9 +45,8 @@ def test_orders_of_the_tables(found, draws):
 
 def test_order_of_the_grid(found):
     errors = costs.grid_errors(found, labels(), [256, 512, 1024, None])
-    assert np.log2(errors["mode"].iloc[:3]).diff().iloc[1:].tolist() == pytest.approx(
-        [-2, -2], abs=0.4
-    )
+    orders = np.log2(errors["mode"].iloc[:3]).diff().iloc[1:]
+    assert orders.tolist() == pytest.approx([-2, -2], abs=0.4)
     assert errors["mode"].iloc[3] < 0.003  # a thousandth was asked for, up to a factor
     assert errors["spacing"].iloc[3] == pytest.approx(math.sqrt(0.012) / 400**0.25, rel=0.01)
 

@@ -27,9 +27,8 @@ def test_dots_and_words_say_the_best_number(frames):
     assert list(frames) == [k / 20 for k in range(1, 20)]
     for pi, g in frames.items():
         best = [float(pi > 0.5), pi, pi]
-        told = ", ".join(
-            f"{n} {u:.2f}" for n, u in zip(("distance", "square", "log"), best, strict=True)
-        )
+        named = zip(("distance", "square", "log"), best, strict=True)
+        told = ", ".join(f"{name} {u:.2f}" for name, u in named)
         assert g["data-told"] == f"The best number: {told}."
         across = [f"{CANVAS.width * CANVAS.across.place(u):.1f}" for u in best]
         assert [dot["cx"] for dot in g("circle")] == across

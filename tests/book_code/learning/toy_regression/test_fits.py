@@ -63,13 +63,8 @@ def test_evidence_at_the_optimum_is_the_optimum(data, objective):
     assert toy.evidence_at(found, data, objective) == pytest.approx(max(found.values), abs=1e-7)
     moved = toy.evidence_at(found, data, objective, alpha=3.0, mu=0.4)
     kernel, prior = found.posterior.prior.kernel, found.posterior.prior
-    posterior = laplace(
-        ISGP(kernel, mu=0.4, gamma=prior.gamma),
-        Gaussian(3.0),
-        data.x,
-        data.y,
-        start=found.posterior.mode,
-    )
+    there = ISGP(kernel, mu=0.4, gamma=prior.gamma)
+    posterior = laplace(there, Gaussian(3.0), data.x, data.y, start=found.posterior.mode)
     expected = posterior.log_evidence if objective == "laplace" else posterior.evidence_bound
     assert moved == pytest.approx(expected, abs=1e-9)
 
@@ -89,13 +84,8 @@ def test_slices_move_one_thing_at_a_time(data, found):
 def test_flat_limit_does_not_depend_on_gamma(data, found):
     """It is the data's own: the same under another prior of the intercept, to the curvature."""
     prior = found.posterior.prior
-    other = laplace(
-        ISGP(prior.kernel, mu=prior.mu, gamma=300 * prior.gamma),
-        found.likelihood,
-        data.x,
-        data.y,
-        start=found.posterior.mode,
-    )
+    narrow = ISGP(prior.kernel, mu=prior.mu, gamma=300 * prior.gamma)
+    other = laplace(narrow, found.likelihood, data.x, data.y, start=found.posterior.mode)
     one = toy.flat_limit(found.posterior)
     assert one > 10
     assert toy.flat_limit(other) == pytest.approx(one, rel=0.05)

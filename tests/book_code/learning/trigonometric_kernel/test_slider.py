@@ -10,16 +10,10 @@ from bayesloss import TrigonometricKernel
 from bayesloss_book.learning.trigonometric_kernel.slider import prior_slider
 
 
-def content():
-    return prior_slider(2, 0)._repr_html_()
-
-
 def test_script_draws_the_package_s_curves(shown):
-    tab = shown(content())
-    values = {
-        v.get_attribute("data-slider"): float(v.input_value())
-        for v in tab.query_selector_all("input")
-    }
+    tab = shown(prior_slider(2, 0)._repr_html_())
+    inputs = tab.query_selector_all("input")
+    values = {v.get_attribute("data-slider"): float(v.input_value()) for v in inputs}
     draws = tab.locator("[data-draws]").get_attribute("data-draws")
     kernel = TrigonometricKernel(
         a=1 + 10 ** values["a"], b=10 ** values["b"], c=values["c"], n_basis=int(values["M"])
