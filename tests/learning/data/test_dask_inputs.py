@@ -78,6 +78,7 @@ def test_a_fit_is_that_of_the_data_in_memory(classes):
         np.testing.assert_allclose(lazy.compute(), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the best penalty of those tried")  # of two: not the question
 def test_the_penalty_is_that_of_the_data_in_memory():
     X, y = drawn(n=150)
     how = {"C": [0.1, 1.0], "max_iter": 1, "tol": 1e-8, "a": 2.0}

@@ -95,6 +95,7 @@ class TestLearnedLink:
         assert usual(200, c=0.01).link_.posterior.prior.kernel.c == 0.01
 
 
+@pytest.mark.filterwarnings("ignore:not converged. EM")
 def test_leave_one_out_scores_keep_links_from_overconfidence():
     """Few data, nearly separable: links fitted to training scores are far too sure of themselves.
 
