@@ -27,7 +27,7 @@ BREAK = re.compile(r"\s*\n[\s#]*")  # of a line in a docstring or a comment
 
 def _source(thing: Any) -> str:
     """Its text; empty for what a test made up."""
-    with suppress(OSError):
+    with suppress(OSError, TypeError):
         return inspect.getsource(thing)
     return ""
 

@@ -28,12 +28,12 @@
       part.style.fontSize = part.dataset.size;
     }
     const wide = parts
-      .map(({ part, needed, given }) => ({ part, share: given() / needed(), lacks: needed() - given() }))
-      .filter(({ lacks }) => lacks > 1);
+      .map(({ part, needed, given }) => ({ part, needed: needed(), given: given() }))
+      .filter(({ needed, given }) => needed > given + 1);
     const sizes = wide.map(({ part }) => part.dataset.size || getComputedStyle(part).fontSize);
-    wide.forEach(({ part, share }, number) => {
-      const rounded = Math.floor(98 * share) / 100;
-      part.style.fontSize = `calc(${sizes[number]} * ${rounded < LEAST ? SCROLLED : rounded})`;
+    wide.forEach(({ part, needed, given }, number) => {
+      const share = Math.floor((98 * given) / needed) / 100;
+      part.style.fontSize = `calc(${sizes[number]} * ${share < LEAST ? SCROLLED : share})`;
     });
     mark(open);
   }

@@ -117,7 +117,8 @@ class FullLossEM(loss_ep.Draws):
                 new = self.with_labels(self.site(q, chosen), q)
             except torch.linalg.LinAlgError:  # a factor that no Gaussian fits
                 return q, False
-            step = moments(new)[2].T @ (moments(new)[0] - moments(q)[0])
+            mean, _, factor = moments(new)
+            step = factor.T @ (mean - moments(q)[0])
             q = new
             if float(step.abs().max()) < 1e-3:
                 return q, True
@@ -127,18 +128,18 @@ class FullLossEM(loss_ep.Draws):
         """The choice of most mean log U that sorts find, and by how much no choice has more."""
         p = self.chances(q)
         labels, value = (self.coin < p).numpy(), self.log_gain(p, chosen)
+        plain = decide_together(labels, self.utility, k=k).chosen  # the best choice under q
+        by_plain = self.log_gain(p, plain)
         while True:
             weight = (-value).exp().repeat_interleave(self.n_open).numpy()
-            tries = [  # the best choice under q, and the one that maximises the bound
-                decide_together(labels, self.utility, k=k, sample_weight=w) for w in (None, weight)
-            ]
+            bound = decide_together(labels, self.utility, k=k, sample_weight=weight)
             own = np.average(experiment.worth(self.utility, labels, chosen), weights=weight)
-            missed = float(max(tries[-1].bound - own, 0) * weight.mean())
-            values = [self.log_gain(p, each.chosen) for each in tries]
-            best = int(torch.stack(values).mean(1).argmax())
-            if values[best].mean() <= value.mean() + 1e-9:
+            missed = float(max(bound.bound - own, 0) * weight.mean())
+            tries = [(by_plain, plain), (self.log_gain(p, bound.chosen), bound.chosen)]
+            best = max(tries, key=lambda each: float(each[0].mean()))
+            if best[0].mean() <= value.mean() + 1e-9:
                 return chosen, missed
-            value, chosen = values[best], tries[best].chosen
+            value, chosen = best
 
     def run(self, q: Pair, chosen: NDArray[Any], k: int | None) -> tuple[NDArray[Any], float, bool]:
         """E-steps and M-steps in turn: the last choice, what it may miss, and whether it stays."""
