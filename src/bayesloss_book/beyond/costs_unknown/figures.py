@@ -48,7 +48,7 @@ def draw_value(pool: labels.Pool, paths: labels.Paths, n: int) -> Figure:
         saved = now - labels.expected_after(paths.p, paths.weight, pool.mass, t)
         lower.plot(x, saved / saved.max(), line, color=COLOURS[colour], label=f"{ratio} : 1")
     variance = -labels.choose("variance", paths, pool.mass, 0.5)
-    lower.plot(x, variance / variance.max(), ":", color="black", label=r"variance of $\nu$")
+    lower.plot(x, variance / variance.max(), ":", color="black", label="variance of the log odds")
     lower.set(xlabel="score", ylabel="worth of a label", ylim=(-0.02, 1.05))
     figure.legend(*lower.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure
@@ -62,7 +62,7 @@ def draw_bill() -> Figure:
     turns *= (1 + np.exp(z)) / (1 + np.exp(fits.CENTRE))  # a missed case costs 1, and not 1 - t
     left.plot(z, np.ones_like(z), "--", color=COLOURS["Linear"], label="log loss")
     left.plot(z, turns, color=COLOURS["ISGP"], label="matching loss")
-    left.set(xlabel="log odds of the threshold", ylabel="weight", ylim=(0, 1.25))
+    left.set(xlabel="log odds $z$ of the case", ylabel="pull", ylim=(0, 1.25))
     x = torch.linspace(-6, 6, 601, dtype=torch.float64)
     truth = torch.where(x < 0, 0.7 * x, 4 * x)
     Z, ridge = torch.stack([torch.ones_like(x), x], dim=1), torch.full((2,), 1e-3).double()

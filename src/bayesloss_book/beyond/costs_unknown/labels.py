@@ -32,7 +32,7 @@ LABELS = (4, 6, 8, 12, 16, 24, 32, 48, 64)  # the first four at random
 METHODS = {
     "random": "at random",
     "threshold": "nearest to the threshold",
-    "variance": r"largest variance of $\nu$",
+    "variance": "largest variance of the log odds",
     "log": "least expected log loss",
     "regret": "least expected regret",
 }
