@@ -32,6 +32,7 @@ _READ: list[tuple[str, ...]] = []
 
 def read(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Keep what a page has to find, for as long as the build lives."""
+    app.builder.indexer = None  # of the theme's search, which none reads
     _READ.extend(_found(doctree, app.builder.get_target_uri(docname)))
     # The search page, which is written last, shows the formulas in it: it has to load MathJax.
     app.env.get_domain("math").data["has_equations"]["search"] = True
@@ -95,7 +96,6 @@ def write(app: Sphinx, exception: Exception | None) -> None:
     script = json.dumps(entries, ensure_ascii=False, separators=(",", ":"))
     (static / "search_index.js").write_text(f"const SEARCH_INDEX = {script};\n", "utf-8")
     (static / LIBRARY.name).write_bytes(LIBRARY.read_bytes())
-    (Path(app.outdir) / "searchindex.js").unlink(missing_ok=True)  # the theme's, which none reads
 
 
 def setup(app: Sphinx) -> None:

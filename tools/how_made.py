@@ -16,6 +16,7 @@ import pkgutil
 import re
 import symtable
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ class Code:
             name: ast.unparse(statement.value)
             for statement in self.cells[parameters]
             if isinstance(statement, ast.Assign)
-            for name in _flow(statement)[1]
+            for name in sorted(_flow(statement)[1])
         }
         self._imported: dict[str, Any] = {}
         for statement in chain(*self.cells):
@@ -114,6 +115,7 @@ class Code:
                 return getattr(owner, name, None) if inspect.ismodule(owner) else None
 
 
+@cache
 def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the names that a statement needs from before it, and those that it binds."""
     read, bound = set[str](), set[str]()
@@ -131,6 +133,7 @@ def _flow(statement: ast.stmt) -> tuple[set[str], set[str]]:
     return read if isinstance(statement, ast.Assign | ast.AugAssign) else read - bound, bound
 
 
+@cache
 def _changed(statement: ast.stmt) -> set[str]:
     """Return the names of what a statement changes in place: ``x[0] = y``, ``x.append(y)``."""
     found = set()

@@ -1,12 +1,13 @@
 """Write the locks: every package at one version, with the sums of all its files.
 
 `make lock` reads the pins of the present locks, resolves what `pyproject.toml` asks for at these
-versions on every system, and writes four files that pip takes with `--require-hashes --no-deps`:
+versions on every system, and writes five files that pip takes with `--require-hashes --no-deps`:
 
     requirements.lock          what `make` installs
     requirements-torch.lock    what PyPI's PyTorch needs besides on Linux, and the CPU wheels do not
     requirements-extras.lock   what the extras `chains` and `calibrators` need besides
     requirements-lab.lock      what the extra `lab` needs besides: JupyterLab, for `make lab`
+    requirements-uv.lock       uv itself, which installs the first of them in a sixth of pip's time
 
 To raise a version, change its pin first; to raise all, delete the locks. PyTorch's CPU wheels are
 on an index of its own: their sums stand beside those of PyPI's, so pip may take either. Where that
@@ -61,6 +62,7 @@ def main() -> None:
     for path, packages in zip(paths, files, strict=True):
         path.write_text("\n".join([*packages, ""]), "utf-8")
         print(f"{path.name}: {len(packages)} packages")
+    Path(ROOT, "requirements-uv.lock").write_text(compile_("--no-deps", asked="uv"), "utf-8")
     torch = f"torch=={blocks(whole)['torch']['version']}+cpu"
     try:
         sums = compile_("--no-deps", "--index-url", CPU_INDEX, asked=torch)
