@@ -17,6 +17,7 @@ STYLES = {  # colour, marker, line
     "sigmoid": (COLOURS["accent"], "v", "--"),
     "isotonic": (COLOURS["PAVA"], "^", "-."),
     "beta": (COLOURS["bound"], "D", "--"),
+    "our calibrator": ("black", "*", "--"),
     "GP": (COLOURS["GP"], "X", "-"),
     "ISGP": (COLOURS["ISGP"], "o", "-"),
     HELD_OUT: (COLOURS["held out"], "P", "-."),
